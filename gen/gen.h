@@ -1,0 +1,135 @@
+/* gen: YAML specs and templates in, CUDA source out. This is the one header that other folders include.
+
+       template_set_open   templates (embedded ones, or a caller's)      -> parsed once
+       spec_read           YAML text                                     -> struct spec
+       variants_next       spec                                          -> one value for every knob, feasible or why not
+       variant_complete    some knobs given (a problem)                  -> every knob, or why not
+       source_expand       template + knobs                              -> CUDA text, launch plan, line map
+
+   gen reads no files, prints nothing, keeps no globals: texts come from and go to the caller. Functions that can fail
+   return false or null and add at least one error to the diag. Objects may be shared between threads once made. */
+#ifndef ATTILE_GEN_H
+#define ATTILE_GEN_H
+
+#include "diag.h"
+#include "knobs.h"
+#include "plan.h"
+
+/* --- templates ------------------------------------------------------------------------------------------------- */
+
+struct template_set;
+
+/* Finds a template by its name relative to templates/, "part/softmax.cuh" say. Returns null when there is none.
+   The text must live until template_set_close. */
+typedef const char *template_loader(void *context, const char *name, size_t *size);
+
+/* The templates built into this library. */
+template_loader template_embedded;
+
+/* Parse every template of templates.def, and what they include, completely; structure errors appear here, once.
+   A null loader means template_embedded. A template file that is absent is an error only when it is used.
+   The caller closes the set; variants and sources made from it do not point into it. */
+struct template_set *template_set_open(template_loader *load, void *context, struct diag *diag);
+void template_set_close(struct template_set *set); /* accepts null */
+
+/* --- variants -------------------------------------------------------------------------------------------------- */
+
+enum { VARIANT_NAME = 192, VARIANT_REASON = 256 };
+
+struct variant {
+    struct knobs knobs;          /* complete: AUTO only in knobs that this variant's template does not use */
+    unsigned used;               /* bit KNOB_... set: the template uses this knob */
+    bool feasible;
+    char name[VARIANT_NAME];     /* a C identifier, injective over feasible variants, built from knobs.def in order */
+    char reason[VARIANT_REASON]; /* when not feasible: the constraint that failed, with its values; else "" */
+};
+
+/* Derive what is AUTO (dtype_out, head_dim_v, the template's `default` directives), then check the template's
+   `require` directives and the target's limits. A knob that is given but not used by the template is an error that
+   makes the variant infeasible when `strict`, and is reset to AUTO otherwise.
+   Returns variant->feasible; never adds to a diag: the reason is in the variant. */
+bool variant_complete(const struct template_set *set, const struct knobs *knobs, bool strict, struct variant *variant);
+
+/* "family: attention_forward, dtype: fp32, ..." with every used knob in table order; what cache and bundles call it. */
+void variant_print(const struct variant *variant, struct text *text);
+
+/* Read "dtype=bf16 head_dim=96, mask=causal" (name=value or name: value, separated by spaces, commas or newlines) onto
+   `knobs`; knobs not named keep their value. `groups` has bit KNOB_GROUP_... set for each group that may be named.
+   `input` is borrowed for the messages. */
+bool knobs_parse(const struct input *input, unsigned groups, struct knobs *knobs, struct diag *diag);
+
+/* --- specs ----------------------------------------------------------------------------------------------------- */
+
+enum { SPEC_SHAPES = 64, SPEC_INPUTS = 8 };
+
+struct spec_axis { /* the values one knob may take, in the spec's order */
+    int count;
+    int *value;
+    struct place place; /* of the key; line 0 = left out, and the axis holds the default */
+};
+
+struct spec {
+    struct input input; /* a copy owned by the spec, so that places stay valid */
+    char *about;        /* never null */
+    int family;
+    struct spec_axis axis[KNOB_COUNT];
+    int requires;       /* conditions of the spec itself */
+    struct expr **require;
+    struct place *require_place;
+    int shapes; /* test shapes; what a shape leaves out is filled from shapes.def */
+    struct shape *shape;
+    struct place *shape_place;
+    int inputs; /* test: inputs: named tensor files, relative to the spec's own folder */
+    struct spec_input {
+        char *name; /* q, k, v, mask..., x */
+        char *path;
+        struct place place;
+    } input_file[SPEC_INPUTS];
+};
+
+/* Read a whole spec; all errors of the text in one pass. Null when there was any. Limits: 1 MiB, depth 16, 20,000
+   events, 4 KiB a scalar; anchors, aliases, tags, duplicate and unknown keys are refused. */
+struct spec *spec_read(const char *name, const char *text, size_t size, struct diag *diag);
+void spec_free(struct spec *spec); /* accepts null */
+
+/* The field reference (specs/README.md), generated from knobs.def and shapes.def. */
+void spec_reference(struct text *text);
+
+/* Every combination of a spec's values in a fixed order (first knob of the table slowest), lazily. Combinations that
+   differ only in knobs their template does not use appear once. */
+struct variants {
+    const struct spec *spec;
+    const struct template_set *set;
+    int index[KNOB_COUNT];
+    bool done;
+};
+
+void variants_open(struct variants *variants, const struct spec *spec, const struct template_set *set);
+bool variants_next(struct variants *variants, struct variant *variant); /* false at the end */
+
+/* --- sources --------------------------------------------------------------------------------------------------- */
+
+struct line_origin { /* where one emitted line came from */
+    const char *file; /* template name, owned by the source; null for generated lines */
+    int line;
+};
+
+struct source {
+    struct text text;           /* the complete CUDA file */
+    struct plan plan;
+    struct line_origin *origin; /* origin[i] belongs to emitted line i + 1 */
+    int lines;
+    char **files;               /* names that origin points to */
+    int file_count;
+};
+
+/* Expand a feasible variant. `spec_name` goes into the explanatory header ("<problem>" when there is no spec).
+   Equal inputs give equal bytes. The caller frees the source, also after failure. */
+bool source_expand(const struct template_set *set, const struct variant *variant, const char *spec_name,
+                   struct source *source, struct diag *diag);
+void source_free(struct source *source);
+
+/* The generator's own version, part of every source and cache key. */
+#define GEN_VERSION "0.1.0"
+
+#endif

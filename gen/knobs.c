@@ -1,0 +1,49 @@
+#include "knobs.h"
+
+#include <string.h>
+
+_Static_assert(sizeof(struct knobs) == KNOB_COUNT * sizeof(int), "knob_get and knob_set see struct knobs as an array");
+
+#define WORD(knob, word) #word,
+#define KNOB_WORD(name, group, fallback, prefix, words, about)                                                         \
+    static const char *const words_of_##name[] = {words(WORD) NULL};
+#include "knobs.def"
+#undef WORD
+
+const struct knob_info knob_table[KNOB_COUNT] = {
+#define KNOB_WORD(name, group, fallback, prefix, words, about)                                                         \
+    {#name, KNOB_KIND_WORD, KNOB_GROUP_##group, name##_##fallback, prefix, words_of_##name, 0, 0, about},
+#define KNOB_INT(name, group, fallback, prefix, least, most, about)                                                    \
+    {#name, KNOB_KIND_INT, KNOB_GROUP_##group, fallback, prefix, NULL, least, most, about},
+#include "knobs.def"
+};
+
+int knob_find(const char *name, size_t size) {
+    for (int id = 0; id < KNOB_COUNT; id++)
+        if (strlen(knob_table[id].name) == size && memcmp(knob_table[id].name, name, size) == 0)
+            return id;
+    return -1;
+}
+
+int knob_word(enum knob_id id, const char *s, size_t size) {
+    for (int i = 0; knob_table[id].words && knob_table[id].words[i]; i++)
+        if (strlen(knob_table[id].words[i]) == size && memcmp(knob_table[id].words[i], s, size) == 0)
+            return i;
+    return -1;
+}
+
+const char *knob_word_name(enum knob_id id, int value) {
+    if (value == AUTO)
+        return "auto";
+    for (int i = 0; knob_table[id].words && knob_table[id].words[i]; i++)
+        if (i == value)
+            return knob_table[id].words[i];
+    return "?";
+}
+
+struct knobs knobs_default(void) {
+    struct knobs knobs;
+    for (int id = 0; id < KNOB_COUNT; id++)
+        knob_set(&knobs, id, knob_table[id].fallback);
+    return knobs;
+}

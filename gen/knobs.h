@@ -1,0 +1,61 @@
+/* knobs: struct knobs and the questions one can ask of the table in knobs.def. */
+#ifndef ATTILE_KNOBS_H
+#define ATTILE_KNOBS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* KNOB_FAMILY, KNOB_DTYPE, ...: the rows of the table, in order. Lower case inside so that one spelling serves all. */
+enum knob_id {
+#define KNOB_WORD(name, ...) KNOB_##name,
+#define KNOB_INT(name, ...)  KNOB_##name,
+#include "knobs.def"
+    KNOB_COUNT
+};
+
+enum { AUTO = -1 }; /* the value of a knob that is left to the template or to derive.c */
+
+/* family_softmax, dtype_fp16, ...: words are numbered as listed; dtype_AUTO and its like are AUTO. */
+#define WORD(knob, word) knob##_##word,
+enum { WORDS_FAMILY(WORD) family_AUTO = AUTO };
+enum { WORDS_DTYPE(WORD) dtype_AUTO = AUTO };
+enum { WORDS_DTYPE_OUT(WORD) dtype_out_AUTO = AUTO };
+enum { WORDS_MASK(WORD) mask_AUTO = AUTO };
+enum { WORDS_ALGORITHM(WORD) algorithm_AUTO = AUTO };
+enum { WORDS_LOOP_ORDER(WORD) loop_order_AUTO = AUTO };
+enum { WORDS_TARGET(WORD) target_AUTO = AUTO };
+#undef WORD
+
+/* One value for every knob, each an int: a word's number, an integer, or AUTO. */
+struct knobs {
+#define KNOB_WORD(name, ...) int name;
+#define KNOB_INT(name, ...)  int name;
+#include "knobs.def"
+};
+
+enum knob_kind { KNOB_KIND_WORD, KNOB_KIND_INT };
+enum knob_group { KNOB_GROUP_TOP, KNOB_GROUP_PROBLEM, KNOB_GROUP_SCHEDULE };
+
+struct knob_info {
+    const char *name;
+    enum knob_kind kind;
+    enum knob_group group;
+    int fallback;             /* default value or AUTO */
+    const char *prefix;       /* in kernel names */
+    const char *const *words; /* null-terminated, for words */
+    int least, most;          /* for integers */
+    const char *about;
+};
+
+extern const struct knob_info knob_table[KNOB_COUNT];
+
+int knob_find(const char *name, size_t size);               /* enum knob_id, or -1 */
+int knob_word(enum knob_id id, const char *s, size_t size); /* number of a word, or -1 */
+const char *knob_word_name(enum knob_id id, int value);     /* "auto" for AUTO; "?" when out of range */
+
+static inline int knob_get(const struct knobs *knobs, enum knob_id id) { return ((const int *)knobs)[id]; }
+static inline void knob_set(struct knobs *knobs, enum knob_id id, int value) { ((int *)knobs)[id] = value; }
+
+struct knobs knobs_default(void); /* every knob at its default, AUTO included */
+
+#endif

@@ -1,0 +1,70 @@
+/* plan: how a source is launched: which entries, on how many blocks, with how much workspace, as functions of the
+   run-time sizes in shapes.def. Knob values are already folded in, so a plan stands on its own: it travels with the
+   binary through the cache and into bundles. */
+#ifndef ATTILE_PLAN_H
+#define ATTILE_PLAN_H
+
+#include "text.h"
+
+#include <stdint.h>
+
+enum shape_id {
+#define SHAPE(name, families, least, fallback, about) SHAPE_##name,
+#include "shapes.def"
+    SHAPE_COUNT
+};
+
+/* The run-time sizes of one launch. */
+struct shape {
+#define SHAPE(name, families, least, fallback, about) int64_t name;
+#include "shapes.def"
+};
+
+struct shape_info {
+    const char *name;
+    unsigned families; /* bit family_... set: used by that family */
+    int64_t least;     /* smallest value allowed */
+    int64_t fallback;  /* value when a test shape leaves it out; -1 = must be given */
+    const char *about;
+};
+
+extern const struct shape_info shape_table[SHAPE_COUNT];
+
+int shape_find(const char *name, size_t size); /* enum shape_id, or -1 */
+static inline int64_t shape_get(const struct shape *shape, enum shape_id id) { return ((const int64_t *)shape)[id]; }
+static inline void shape_set(struct shape *shape, enum shape_id id, int64_t v) { ((int64_t *)shape)[id] = v; }
+
+enum { PLAN_STEPS = 32, PLAN_LAUNCHES = 4, PLAN_ENTRY = 64 };
+
+enum plan_op { PLAN_CONSTANT, PLAN_SHAPE, PLAN_ADD, PLAN_SUBTRACT, PLAN_MULTIPLY, PLAN_DIVIDE, PLAN_MODULO };
+
+/* An integer expression over the run-time sizes in postfix order. */
+struct plan_expr {
+    int count;
+    struct plan_step {
+        enum plan_op op;
+        int64_t value; /* of PLAN_CONSTANT: the number; of PLAN_SHAPE: enum shape_id */
+    } step[PLAN_STEPS];
+};
+
+struct plan_launch {
+    char entry[PLAN_ENTRY]; /* name of the __global__ function */
+    struct plan_expr grid;  /* blocks, in one dimension; 0 = skip this launch */
+    int block;              /* threads in a block */
+    int shared;             /* bytes of dynamic shared memory of a block */
+};
+
+/* Launches run one after the other in this order. */
+struct plan {
+    int launches;
+    struct plan_launch launch[PLAN_LAUNCHES];
+    struct plan_expr workspace; /* bytes of device memory the caller provides */
+};
+
+/* Evaluate; false on overflow, division by zero or a malformed expression. Never allocates. */
+bool plan_eval(const struct plan_expr *expr, const struct shape *shape, int64_t *value);
+
+/* Write as an infix C expression over the names in shapes.def, with the fewest parentheses. */
+void plan_print(const struct plan_expr *expr, struct text *text);
+
+#endif

@@ -1,0 +1,29 @@
+/* text: a growing byte buffer, kept NUL-terminated so that `bytes` can be printed at any time.
+   A failed allocation sets `failed` and turns later appends into no-ops: check once, at the end. */
+#ifndef ATTILE_TEXT_H
+#define ATTILE_TEXT_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#if defined(__GNUC__)
+#define TEXT_PRINTF(n, first) __attribute__((format(printf, n, first)))
+#else
+#define TEXT_PRINTF(n, first)
+#endif
+
+struct text {
+    char *bytes; /* owned; null while empty */
+    size_t size; /* without the final NUL */
+    size_t room;
+    bool failed; /* out of memory once */
+};
+
+void text_append(struct text *text, const void *bytes, size_t size);
+void text_print(struct text *text, const char *format, ...) TEXT_PRINTF(2, 3);
+void text_vprint(struct text *text, const char *format, va_list arguments);
+const char *text_string(const struct text *text); /* never null: "" while empty */
+void text_free(struct text *text);                /* leaves an empty, reusable buffer */
+
+#endif

@@ -1,0 +1,233 @@
+/* attile: attention kernels generated, compiled and cached for exactly the case at hand.
+
+   What it does: turns a problem ("attention_forward, bf16, head_dim 96, causal") into a CUDA kernel, on the GPU through
+   NVRTC and the driver (both opened at run time) or on this CPU through the C++ compiler, and launches it.
+   What it does not do: manage your memory, pick your stream, link against CUDA, print, exit or abort.
+
+       att_session *session;
+       att_kernel *kernel;
+       struct att_options options = {0};
+       if (att_open(&options, &session) ||
+           att_find(session, "family=attention_forward dtype=fp32 head_dim=64 mask=causal", NULL, &kernel))
+           puts(att_message(session));
+       struct att_args args = {.attention = {.q = {q, {...}}, ..., .batch = 1, .heads = 8, .len_q = n, .len_kv = n}};
+       att_launch(kernel, &args, stream);
+       att_close(session);
+
+   Threads: a session and its kernels may be used from many threads at once, att_close excepted.
+   Environment read: ATTILE_CACHE_DIR, XDG_CACHE_HOME, HOME, ATTILE_NVRTC, CUDA_HOME, CUDA_PATH, CXX; none when the
+   process is setuid. Nothing else. */
+#ifndef ATTILE_H
+#define ATTILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define ATT_API __attribute__((visibility("default")))
+#else
+#define ATT_API
+#endif
+
+#define ATT_VERSION_MAJOR 0
+#define ATT_VERSION_MINOR 1
+#define ATT_VERSION_PATCH 0
+
+ATT_API const char *att_version(void); /* "0.1.0" */
+
+/* --- statuses -------------------------------------------------------------------------------------------------- */
+
+/* Every function that can fail returns one of these; each is something a caller can act on. docs/errors.md has a
+   section for each. */
+enum att_status {
+    ATT_OK = 0,
+    ATT_INVALID_ARGUMENT, /* a pointer, size or stride: the message says which, what was expected and what was found */
+    ATT_INVALID_TEXT,     /* a problem, schedule or spec text: the message has line, column and caret */
+    ATT_UNSUPPORTED,      /* no kernel can do this: the message names the constraint that failed */
+    ATT_NO_DEVICE,        /* no usable GPU or driver */
+    ATT_NO_COMPILER,      /* NVRTC (cuda) or a C++ compiler (host) was not found */
+    ATT_COMPILE_FAILED,   /* the compiler's log is in the message, with template lines */
+    ATT_NOT_PREPARED,     /* launch before att_prepare where compiling now would break something (graph capture) */
+    ATT_LAUNCH_FAILED,    /* the device refused or faulted; on the host device: what a check found */
+    ATT_OUT_OF_MEMORY,    /* host or device memory */
+    ATT_IO,               /* a file could not be read or written */
+    ATT_FORKED,           /* the process forked after att_open; open a new session in the child */
+    ATT_INTERNAL,         /* a bug in attile; please report the message */
+    ATT_STATUS_COUNT
+};
+
+ATT_API const char *att_status_name(enum att_status status); /* "invalid argument"; never null */
+
+/* --- sessions -------------------------------------------------------------------------------------------------- */
+
+typedef struct att_session att_session; /* owned by the caller */
+typedef struct att_kernel att_kernel;   /* borrowed from its session, valid until att_close */
+struct att_bundle;                      /* kernels built ahead of time: `attile build` writes one as a C file */
+
+enum att_device { ATT_DEVICE_AUTO, /* cuda if there is one, else host */ ATT_DEVICE_CUDA, ATT_DEVICE_HOST };
+
+/* How much the host device watches. Ignored on cuda. */
+enum att_host_mode {
+    ATT_HOST_CHECK, /* bounds of every access checked, bytes counted */
+    ATT_HOST_FAST,  /* nothing checked, nothing counted */
+    ATT_HOST_RACE   /* under ThreadSanitizer; needs a process linked with it (`attile-race`) */
+};
+
+enum att_log_level { ATT_LOG_WARNING, ATT_LOG_INFO, ATT_LOG_DEBUG };
+
+/* Zero means default for every field. Strings are copied. */
+struct att_options {
+    enum att_device device;
+    int ordinal;               /* which GPU; 0 = the first */
+    const char *cache_dir;     /* null = ATTILE_CACHE_DIR, else XDG_CACHE_HOME/attile, else HOME/.cache/attile */
+    int no_disk_cache;         /* 1 = keep compiled kernels in memory only */
+    uint64_t cache_limit;      /* bytes on disk; 0 = 1 GiB; least recently used entries go first */
+    const char *template_dir;  /* null = the templates built into the library */
+    const struct att_bundle *const *bundles; /* null-terminated list, searched before compiling; must outlive the session */
+    enum att_host_mode host_mode;
+    uint64_t host_seed;        /* 0 = round-robin; else a seeded random schedule of threads, the same for the same seed */
+    void (*log)(void *context, enum att_log_level level, const char *message); /* null = silent; called from any thread */
+    void *log_context;
+};
+
+/* Open a session. Null options are all defaults. On failure *session is still set (unless memory ran out, then null),
+   so that att_message can be read; close it all the same. Starts no compiler. */
+ATT_API enum att_status att_open(const struct att_options *options, att_session **session);
+
+/* Release everything the session holds. Kernels still running are waited for. Accepts null. */
+ATT_API void att_close(att_session *session);
+
+/* The full text of this thread's last failure in this session; "" when there was none. Valid until the thread's next
+   failure or att_close. */
+ATT_API const char *att_message(const att_session *session);
+
+/* --- kernels --------------------------------------------------------------------------------------------------- */
+
+/* Find or build the kernel for a problem.
+
+   problem   knobs that say what is computed, written as in a spec: "family=attention_forward dtype=bf16 head_dim=96
+             mask=causal" (name=value or name: value; spaces, commas and newlines separate). Field reference:
+             specs/README.md. Knobs left out have their defaults.
+   schedule  knobs that say how, in the same form, or null to let the library choose.
+
+   Chosen once per problem and schedule and compiled at most once; later calls return the same kernel.
+   Compiling happens here on a miss: memory, then bundles, then disk, then the compiler. */
+ATT_API enum att_status att_find(att_session *session, const char *problem, const char *schedule, att_kernel **kernel);
+
+/* Compile and load now, so that no later launch does; forces the driver's lazy loading too. Call before graph capture
+   and before measuring memory. Idempotent. */
+ATT_API enum att_status att_prepare(att_kernel *kernel);
+
+ATT_API const char *att_kernel_name(const att_kernel *kernel);   /* an identifier with every knob in it */
+ATT_API const char *att_kernel_source(const att_kernel *kernel); /* the emitted CUDA text; "" for a bundle's kernel */
+
+/* What the compiler made of it. -1 = not known (host device). */
+struct att_kernel_info {
+    int registers;        /* of a thread, the most of all entries */
+    int spill_bytes;      /* of a thread, stores and loads of all entries */
+    int shared_bytes;     /* of a block, the most of all entries */
+    int threads;          /* of a block, the most of all entries */
+    int launches;         /* kernels that one att_launch starts */
+    uint64_t binary_size; /* bytes */
+    double compile_seconds; /* 0 when it came from a cache or a bundle */
+    const char *from;     /* "compiler", "disk", "memory" or "bundle" */
+};
+ATT_API enum att_status att_kernel_describe(const att_kernel *kernel, struct att_kernel_info *info);
+
+/* A paragraph for people: which variant answers the problem and why, or why none does. The text is written to `text`
+   (at most `size` bytes with its NUL); *needed is the size it wants. Compiles nothing. */
+ATT_API enum att_status att_explain(att_session *session, const char *problem, const char *schedule, char *text,
+                                    size_t size, size_t *needed);
+
+/* --- launching ------------------------------------------------------------------------------------------------- */
+
+/* A tensor of up to four dimensions in device memory. Strides are in elements; the last dimension is contiguous.
+   Pointers are aligned to 16 bytes unless a kernel's explanation says less. A tensor without elements may be null. */
+struct att_tensor {
+    void *data;
+    int64_t batch_stride, head_stride, row_stride;
+};
+
+struct att_attention_args {   /* family attention_forward: O = softmax(scale Q K^T + mask) V */
+    struct att_tensor q;      /* (batch, heads, len_q, head_dim) */
+    struct att_tensor k;      /* (batch, kv_heads, len_kv, head_dim) */
+    struct att_tensor v;      /* (batch, kv_heads, len_kv, head_dim_v) */
+    struct att_tensor o;      /* (batch, heads, len_q, head_dim_v); must not overlap the inputs */
+    float *lse;               /* (batch, heads, len_q) natural logarithm of the row sums; null = not wanted */
+    int64_t lse_batch_stride, lse_head_stride; /* both 0 = contiguous */
+    int64_t batch, heads, kv_heads, len_q, len_kv; /* kv_heads divides heads; 0 = as heads; lengths may be 0 */
+    float scale;              /* 0 = 1 / sqrt(head_dim) */
+};
+
+struct att_softmax_args { /* family softmax: each row of y is the softmax of that row of x */
+    const void *x;        /* (rows, cols) */
+    void *y;              /* (rows, cols); may be x itself when the strides are equal */
+    int64_t x_row_stride, y_row_stride;
+    int64_t rows, cols;
+};
+
+struct att_merge_args {        /* family merge: combine partial attention results over disjoint sets of keys */
+    struct att_tensor o_parts; /* (parts, batch, heads, len_q, head_dim_v) */
+    int64_t o_parts_part_stride;
+    const float *lse_parts;    /* (parts, batch, heads, len_q) */
+    int64_t lse_parts_part_stride, lse_parts_batch_stride, lse_parts_head_stride; /* all 0 = contiguous */
+    struct att_tensor o;       /* (batch, heads, len_q, head_dim_v) */
+    float *lse;                /* (batch, heads, len_q); null = not wanted */
+    int64_t lse_batch_stride, lse_head_stride; /* both 0 = contiguous */
+    int64_t parts, batch, heads, len_q;        /* no parts: O = 0, LSE = -inf */
+};
+
+struct att_args {
+    union { /* the member of the kernel's family */
+        struct att_attention_args attention;
+        struct att_softmax_args softmax;
+        struct att_merge_args merge;
+    };
+    void *workspace;       /* device memory, 256-byte aligned, att_workspace_size bytes; may be null when that is 0 */
+    size_t workspace_size; /* bytes there */
+};
+
+/* Bytes of workspace that these arguments need. Pointers in args are not read. */
+ATT_API enum att_status att_workspace_size(const att_kernel *kernel, const struct att_args *args, size_t *bytes);
+
+/* Check the arguments and start the kernel on `stream` (a CUstream; null = the default stream; ignored on the host
+   device, which returns when the kernel has ended). Asynchronous; never compiles when prepared, allocates, locks or
+   synchronises; safe inside graph capture. On failure nothing was started and outputs are untouched. */
+ATT_API enum att_status att_launch(att_kernel *kernel, const struct att_args *args, void *stream);
+
+/* --- device memory, for programs that have no other means ------------------------------------------------------- */
+
+ATT_API enum att_status att_alloc(att_session *session, size_t bytes, void **device); /* 256-byte aligned; owned by the caller */
+ATT_API enum att_status att_free(att_session *session, void *device);                 /* accepts null */
+ATT_API enum att_status att_copy_in(att_session *session, void *device, const void *host, size_t bytes);
+ATT_API enum att_status att_copy_out(att_session *session, void *host, const void *device, size_t bytes);
+ATT_API enum att_status att_synchronize(att_session *session); /* wait for all work; reports faults of earlier launches */
+
+/* --- what is this session ---------------------------------------------------------------------------------------- */
+
+struct att_session_info {
+    enum att_device device;   /* CUDA or HOST */
+    const char *device_name;  /* "NVIDIA H200", or the CPU's */
+    const char *arch;         /* "sm_90a", or "host" */
+    const char *compiler;     /* "NVRTC 13.0 (libnvrtc.so.13)", "g++ 12.2.0", or why there is none */
+    const char *cache_dir;    /* null = memory only */
+    int multiprocessors;
+};
+ATT_API enum att_status att_session_describe(const att_session *session, struct att_session_info *info);
+
+/* What the last launches on the host device moved, since the session opened or counters were reset; all 0 on cuda and
+   in fast mode. */
+struct att_counters {
+    uint64_t global_read, global_written; /* bytes */
+    uint64_t shared_read, shared_written; /* bytes */
+};
+ATT_API enum att_status att_counters_read(att_session *session, struct att_counters *counters, int reset);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

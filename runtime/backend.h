@@ -1,0 +1,86 @@
+/* backend: what a device must be able to do. Two exist: backend_cuda.c (driver API and NVRTC, opened at run time) and
+   backend_host.c (C++ compiler and fibers on this CPU). Nothing above this line knows which one it has.
+   All functions may be called from several threads at once unless they say otherwise. */
+#ifndef ATTILE_BACKEND_H
+#define ATTILE_BACKEND_H
+
+#include "failure.h"
+#include "plan.h"
+
+#include <stdint.h>
+
+struct backend; /* one open device */
+struct module;  /* one loaded binary */
+
+/* What a compiler made of one source. */
+struct binary {
+    void *bytes; /* owned: a cubin, or a shared object */
+    size_t size;
+    int registers;   /* most of all entries; -1 = not known */
+    int spill_bytes; /* -1 = not known */
+    struct text log; /* the compiler's words, on success too */
+};
+void binary_free(struct binary *binary);
+
+struct backend_options {
+    int ordinal;
+    enum att_host_mode host_mode;
+    uint64_t host_seed;
+};
+
+struct backend_info {
+    const char *device_name, *arch, *compiler;
+    int multiprocessors;
+    int arch_number; /* 90 for sm_90a; 0 on the host */
+};
+
+struct compile_job {
+    const char *source; /* the emitted CUDA text, NUL-terminated */
+    const char *name;   /* file name for the compiler's messages */
+    const char *arch;   /* "sm_90a"; null = the open device's own. The host device ignores it */
+    const char *const *entries; /* names of the __global__ functions, `entry_count` of them */
+    int entry_count;
+};
+
+struct backend_type {
+    const char *name; /* "cuda", "host" */
+
+    /* Open the device. A missing compiler is no error here: cached kernels still run. */
+    enum att_status (*open)(const struct backend_options *options, struct backend **backend, struct failure *failure);
+    void (*close)(struct backend *backend); /* accepts null */
+    void (*describe)(const struct backend *backend, struct backend_info *info);
+
+    /* Everything besides the source that decides the bytes of a binary (compiler identity, options, arch), as
+       "name: value\n" lines without paths; becomes part of the cache key. ATT_NO_COMPILER when there is none. */
+    enum att_status (*identity)(struct backend *backend, const char *arch, struct text *text, struct failure *failure);
+
+    enum att_status (*compile)(struct backend *backend, const struct compile_job *job, struct binary *binary,
+                               struct failure *failure);
+
+    /* Load a binary made by `compile`, perhaps by another process. ATT_LAUNCH_FAILED when the device refuses it:
+       the caller then drops the cached bytes and compiles anew. `bytes` need not live longer than the call. */
+    enum att_status (*load)(struct backend *backend, const void *bytes, size_t size, const struct plan *plan,
+                            struct module **module, struct failure *failure);
+    void (*unload)(struct backend *backend, struct module *module); /* accepts null */
+
+    /* Start entry `launch` of the plan with `grid` blocks. `params` (params_size bytes) is copied before returning.
+       Never allocates, locks or synchronises on cuda; on the host it returns when the kernel has ended. */
+    enum att_status (*launch)(struct backend *backend, struct module *module, int launch, int64_t grid,
+                              const void *params, size_t params_size, void *stream, struct failure *failure);
+
+    enum att_status (*alloc)(struct backend *backend, size_t bytes, void **device, struct failure *failure);
+    enum att_status (*free)(struct backend *backend, void *device, struct failure *failure);
+    enum att_status (*copy_in)(struct backend *backend, void *device, const void *host, size_t bytes, struct failure *);
+    enum att_status (*copy_out)(struct backend *backend, void *host, const void *device, size_t bytes, struct failure *);
+    enum att_status (*synchronize)(struct backend *backend, struct failure *failure);
+
+    /* Time between two calls on a stream, by device events (host: the clock). timer_stop waits for the work. */
+    enum att_status (*timer_start)(struct backend *backend, void *stream, struct failure *failure);
+    enum att_status (*timer_stop)(struct backend *backend, void *stream, double *seconds, struct failure *failure);
+
+    void (*counters)(struct backend *backend, struct att_counters *counters, int reset);
+};
+
+extern const struct backend_type backend_cuda, backend_host;
+
+#endif

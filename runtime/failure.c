@@ -1,0 +1,24 @@
+#include "failure.h"
+
+enum att_status failure_set(struct failure *failure, enum att_status status, const char *format, ...) {
+    failure_clear(failure);
+    failure->status = status;
+    va_list arguments;
+    va_start(arguments, format);
+    text_vprint(&failure->text, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+enum att_status failure_add(struct failure *failure, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    text_vprint(&failure->text, format, arguments);
+    va_end(arguments);
+    return failure->status;
+}
+
+void failure_clear(struct failure *failure) {
+    text_free(&failure->text);
+    failure->status = ATT_OK;
+}

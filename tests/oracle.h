@@ -1,0 +1,30 @@
+/* oracle: the right answers, in double precision, by the definition, in three plain passes. Shares no code with the
+   kernels; slow on purpose. Inputs are the values the kernel saw (already rounded to the element type), as float. */
+#ifndef ATTILE_ORACLE_H
+#define ATTILE_ORACLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct oracle_attention {
+    const float *q; /* (batch, heads, len_q, head_dim), contiguous */
+    const float *k; /* (batch, kv_heads, len_kv, head_dim) */
+    const float *v; /* (batch, kv_heads, len_kv, head_dim_v) */
+    int64_t batch, heads, kv_heads, len_q, len_kv, head_dim, head_dim_v;
+    double scale; /* S = scale * Q K^T; no default here */
+    bool causal;  /* key k is seen by query q when k <= q + len_kv - len_q */
+};
+
+/* o: (batch, heads, len_q, head_dim_v); lse: (batch, heads, len_q), natural logarithm; both contiguous and not null.
+   A row that sees no key gives o = 0 and lse = -inf. False when memory runs out (one row of scores is needed). */
+bool oracle_attention(const struct oracle_attention *problem, double *o, double *lse);
+
+/* y[r][c] = exp(x[r][c]) / sum over c of exp(x[r][c]); x and y: (rows, cols), contiguous. */
+void oracle_softmax(const float *x, int64_t rows, int64_t cols, double *y);
+
+/* Merge `parts` partial results by weights exp(lse_part - lse): o_parts (parts, rows, head_dim_v),
+   lse_parts (parts, rows) -> o (rows, head_dim_v), lse (rows). No parts, or all -inf: o = 0, lse = -inf. */
+void oracle_merge(const float *o_parts, const float *lse_parts, int64_t parts, int64_t rows, int64_t head_dim_v,
+                  double *o, double *lse);
+
+#endif
