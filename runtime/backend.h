@@ -63,6 +63,10 @@ struct backend_type {
                             struct module **module, struct failure *failure);
     void (*unload)(struct backend *backend, struct module *module); /* accepts null */
 
+    /* Do now what the driver would put off to the first launch. Null = nothing is put off. */
+    enum att_status (*prepare)(struct backend *backend, struct module *module, struct failure *failure);
+    bool (*capturing)(struct backend *backend, void *stream); /* is it recording a graph? Null = never */
+
     /* Start entry `launch` of the plan with `grid` blocks. `params` (params_size bytes) is copied before returning.
        Never allocates, locks or synchronises on cuda; on the host it returns when the kernel has ended. */
     enum att_status (*launch)(struct backend *backend, struct module *module, int launch, int64_t grid,
@@ -74,7 +78,8 @@ struct backend_type {
     enum att_status (*copy_out)(struct backend *backend, void *host, const void *device, size_t bytes, struct failure *);
     enum att_status (*synchronize)(struct backend *backend, struct failure *failure);
 
-    /* Time between two calls on a stream, by device events (host: the clock). timer_stop waits for the work. */
+    /* Time between two calls on a stream, by device events (host: the clock). timer_stop waits for the work. One timer
+       a device; for one thread at a time. */
     enum att_status (*timer_start)(struct backend *backend, void *stream, struct failure *failure);
     enum att_status (*timer_stop)(struct backend *backend, void *stream, double *seconds, struct failure *failure);
 

@@ -1,0 +1,390 @@
+/* The cuda device: cubins from NVRTC, run by the driver in the device's primary context, which we share with whatever
+   else the process does on that GPU. The context is made current for the length of one call and then put back. */
+#include "backend.h"
+#include "cuda_api.h"
+#include "nvrtc.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { NAME = 128, ARCH = 16, WHAT = 192 };
+
+struct backend {
+    struct cuda_api api;
+    int device, multiprocessors, major, minor, shared_most; /* shared_most: bytes of a block with opt-in */
+    void *context;                                          /* the primary one, retained */
+    char name[NAME], arch[ARCH];
+    pthread_mutex_t lock;           /* guards what follows: NVRTC is opened when first wanted */
+    struct nvrtc *nvrtc;            /* null until then */
+    struct text no_nvrtc;           /* why there is none, once tried */
+    void *event_start, *event_stop; /* of the timer */
+};
+
+struct module {
+    void *handle;
+    int launches;
+    struct {
+        void *function;
+        unsigned block, shared;
+    } launch[PLAN_LAUNCHES];
+};
+
+static enum att_status check(struct backend *backend, int error, enum att_status status, struct failure *failure,
+                             const char *what) {
+    return error == CUDA_OK ? ATT_OK : cuda_api_failure(&backend->api, error, status, failure, what);
+}
+
+/* Every driver call stands between enter and leave. */
+static enum att_status enter(struct backend *backend, struct failure *failure) {
+    return check(backend, backend->api.push(backend->context), ATT_LAUNCH_FAILED, failure,
+                 "making the GPU's context current");
+}
+
+static void leave(struct backend *backend) {
+    void *context;
+    backend->api.pop(&context);
+}
+
+/* --- opening --------------------------------------------------------------------------------------------------- */
+
+static enum att_status read_device(struct backend *backend, int ordinal, struct failure *failure) {
+    const struct cuda_api *api = &backend->api;
+    int count = 0, error = api->device_count(&count);
+    if (error != CUDA_OK)
+        return cuda_api_failure(api, error, ATT_NO_DEVICE, failure, "counting GPUs");
+    if (ordinal < 0 || ordinal >= count)
+        return failure_set(failure, ATT_NO_DEVICE,
+                           "ordinal: there is no GPU number %d; this machine has %d, counted from 0", ordinal, count);
+    const struct {
+        int attribute, *value;
+    } wanted[] = {{CUDA_MULTIPROCESSORS, &backend->multiprocessors},
+                  {CUDA_CAPABILITY_MAJOR, &backend->major},
+                  {CUDA_CAPABILITY_MINOR, &backend->minor},
+                  {CUDA_SHARED_OPT_IN, &backend->shared_most}};
+    error = api->device_get(&backend->device, ordinal);
+    if (error == CUDA_OK)
+        error = api->device_name(backend->name, sizeof backend->name, backend->device);
+    for (size_t i = 0; error == CUDA_OK && i < sizeof wanted / sizeof *wanted; i++)
+        error = api->device_attribute(wanted[i].value, wanted[i].attribute, backend->device);
+    /* from 9.0 on the `a` form has all of this very GPU's instructions; its binaries run on no other, as ours need not */
+    snprintf(backend->arch, sizeof backend->arch, "sm_%d%d%s", backend->major, backend->minor,
+             backend->major >= 9 ? "a" : "");
+    return check(backend, error, ATT_NO_DEVICE, failure, "asking about the GPU");
+}
+
+static void cuda_close(struct backend *backend) {
+    if (!backend)
+        return;
+    if (backend->context) {
+        if (backend->api.push(backend->context) == CUDA_OK) { /* fails when the driver is gone already: all is freed */
+            if (backend->event_start)
+                backend->api.event_destroy(backend->event_start);
+            if (backend->event_stop)
+                backend->api.event_destroy(backend->event_stop);
+            leave(backend);
+        }
+        backend->api.primary_release(backend->device);
+    }
+    nvrtc_close(backend->nvrtc);
+    text_free(&backend->no_nvrtc);
+    pthread_mutex_destroy(&backend->lock);
+    free(backend);
+}
+
+static enum att_status cuda_open(const struct backend_options *options, struct backend **result,
+                                 struct failure *failure) {
+    *result = NULL;
+    struct backend *backend = calloc(1, sizeof *backend);
+    if (!backend)
+        return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while opening the cuda device");
+    pthread_mutex_init(&backend->lock, NULL);
+    enum att_status status = cuda_api_open(&backend->api, failure);
+    if (status == ATT_OK)
+        status = read_device(backend, options->ordinal, failure);
+    if (status == ATT_OK)
+        status = check(backend, backend->api.primary_retain(&backend->context, backend->device), ATT_NO_DEVICE, failure,
+                       "opening the GPU's primary context");
+    if (status != ATT_OK) {
+        cuda_close(backend);
+        return status;
+    }
+    *result = backend;
+    return ATT_OK;
+}
+
+/* --- compiling ------------------------------------------------------------------------------------------------- */
+
+static struct nvrtc *get_nvrtc(struct backend *backend, struct failure *failure) {
+    pthread_mutex_lock(&backend->lock);
+    if (!backend->nvrtc && !backend->no_nvrtc.size) {
+        struct failure why = {0};
+        if (nvrtc_open(&backend->nvrtc, &why) != ATT_OK)
+            text_print(&backend->no_nvrtc, "%s", text_string(&why.text));
+        failure_clear(&why);
+    }
+    struct nvrtc *nvrtc = backend->nvrtc;
+    pthread_mutex_unlock(&backend->lock);
+    if (!nvrtc)
+        failure_set(failure, ATT_NO_COMPILER, "%s", text_string(&backend->no_nvrtc));
+    return nvrtc;
+}
+
+static void cuda_describe(const struct backend *backend, struct backend_info *info) {
+    struct failure why = {0};
+    struct nvrtc_info compiler = {.title = "no NVRTC"};
+    struct nvrtc *nvrtc = get_nvrtc((struct backend *)(uintptr_t)backend, &why); /* opens it once; else constant */
+    if (nvrtc)
+        nvrtc_describe(nvrtc, &compiler);
+    failure_clear(&why);
+    *info = (struct backend_info){.device_name = backend->name,
+                                  .arch = backend->arch,
+                                  .compiler = compiler.title,
+                                  .multiprocessors = backend->multiprocessors,
+                                  .arch_number = backend->major * 10 + backend->minor};
+}
+
+static enum att_status cuda_identity(struct backend *backend, const char *arch, struct text *text,
+                                     struct failure *failure) {
+    const struct nvrtc *nvrtc = get_nvrtc(backend, failure);
+    if (!nvrtc)
+        return failure->status;
+    nvrtc_identity(nvrtc, arch ? arch : backend->arch, text);
+    return ATT_OK;
+}
+
+static enum att_status cuda_compile(struct backend *backend, const struct compile_job *job, struct binary *binary,
+                                    struct failure *failure) {
+    const struct nvrtc *nvrtc = get_nvrtc(backend, failure);
+    if (!nvrtc)
+        return failure->status;
+    struct compile_job own = *job;
+    if (!own.arch)
+        own.arch = backend->arch;
+    return nvrtc_compile(nvrtc, &own, binary, failure);
+}
+
+/* --- modules --------------------------------------------------------------------------------------------------- */
+
+static void cuda_unload(struct backend *backend, struct module *module) {
+    if (!module)
+        return;
+    if (module->handle && backend->api.push(backend->context) == CUDA_OK) {
+        backend->api.module_unload(module->handle);
+        leave(backend);
+    }
+    free(module);
+}
+
+static enum att_status load_functions(struct backend *backend, const struct plan *plan, struct module *module,
+                                      struct failure *failure) {
+    for (int i = 0; i < plan->launches; i++) {
+        const struct plan_launch *launch = &plan->launch[i];
+        void **function = &module->launch[i].function;
+        char what[WHAT];
+        if (launch->shared > backend->shared_most)
+            return failure_set(failure, ATT_UNSUPPORTED,
+                               "kernel '%s' wants %d bytes of shared memory for a block; %s has %d", launch->entry,
+                               launch->shared, backend->name, backend->shared_most);
+        snprintf(what, sizeof what, "finding kernel '%s' in its binary", launch->entry);
+        int error = backend->api.module_function(function, module->handle, launch->entry);
+        if (error == CUDA_OK) {
+            snprintf(what, sizeof what, "giving kernel '%s' %d bytes of shared memory", launch->entry, launch->shared);
+            error = backend->api.function_set(*function, CUDA_MAX_DYNAMIC_SHARED, launch->shared);
+        }
+        if (error != CUDA_OK)
+            return cuda_api_failure(&backend->api, error, ATT_LAUNCH_FAILED, failure, what);
+        module->launch[i].block = (unsigned)launch->block;
+        module->launch[i].shared = (unsigned)launch->shared;
+    }
+    module->launches = plan->launches;
+    return ATT_OK;
+}
+
+static enum att_status cuda_load(struct backend *backend, const void *bytes, size_t size, const struct plan *plan,
+                                 struct module **result, struct failure *failure) {
+    (void)size; /* the driver reads it from the ELF header, which the caller has verified */
+    *result = NULL;
+    struct module *module = calloc(1, sizeof *module);
+    if (!module)
+        return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while loading a kernel");
+    enum att_status status = enter(backend, failure);
+    if (status != ATT_OK) {
+        free(module);
+        return status;
+    }
+    int mode = CUDA_CAPTURE_MODE_RELAXED; /* loading must not break a capture going on elsewhere in the process */
+    backend->api.capture_mode(&mode);
+    status = check(backend, backend->api.module_load(&module->handle, bytes), ATT_LAUNCH_FAILED, failure,
+                   "loading a binary onto the GPU");
+    if (status == ATT_OK)
+        status = load_functions(backend, plan, module, failure);
+    backend->api.capture_mode(&mode);
+    leave(backend);
+    if (status != ATT_OK) {
+        cuda_unload(backend, module);
+        return status;
+    }
+    *result = module;
+    return ATT_OK;
+}
+
+static enum att_status cuda_prepare(struct backend *backend, struct module *module, struct failure *failure) {
+    enum att_status status = enter(backend, failure);
+    if (status != ATT_OK)
+        return status;
+    int mode = CUDA_CAPTURE_MODE_RELAXED;
+    backend->api.capture_mode(&mode);
+    for (int i = 0; status == ATT_OK && backend->api.function_load && i < module->launches; i++)
+        status = check(backend, backend->api.function_load(module->launch[i].function), ATT_LAUNCH_FAILED, failure,
+                       "loading a kernel onto the GPU");
+    backend->api.capture_mode(&mode);
+    leave(backend);
+    return status;
+}
+
+static bool cuda_capturing(struct backend *backend, void *stream) {
+    int capture = CUDA_CAPTURE_NONE;
+    if (backend->api.push(backend->context) != CUDA_OK)
+        return false;
+    backend->api.stream_capturing(stream, &capture);
+    leave(backend);
+    return capture != CUDA_CAPTURE_NONE;
+}
+
+/* --- launching ------------------------------------------------------------------------------------------------- */
+
+static enum att_status cuda_launch(struct backend *backend, struct module *module, int launch, int64_t grid,
+                                   const void *params, size_t params_size, void *stream, struct failure *failure) {
+    (void)params_size; /* the driver knows it from the kernel */
+    enum att_status status = enter(backend, failure);
+    if (status != ATT_OK)
+        return status;
+    void *arguments[] = {(void *)(uintptr_t)params};
+    int error = backend->api.launch(module->launch[launch].function, (unsigned)grid, 1, 1, module->launch[launch].block,
+                                    1, 1, module->launch[launch].shared, stream, arguments, NULL);
+    leave(backend);
+    return check(backend, error, ATT_LAUNCH_FAILED, failure, "launching a kernel");
+}
+
+static enum att_status cuda_synchronize(struct backend *backend, struct failure *failure) {
+    enum att_status status = enter(backend, failure);
+    if (status != ATT_OK)
+        return status;
+    int error = backend->api.context_synchronize();
+    leave(backend);
+    return check(backend, error, ATT_LAUNCH_FAILED, failure,
+                 "waiting for the GPU (an earlier kernel may have faulted)");
+}
+
+/* --- memory ---------------------------------------------------------------------------------------------------- */
+
+static enum att_status cuda_alloc(struct backend *backend, size_t bytes, void **device, struct failure *failure) {
+    *device = NULL;
+    enum att_status status = enter(backend, failure);
+    if (status != ATT_OK)
+        return status;
+    uint64_t address = 0;
+    char what[WHAT];
+    snprintf(what, sizeof what, "allocating %zu bytes on the GPU", bytes);
+    int error = backend->api.alloc(&address, bytes ? bytes : 1); /* the driver refuses empty allocations; we don't */
+    leave(backend);
+    *device = (void *)(uintptr_t)address;
+    return check(backend, error, ATT_LAUNCH_FAILED, failure, what);
+}
+
+static enum att_status cuda_free(struct backend *backend, void *device, struct failure *failure) {
+    if (!device)
+        return ATT_OK;
+    enum att_status status = enter(backend, failure);
+    if (status != ATT_OK)
+        return status;
+    int error = backend->api.free((uint64_t)(uintptr_t)device);
+    leave(backend);
+    return error == CUDA_DEINITIALIZED ? ATT_OK
+                                       : check(backend, error, ATT_LAUNCH_FAILED, failure, "freeing GPU memory");
+}
+
+static enum att_status cuda_copy_in(struct backend *backend, void *device, const void *host, size_t bytes,
+                                    struct failure *failure) {
+    enum att_status status = enter(backend, failure);
+    if (status != ATT_OK)
+        return status;
+    int error = backend->api.copy_in((uint64_t)(uintptr_t)device, host, bytes);
+    leave(backend);
+    return check(backend, error, ATT_LAUNCH_FAILED, failure, "copying to the GPU");
+}
+
+static enum att_status cuda_copy_out(struct backend *backend, void *host, const void *device, size_t bytes,
+                                     struct failure *failure) {
+    enum att_status status = enter(backend, failure);
+    if (status != ATT_OK)
+        return status;
+    int error = backend->api.copy_out(host, (uint64_t)(uintptr_t)device, bytes);
+    leave(backend);
+    return check(backend, error, ATT_LAUNCH_FAILED, failure, "copying from the GPU");
+}
+
+/* --- timing ---------------------------------------------------------------------------------------------------- */
+
+static enum att_status cuda_timer_start(struct backend *backend, void *stream, struct failure *failure) {
+    enum att_status status = enter(backend, failure);
+    if (status != ATT_OK)
+        return status;
+    int error = CUDA_OK;
+    if (!backend->event_start)
+        error = backend->api.event_create(&backend->event_start, 0);
+    if (error == CUDA_OK && !backend->event_stop)
+        error = backend->api.event_create(&backend->event_stop, 0);
+    if (error == CUDA_OK)
+        error = backend->api.event_record(backend->event_start, stream);
+    leave(backend);
+    return check(backend, error, ATT_LAUNCH_FAILED, failure, "starting the timer");
+}
+
+static enum att_status cuda_timer_stop(struct backend *backend, void *stream, double *seconds,
+                                       struct failure *failure) {
+    *seconds = 0;
+    if (!backend->event_stop)
+        return failure_set(failure, ATT_INVALID_ARGUMENT, "the timer was never started");
+    enum att_status status = enter(backend, failure);
+    if (status != ATT_OK)
+        return status;
+    float milliseconds = 0;
+    int error = backend->api.event_record(backend->event_stop, stream);
+    if (error == CUDA_OK)
+        error = backend->api.event_synchronize(backend->event_stop);
+    if (error == CUDA_OK)
+        error = backend->api.event_elapsed(&milliseconds, backend->event_start, backend->event_stop);
+    leave(backend);
+    *seconds = (double)milliseconds / 1e3;
+    return check(backend, error, ATT_LAUNCH_FAILED, failure, "stopping the timer");
+}
+
+static void cuda_counters(struct backend *backend, struct att_counters *counters, int reset) {
+    (void)backend;
+    (void)reset;
+    *counters = (struct att_counters){0};
+}
+
+const struct backend_type backend_cuda = {
+    .name = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .describe = cuda_describe,
+    .identity = cuda_identity,
+    .compile = cuda_compile,
+    .load = cuda_load,
+    .unload = cuda_unload,
+    .prepare = cuda_prepare,
+    .capturing = cuda_capturing,
+    .launch = cuda_launch,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .copy_in = cuda_copy_in,
+    .copy_out = cuda_copy_out,
+    .synchronize = cuda_synchronize,
+    .timer_start = cuda_timer_start,
+    .timer_stop = cuda_timer_stop,
+    .counters = cuda_counters,
+};

@@ -1,0 +1,36 @@
+/* nvrtc: CUDA source in, cubin out. NVRTC is opened at run time and needs neither GPU nor driver, so this serves the
+   ahead-of-time build as well as the cuda device. */
+#ifndef ATTILE_NVRTC_H
+#define ATTILE_NVRTC_H
+
+#include "backend.h"
+
+struct nvrtc;
+
+/* Find and open the library. Order: ATTILE_NVRTC (a path), a libnvrtc this process has loaded already, the system's
+   libnvrtc.so.13 and .12, then lib64 and lib below CUDA_HOME, CUDA_PATH and /usr/local/cuda. The environment is not
+   read when the process is setuid. ATT_NO_COMPILER says where it looked. The library stays loaded for good. */
+enum att_status nvrtc_open(struct nvrtc **nvrtc, struct failure *failure);
+void nvrtc_close(struct nvrtc *nvrtc); /* accepts null */
+
+struct nvrtc_info {
+    int major, minor;
+    const char *path;     /* of the library */
+    const char *rule;     /* how it was found: "ATTILE_NVRTC", "loaded already", "system", "CUDA_HOME", ... */
+    const char *builtins; /* path of libnvrtc-builtins, or null: then the first compile looks for it by itself */
+    const char *title;    /* "NVRTC 13.0 (libnvrtc.so.13)" */
+};
+void nvrtc_describe(const struct nvrtc *nvrtc, struct nvrtc_info *info);
+
+/* Does this NVRTC know the architecture, "sm_90a" say? */
+bool nvrtc_knows(const struct nvrtc *nvrtc, const char *arch);
+
+/* What decides the bytes besides the source, as "name: value\n" lines: version, build identity, options. */
+void nvrtc_identity(const struct nvrtc *nvrtc, const char *arch, struct text *text);
+
+/* Compile for job->arch (not null). Safe from several threads. ATT_COMPILE_FAILED holds the log. A binary whose log
+   says that the compiler serialised asynchronous work is a failure too. The caller frees the binary. */
+enum att_status nvrtc_compile(const struct nvrtc *nvrtc, const struct compile_job *job, struct binary *binary,
+                              struct failure *failure);
+
+#endif
