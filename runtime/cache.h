@@ -8,28 +8,38 @@
 
 #include "failure.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct cache;
 
 struct cache_options {
-    const char *dir;    /* null = find one, see attile.h */
-    uint64_t limit;     /* bytes; 0 = 1 GiB */
-    int disabled;       /* 1 = memory only */
-    int lock_wait_ms;   /* longest wait for another process's compile; 0 = 120,000 */
+    const char *dir;  /* null = find one, see attile.h */
+    uint64_t limit;   /* bytes; 0 = 1 GiB */
+    int disabled;     /* 1 = memory only */
+    int lock_wait_ms; /* longest wait for another process's compile; 0 = 120,000 */
     void (*log)(void *context, enum att_log_level level, const char *message);
     void *log_context;
 };
 
-/* A key: "name: value" fields. Digest = SHA-256 over the length-prefixed fields in order, so that no two lists of
-   fields read alike. The preimage is stored in the entry and compared. */
+/* A key: named fields in order, each written "SIZE:name SIZE:value\n", so that no two lists of fields read alike.
+   The whole text is the preimage: the digest is its SHA-256, and an entry keeps it, to be compared before use and to
+   say which input changed. Add what decides the binary and nothing else: no paths, host names or times. */
 struct cache_key {
     struct text preimage;
-    char digest[65]; /* lower-case hex, set by cache_key_finish */
+    char digest[65]; /* lower-case hex, set by cache_key_finish; "" if memory ran out */
 };
 void cache_key_add(struct cache_key *key, const char *name, const void *value, size_t size);
 void cache_key_finish(struct cache_key *key);
 void cache_key_free(struct cache_key *key);
+
+/* Read a preimage back, field by field: start with *offset = 0; false at the end or when it is malformed
+   (*offset == size tells which). The field borrows from the preimage. */
+struct cache_field {
+    const char *name, *value;
+    size_t name_size, value_size;
+};
+bool cache_key_field(const void *preimage, size_t size, size_t *offset, struct cache_field *field);
 
 /* What is stored beside the binary: small, so that `attile cache list` can show it. Opaque to the cache. */
 struct cache_entry {
@@ -42,15 +52,17 @@ void cache_entry_free(struct cache_entry *entry);
 
 /* Never fails but for memory (null): a cache without a usable directory is a cache that always misses. */
 struct cache *cache_open(const struct cache_options *options);
-void cache_close(struct cache *cache);             /* accepts null */
-const char *cache_dir(const struct cache *cache);  /* null = memory only */
+void cache_close(struct cache *cache);            /* accepts null; may be called in a forked child */
+const char *cache_dir(const struct cache *cache); /* null = memory only */
 
 /* Makes what the key stands for. Sets payload and meta with malloc'ed memory. */
 typedef enum att_status cache_build(void *context, struct cache_entry *entry, struct failure *failure);
 
 /* Return the entry of a key: from disk, else by calling build once, even when many threads and processes ask at the
-   same time (single flight). *hit says which (may be null). Publishing is best effort: the bytes just built are
-   returned, never read back. */
+   same time (single flight). *hit (may be null) is 0 when this call built it, 1 when it came from disk or from another
+   thread's build. Publishing is best effort: the bytes just built are returned, never read back. Fails only when build
+   does (threads that waited for it get a copy of its failure), when memory runs out, or in a forked child (ATT_FORKED).
+   build must not ask this cache for the same key. */
 enum att_status cache_get(struct cache *cache, const struct cache_key *key, cache_build *build, void *context,
                           struct cache_entry *entry, int *hit, struct failure *failure);
 
@@ -61,14 +73,15 @@ void cache_reject(struct cache *cache, const struct cache_key *key);
 
 struct cache_item {
     char digest[65];
-    uint64_t size;      /* bytes of the file */
-    int64_t last_used;  /* seconds since 1970 */
-    struct text preimage;
-    void *meta;         /* borrowed during the callback */
+    uint64_t size;        /* bytes of the file */
+    int64_t last_used;    /* seconds since 1970 */
+    struct text preimage; /* borrowed during the callback, like meta */
+    const void *meta;
     size_t meta_size;
     const char *damage; /* null = whole; else what is wrong with it */
 };
-/* Visit every entry (verified in full when `verify`), in digest order; stop when visit returns nonzero. */
+/* Visit every entry in digest order; stop when visit returns nonzero. Every byte is checked before it is shown;
+   `verify` also recomputes the digest from the preimage. A damaged entry has no preimage and no meta. */
 enum att_status cache_visit(struct cache *cache, int verify, int (*visit)(void *context, const struct cache_item *item),
                             void *context, struct failure *failure);
 
@@ -77,17 +90,23 @@ struct cache_stat {
 };
 enum att_status cache_stat(struct cache *cache, struct cache_stat *stat, struct failure *failure);
 
-/* Remove least recently used entries until at most `bytes` remain (0 = all), left-over temporaries and, with
-   `quarantine`, quarantined files. dry_run only counts. */
+/* Remove least recently used entries until at most `bytes` remain (0 = all), temporaries left over for ten minutes and,
+   with `quarantine`, quarantined files. *removed counts files; dry_run only counts. ATT_IO when something that should
+   go cannot be removed; the rest is. */
 enum att_status cache_trim(struct cache *cache, uint64_t bytes, int quarantine, int dry_run, uint64_t *removed,
                            struct failure *failure);
 
-/* Check one entry's bytes as cache_get would, without a disk: null = good, else what is wrong. For tests and fuzzing.
-   On success the parts point into `bytes`. */
+/* --- the format, without a disk: for cache_*.c, tests and fuzzing ------------------------------------------------- */
+
+/* Check one entry's bytes as cache_get would: null = good, else what is wrong. The checksum over all bytes comes first;
+   nothing is parsed before it holds. On success the parts point into `bytes`. */
 struct cache_parts {
-    const char *digest, *preimage, *meta, *payload;
+    const char *digest, *preimage, *meta, *payload; /* digest: 64 digits, no NUL */
     size_t preimage_size, meta_size, payload_size;
 };
 const char *cache_entry_check(const void *bytes, size_t size, struct cache_parts *parts);
+
+/* The bytes of an entry's file, malloc'ed; null when memory runs out. */
+void *cache_entry_pack(const struct cache_key *key, const struct cache_entry *entry, size_t *size);
 
 #endif

@@ -1,0 +1,214 @@
+/* cache: a key to its entry: from disk, else built once. The order of events of one cache_get:
+
+       join      another thread has this key in hand: wait and copy what it got
+       look      read the file; whole, ours and the key's: done
+       lock      wait for another process that may be building it; look again; set a damaged file aside
+       build     the only step that can fail
+       publish   best effort, then the lock goes
+
+   The mutex guards the list of flights and their fields, and is never held over a file or a build. */
+#include "cache_disk.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A key that one thread has in hand; the others wait. Freed by whoever leaves last. */
+struct flight {
+    struct flight *next;
+    const char *digest; /* borrowed from the leader until done */
+    int waiting;        /* threads */
+    bool done;
+    struct cache_entry entry; /* for those who wait; empty after a failure */
+    struct failure failure;
+};
+
+struct cache {
+    struct cache_disk disk;
+    pid_t process;
+    pthread_mutex_t mutex;
+    pthread_cond_t landed; /* some flight is done */
+    struct flight *flights;
+};
+
+struct cache *cache_open(const struct cache_options *options) {
+    struct cache *cache = calloc(1, sizeof *cache);
+    if (!cache)
+        return NULL;
+    if (pthread_mutex_init(&cache->mutex, NULL) != 0) {
+        free(cache);
+        return NULL;
+    }
+    if (pthread_cond_init(&cache->landed, NULL) != 0) {
+        pthread_mutex_destroy(&cache->mutex);
+        free(cache);
+        return NULL;
+    }
+    cache->process = getpid();
+    cache_disk_open(&cache->disk, options);
+    cache_sweep(&cache->disk);
+    return cache;
+}
+
+void cache_close(struct cache *cache) {
+    if (!cache)
+        return;
+    cache_disk_close(&cache->disk);
+    if (cache->process == getpid()) { /* in a forked child they may be held for ever by threads that it lacks */
+        pthread_cond_destroy(&cache->landed);
+        pthread_mutex_destroy(&cache->mutex);
+    }
+    free(cache);
+}
+
+const char *cache_dir(const struct cache *cache) {
+    return cache->disk.path;
+}
+
+struct cache_disk *cache_disk_of(struct cache *cache) {
+    return &cache->disk;
+}
+
+static bool copy_bytes(void **to, const void *from, size_t size) {
+    *to = malloc(size + 1); /* never malloc(0), so that null means failure */
+    if (*to && size)
+        memcpy(*to, from, size);
+    return *to;
+}
+
+static bool copy_entry(struct cache_entry *to, const void *payload, size_t payload_size, const void *meta,
+                       size_t meta_size) {
+    *to = (struct cache_entry){.payload_size = payload_size, .meta_size = meta_size};
+    if (copy_bytes(&to->payload, payload, payload_size) && copy_bytes(&to->meta, meta, meta_size))
+        return true;
+    cache_entry_free(to);
+    return false;
+}
+
+static enum att_status no_memory(struct failure *failure) {
+    return failure_set(failure, ATT_OUT_OF_MEMORY, "Out of memory while a kernel was fetched from the cache.");
+}
+
+/* Read the key's file. False = the caller has to build. */
+static bool look(struct cache_disk *disk, const struct cache_key *key, struct cache_entry *entry, const char **damage) {
+    struct cache_file file;
+    bool hit = cache_file_read(disk, key->digest, key, &file) == CACHE_HIT;
+    *damage = file.damage;
+    if (hit)
+        hit = copy_entry(entry, file.parts.payload, file.parts.payload_size, file.parts.meta, file.parts.meta_size);
+    free(file.bytes);
+    return hit;
+}
+
+/* The leader's work. */
+static enum att_status fetch(struct cache_disk *disk, const struct cache_key *key, cache_build *build, void *context,
+                             struct cache_entry *entry, int *hit, struct failure *failure) {
+    const char *damage;
+    *hit = 1;
+    if (look(disk, key, entry, &damage))
+        return ATT_OK;
+    int lock = cache_lock(disk, key->digest);
+    if (look(disk, key, entry, &damage)) {
+        cache_unlock(lock);
+        return ATT_OK;
+    }
+    if (damage)
+        cache_file_quarantine(disk, key->digest, damage);
+    *hit = 0;
+    enum att_status status = build(context, entry, failure);
+    if (status == ATT_OK)
+        cache_file_publish(disk, key, entry);
+    else
+        cache_entry_free(entry);
+    cache_unlock(lock);
+    cache_keep_limit(disk);
+    return status;
+}
+
+static struct flight *find(struct cache *cache, const char *digest) {
+    struct flight *flight = cache->flights;
+    while (flight && strcmp(flight->digest, digest) != 0)
+        flight = flight->next;
+    return flight;
+}
+
+static void free_flight(struct flight *flight) {
+    cache_entry_free(&flight->entry);
+    failure_clear(&flight->failure);
+    free(flight);
+}
+
+/* Wait for a flight and copy what it brought. With the mutex held. */
+static enum att_status join(struct cache *cache, struct flight *flight, struct cache_entry *entry,
+                            struct failure *failure) {
+    flight->waiting++;
+    while (!flight->done)
+        pthread_cond_wait(&cache->landed, &cache->mutex);
+    enum att_status status = flight->failure.status;
+    const struct cache_entry *got = &flight->entry;
+    if (status != ATT_OK)
+        failure_set(failure, status, "%s", text_string(&flight->failure.text));
+    else if (!copy_entry(entry, got->payload, got->payload_size, got->meta, got->meta_size))
+        status = no_memory(failure);
+    if (--flight->waiting == 0)
+        free_flight(flight);
+    return status;
+}
+
+/* Take a flight off the list and leave copies of what it brought to those who wait. With the mutex held. */
+static void land(struct cache *cache, struct flight *flight, const struct cache_entry *entry, enum att_status status,
+                 const struct failure *failure) {
+    struct flight **link = &cache->flights;
+    while (*link != flight)
+        link = &(*link)->next;
+    *link = flight->next;
+    flight->done = true;
+    if (flight->waiting == 0) {
+        free_flight(flight);
+        return;
+    }
+    if (status != ATT_OK)
+        failure_set(&flight->failure, status, "%s", text_string(&failure->text));
+    else if (!copy_entry(&flight->entry, entry->payload, entry->payload_size, entry->meta, entry->meta_size))
+        no_memory(&flight->failure);
+    pthread_cond_broadcast(&cache->landed);
+}
+
+enum att_status cache_get(struct cache *cache, const struct cache_key *key, cache_build *build, void *context,
+                          struct cache_entry *entry, int *hit, struct failure *failure) {
+    int ignored;
+    hit = hit ? hit : &ignored;
+    *hit = 1;
+    *entry = (struct cache_entry){0};
+    if (cache->process != getpid())
+        return failure_set(failure, ATT_FORKED, "The process forked after the cache was opened; open another one.");
+    if (!key->digest[0])
+        return no_memory(failure);
+
+    pthread_mutex_lock(&cache->mutex);
+    struct flight *flight = find(cache, key->digest);
+    enum att_status status = flight ? join(cache, flight, entry, failure) : ATT_OK;
+    bool joined = flight;
+    if (!joined && (flight = calloc(1, sizeof *flight))) {
+        flight->digest = key->digest;
+        flight->next = cache->flights;
+        cache->flights = flight;
+    }
+    pthread_mutex_unlock(&cache->mutex);
+    if (joined)
+        return status;
+    if (!flight)
+        return no_memory(failure);
+
+    status = fetch(&cache->disk, key, build, context, entry, hit, failure);
+    pthread_mutex_lock(&cache->mutex);
+    land(cache, flight, entry, status, failure);
+    pthread_mutex_unlock(&cache->mutex);
+    return status;
+}
+
+void cache_reject(struct cache *cache, const struct cache_key *key) {
+    if (cache->disk.entries >= 0 && key->digest[0])
+        cache_file_quarantine(&cache->disk, key->digest, "the device refused it");
+}

@@ -1,0 +1,162 @@
+/* cache_dir: options and environment to an open directory that only this user can have written, or to none and one
+   warning. Never a shared temporary directory, never under set-user-ID. */
+#include "cache_disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+enum { DIRECTORY = O_RDONLY | O_DIRECTORY | O_CLOEXEC };
+static const uint64_t limit_default = UINT64_C(1) << 30;
+static const int lock_wait_default = 120 * 1000;
+
+void cache_warn(struct cache_disk *disk, enum cache_warning once, const char *format, ...) {
+    if (!disk->log || (atomic_fetch_or(&disk->warned, (unsigned)once) & (unsigned)once))
+        return;
+    struct text message = {0};
+    text_append(&message, "cache: ", 7);
+    va_list arguments;
+    va_start(arguments, format);
+    text_vprint(&message, format, arguments);
+    va_end(arguments);
+    disk->log(disk->log_context, ATT_LOG_WARNING, text_string(&message));
+    text_free(&message);
+}
+
+bool cache_trusted(const struct stat *status, const char **why) {
+    bool owned = status->st_uid == geteuid() || status->st_uid == 0;
+    bool closed = !(status->st_mode & (S_IWGRP | S_IWOTH));
+    *why = !owned ? "it belongs to another user" : !closed ? "others may write to it" : NULL;
+    return owned && closed;
+}
+
+static const char *environment(const char *name) {
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+/* The directory to use, malloc'ed. *existing: how much of the path must be there already, for a missing HOME is not
+   ours to make. Null, and *why, when there is none. */
+static char *find(const char *wanted, size_t *existing, const char **why) {
+    const struct {
+        const char *base, *below;
+        bool must_exist;
+    } places[] = {
+        {environment("ATTILE_CACHE_DIR"), "", false},
+        {environment("XDG_CACHE_HOME"), "/attile", false},
+        {environment("HOME"), "/.cache/attile", true},
+    };
+    struct text path = {0};
+    *existing = 0;
+    *why = "memory ran out";
+    if (wanted && *wanted) {
+        text_print(&path, "%s", wanted);
+        return path.bytes;
+    }
+    if (places[0].base && places[0].base[0] != '/') {
+        *why = "ATTILE_CACHE_DIR is not an absolute path";
+        return NULL;
+    }
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if (!places[i].base || places[i].base[0] != '/')
+            continue;
+        text_print(&path, "%s%s", places[i].base, places[i].below);
+        *existing = places[i].must_exist ? strlen(places[i].base) : 0;
+        return path.bytes;
+    }
+    *why = "none of ATTILE_CACHE_DIR, XDG_CACHE_HOME and HOME is set to an absolute path";
+    return NULL;
+}
+
+/* Errors show when the directory is opened: here they may just mean that a parent is there but not ours. */
+static void make_parents(char *path, size_t existing) {
+    for (char *slash = path + existing; (slash = strchr(slash, '/')); *slash++ = '/') {
+        *slash = '\0';
+        if (slash > path + existing)
+            mkdir(path, 0700);
+    }
+    mkdir(path, 0700);
+}
+
+/* Open a directory below `parent` and check it. -1, and *why, when it cannot be used. */
+static int open_trusted(int parent, const char *path, int flags, const char **why) {
+    int directory = openat(parent, path, DIRECTORY | flags);
+    if (directory < 0) {
+        *why = strerror(errno);
+        return -1;
+    }
+    struct stat status;
+    if (fstat(directory, &status) == 0 && cache_trusted(&status, why))
+        return directory;
+    if (!*why)
+        *why = strerror(errno);
+    close(directory);
+    return -1;
+}
+
+static int open_part(int root, const char *name, const char **why) {
+    int ignored = mkdirat(root, name, 0700); /* there already, or not ours to make: the open tells */
+    (void)ignored;
+    return open_trusted(root, name, O_NOFOLLOW, why);
+}
+
+static void open_all(struct cache_disk *disk, char *path, size_t existing, const char **why) {
+    make_parents(path, existing);
+    *why = NULL;
+    int root = open_trusted(AT_FDCWD, path, 0, why); /* may be a link: what it leads to is what is checked */
+    if (root < 0)
+        return;
+    disk->entries = open_part(root, "entries", why);
+    if (disk->entries >= 0) {
+        const char *optional = NULL; /* without these the cache is read-only, or lockless */
+        disk->temporary = open_part(root, "temporary", &optional);
+        disk->locks = open_part(root, "locks", &optional);
+        disk->quarantine = open_part(root, "quarantine", &optional);
+    }
+    close(root);
+}
+
+void cache_disk_open(struct cache_disk *disk, const struct cache_options *options) {
+    *disk = (struct cache_disk){
+        .entries = -1,
+        .temporary = -1,
+        .locks = -1,
+        .quarantine = -1,
+        .limit = options->limit ? options->limit : limit_default,
+        .lock_wait_ms = options->lock_wait_ms ? options->lock_wait_ms : lock_wait_default,
+        .log = options->log,
+        .log_context = options->log_context,
+    };
+    atomic_store(&disk->published, disk->limit); /* so that the first publish looks */
+    if (options->disabled)
+        return;
+    const char *why;
+    size_t existing;
+    char *path = NULL;
+    if (getauxval(AT_SECURE))
+        why = "the process is set-user-ID";
+    else if ((path = find(options->dir, &existing, &why)))
+        open_all(disk, path, existing, &why);
+    if (disk->entries >= 0) {
+        disk->path = path;
+        return;
+    }
+    cache_warn(disk, CACHE_WARN_ALWAYS,
+               "no usable directory%s%s: %s; compiled kernels are kept in memory only. "
+               "Set ATTILE_CACHE_DIR to a directory that only you can write to.",
+               path ? " at " : "", path ? path : "", why);
+    free(path);
+}
+
+void cache_disk_close(struct cache_disk *disk) {
+    int descriptors[] = {disk->entries, disk->temporary, disk->locks, disk->quarantine};
+    for (int i = 0; i < 4; i++)
+        if (descriptors[i] >= 0)
+            close(descriptors[i]);
+    free(disk->path);
+    disk->path = NULL;
+}

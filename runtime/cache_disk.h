@@ -1,0 +1,68 @@
+/* cache_disk: the directory behind a cache, for cache*.c only.
+
+       entries/<digest>      one whole, checked file a key; the time of last change is the time of last use
+       temporary/<random>    being written; renamed into entries/ when whole
+       locks/00 .. ff        empty, never deleted: flock says "I am compiling a key that starts so"
+       quarantine/<digest>   files that were not whole or not ours
+
+   Everything happens below directory descriptors held from open to close, and every one of these functions may fail
+   without harm: a lost read is a miss, a lost write is a compile later on, a lost lock is work done twice. */
+#ifndef ATTILE_CACHE_DISK_H
+#define ATTILE_CACHE_DISK_H
+
+#include "cache.h"
+
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+struct cache_disk {
+    char *path;                                /* owned; null = memory only */
+    int entries, temporary, locks, quarantine; /* descriptors; -1 = not there: read-only, or memory only */
+    uint64_t limit;                            /* bytes in entries/ */
+    int lock_wait_ms;
+    atomic_uint warned;      /* bits of enum cache_warning already logged */
+    atomic_ullong published; /* bytes since the last look at the limit */
+    void (*log)(void *context, enum att_log_level level, const char *message);
+    void *log_context;
+};
+
+/* cache_dir.c: find, make, trust and open the directory. Afterwards path is set, or one warning says why not. */
+void cache_disk_open(struct cache_disk *disk, const struct cache_options *options);
+void cache_disk_close(struct cache_disk *disk); /* safe in a forked child */
+
+/* True when nobody but this user or root can have written what `status` describes; else *why says what is wrong. */
+bool cache_trusted(const struct stat *status, const char **why);
+
+/* Log one message; those of a kind other than CACHE_WARN_ALWAYS only once per cache. */
+enum cache_warning { CACHE_WARN_ALWAYS, CACHE_WARN_WRITE = 1, CACHE_WARN_LOCK = 2, CACHE_WARN_MOVE = 4 };
+void cache_warn(struct cache_disk *disk, enum cache_warning once, const char *format, ...) TEXT_PRINTF(3, 4);
+
+/* cache_file.c: one entry's file. */
+enum cache_found {
+    CACHE_MISS,   /* not there, or not readable now */
+    CACHE_HIT,    /* whole, ours and, with a key, the key's */
+    CACHE_DAMAGED /* there, but not to be used: file.damage says why */
+};
+struct cache_file {
+    char *bytes; /* owned; set only by a hit */
+    size_t size;
+    struct cache_parts parts; /* in bytes */
+    const char *damage;       /* static; null unless damaged */
+};
+/* Read and check entries/<digest>. With a key also compare the preimage and note the use for the LRU order. */
+enum cache_found cache_file_read(struct cache_disk *disk, const char *digest, const struct cache_key *key,
+                                 struct cache_file *file);
+void cache_file_publish(struct cache_disk *disk, const struct cache_key *key, const struct cache_entry *entry);
+void cache_file_quarantine(struct cache_disk *disk, const char *digest, const char *why);
+
+/* cache_lock.c: flock of the key's lock file, waiting at most disk->lock_wait_ms. Returns a descriptor for
+   cache_unlock, or -1: carry on without. */
+int cache_lock(struct cache_disk *disk, const char *digest);
+void cache_unlock(int lock);
+
+/* cache_admin.c */
+void cache_keep_limit(struct cache_disk *disk);        /* after publishing: trim when it is time to look */
+void cache_sweep(struct cache_disk *disk);             /* on open: remove what crashes left behind */
+struct cache_disk *cache_disk_of(struct cache *cache); /* in cache.c */
+
+#endif

@@ -1,0 +1,48 @@
+#include "cache.h"
+#include "sha256.h"
+
+#include <string.h>
+
+void cache_key_add(struct cache_key *key, const char *name, const void *value, size_t size) {
+    text_print(&key->preimage, "%zu:%s %zu:", strlen(name), name, size);
+    text_append(&key->preimage, value, size);
+    text_append(&key->preimage, "\n", 1);
+}
+
+void cache_key_finish(struct cache_key *key) {
+    key->digest[0] = '\0';
+    if (!key->preimage.failed)
+        sha256_hex(key->preimage.bytes, key->preimage.size, key->digest);
+}
+
+void cache_key_free(struct cache_key *key) {
+    text_free(&key->preimage);
+    key->digest[0] = '\0';
+}
+
+/* "SIZE:" then SIZE bytes then `after`. Null when it is not there. */
+static const char *take(const char *at, const char *end, char after, const char **bytes, size_t *size) {
+    const char *digits = at;
+    for (*size = 0; at < end && *at >= '0' && *at <= '9'; at++) {
+        if (*size > (size_t)(end - digits)) /* more than there can be: stop before it overflows */
+            return NULL;
+        *size = *size * 10 + (size_t)(*at - '0');
+    }
+    if (at == digits || at == end || *at++ != ':' || *size >= (size_t)(end - at) || at[*size] != after)
+        return NULL;
+    *bytes = at;
+    return at + *size + 1;
+}
+
+bool cache_key_field(const void *preimage, size_t size, size_t *offset, struct cache_field *field) {
+    if (*offset >= size)
+        return false;
+    const char *start = preimage, *end = start + size;
+    const char *at = take(start + *offset, end, ' ', &field->name, &field->name_size);
+    if (at)
+        at = take(at, end, '\n', &field->value, &field->value_size);
+    if (!at)
+        return false;
+    *offset = (size_t)(at - start);
+    return true;
+}

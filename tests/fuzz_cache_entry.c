@@ -1,0 +1,45 @@
+/* Fuzzes the entry parser: the input as it is, and again under a right checksum so that the parser behind the check is
+   reached. Every byte of the parts is read, so that a wrong bound is seen by the address sanitizer. */
+#include "cache.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+static unsigned read_bytes(const char *bytes, size_t size) {
+    unsigned sum = 0;
+    for (size_t i = 0; i < size; i++)
+        sum += (unsigned char)bytes[i];
+    return sum;
+}
+
+static void check(const void *bytes, size_t size) {
+    struct cache_parts parts;
+    if (cache_entry_check(bytes, size, &parts))
+        return;
+    static volatile unsigned sink;
+    sink = read_bytes(parts.digest, 64) + read_bytes(parts.preimage, parts.preimage_size) +
+           read_bytes(parts.meta, parts.meta_size) + read_bytes(parts.payload, parts.payload_size);
+    struct cache_field field;
+    for (size_t offset = 0; cache_key_field(parts.preimage, parts.preimage_size, &offset, &field);)
+        sink = read_bytes(field.name, field.name_size) + read_bytes(field.value, field.value_size);
+    if (104 + parts.preimage_size + parts.meta_size + parts.payload_size + 16 != size)
+        abort(); /* header, parts and trailer are all there is */
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    check(data, size);
+    unsigned char *sealed = malloc(size + 16);
+    if (!sealed)
+        return 0;
+    if (size)
+        memcpy(sealed, data, size);
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(sealed, size));
+    memcpy(sealed + size, canonical.digest, 16);
+    check(sealed, size + 16);
+    free(sealed);
+    return 0;
+}
