@@ -2,6 +2,10 @@
 // same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
+#ifndef INFINITY // a macro of <math.h>, which NVRTC has not
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+
 // The block's dynamic shared memory as one struct; its size is in the launch directive.
 template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
     extern __shared__ __align__(128) unsigned char dynamic_shared_bytes[];

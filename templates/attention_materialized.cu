@@ -1,0 +1,168 @@
+// Attention by the definition: scores, weights and output are three launches, and the len_q x len_kv matrix between them
+// lives in global memory: S = scale Q K^T, then P = softmax of each row of S (in the same place), then O = P V.
+// The two products are cut into tiles of block_m x block_n that are summed up in registers, DEPTH at a time, from shared
+// memory. However good the products, the matrix itself is written twice and read three times.
+//$ default block_m = 64
+//$ default block_n = 64
+//$ default threads = 256
+//$ let depth = 32
+//$ let across = 16
+//$ let down = threads / across
+//$ require threads % 32 == 0
+//$ require block_m % down == 0
+//$ require block_n % across == 0
+//$ require block_m * block_n <= 64 * threads
+//$ let shared_bytes = 4 * (block_m + block_n) * (depth + 1)
+//$ let weights_bytes = 8 * threads / 32
+//$ launch attention_scores grid batch * heads * ((len_q + block_m - 1) / block_m) * ((len_kv + block_n - 1) / block_n) block threads shared shared_bytes
+//$ launch attention_weights grid batch * heads * len_q block threads shared weights_bytes
+//$ launch attention_output grid batch * heads * ((len_q + block_m - 1) / block_m) * ((head_dim_v + block_n - 1) / block_n) block threads shared shared_bytes
+//$ workspace 4 * batch * heads * len_q * len_kv
+//$ include "part/head.cuh"
+//$ include "part/mask.cuh"
+//$ include "part/softmax.cuh"
+
+// Operands of one step of a product: C[m][n] += sum over x of a[m][x] b[n][x]. The odd row length keeps threads that
+// walk down a column in different banks.
+struct Operands {
+    float a[BLOCK_M][DEPTH + 1];
+    float b[BLOCK_N][DEPTH + 1];
+};
+static_assert(sizeof(Operands) == SHARED_BYTES, "as in the launch directive");
+
+// Threads stand in a grid of DOWN x ACROSS over the tile; thread (y, x) sums elements (y + i DOWN, x + j ACROSS).
+constexpr int PER_M = BLOCK_M / DOWN, PER_N = BLOCK_N / ACROSS;
+
+// The matrix of one head in the workspace: (len_q, len_kv).
+__device__ __forceinline__ float *head_matrix(const attention_params &p, long long head) {
+    return static_cast<float *>(p.workspace) + head * p.len_q * p.len_kv;
+}
+
+// S = scale Q K^T; one block a tile.
+extern "C" __global__ void __launch_bounds__(THREADS) attention_scores(const __grid_constant__ attention_params p) {
+    Operands &tile = *dynamic_shared<Operands>();
+    int tiles_m = (p.len_q + BLOCK_M - 1) / BLOCK_M, tiles_n = (p.len_kv + BLOCK_N - 1) / BLOCK_N;
+    int query0 = blockIdx.x / tiles_n % tiles_m * BLOCK_M, key0 = blockIdx.x % tiles_n * BLOCK_N;
+    long long index = blockIdx.x / tiles_n / tiles_m;
+    Head head = head_at(p, index);
+    int thread = threadIdx.x, y = thread / ACROSS, x = thread % ACROSS;
+    //$ if mask == causal
+    if (key0 >= keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1))
+        return; // not even the last query of the tile sees its first key
+    //$ end
+
+    float sum[PER_M][PER_N] = {};
+    for (int d0 = 0; d0 < HEAD_DIM; d0 += DEPTH) {
+        for (int i = thread; i < BLOCK_M * DEPTH; i += THREADS) { // a = Q[query0 ..][d0 ..], 0 outside
+            int query = query0 + i / DEPTH, d = d0 + i % DEPTH;
+            bool inside = query < p.len_q && d < HEAD_DIM;
+            tile.a[i / DEPTH][i % DEPTH] = inside ? to_float(head.q[query * p.q_row_stride + d]) : 0.0f;
+        }
+        for (int i = thread; i < BLOCK_N * DEPTH; i += THREADS) { // b = K[key0 ..][d0 ..], 0 outside
+            int key = key0 + i / DEPTH, d = d0 + i % DEPTH;
+            bool inside = key < p.len_kv && d < HEAD_DIM;
+            tile.b[i / DEPTH][i % DEPTH] = inside ? to_float(head.k[key * p.k_row_stride + d]) : 0.0f;
+        }
+        __syncthreads();
+        for (int step = 0; step < DEPTH; step++) {
+#pragma unroll
+            for (int i = 0; i < PER_M; i++)
+#pragma unroll
+                for (int j = 0; j < PER_N; j++)
+                    sum[i][j] = fmaf(tile.a[y + i * DOWN][step], tile.b[x + j * ACROSS][step], sum[i][j]);
+        }
+        __syncthreads(); // all have used the operands before the next ones come
+    }
+
+    float *scores = head_matrix(p, index);
+#pragma unroll
+    for (int i = 0; i < PER_M; i++) {
+        int query = query0 + y + i * DOWN;
+#pragma unroll
+        for (int j = 0; j < PER_N; j++) {
+            int key = key0 + x + j * ACROSS;
+            if (query < p.len_q && key < p.len_kv)
+                scores[static_cast<long long>(query) * p.len_kv + key] = p.scale * sum[i][j];
+        }
+    }
+}
+
+struct Partial {
+    SoftmaxState of_warp[THREADS / 32];
+};
+static_assert(sizeof(Partial) == WEIGHTS_BYTES, "as in the launch directive");
+
+// P = softmax of each row of S, in place; one block a row. Keys that are not seen have no weight, not even 0.
+extern "C" __global__ void __launch_bounds__(THREADS) attention_weights(const __grid_constant__ attention_params p) {
+    Partial &partial = *dynamic_shared<Partial>();
+    int query = static_cast<int>(blockIdx.x % p.len_q);
+    long long index = blockIdx.x / p.len_q;
+    int seen = keys_seen(p, query);
+    float *row = head_matrix(p, index) + static_cast<long long>(query) * p.len_kv;
+
+    // m = max s,  l = sum exp(s - m)
+    SoftmaxState state = softmax_of_nothing();
+    for (int key = threadIdx.x; key < seen; key += THREADS)
+        state = softmax_join(state, softmax_of(row[key]));
+    state = block_reduce<SoftmaxState, softmax_join>(state, partial.of_warp);
+
+    // p = exp(s - m) / l
+    for (int key = threadIdx.x; key < seen; key += THREADS)
+        row[key] = softmax_normalize(softmax_weight(row[key], state.max), state);
+
+    Head head = head_at(p, index);
+    if (head.lse && threadIdx.x == 0)
+        head.lse[query] = softmax_lse(state);
+}
+
+// O = P V; one block a tile.
+extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __grid_constant__ attention_params p) {
+    Operands &tile = *dynamic_shared<Operands>();
+    constexpr int TILES_N = (HEAD_DIM_V + BLOCK_N - 1) / BLOCK_N;
+    int tiles_m = (p.len_q + BLOCK_M - 1) / BLOCK_M;
+    int query0 = blockIdx.x / TILES_N % tiles_m * BLOCK_M, d0 = blockIdx.x % TILES_N * BLOCK_N;
+    long long index = blockIdx.x / TILES_N / tiles_m;
+    Head head = head_at(p, index);
+    const float *weights = head_matrix(p, index);
+    int thread = threadIdx.x, y = thread / ACROSS, x = thread % ACROSS;
+    int keys = keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1); // the last query of the tile sees most
+
+    float sum[PER_M][PER_N] = {};
+    for (int key0 = 0; key0 < keys; key0 += DEPTH) {
+        for (int i = thread; i < BLOCK_M * DEPTH; i += THREADS) { // a = P[query0 ..][key0 ..], 0 outside
+            int query = query0 + i / DEPTH, key = key0 + i % DEPTH;
+            bool inside = query < p.len_q && key < keys_seen(p, query);
+            tile.a[i / DEPTH][i % DEPTH] = inside ? weights[static_cast<long long>(query) * p.len_kv + key] : 0.0f;
+        }
+        for (int i = thread; i < BLOCK_N * DEPTH; i += THREADS) { // b = V[key0 ..][d0 ..] transposed, 0 outside
+            int key = key0 + i / BLOCK_N, d = d0 + i % BLOCK_N;
+            bool inside = key < keys && d < HEAD_DIM_V;
+            tile.b[i % BLOCK_N][i / BLOCK_N] = inside ? to_float(head.v[key * p.v_row_stride + d]) : 0.0f;
+        }
+        __syncthreads();
+        for (int step = 0; step < DEPTH; step++) {
+#pragma unroll
+            for (int i = 0; i < PER_M; i++) {
+                //$ if mask == causal
+                if (key0 + step >= keys_seen(p, query0 + y + i * DOWN))
+                    continue; // a weight of 0 would not do: 0 times NaN is NaN
+                //$ end
+#pragma unroll
+                for (int j = 0; j < PER_N; j++)
+                    sum[i][j] = fmaf(tile.a[y + i * DOWN][step], tile.b[x + j * ACROSS][step], sum[i][j]);
+            }
+        }
+        __syncthreads();
+    }
+
+#pragma unroll
+    for (int i = 0; i < PER_M; i++) {
+        int query = query0 + y + i * DOWN;
+#pragma unroll
+        for (int j = 0; j < PER_N; j++) {
+            int d = d0 + x + j * ACROSS;
+            if (query < p.len_q && d < HEAD_DIM_V)
+                head.o[query * p.o_row_stride + d] = to_output(sum[i][j]);
+        }
+    }
+}

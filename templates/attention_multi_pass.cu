@@ -1,0 +1,46 @@
+// Attention without a score matrix in memory: scores are cheap to compute again, so compute them twice.
+// Loop 1 finds the maximum m and the denominator l of a row as the keys go by; loop 2 computes each score once more and
+// adds exp(score - m) / l times its value row. Nothing of size len_q x len_kv is ever written.
+// A row of Q belongs to LANES lanes, which hold it in registers; K is read twice and V once for every query.
+//$ default threads = 128
+//$ require threads % 32 == 0
+//$ if head_dim + head_dim_v <= 256
+//$ let lanes = 8
+//$ else
+//$ let lanes = 16
+//$ end
+//$ let rows = threads / lanes
+//$ launch attention_multi_pass grid (batch * heads * len_q + rows - 1) / rows block threads shared 0
+//$ include "part/head.cuh"
+//$ include "part/mask.cuh"
+//$ include "part/slice.cuh"
+//$ include "part/softmax.cuh"
+
+extern "C" __global__ void __launch_bounds__(THREADS) attention_multi_pass(const __grid_constant__ attention_params p) {
+    long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // (batch, head, query) in one
+    if (row >= static_cast<long long>(p.batch) * p.heads * p.len_q)
+        return;
+    Head head = head_at(p, row / p.len_q);
+    int query = static_cast<int>(row % p.len_q);
+    int seen = keys_seen(p, query);
+    Slice<HEAD_DIM> q = slice_load<HEAD_DIM>(head.q + query * p.q_row_stride);
+
+    // Loop 1: m = max s, l = sum exp(s - m), with s = scale q.k
+    SoftmaxState state = softmax_of_nothing();
+    for (int key = 0; key < seen; key++) {
+        float score = p.scale * slice_dot(q, slice_load<HEAD_DIM>(head.k + key * p.k_row_stride));
+        state = softmax_join(state, softmax_of(score));
+    }
+
+    // Loop 2: o = sum of exp(s - m) / l v
+    Slice<HEAD_DIM_V> o = slice_zero<HEAD_DIM_V>();
+    for (int key = 0; key < seen; key++) {
+        float score = p.scale * slice_dot(q, slice_load<HEAD_DIM>(head.k + key * p.k_row_stride));
+        float weight = softmax_normalize(softmax_weight(score, state.max), state);
+        slice_add(o, 1, weight, slice_load<HEAD_DIM_V>(head.v + key * p.v_row_stride));
+    }
+
+    slice_store(head.o + query * p.o_row_stride, o);
+    if (head.lse && slice_place(0) == 0)
+        head.lse[query] = softmax_lse(state);
+}
