@@ -1,0 +1,348 @@
+/* spec: YAML text -> struct spec. yaml_reader gives the tree; this file knows the keys: which exist, what type each
+   has, which belong together. Every error is found in one pass and stands at its own place. */
+#include "expr.h"
+#include "gen.h"
+#include "knob_text.h"
+#include "spec_test.h"
+#include "yaml_reader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct reader {
+    struct spec *spec;
+    struct diag *diag;
+    int errors_before;
+};
+
+typedef void key_reader(struct reader *reader, const struct node *key, const struct node *value);
+
+/* --- helpers --------------------------------------------------------------------------------------------------- */
+
+/* True once more errors would not be shown: time to stop looking for them. */
+static bool enough(const struct reader *reader) {
+    return reader->diag->errors - reader->errors_before >= DIAG_LIMIT;
+}
+
+static bool expect(struct reader *reader, const struct node *key, const struct node *value, enum node_kind kind) {
+    static const char *const wanted[] = {"a single value", "a list", "a map of keys"};
+    if (value->kind == kind && (kind != NODE_SCALAR || value->size > 0))
+        return true;
+    bool nothing = value->kind == NODE_SCALAR && value->size == 0;
+    diag_error(reader->diag, value->place, "%s takes %s, found %s", key->text, wanted[kind],
+               nothing ? "nothing" : node_kind_name(value));
+    return false;
+}
+
+static char *copy_text(struct reader *reader, const struct node *node) {
+    char *copy = malloc(node->size + 1);
+    if (!copy) {
+        diag_error(reader->diag, node->place, "out of memory");
+        return NULL;
+    }
+    memcpy(copy, node->text, node->size + 1);
+    return copy;
+}
+
+/* --- axes ------------------------------------------------------------------------------------------------------ */
+
+static const struct {
+    int family, algorithm;
+} known_algorithms[] = {
+#define TEMPLATE(family, algorithm, loop_order, file) {family_##family, algorithm_##algorithm},
+#include "templates.def"
+};
+
+static bool family_has(int family, int algorithm) {
+    for (size_t i = 0; i < sizeof known_algorithms / sizeof *known_algorithms; i++)
+        if (known_algorithms[i].family == family && known_algorithms[i].algorithm == algorithm)
+            return true;
+    return false;
+}
+
+static void check_algorithm(struct reader *reader, const struct node *item, int algorithm) {
+    int family = reader->spec->family;
+    if (family < 0 || family_has(family, algorithm))
+        return;
+    const char *words[sizeof known_algorithms / sizeof *known_algorithms + 1];
+    int count = 0;
+    for (int i = 0; knob_table[KNOB_algorithm].words[i]; i++)
+        if (family_has(family, i))
+            words[count++] = knob_table[KNOB_algorithm].words[i];
+    words[count] = NULL;
+    struct text choices = {0};
+    text_choices(&choices, words);
+    diag_error(reader->diag, item->place, "%s is not an algorithm of %s, which has %s",
+               knob_word_name(KNOB_algorithm, algorithm), knob_word_name(KNOB_family, family), text_string(&choices));
+    text_free(&choices);
+}
+
+static void add_value(struct reader *reader, enum knob_id id, struct spec_axis *axis, const struct node *item) {
+    int value;
+    if (item->kind != NODE_SCALAR) {
+        diag_error(reader->diag, item->place, "%s takes single values here, found %s", knob_table[id].name,
+                   node_kind_name(item));
+        return;
+    }
+    if (!knob_value_read(id, item->text, item->size, item->place, reader->diag, &value))
+        return;
+    for (int i = 0; i < axis->count; i++)
+        if (axis->value[i] == value) {
+            diag_error(reader->diag, item->place, "%s appears twice in this list", shown(item->text, item->size).text);
+            return;
+        }
+    if (id == KNOB_algorithm)
+        check_algorithm(reader, item, value);
+    axis->value[axis->count++] = value;
+}
+
+static void read_axis(struct reader *reader, enum knob_id id, const struct node *key, const struct node *value) {
+    if (value->kind == NODE_MAP) {
+        diag_error(reader->diag, value->place, "%s takes a value or a list of values, found a map", key->text);
+        return;
+    }
+    if (value->kind == NODE_LIST && !value->first) {
+        diag_error(reader->diag, value->place, "an empty list leaves no variant: give %s a value, or leave it out",
+                   key->text);
+        return;
+    }
+    struct spec_axis *axis = &reader->spec->axis[id];
+    bool list = value->kind == NODE_LIST;
+    int *values = calloc(list ? (size_t)value->children : 1, sizeof *values);
+    if (!values) {
+        diag_error(reader->diag, key->place, "out of memory");
+        return;
+    }
+    free(axis->value);
+    *axis = (struct spec_axis){0, values, key->place};
+    for (const struct node *item = list ? value->first : value; item && !enough(reader);
+         item = list ? item->next : NULL)
+        add_value(reader, id, axis, item);
+}
+
+/* False, with an error that says where the knob belongs, when it is of another group. */
+static bool at_home(struct reader *reader, const struct node *key, int id, enum knob_group group) {
+    static const struct {
+        const char *kind, *home;
+    } groups[] = {
+        [KNOB_GROUP_TOP] = {"a knob of its own", "at the top of the spec"},
+        [KNOB_GROUP_PROBLEM] = {"a problem knob", "under problem:"},
+        [KNOB_GROUP_SCHEDULE] = {"a schedule knob", "under schedule:"},
+    };
+    const struct knob_info *knob = &knob_table[id];
+    if (knob->group == group)
+        return true;
+    diag_error(reader->diag, key->place, "%s is %s: put it %s", knob->name, groups[knob->group].kind,
+               groups[knob->group].home);
+    return false;
+}
+
+static void read_group(struct reader *reader, const struct node *key, const struct node *value, enum knob_group group) {
+    if (!expect(reader, key, value, NODE_MAP))
+        return;
+    for (const struct node *name = value->first; name && !enough(reader); name = name->next->next) {
+        int id = knob_name_read(name->text, name->size, 1u << group, name->place, reader->diag);
+        if (id >= 0 && at_home(reader, name, id, group))
+            read_axis(reader, (enum knob_id)id, name, name->next);
+    }
+}
+
+/* --- the keys at the top --------------------------------------------------------------------------------------- */
+
+static void read_family(struct reader *reader, const struct node *key, const struct node *value) {
+    if (!expect(reader, key, value, NODE_SCALAR))
+        return;
+    read_axis(reader, KNOB_family, key, value);
+    const struct spec_axis *axis = &reader->spec->axis[KNOB_family];
+    reader->spec->family = axis->count ? axis->value[0] : -1;
+}
+
+static void read_about(struct reader *reader, const struct node *key, const struct node *value) {
+    if (!expect(reader, key, value, NODE_SCALAR))
+        return;
+    free(reader->spec->about);
+    reader->spec->about = copy_text(reader, value);
+}
+
+static void read_problem(struct reader *reader, const struct node *key, const struct node *value) {
+    read_group(reader, key, value, KNOB_GROUP_PROBLEM);
+}
+
+static void read_schedule(struct reader *reader, const struct node *key, const struct node *value) {
+    read_group(reader, key, value, KNOB_GROUP_SCHEDULE);
+}
+
+static void read_target(struct reader *reader, const struct node *key, const struct node *value) {
+    read_axis(reader, KNOB_target, key, value);
+}
+
+static void add_condition(struct reader *reader, const struct node *item) {
+    struct spec *spec = reader->spec;
+    if (item->kind != NODE_SCALAR || item->size == 0) {
+        diag_error(reader->diag, item->place, "a condition is one expression, as in head_dim %% 16 == 0, found %s",
+                   item->kind == NODE_SCALAR ? "nothing" : node_kind_name(item));
+        return;
+    }
+    if (!item->raw) {
+        diag_error(reader->diag, item->place, "write this condition on one line, without escapes");
+        return;
+    }
+    static const struct expr_scope knobs_only = {0};
+    struct place place = {&spec->input, item->place.line, item->raw_col};
+    struct expr *condition = expr_parse(place, item->raw, item->size, NULL, EXPR_BOOL, &knobs_only, reader->diag);
+    if (!condition)
+        return;
+    spec->require[spec->requires] = condition;
+    spec->require_place[spec->requires ++] = place;
+}
+
+static void read_require(struct reader *reader, const struct node *key, const struct node *value) {
+    struct spec *spec = reader->spec;
+    if (spec->require || !expect(reader, key, value, NODE_LIST)) /* a second `require` is already reported */
+        return;
+    size_t count = (size_t)value->children + 1; /* calloc of nothing may be null */
+    spec->require = calloc(count, sizeof *spec->require);
+    spec->require_place = calloc(count, sizeof *spec->require_place);
+    if (!spec->require || !spec->require_place) {
+        diag_error(reader->diag, key->place, "out of memory");
+        return;
+    }
+    for (const struct node *item = value->first; item && !enough(reader); item = item->next)
+        add_condition(reader, item);
+}
+
+static void read_test(struct reader *reader, const struct node *key, const struct node *value) {
+    if (expect(reader, key, value, NODE_MAP))
+        spec_test_read(value, reader->spec, reader->diag);
+}
+
+static const struct {
+    const char *name;
+    key_reader *read;
+} keys[] = {
+    {"family", NULL}, /* read before all others: what they may say depends on it */
+    {"about", read_about},   {"problem", read_problem}, {"schedule", read_schedule},
+    {"target", read_target}, {"require", read_require}, {"test", read_test},
+};
+
+enum { KEYS = sizeof keys / sizeof *keys };
+
+static void refuse_key(struct reader *reader, const struct node *key) {
+    if (strcmp(key->text, "<<") == 0) {
+        diag_error(reader->diag, key->place, "merge keys (<<) are not supported: write the keys out");
+        return;
+    }
+    int id = knob_find(key->text, key->size);
+    if (id >= 0 && !at_home(reader, key, id, KNOB_GROUP_TOP))
+        return;
+    const char *names[KEYS + 1] = {0};
+    for (int i = 0; i < KEYS; i++)
+        names[i] = keys[i].name;
+    const char *const *at = names;
+    const char *meant = diag_nearest(key->text, key->size, next_word, &at);
+    struct text choices = {0};
+    text_choices(&choices, names);
+    if (meant)
+        diag_error(reader->diag, key->place, "unknown key '%s'; did you mean '%s'?", shown(key->text, key->size).text,
+                   meant);
+    else
+        diag_error(reader->diag, key->place, "unknown key '%s': a spec has %s", shown(key->text, key->size).text,
+                   text_string(&choices));
+    text_free(&choices);
+}
+
+static void read_key(struct reader *reader, const struct node *key) {
+    for (int i = 0; i < KEYS; i++)
+        if (strcmp(keys[i].name, key->text) == 0) {
+            if (keys[i].read)
+                keys[i].read(reader, key, key->next);
+            return;
+        }
+    refuse_key(reader, key);
+}
+
+static void read_root(struct reader *reader, const struct node *root) {
+    if (root->kind != NODE_MAP) {
+        diag_error(reader->diag, root->place, "a spec is a map of keys, found %s: start it with `family: NAME`",
+                   node_kind_name(root));
+        return;
+    }
+    const struct node *family = root->first;
+    while (family && strcmp(family->text, "family") != 0)
+        family = family->next->next;
+    if (family)
+        read_family(reader, family, family->next);
+    else
+        diag_error(reader->diag, root->place, "a spec needs the key 'family'");
+    for (const struct node *key = root->first; key && !enough(reader); key = key->next->next)
+        read_key(reader, key);
+}
+
+/* --- making and freeing ---------------------------------------------------------------------------------------- */
+
+/* A spec with its own copy of the text, every axis at its default. Null when memory runs out. */
+static struct spec *make_spec(const char *name, const char *text, size_t size) {
+    struct spec *spec = calloc(1, sizeof *spec);
+    if (!spec)
+        return NULL;
+    char *name_copy = strdup(name), *text_copy = malloc(size + 1);
+    bool complete = name_copy && text_copy;
+    if (text_copy) {
+        if (size)
+            memcpy(text_copy, text, size);
+        text_copy[size] = '\0';
+    }
+    spec->input = (struct input){name_copy, text_copy, size};
+    spec->family = -1;
+    spec->about = strdup("");
+    for (int id = 0; id < KNOB_COUNT; id++) {
+        spec->axis[id] = (struct spec_axis){1, malloc(sizeof(int)), {&spec->input, 0, 0}};
+        if (spec->axis[id].value)
+            spec->axis[id].value[0] = knob_table[id].fallback;
+        else
+            complete = false;
+    }
+    if (complete && spec->about)
+        return spec;
+    spec_free(spec);
+    return NULL;
+}
+
+struct spec *spec_read(const char *name, const char *text, size_t size, struct diag *diag) {
+    struct spec *spec = make_spec(name, text, size > YAML_BYTES ? 0 : size);
+    if (!spec) {
+        diag_error(diag, (struct place){0}, "out of memory");
+        return NULL;
+    }
+    spec->input.size = size; /* too large a text is not copied, only refused */
+    struct reader reader = {spec, diag, diag->errors};
+    struct node *root = yaml_tree_read(&spec->input, diag);
+    if (root)
+        read_root(&reader, root);
+    yaml_tree_free(root);
+    if (root && diag->errors == reader.errors_before)
+        return spec;
+    spec_free(spec);
+    return NULL;
+}
+
+void spec_free(struct spec *spec) {
+    if (!spec)
+        return;
+    for (int id = 0; id < KNOB_COUNT; id++)
+        free(spec->axis[id].value);
+    for (int i = 0; i < spec->requires; i++)
+        expr_free(spec->require[i]);
+    for (int i = 0; i < spec->inputs; i++) {
+        free(spec->input_file[i].name);
+        free(spec->input_file[i].path);
+    }
+    free(spec->require);
+    free(spec->require_place);
+    free(spec->shape);
+    free(spec->shape_place);
+    free(spec->about);
+    free((char *)spec->input.name);
+    free((char *)spec->input.text);
+    free(spec);
+}

@@ -1,0 +1,14 @@
+/* spec_test: the `test:` part of a spec: the shapes its variants are tried on, and files with real inputs. */
+#ifndef ATTILE_SPEC_TEST_H
+#define ATTILE_SPEC_TEST_H
+
+#include "gen.h"
+#include "yaml_reader.h"
+
+/* Read the map under `test:` into spec->shape and spec->input_file; spec->family is already known, or -1. */
+void spec_test_read(const struct node *map, struct spec *spec, struct diag *diag);
+
+/* The tensors that may be named under `inputs:` of a family, null-terminated. */
+const char *const *spec_test_tensors(int family);
+
+#endif
