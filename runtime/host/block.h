@@ -1,0 +1,94 @@
+/* block: runs one block of a launch on the calling OS thread: each CUDA thread a fiber, scheduled until all have ended,
+   one of them is refused, or nothing can run. Whoever waits does so in a wait queue; anything a later device needs
+   (copy engines, named barriers, phases) is another queue and, where it acts by itself, another fiber.
+   Never instrumented for ThreadSanitizer. */
+#ifndef ATTILE_BLOCK_H
+#define ATTILE_BLOCK_H
+
+#include "device/abi.h"
+#include "fiber.h"
+#include "launch.h"
+
+#include <stdint.h>
+
+enum fiber_state { FIBER_READY, FIBER_WAITING, FIBER_ENDED };
+
+struct fiber {
+    struct attile_thread thread; /* first: the kernel finds it by the stack pointer */
+    enum fiber_state state;
+    struct fiber *next; /* in the queue it waits in */
+    const char *what;   /* it waits for: "__syncthreads()" */
+    int line;           /* ... in the kernel's source */
+    unsigned mask;      /* ... with these lanes of its warp; 0 = the whole block */
+    uint64_t result;    /* of the collective it took part in */
+    struct context context;
+};
+_Static_assert(sizeof(struct fiber) <= ATTILE_THREAD_ROOM, "a fiber's state lies at the top of its stack");
+
+struct queue {
+    struct fiber *first, *last;
+};
+
+struct barrier {
+    unsigned arrived, phase;
+    int line; /* where the first of this phase arrived */
+    struct queue waiting;
+    char order[2]; /* ThreadSanitizer's objects: one for even phases, one for odd, so that who arrives early in the
+                      next phase is not seen by who leaves this one late */
+};
+
+enum { GROUPS = 16 }; /* sets of lanes that a warp can have waiting at once: pairs are the smallest that wait */
+
+struct warp {
+    struct group {
+        unsigned mask, arrived; /* arrived = 0: free */
+        int operation;
+        unsigned phase;
+        uint64_t value[ATTILE_WARP];
+        int source[ATTILE_WARP], line;
+        struct queue waiting;
+        char order[2];
+    } group[GROUPS];
+};
+
+struct block {
+    struct attile_block shown; /* first: what the kernel sees */
+    struct launch *launch;     /* while running */
+    struct context scheduler;
+    struct barrier barrier;
+    struct warp *warp;
+    struct fiber **ready; /* ring of `threads` */
+    unsigned first, ready_count, ended;
+    uint64_t random; /* state of the seeded schedule; 0 = round robin */
+    unsigned char *memory; /* one mapping: stacks, then shared memory */
+    size_t memory_size;
+    unsigned threads;   /* room for so many */
+    size_t shared_room; /* ... and for so many bytes of shared memory */
+    struct block *next; /* in the device's list of idle ones */
+};
+
+/* Room for blocks of at most `threads` threads and `shared` bytes; null = out of memory. */
+struct block *block_create(unsigned threads, size_t shared);
+void block_free(struct block *block); /* accepts null */
+
+/* Run block `index` of the launch. False when it was refused: launch->fault says why, or another block's does. */
+bool block_run(struct block *block, struct launch *launch, unsigned index);
+
+struct fiber *block_fiber(const struct block *block, unsigned index);
+
+/* For the words that wait. Between the two, other fibers run. */
+void fiber_wait(struct fiber *fiber, struct queue *queue, const char *what, int line, unsigned mask);
+void queue_wake(struct block *block, struct queue *queue);
+
+/* Give this launch up: notes the fault if it is the first, and never returns. */
+_Noreturn void fiber_refuse(struct fiber *fiber, int line, const void *pc, const char *format, ...) TEXT_PRINTF(4, 5);
+
+/* collective.c: what kernels call through struct attile_host. */
+void collective_barrier(struct attile_thread *thread, int line);
+unsigned long long collective_warp(struct attile_thread *thread, int operation, unsigned mask, unsigned long long value,
+                                   int source, int line);
+void collective_ended(struct fiber *fiber);                         /* this thread will not arrive anywhere again */
+void collective_reset(struct block *block);
+void collective_missing(struct block *block, struct fiber *fiber, struct text *text); /* whom does it wait for? */
+
+#endif

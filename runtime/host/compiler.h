@@ -1,0 +1,34 @@
+/* compiler: finds a C++ compiler, and turns kernel source into a shared object with it: device words, source, entry
+   table, written as one file into a private directory and compiled by a child process, never through a shell. */
+#ifndef ATTILE_HOST_COMPILER_H
+#define ATTILE_HOST_COMPILER_H
+
+#include "backend.h"
+
+enum { COMPILER_WORDS = 8 };
+
+struct compiler {
+    char *words;                 /* owned: the text behind `command` */
+    char *command[COMPILER_WORDS]; /* "g++" or what $CXX says, null-terminated */
+    char *path;                  /* owned: the program found; null = there is none */
+    char *version;               /* owned: first line of --version; null = not asked yet */
+};
+
+/* Look for $CXX (not in a setuid process), c++, g++, clang++ on the PATH. Starts nothing. None found is no error. */
+void compiler_find(struct compiler *compiler);
+void compiler_free(struct compiler *compiler);
+
+/* Fill in `version`, once; not to be called by two threads at once. */
+enum att_status compiler_ask(struct compiler *compiler, struct failure *failure);
+
+/* "name: value\n" lines: compiler, options, mode, and a hash of the device words. */
+void compiler_describe(const struct compiler *compiler, enum att_host_mode mode, struct text *text);
+
+/* ATT_COMPILE_FAILED carries the compiler's log. */
+enum att_status compiler_run(const struct compiler *compiler, enum att_host_mode mode, const struct compile_job *job,
+                             struct binary *binary, struct failure *failure);
+
+/* Run argv[0] (found by PATH) and wait; what it writes goes to *output. False when it could not be started or failed. */
+bool compiler_spawn(char *const argv[], struct text *output);
+
+#endif

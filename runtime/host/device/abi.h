@@ -1,0 +1,71 @@
+/* abi: what a compiled kernel and the host device know of each other; valid in C and C++.
+   A CUDA thread is a fiber. Its stack is ATTILE_STACK bytes, aligned to that size, and its struct attile_thread sits
+   ATTILE_THREAD_ROOM bytes below the top: so the stack pointer alone says who is running, and what is its own memory. */
+#ifndef ATTILE_HOST_ABI_H
+#define ATTILE_HOST_ABI_H
+
+enum {
+    ATTILE_HOST_ABI = 1,       /* raised when anything here changes */
+    ATTILE_STACK = 256 * 1024, /* bytes, a power of two */
+    ATTILE_THREAD_ROOM = 512,
+    ATTILE_RANGES = 8,
+    ATTILE_WARP = 32
+};
+
+/* What lanes of a warp do together. */
+enum attile_collective {
+    ATTILE_SYNC,  /* wait, and see each other's writes */
+    ATTILE_PICK,  /* the value of lane `source` */
+    ATTILE_BALLOT /* a bit for each lane whose value is not 0 */
+};
+
+enum attile_count { ATTILE_GLOBAL_READ, ATTILE_GLOBAL_WRITTEN, ATTILE_SHARED_READ, ATTILE_SHARED_WRITTEN, ATTILE_COUNTS };
+
+struct attile_thread;
+
+/* What the device does for a kernel. `line` is the line in the kernel's source. */
+struct attile_host {
+    void (*barrier)(struct attile_thread *thread, int line);
+    unsigned long long (*collective)(struct attile_thread *thread, int operation, unsigned mask,
+                                     unsigned long long value, int source, int line);
+    /* An access to neither the thread's stack nor the block's shared memory nor a range known to the block. `pc` is a
+       code address in the statement; 0 bytes of alignment = any. */
+    void (*access)(struct attile_thread *thread, const void *address, unsigned long long size, int write,
+                   unsigned alignment, const void *pc);
+    /* The kernel did what the hardware would not do. Never returns. */
+    void (*refuse)(struct attile_thread *thread, int line, const char *sentence);
+    void *(*copy)(void *to, const void *from, unsigned long long size);
+    void *(*fill)(void *to, int byte, unsigned long long size);
+};
+
+struct attile_block {
+    const struct attile_host *host;
+    unsigned index, grid; /* this block, of so many */
+    unsigned threads;
+    unsigned char *shared; /* dynamic shared memory, 1024-byte aligned */
+    unsigned long long shared_size;
+    unsigned long long count[ATTILE_COUNTS]; /* bytes */
+    struct {
+        unsigned long long low, size;
+    } range[ATTILE_RANGES]; /* buffers touched lately */
+};
+
+struct attile_thread {
+    struct attile_block *block;
+    unsigned index; /* in the block */
+};
+
+struct attile_entry {
+    const char *name;
+    void (*run)(const void *params);
+    unsigned long long params_size;
+};
+
+/* A binary exports one of these as `attile_module_table`. */
+struct attile_module {
+    int abi, mode; /* enum att_host_mode */
+    int entries;
+    const struct attile_entry *entry;
+};
+
+#endif

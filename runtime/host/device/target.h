@@ -1,0 +1,39 @@
+/* target: plain C++ bodies for the wrappers in templates/target/. */
+
+/* 16-bit floats as raw bits, rounded to nearest, ties to even; NaN stays NaN. */
+ATTILE_INLINE float bfloat16_to_float(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }
+
+ATTILE_INLINE unsigned short float_to_bfloat16(float x) {
+    unsigned bits = __float_as_uint(x);
+    if (x != x)
+        return (unsigned short)(bits >> 16 | 0x40);
+    return (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+ATTILE_INLINE float half_to_float(unsigned short bits) {
+    unsigned sign = (unsigned)(bits & 0x8000) << 16, magnitude = bits & 0x7fff;
+    if (magnitude >= 0x7c00) /* infinity, NaN */
+        return __uint_as_float(sign | 0x7f800000 | magnitude << 13);
+    /* Move the exponent by 127 - 15 through a multiplication, which also makes subnormals right. */
+    float scaled = __uint_as_float(magnitude << 13) * __uint_as_float((127 + 127 - 15) << 23);
+    return __uint_as_float(sign | __float_as_uint(scaled));
+}
+
+ATTILE_INLINE unsigned short float_to_half(float x) {
+    unsigned bits = __float_as_uint(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+    if (magnitude > 0x7f800000)
+        return 0x7fff;           /* the hardware's NaN */
+    if (magnitude >= 0x477ff000) /* 65520, halfway beyond the largest half */
+        return (unsigned short)(sign | 0x7c00);
+    if (magnitude < 0x38800000) { /* below 2^-14: let the addition of 0.5 round at the last subnormal bit, 2^-24 */
+        float aligned = __uint_as_float(magnitude) + 0.5f;
+        return (unsigned short)(sign | (__float_as_uint(aligned) - 0x3f000000));
+    }
+    return (unsigned short)(sign | ((magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13));
+}
+
+/* What the hardware approximates, this computes well; it too has no subnormal results. */
+ATTILE_INLINE float exp2_approx(float x) {
+    float y = __builtin_exp2f(x);
+    return y < 0x1p-126f ? 0.0f : y; /* false for NaN */
+}

@@ -1,0 +1,117 @@
+/* launch: see launch.h. The calling thread works too; helpers are started for the length of one launch, so that nothing
+   of the device runs between launches. A seeded launch, and one under ThreadSanitizer, uses the calling thread only:
+   that makes it replayable. */
+#include "launch.h"
+#include "block.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+enum { WORKERS = 64 };
+
+void launch_fault(struct launch *launch, const struct fault *fault) {
+    pthread_mutex_lock(&launch->lock);
+    bool first = !atomic_exchange(&launch->stop, true);
+    if (first)
+        launch->fault = *fault;
+    pthread_mutex_unlock(&launch->lock);
+    if (!first) {
+        struct text text = fault->text;
+        text_free(&text);
+    }
+}
+
+bool launch_owns(const struct launch *launch, uintptr_t address) {
+    Dl_info info;
+    return launch->image && dladdr((void *)address, &info) && info.dli_fbase == launch->image;
+}
+
+/* An idle block with enough room, or a new one. */
+static struct block *take_block(struct launch *launch) {
+    struct block *block = NULL;
+    pthread_mutex_lock(&launch->pool->lock);
+    for (struct block **link = &launch->pool->idle; *link; link = &(*link)->next)
+        if ((*link)->threads >= launch->threads && (*link)->shared_room >= launch->shared) {
+            block = *link;
+            *link = block->next;
+            break;
+        }
+    pthread_mutex_unlock(&launch->pool->lock);
+    return block ? block : block_create(launch->threads, launch->shared);
+}
+
+static void give_block(struct launch *launch, struct block *block) {
+    pthread_mutex_lock(&launch->pool->lock);
+    block->next = launch->pool->idle;
+    launch->pool->idle = block;
+    pthread_mutex_unlock(&launch->pool->lock);
+}
+
+void block_pool_free(struct block_pool *pool) {
+    while (pool->idle) {
+        struct block *block = pool->idle;
+        pool->idle = block->next;
+        block_free(block);
+    }
+}
+
+static void *work(void *argument) {
+    struct launch *launch = argument;
+    struct block *block = take_block(launch);
+    if (!block) /* out of memory: other workers may still finish the grid, launch_run looks whether they did */
+        return NULL;
+    for (unsigned i; (i = atomic_fetch_add(&launch->next, 1)) < launch->grid;)
+        if (!block_run(block, launch, (unsigned)(((uint64_t)i * launch->stride + launch->offset) % launch->grid)))
+            break;
+    give_block(launch, block);
+    return NULL;
+}
+
+static uint64_t divisor(uint64_t a, uint64_t b) {
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static void choose_order(struct launch *launch) {
+    launch->stride = 1;
+    launch->offset = 0;
+    if (!launch->seed)
+        return;
+    uint64_t mixed = launch->seed * 0x9e3779b97f4a7c15;
+    launch->offset = (unsigned)((mixed >> 32) % launch->grid);
+    launch->stride = (unsigned)(mixed % launch->grid);
+    while (divisor(launch->stride, launch->grid) != 1) /* ends at grid - 1 or 1 at the latest */
+        launch->stride = (launch->stride + 1) % launch->grid;
+}
+
+static unsigned count_workers(const struct launch *launch) {
+    if (launch->seed || launch->mode == ATT_HOST_RACE)
+        return 1;
+    unsigned workers = launch->workers < WORKERS ? launch->workers : WORKERS;
+    return workers < launch->grid ? workers : launch->grid;
+}
+
+enum att_status launch_run(struct launch *launch) {
+    if (launch->grid == 0)
+        return ATT_OK;
+    pthread_mutex_init(&launch->lock, NULL);
+    atomic_init(&launch->next, 0);
+    atomic_init(&launch->stop, false);
+    choose_order(launch);
+    pthread_t helper[WORKERS];
+    unsigned helpers = 0, workers = count_workers(launch);
+    while (helpers + 1 < workers && pthread_create(&helper[helpers], NULL, work, launch) == 0)
+        helpers++;
+    work(launch);
+    for (unsigned i = 0; i < helpers; i++)
+        pthread_join(helper[i], NULL);
+    race_acquire(launch); /* every thread of the kernel has ended */
+    pthread_mutex_destroy(&launch->lock);
+    if (atomic_load(&launch->stop))
+        return ATT_LAUNCH_FAILED;
+    return atomic_load(&launch->next) < launch->grid ? ATT_OUT_OF_MEMORY : ATT_OK;
+}
