@@ -62,7 +62,8 @@ static void read_cpu_name(char *name, size_t size) {
 static enum att_status host_open(const struct backend_options *options, struct backend **out, struct failure *failure) {
     *out = NULL;
     if ((unsigned)options->host_mode >= sizeof mode_name / sizeof *mode_name)
-        return failure_set(failure, ATT_INVALID_ARGUMENT, "host_mode: expected 0 to 2, found %d", (int)options->host_mode);
+        return failure_set(failure, ATT_INVALID_ARGUMENT, "host_mode: expected 0 to 2, found %d",
+                           (int)options->host_mode);
     if (options->host_mode == ATT_HOST_RACE && !race_present())
         return failure_set(failure, ATT_UNSUPPORTED,
                            "host mode `race` needs a process linked with ThreadSanitizer; use `attile-race`, or link "
@@ -173,7 +174,8 @@ static enum att_status load_into(struct backend *backend, struct module *module,
     char path[64];
     module->file = memfd_create("attile-kernel", MFD_CLOEXEC);
     if (module->file < 0 || !write_all(module->file, bytes, size))
-        return failure_set(failure, ATT_OUT_OF_MEMORY, "no memory to load a kernel of %zu bytes: %s", size, strerror(errno));
+        return failure_set(failure, ATT_OUT_OF_MEMORY, "no memory to load a kernel of %zu bytes: %s", size,
+                           strerror(errno));
     object_path(module, path);
     module->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!module->handle)
@@ -256,8 +258,8 @@ static enum att_status host_launch(struct backend *backend, struct module *modul
         return failure_set(failure, ATT_INTERNAL, "launch %d of a plan with %d", index, module->launches);
     const struct attile_entry *entry = module->launch[index].entry;
     if (grid < 0 || grid > INT32_MAX)
-        return failure_set(failure, ATT_LAUNCH_FAILED, "%s: expected 0 to %d blocks, found %lld", entry->name, INT32_MAX,
-                           (long long)grid);
+        return failure_set(failure, ATT_LAUNCH_FAILED, "%s: expected 0 to %d blocks, found %lld", entry->name,
+                           INT32_MAX, (long long)grid);
     if (params_size != entry->params_size || params_size > LAUNCH_PARAMS)
         return failure_set(failure, ATT_LAUNCH_FAILED, "%s: expected %llu bytes of parameters, found %zu", entry->name,
                            entry->params_size, params_size);
@@ -346,7 +348,8 @@ static enum att_status host_timer_start(struct backend *backend, void *stream, s
     return ATT_OK;
 }
 
-static enum att_status host_timer_stop(struct backend *backend, void *stream, double *seconds, struct failure *failure) {
+static enum att_status host_timer_stop(struct backend *backend, void *stream, double *seconds,
+                                       struct failure *failure) {
     (void)stream, (void)failure;
     pthread_mutex_lock(&backend->lock);
     *seconds = now() - backend->started;

@@ -8,9 +8,7 @@
 
 enum { GUARD_PAGE = 64 * 1024 }; /* a multiple of any page */
 
-static size_t whole_pages(size_t shared) {
-    return (shared + GUARD_PAGE - 1) / GUARD_PAGE * GUARD_PAGE;
-}
+static size_t whole_pages(size_t shared) { return (shared + GUARD_PAGE - 1) / GUARD_PAGE * GUARD_PAGE; }
 
 struct fiber *block_fiber(const struct block *block, unsigned index) {
     return (struct fiber *)(void *)(block->memory + (size_t)(index + 1) * ATTILE_STACK - ATTILE_THREAD_ROOM);
@@ -30,8 +28,8 @@ struct block *block_create(unsigned threads, size_t shared) {
     block->warp = calloc((threads + ATTILE_WARP - 1) / ATTILE_WARP, sizeof *block->warp);
     /* Stacks aligned to their own size: map one more, and give the ends back. */
     size_t size = (size_t)threads * ATTILE_STACK + block->shared_room;
-    unsigned char *memory = mmap(NULL, size + ATTILE_STACK, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    unsigned char *memory =
+        mmap(NULL, size + ATTILE_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (!block->ready || !block->warp || memory == MAP_FAILED) {
         if (memory != MAP_FAILED)
             munmap(memory, size + ATTILE_STACK);

@@ -59,7 +59,7 @@ struct block {
     struct warp *warp;
     struct fiber **ready; /* ring of `threads` */
     unsigned first, ready_count, ended;
-    uint64_t random; /* state of the seeded schedule; 0 = round robin */
+    uint64_t random;       /* state of the seeded schedule; 0 = round robin */
     unsigned char *memory; /* one mapping: stacks, then shared memory */
     size_t memory_size;
     unsigned threads;   /* room for so many */
@@ -87,7 +87,7 @@ _Noreturn void fiber_refuse(struct fiber *fiber, int line, const void *pc, const
 void collective_barrier(struct attile_thread *thread, int line);
 unsigned long long collective_warp(struct attile_thread *thread, int operation, unsigned mask, unsigned long long value,
                                    int source, int line);
-void collective_ended(struct fiber *fiber);                         /* this thread will not arrive anywhere again */
+void collective_ended(struct fiber *fiber); /* this thread will not arrive anywhere again */
 void collective_reset(struct block *block);
 void collective_missing(struct block *block, struct fiber *fiber, struct text *text); /* whom does it wait for? */
 

@@ -91,8 +91,9 @@ unsigned long long collective_warp(struct attile_thread *thread, int operation, 
         fiber_refuse(fiber, line, NULL, "%s with mask 0x%08x: too many sets of lanes of this warp wait already", name,
                      mask);
     if (group->arrived && group->operation != operation)
-        fiber_refuse(fiber, line, NULL, "divergent warp: this thread is in %s, line %d, others with mask 0x%08x are in %s, line %d",
-                     name, line, mask, collective_name[group->operation], group->line);
+        fiber_refuse(fiber, line, NULL,
+                     "divergent warp: this thread is in %s, line %d, others with mask 0x%08x are in %s, line %d", name,
+                     line, mask, collective_name[group->operation], group->line);
     if (!group->arrived) {
         group->mask = mask;
         group->operation = operation;

@@ -20,10 +20,23 @@ static const char part_after[] = "entries.h";
 
 /* No standard library and no start files: a kernel is compiled and linked in a fraction of a second, and takes the few
    functions it needs (expf, the sanitizer's) from the process that loads it. */
-static const char *const options_always[] = {
-    "-std=c++17",     "-fPIC",           "-shared",         "-nostdlib",         "-Wl,-Bsymbolic", "-pipe",
-    "-fno-exceptions", "-fno-rtti",      "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden",
-    "-fno-strict-aliasing", "-fno-stack-protector", "-w", "-x", "c++", NULL};
+static const char *const options_always[] = {"-std=c++17",
+                                             "-fPIC",
+                                             "-shared",
+                                             "-nostdlib",
+                                             "-Wl,-Bsymbolic",
+                                             "-pipe",
+                                             "-fno-exceptions",
+                                             "-fno-rtti",
+                                             "-ffp-contract=off",
+                                             "-fno-math-errno",
+                                             "-fvisibility=hidden",
+                                             "-fno-strict-aliasing",
+                                             "-fno-stack-protector",
+                                             "-w",
+                                             "-x",
+                                             "c++",
+                                             NULL};
 static const char *const options_mode[][5] = {
     [ATT_HOST_CHECK] = {"-O1", "-g1", "-fsanitize=thread", NULL},
     [ATT_HOST_FAST] = {"-O2", NULL},

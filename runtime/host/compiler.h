@@ -8,10 +8,10 @@
 enum { COMPILER_WORDS = 8 };
 
 struct compiler {
-    char *words;                 /* owned: the text behind `command` */
+    char *words;                   /* owned: the text behind `command` */
     char *command[COMPILER_WORDS]; /* "g++" or what $CXX says, null-terminated */
-    char *path;                  /* owned: the program found; null = there is none */
-    char *version;               /* owned: first line of --version; null = not asked yet */
+    char *path;                    /* owned: the program found; null = there is none */
+    char *version;                 /* owned: first line of --version; null = not asked yet */
 };
 
 /* Look for $CXX (not in a setuid process), c++, g++, clang++ on the PATH. Starts nothing. None found is no error. */

@@ -149,8 +149,7 @@ void context_make(struct context *context, void *stack_low, size_t stack_size, v
     saved[SAVED_ARGUMENT] = (uintptr_t)argument;
     saved[SAVED_RUN] = (uintptr_t)run;
     saved[SAVED_RETURN] = (uintptr_t)attile_fiber_start;
-    *context =
-        (struct context){.stack_pointer = saved, .stack_low = stack_low, .stack_size = stack_size, .race = race};
+    *context = (struct context){.stack_pointer = saved, .stack_low = stack_low, .stack_size = stack_size, .race = race};
 }
 
 #endif

@@ -102,7 +102,8 @@ enum att_status memory_free(struct memory *memory, void *base, struct failure *f
     size_t at = below(memory, (uintptr_t)base);
     if (at == 0 || memory->buffer[at - 1].base != base) {
         pthread_mutex_unlock(&memory->lock);
-        return failure_set(failure, ATT_INVALID_ARGUMENT, "%p is not a buffer of this session, or was freed before", base);
+        return failure_set(failure, ATT_INVALID_ARGUMENT, "%p is not a buffer of this session, or was freed before",
+                           base);
     }
     struct buffer buffer = memory->buffer[at - 1];
     memmove(&memory->buffer[at - 1], &memory->buffer[at], (memory->count - at) * sizeof buffer);
