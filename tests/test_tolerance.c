@@ -1,0 +1,122 @@
+/* Tolerances must be wide enough for honest fp32 arithmetic and too narrow for anything less. */
+#include "tolerance.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HEADS = 2, LEN_Q = 9, LEN_KV = 150, DIM = 64, ROWS = HEADS * LEN_Q };
+
+static float normal(unsigned *state) { /* near enough: a sum of twelve uniform numbers */
+    float sum = -6;
+    for (int i = 0; i < 12; i++) {
+        *state = *state * 1664525u + 1013904223u;
+        sum += (float)(*state >> 8) * 0x1p-24f;
+    }
+    return sum;
+}
+
+static float cut(float x, int bits) { /* keep so many bits of the significand: 24 all, 11 as TF32 does */
+    unsigned u;
+    memcpy(&u, &x, sizeof u);
+    u &= ~0u << (24 - bits);
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+/* An honest attention in float, one key at a time, with operands cut to `bits` bits. */
+static void attend(const struct oracle_attention *p, int bits, float *o, float *lse) {
+    for (int64_t row = 0; row < ROWS; row++) {
+        const float *k = p->k + row / LEN_Q * LEN_KV * DIM, *v = p->v + row / LEN_Q * LEN_KV * DIM;
+        float max = -INFINITY, sum = 0, acc[DIM] = {0};
+        for (int j = 0; j < LEN_KV; j++) {
+            float dot = 0;
+            for (int d = 0; d < DIM; d++)
+                dot = fmaf(cut(p->q[row * DIM + d], bits), cut(k[j * DIM + d], bits), dot);
+            float score = (float)p->scale * dot, next = fmaxf(max, score);
+            float keep = expf(max - next), weight = expf(score - next);
+            sum = sum * keep + weight;
+            for (int d = 0; d < DIM; d++)
+                acc[d] = fmaf(cut(weight, bits), cut(v[j * DIM + d], bits), acc[d] * keep);
+            max = next;
+        }
+        for (int d = 0; d < DIM; d++)
+            o[row * DIM + d] = acc[d] / sum;
+        lse[row] = max + logf(sum);
+    }
+}
+
+static int count_wrong(int bits) {
+    static float q[ROWS * DIM], k[HEADS * LEN_KV * DIM], v[HEADS * LEN_KV * DIM], found[ROWS * DIM], found_lse[ROWS];
+    static double o[ROWS * DIM], lse[ROWS], o_tolerance[ROWS * DIM], lse_tolerance[ROWS];
+    unsigned seed = 7;
+    for (int i = 0; i < ROWS * DIM; i++)
+        q[i] = normal(&seed);
+    for (int i = 0; i < HEADS * LEN_KV * DIM; i++) {
+        k[i] = normal(&seed);
+        v[i] = normal(&seed);
+    }
+    struct oracle_attention p = {q, k, v, 1, HEADS, HEADS, LEN_Q, LEN_KV, DIM, DIM, 0.125, false};
+    cr_assert(oracle_attention(&p, o, lse));
+    cr_assert(tolerance_attention(&p, TOLERANCE_FP32, o, lse, o_tolerance, lse_tolerance));
+    attend(&p, bits, found, found_lse);
+    int wrong = 0;
+    for (int i = 0; i < ROWS * DIM; i++)
+        wrong += !tolerance_accepts(TOLERANCE_FP32, o[i], (double)found[i], o_tolerance[i]);
+    for (int i = 0; i < ROWS; i++)
+        wrong += !tolerance_accepts(TOLERANCE_FP32, lse[i], (double)found_lse[i], lse_tolerance[i]);
+    return wrong;
+}
+
+Test(tolerance, honest_fp32_is_accepted) { cr_assert_eq(count_wrong(24), 0); }
+
+Test(tolerance, less_than_fp32_is_refused) {
+    cr_assert_gt(count_wrong(11), ROWS * DIM / 2);
+    cr_assert_gt(count_wrong(16), 0);
+}
+
+Test(tolerance, softmax_bound_scales_with_the_answer) {
+    const float x[] = {0, 0, -20, 1};
+    double y[4], t[4];
+    oracle_softmax(x, 1, 4, y);
+    cr_assert(tolerance_softmax(x, 1, 4, TOLERANCE_FP32, y, t));
+    for (int i = 0; i < 4; i++)
+        cr_assert(t[i] > y[i] * 1e-7 && t[i] < y[i] * 1e-4, "element %d: %g of %g", i, t[i], y[i]);
+    cr_assert(tolerance_softmax(x, 1, 4, TOLERANCE_BF16, y, t));
+    cr_assert(t[3] > y[3] * 0x1p-8 && t[3] < y[3] * 0x1.1p-8);
+}
+
+Test(tolerance, a_part_without_weight_has_no_say) {
+    const float o_parts[] = {1, NAN}, lse_parts[] = {3, -INFINITY};
+    double o, lse, o_tolerance, lse_tolerance;
+    oracle_merge(o_parts, lse_parts, 2, 1, 1, &o, &lse);
+    cr_assert(tolerance_merge(o_parts, lse_parts, 2, 1, 1, TOLERANCE_FP32, &o, &lse, &o_tolerance, &lse_tolerance));
+    cr_assert(o_tolerance < 1e-5 && lse_tolerance < 1e-5, "%g %g", o_tolerance, lse_tolerance);
+    cr_assert(o_tolerance > 0 && lse_tolerance > 0);
+}
+
+Test(tolerance, special_values_must_match) {
+    const struct {
+        double expected, found, tolerance;
+        bool right;
+    } cases[] = {
+        {NAN, NAN, 1, true},
+        {NAN, 0, 1, false},
+        {0, NAN, 1, false},
+        {0, 0, NAN, true},
+        {0, 1, NAN, false},
+        {-INFINITY, -INFINITY, 0, true},
+        {INFINITY, 1, 1, false},
+        {1, INFINITY, 1, false},
+        {-INFINITY, INFINITY, INFINITY, false},
+        {65500, INFINITY, 40, true},
+        {65500, -INFINITY, 40, false},
+        {65000, INFINITY, 40, false},
+        {1, 1.5, 0.5, true},
+        {1, 1.5, 0.4, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        cr_assert_eq(tolerance_accepts(TOLERANCE_FP16, cases[i].expected, cases[i].found, cases[i].tolerance),
+                     cases[i].right, "case %zu", i);
+}
