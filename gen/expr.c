@@ -60,15 +60,9 @@ static int fail(struct parser *p, int offset, const char *sentence) {
     return NONE;
 }
 
-static bool is_letter(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-static bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
-static bool is_blank(char c) {
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 /* Step to the next token. */
 static void advance(struct parser *p) {
@@ -99,9 +93,7 @@ static const struct operator* find_operator(const struct parser *p) {
     return NULL;
 }
 
-static int depth_of(const struct expr *expr, int node) {
-    return node == NONE ? 0 : expr->node[node].depth;
-}
+static int depth_of(const struct expr *expr, int node) { return node == NONE ? 0 : expr->node[node].depth; }
 
 static int add_node(struct parser *p, enum tree_op op, int left, int right, int offset, int size) {
     struct expr *expr = p->expr;
@@ -282,15 +274,11 @@ void expr_free(struct expr *expr) {
     free(expr);
 }
 
-const char *expr_text(const struct expr *expr) {
-    return expr->text;
-}
+const char *expr_text(const struct expr *expr) { return expr->text; }
 struct place expr_place(const struct expr *expr) {
     return expr->place;
 }
-unsigned expr_knobs(const struct expr *expr) {
-    return expr->knobs;
-}
+unsigned expr_knobs(const struct expr *expr) { return expr->knobs; }
 struct expr_type expr_type(const struct expr *expr) {
     return expr->node[expr->root].type;
 }

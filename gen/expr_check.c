@@ -12,12 +12,8 @@ struct checker {
     struct diag *diag;
 };
 
-static struct tree_node *node_at(struct checker *c, int node) {
-    return &c->expr->node[node];
-}
-static const char *spelling(struct checker *c, const struct tree_node *n) {
-    return c->expr->text + n->offset;
-}
+static struct tree_node *node_at(struct checker *c, int node) { return &c->expr->node[node]; }
+static const char *spelling(struct checker *c, const struct tree_node *n) { return c->expr->text + n->offset; }
 
 static bool same_words(const char *const *a, const char *const *b) {
     if (a == b || !a || !b)
@@ -149,9 +145,7 @@ static void resolve_name(struct checker *c, int node) {
     }
 }
 
-static bool is_open(struct checker *c, int node) {
-    return node_at(c, node)->op == TREE_NAME;
-}
+static bool is_open(struct checker *c, int node) { return node_at(c, node)->op == TREE_NAME; }
 
 static bool check(struct checker *c, int node);
 
@@ -240,24 +234,14 @@ static bool check_in(struct checker *c, int node) {
 static bool check(struct checker *c, int node) {
     struct tree_node *n = node_at(c, node);
     switch (n->op) {
-    case TREE_INT:
-        n->type.kind = EXPR_INT;
-        return true;
-    case TREE_BOOL:
-        n->type.kind = EXPR_BOOL;
-        return true;
-    case TREE_NAME:
-        resolve_name(c, node);
-        return true;
-    case TREE_LIST:
-        n->type.kind = EXPR_LIST;
-        return true;
+    case TREE_INT: n->type.kind = EXPR_INT; return true;
+    case TREE_BOOL: n->type.kind = EXPR_BOOL; return true;
+    case TREE_NAME: resolve_name(c, node); return true;
+    case TREE_LIST: n->type.kind = EXPR_LIST; return true;
     case TREE_EQUAL:
-    case TREE_UNEQUAL:
-        return check_equality(c, node);
+    case TREE_UNEQUAL: return check_equality(c, node);
     case TREE_IN:
-    case TREE_NOT_IN:
-        return check_in(c, node);
+    case TREE_NOT_IN: return check_in(c, node);
     case TREE_NOT:
     case TREE_AND:
     case TREE_OR:

@@ -22,15 +22,9 @@ static bool fail(const struct evaluation *e, const struct tree_node *n, const ch
 static bool arithmetic(const struct evaluation *e, const struct tree_node *n, int64_t a, int64_t b, int64_t *value) {
     bool overflow = false;
     switch (n->op) {
-    case TREE_ADD:
-        overflow = __builtin_add_overflow(a, b, value);
-        break;
-    case TREE_SUBTRACT:
-        overflow = __builtin_sub_overflow(a, b, value);
-        break;
-    case TREE_MULTIPLY:
-        overflow = __builtin_mul_overflow(a, b, value);
-        break;
+    case TREE_ADD: overflow = __builtin_add_overflow(a, b, value); break;
+    case TREE_SUBTRACT: overflow = __builtin_sub_overflow(a, b, value); break;
+    case TREE_MULTIPLY: overflow = __builtin_mul_overflow(a, b, value); break;
     case TREE_DIVIDE:
     case TREE_MODULO:
         if (b == 0)
@@ -39,26 +33,13 @@ static bool arithmetic(const struct evaluation *e, const struct tree_node *n, in
         if (!overflow)
             *value = n->op == TREE_DIVIDE ? a / b : a % b;
         break;
-    case TREE_EQUAL:
-        *value = a == b;
-        break;
-    case TREE_UNEQUAL:
-        *value = a != b;
-        break;
-    case TREE_LESS:
-        *value = a < b;
-        break;
-    case TREE_LESS_EQUAL:
-        *value = a <= b;
-        break;
-    case TREE_GREATER:
-        *value = a > b;
-        break;
-    case TREE_GREATER_EQUAL:
-        *value = a >= b;
-        break;
-    default:
-        return fail(e, n, "this cannot be computed here");
+    case TREE_EQUAL: *value = a == b; break;
+    case TREE_UNEQUAL: *value = a != b; break;
+    case TREE_LESS: *value = a < b; break;
+    case TREE_LESS_EQUAL: *value = a <= b; break;
+    case TREE_GREATER: *value = a > b; break;
+    case TREE_GREATER_EQUAL: *value = a >= b; break;
+    default: return fail(e, n, "this cannot be computed here");
     }
     return !overflow || fail(e, n, "this does not fit into 64 bits");
 }
@@ -87,9 +68,7 @@ static bool eval(const struct evaluation *e, int node, int64_t *value) {
     switch (n->op) {
     case TREE_INT:
     case TREE_BOOL:
-    case TREE_WORD:
-        *value = n->number;
-        return true;
+    case TREE_WORD: *value = n->number; return true;
     case TREE_KNOB:
         *value = knob_get(e->env->knobs, (enum knob_id)n->number);
         return *value != AUTO || fail(e, n, " was left out and has no default here");
@@ -97,8 +76,7 @@ static bool eval(const struct evaluation *e, int node, int64_t *value) {
         *value = e->env->slots[n->number].value;
         return e->env->slots[n->number].set || fail(e, n, " has no value here: its `let` was skipped");
     case TREE_IN:
-    case TREE_NOT_IN:
-        return eval_in(e, n, value);
+    case TREE_NOT_IN: return eval_in(e, n, value);
     case TREE_NOT:
         if (!eval(e, n->left, &left))
             return false;
@@ -120,14 +98,11 @@ static bool eval(const struct evaluation *e, int node, int64_t *value) {
             return true;
         }
         return eval(e, n->right, value);
-    case TREE_SHAPE:
-        return fail(e, n, " is known at run time only");
+    case TREE_SHAPE: return fail(e, n, " is known at run time only");
     case TREE_NAME:
     case TREE_LIST:
-    case TREE_ITEM:
-        return fail(e, n, " has no single value");
-    default:
-        return eval(e, n->left, &left) && eval(e, n->right, &right) && arithmetic(e, n, left, right, value);
+    case TREE_ITEM: return fail(e, n, " has no single value");
+    default: return eval(e, n->left, &left) && eval(e, n->right, &right) && arithmetic(e, n, left, right, value);
     }
 }
 

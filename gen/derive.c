@@ -1,0 +1,227 @@
+/* derive: some knobs -> all knobs, or why not. Problem knobs that follow from others are filled here, schedule knobs by
+   the template's `default` directives; then the template's conditions and the target's limits have their say. */
+#include "walk.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct target_info {
+    const char *name;
+    int shared_bytes, threads;
+} targets[] = {
+#define TARGET(name, shared_bytes, registers, threads, arch) {#name, shared_bytes, threads},
+#include "targets.def"
+};
+
+struct counts {
+    int launches, workspaces;
+};
+
+/* For the walk's fault, which carries the place; variant_complete appends it. */
+static struct place line_of(const struct template_file *file, const struct template_op *op) {
+    return (struct place){&file->input, op->line, 1};
+}
+
+static bool in_range(enum knob_id id, int64_t value) {
+    const struct knob_info *info = &knob_table[id];
+    if (info->kind == KNOB_KIND_INT)
+        return value >= info->least && value <= info->most;
+    return value >= 0 && value <= INT32_MAX && knob_word_name(id, (int)value)[0] != '?';
+}
+
+static bool set_default(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+    enum knob_id id = (enum knob_id)op->index;
+    struct expr_env env = walk_env(walk);
+    int64_t value;
+    if (knob_get(walk->knobs, id) != AUTO)
+        return true;
+    if (!expr_eval(op->expr[0], &env, &value, &walk->fault))
+        return false;
+    if (!in_range(id, value))
+        return walk_fail(walk, line_of(file, op), "the default %s = %s is %lld, not within %d to %d",
+                         knob_table[id].name, expr_text(op->expr[0]), (long long)value, knob_table[id].least,
+                         knob_table[id].most);
+    knob_set(walk->knobs, id, (int)value);
+    return true;
+}
+
+static bool check_require(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+    struct expr_env env = walk_env(walk);
+    char values[160];
+    int64_t holds;
+    if (!expr_eval(op->expr[0], &env, &holds, &walk->fault))
+        return false;
+    if (holds)
+        return true;
+    expr_explain(op->expr[0], &env, values, sizeof values);
+    return walk_fail(walk, line_of(file, op), "%s does not hold%s%s", expr_text(op->expr[0]), *values ? ": " : "",
+                     values);
+}
+
+static bool check_launch(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+    const struct target_info *target = &targets[walk->knobs->target == AUTO ? target_any : walk->knobs->target];
+    struct expr_env env = walk_env(walk);
+    struct plan_expr grid;
+    int64_t block, shared;
+    if (!expr_plan(op->expr[0], &env, &grid, &walk->fault) || !expr_eval(op->expr[1], &env, &block, &walk->fault) ||
+        !expr_eval(op->expr[2], &env, &shared, &walk->fault))
+        return false;
+    if (block < 1 || block > target->threads)
+        return walk_fail(walk, line_of(file, op), "a block of %lld threads is not within 1 to %d of target %s",
+                         (long long)block, target->threads, target->name);
+    if (shared < 0 || shared > target->shared_bytes)
+        return walk_fail(walk, line_of(file, op), "%lld bytes of shared memory are not within 0 to %d of target %s",
+                         (long long)shared, target->shared_bytes, target->name);
+    if (++((struct counts *)walk->context)->launches > PLAN_LAUNCHES)
+        return walk_fail(walk, line_of(file, op), "more than %d launches", PLAN_LAUNCHES);
+    return true;
+}
+
+static bool check_workspace(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+    struct expr_env env = walk_env(walk);
+    struct plan_expr bytes;
+    if (((struct counts *)walk->context)->workspaces++)
+        return walk_fail(walk, line_of(file, op), "a second workspace");
+    return expr_plan(op->expr[0], &env, &bytes, &walk->fault);
+}
+
+static bool visit(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+    switch (op->kind) {
+    case OP_DEFAULT: return set_default(walk, file, op);
+    case OP_REQUIRE: return check_require(walk, file, op);
+    case OP_LAUNCH: return check_launch(walk, file, op);
+    case OP_WORKSPACE: return check_workspace(walk, file, op);
+    default: return true;
+    }
+}
+
+static bool refuse(struct variant *variant, const char *format, ...) TEXT_PRINTF(2, 3);
+static bool refuse(struct variant *variant, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(variant->reason, sizeof variant->reason, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+/* Every value that is given must be one the table allows. */
+static bool check_given(struct variant *variant) {
+    for (int id = 0; id < KNOB_COUNT; id++) {
+        int value = knob_get(&variant->knobs, id);
+        const struct knob_info *info = &knob_table[id];
+        if (value == AUTO || in_range(id, value))
+            continue;
+        if (info->kind == KNOB_KIND_INT)
+            return refuse(variant, "%s is %d, not within %d to %d", info->name, value, info->least, info->most);
+        return refuse(variant, "%s has no word number %d", info->name, value);
+    }
+    return true;
+}
+
+/* Knobs that the template does not use become AUTO; giving one is an error when `strict`. */
+static bool drop_unused(struct variant *variant, const struct template *template, bool strict) {
+    for (int id = 0; id < KNOB_COUNT; id++) {
+        int value = knob_get(&variant->knobs, id);
+        char shown[64];
+        if (variant->used >> id & 1)
+            continue;
+        expr_print_value((struct expr_type){knob_table[id].words ? EXPR_WORD : EXPR_INT, knob_table[id].words}, value,
+                         shown, sizeof shown);
+        if (strict && value != AUTO && value != knob_table[id].fallback)
+            return refuse(variant, "%s is given as %s, and %s does not use it", knob_table[id].name, shown,
+                          template->name);
+        knob_set(&variant->knobs, id, AUTO);
+    }
+    return true;
+}
+
+static bool run_directives(struct variant *variant, const struct template *template) {
+    struct counts counts = {0, 0};
+    struct walk walk = {.template = template, .knobs = &variant->knobs, .visit = visit, .context = &counts};
+    if (!walk_template(&walk)) {
+        int room = VARIANT_REASON - 1 - (int)strlen(walk.fault.place.input->name) - 16;
+        return refuse(variant, "%.*s (%s:%d)", room, walk.fault.message, walk.fault.place.input->name,
+                      walk.fault.place.line);
+    }
+    if (counts.launches == 0)
+        return refuse(variant, "%s launches nothing for these knobs", template->name);
+    for (int id = 0; id < KNOB_COUNT; id++)
+        if ((variant->used >> id & 1) && knob_get(&variant->knobs, id) == AUTO)
+            return refuse(variant, "%s was left out and has no default here (%s)", knob_table[id].name, template->name);
+    return true;
+}
+
+/* What follows from other knobs alone. */
+static void derive(struct knobs *knobs, unsigned used) {
+    if (knobs->dtype_out == AUTO && (used >> KNOB_dtype_out & 1))
+        knobs->dtype_out = knobs->dtype; /* both lists have the same words in the same order */
+    if (knobs->head_dim_v == AUTO && (used >> KNOB_head_dim_v & 1))
+        knobs->head_dim_v = knobs->head_dim;
+    if (knobs->target == AUTO)
+        knobs->target = target_any;
+}
+
+/* What a name may leave out because it goes without saying. */
+static bool is_implied(const struct knobs *knobs, enum knob_id id) {
+    return (id == KNOB_dtype_out && knobs->dtype_out == knobs->dtype) ||
+           (id == KNOB_head_dim_v && knobs->head_dim_v == knobs->head_dim) ||
+           (id == KNOB_target && knobs->target == target_any);
+}
+
+/* Injective: words of different knobs differ, numbers have their knob's prefix, and what is left out equals what stands. */
+static bool make_name(struct variant *variant) {
+    size_t at = 0;
+    for (int id = 0; id < KNOB_COUNT; id++) {
+        const struct knob_info *info = &knob_table[id];
+        int value = knob_get(&variant->knobs, id);
+        char number[16];
+        if (!(variant->used >> id & 1) || is_implied(&variant->knobs, id))
+            continue;
+        snprintf(number, sizeof number, "%d", value);
+        int size = snprintf(variant->name + at, VARIANT_NAME - at, "%s%s%s", at ? "_" : "", info->prefix,
+                            info->words ? knob_word_name(id, value) : number);
+        if (size < 0 || (size_t)size >= VARIANT_NAME - at)
+            return refuse(variant, "its name is longer than %d letters", VARIANT_NAME - 1);
+        at += (size_t)size;
+    }
+    return true;
+}
+
+bool variant_complete(const struct template_set *set, const struct knobs *knobs, bool strict, struct variant *variant) {
+    const struct template_row *row = NULL;
+    variant->knobs = *knobs;
+    variant->used = 0;
+    variant->feasible = false;
+    variant->name[0] = variant->reason[0] = '\0';
+    if (!check_given(variant))
+        return false;
+    const struct template *template =
+        template_find(set, &variant->knobs, &row, variant->reason, sizeof variant->reason);
+    if (!template)
+        return false;
+    variant->knobs.algorithm = row->algorithm;
+    variant->used = template->used | 1u << KNOB_family | 1u << KNOB_algorithm | 1u << KNOB_target;
+    if (row->loop_order != ANY_LOOP_ORDER) {
+        variant->knobs.loop_order = row->loop_order;
+        variant->used |= 1u << KNOB_loop_order;
+    }
+    derive(&variant->knobs, variant->used); /* first: head_dim_v may follow from a head_dim that is not used itself */
+    if (!drop_unused(variant, template, strict))
+        return false;
+    variant->feasible = run_directives(variant, template) && make_name(variant);
+    return variant->feasible;
+}
+
+void variant_print(const struct variant *variant, struct text *text) {
+    const char *separator = "";
+    for (int id = 0; id < KNOB_COUNT; id++) {
+        int value = knob_get(&variant->knobs, id);
+        char number[16];
+        if (!(variant->used >> id & 1))
+            continue;
+        snprintf(number, sizeof number, "%d", value);
+        text_print(text, "%s%s: %s", separator, knob_table[id].name,
+                   value == AUTO || knob_table[id].words ? knob_word_name(id, value) : number);
+        separator = ", ";
+    }
+}

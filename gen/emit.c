@@ -1,0 +1,246 @@
+#include "emit.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- lines --- */
+
+static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+static bool ends_blank(const struct emitter *e) { /* is the line before the current one empty, or is there none? */
+    return e->line_start == 0 || (e->line_start >= 2 && e->text.bytes[e->line_start - 2] == '\n');
+}
+
+static void end_line(struct emitter *e) {
+    struct text *text = &e->text;
+    if (text->failed)
+        return;
+    while (text->size > e->line_start && is_blank(text->bytes[text->size - 1]))
+        text->size--;
+    if (text->size == e->line_start && ends_blank(e))
+        return;
+    if (e->lines == e->room) {
+        int room = e->room ? 2 * e->room : 256;
+        struct line_origin *origin = realloc(e->origin, (size_t)room * sizeof *origin);
+        if (!origin) {
+            text->failed = true;
+            return;
+        }
+        e->origin = origin;
+        e->room = room;
+    }
+    e->origin[e->lines++] = (struct line_origin){e->file, e->line};
+    text_append(text, "\n", 1);
+    e->line_start = text->size;
+}
+
+bool emit_bytes(struct emitter *e, const char *bytes, size_t size, const char *file, int line) {
+    const char *at = bytes, *end = bytes + size;
+    e->taken += size;
+    if (e->taken > EMIT_LIMIT)
+        return false;
+    while (at < end && !e->text.failed) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        if (e->text.size == e->line_start) {
+            e->file = file;
+            e->line = line;
+        }
+        text_append(&e->text, at, (size_t)((newline ? newline : end) - at));
+        if (newline)
+            end_line(e);
+        line++;
+        at = newline ? newline + 1 : end;
+    }
+    return true;
+}
+
+void emit_print(struct emitter *e, const char *format, ...) {
+    struct text text = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    text_vprint(&text, format, arguments);
+    va_end(arguments);
+    emit_bytes(e, text_string(&text), text.size, NULL, 0);
+    e->text.failed |= text.failed;
+    text_free(&text);
+}
+
+void emit_finish(struct emitter *e) {
+    if (e->text.size > e->line_start)
+        end_line(e);
+    if (e->lines && ends_blank(e) && !e->text.failed) {
+        e->text.bytes[--e->text.size] = '\0';
+        e->line_start = e->text.size;
+        e->lines--;
+    }
+}
+
+void emit_free(struct emitter *e) {
+    text_free(&e->text);
+    free(e->origin);
+    *e = (struct emitter){0};
+}
+
+/* --- header --- */
+
+/* Print a caller's text so that it can neither end the comment nor break its line. */
+static void print_quoted(struct emitter *e, const char *s) {
+    for (; *s; s++) {
+        unsigned char byte = (unsigned char)*s;
+        if (byte == '*' && s[1] == '/')
+            emit_print(e, "* ");
+        else
+            emit_print(e, "%c", byte < ' ' || byte == 127 ? '?' : byte);
+    }
+}
+
+static void print_row(struct emitter *e, int width, const char *name, const char *value, const char *about) {
+    emit_print(e, "     %-*s  %-17s  ", width, name, value);
+    print_quoted(e, about);
+    emit_print(e, "\n");
+}
+
+static void print_knobs(struct emitter *e, const struct variant *variant, int width) {
+    emit_print(e, "\n   Knobs\n");
+    for (int id = 0; id < KNOB_COUNT; id++) {
+        const struct knob_info *info = &knob_table[id];
+        char value[64];
+        if (!(variant->used >> id & 1))
+            continue;
+        expr_print_value((struct expr_type){info->words ? EXPR_WORD : EXPR_INT, info->words},
+                         knob_get(&variant->knobs, id), value, sizeof value);
+        print_row(e, width, info->name, value, info->about);
+    }
+}
+
+static void print_lets(struct emitter *e, const struct emit_facts *facts, int width) {
+    if (facts->lets)
+        emit_print(e, "\n   Derived\n");
+    for (int i = 0; i < facts->lets; i++) {
+        const struct template_op *op = facts->let[i];
+        char value[64];
+        expr_print_value(expr_type(op->expr[0]), facts->walk->slot[op->index].value, value, sizeof value);
+        print_row(e, width, facts->walk->template->slot_name[op->index], value, expr_text(op->expr[0]));
+    }
+}
+
+static void print_plan(struct emitter *e, const struct plan *plan) {
+    struct text text = {0};
+    emit_print(e, "\n   Launches\n");
+    for (int i = 0; i < plan->launches; i++) {
+        const struct plan_launch *launch = &plan->launch[i];
+        text_print(&text, "     %s: grid ", launch->entry);
+        plan_print(&launch->grid, &text);
+        text_print(&text, ", block %d, shared %d bytes\n", launch->block, launch->shared);
+    }
+    text_print(&text, "\n   Workspace\n     ");
+    plan_print(&plan->workspace, &text);
+    emit_print(e, "%s bytes\n", text_string(&text));
+    e->text.failed |= text.failed;
+    text_free(&text);
+}
+
+void emit_header(struct emitter *e, const struct emit_facts *facts) {
+    int width = 10;
+    for (int i = 0; i < facts->lets; i++) {
+        int size = (int)strlen(facts->walk->template->slot_name[facts->let[i]->index]);
+        width = size > width ? size : width;
+    }
+    emit_print(e, "/* %s\n\n   Generated by attile %s for ", facts->variant->name, GEN_VERSION);
+    print_quoted(e, facts->spec_name);
+    emit_print(e, " from these templates; change them, not this file\n     %s\n", facts->walk->template->name);
+    for (int i = 0; i < facts->parts; i++) {
+        emit_print(e, "     ");
+        print_quoted(e, facts->part[i]);
+        emit_print(e, "\n");
+    }
+    print_knobs(e, facts->variant, width);
+    print_lets(e, facts, width);
+    print_plan(e, facts->plan);
+    emit_print(e, "*/\n\n");
+}
+
+/* --- prologue --- */
+
+struct mentions {
+    const struct emit_facts *facts;
+    unsigned knobs;
+    bool slot[TEMPLATE_SLOTS];
+};
+
+static void note_mention(void *context, const char *name, size_t size) {
+    struct mentions *m = context;
+    int knob = template_constant(name, size);
+    if (knob >= 0)
+        m->knobs |= 1u << knob;
+    for (int i = 0; i < m->facts->lets; i++) {
+        int slot = m->facts->let[i]->index;
+        const char *upper = m->facts->walk->template->slot_upper[slot];
+        if (strlen(upper) == size && memcmp(upper, name, size) == 0)
+            m->slot[slot] = true;
+    }
+}
+
+/* "constexpr int NAME = VALUE;" in a type that holds it. */
+static void print_constant(struct text *text, struct expr_type type, const char *name, int64_t value) {
+    bool wide = value < INT32_MIN || value > INT32_MAX;
+    const char *kind = type.kind == EXPR_BOOL ? "bool" : wide ? "long long" : "int";
+    if (type.kind == EXPR_BOOL)
+        text_print(text, "constexpr %s %s = %s;", kind, name, value ? "true" : "false");
+    else if (value == INT64_MIN) /* C++ has no literal for it */
+        text_print(text, "constexpr %s %s = -%" PRId64 " - 1;", kind, name, INT64_MAX);
+    else
+        text_print(text, "constexpr %s %s = %" PRId64 ";", kind, name, value);
+}
+
+static void print_let_constant(struct emitter *e, const struct template_op *op, const char *name, int64_t value,
+                               int width) {
+    struct text text = {0};
+    char shown[64];
+    expr_print_value(expr_type(op->expr[0]), value, shown, sizeof shown);
+    print_constant(&text, expr_type(op->expr[0]), name, value);
+    if (strcmp(shown, expr_text(op->expr[0])) == 0) /* a plain number explains nothing */
+        emit_print(e, "%s\n", text_string(&text));
+    else
+        emit_print(e, "%-*s // %s\n", width, text_string(&text), expr_text(op->expr[0]));
+    e->text.failed |= text.failed;
+    text_free(&text);
+}
+
+void emit_prologue(struct emitter *e, const struct emit_facts *facts, const struct text *body) {
+    struct mentions mentions = {.facts = facts};
+    int width = 0;
+    template_capitals(text_string(body), body->size, note_mention, &mentions);
+    for (int id = 0; id < KNOB_COUNT; id++) {
+        char name[64];
+        if (!(mentions.knobs & facts->variant->used & 1u << id))
+            continue;
+        size_t size = strlen(knob_table[id].name);
+        for (size_t i = 0; i <= size && i < sizeof name; i++) {
+            char c = knob_table[id].name[i];
+            name[i] = c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
+        }
+        emit_print(e, "constexpr int %s = %d;\n", name, knob_get(&facts->variant->knobs, id));
+    }
+    /* Two rounds: how wide is the widest, so that the formulas stand below each other; then print. */
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < facts->lets; i++) {
+            const struct template_op *op = facts->let[i];
+            const char *name = facts->walk->template->slot_upper[op->index];
+            int64_t value = facts->walk->slot[op->index].value;
+            struct expr_type type = expr_type(op->expr[0]);
+            if (!mentions.slot[op->index] || type.kind == EXPR_WORD)
+                continue;
+            if (round == 1) {
+                print_let_constant(e, op, name, value, width);
+                continue;
+            }
+            struct text text = {0};
+            print_constant(&text, type, name, value);
+            width = (int)text.size > width ? (int)text.size : width;
+            text_free(&text);
+        }
+    emit_print(e, "\n");
+}

@@ -1,0 +1,162 @@
+/* template: the set of parsed templates, one a file of templates.def, and which of them makes which variant. A set never
+   changes once it is open. */
+#include "template.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { loop_order_ANY = ANY_LOOP_ORDER };
+
+const struct template_row template_rows[] = {
+#define TEMPLATE(family, algorithm, loop_order, file)                                                                  \
+    {family_##family, algorithm_##algorithm, loop_order_##loop_order, file},
+#include "templates.def"
+};
+const int template_row_count = sizeof template_rows / sizeof *template_rows;
+
+enum { ROWS = sizeof template_rows / sizeof *template_rows };
+
+struct template_set {
+    int count;
+    struct template *template[ROWS];
+};
+
+static struct template *find_template(const struct template_set *set, const char *name) {
+    for (int i = 0; i < set->count; i++)
+        if (strcmp(set->template[i] -> name, name) == 0)
+            return set->template[i];
+    return NULL;
+}
+
+static unsigned families_of(const char *file) {
+    unsigned families = 0;
+    for (int i = 0; i < template_row_count; i++)
+        if (strcmp(template_rows[i].file, file) == 0)
+            families |= 1u << template_rows[i].family;
+    return families;
+}
+
+struct template_set *template_set_open(template_loader *load, void *context, struct diag *diag) {
+    int errors = diag->errors;
+    struct template_set *set = calloc(1, sizeof *set);
+    for (int i = 0; set && i < template_row_count; i++) {
+        const char *name = template_rows[i].file;
+        if (find_template(set, name))
+            continue;
+        struct template *t = set->template[set->count] = calloc(1, sizeof *t);
+        if (!t) {
+            template_set_close(set);
+            set = NULL;
+            break;
+        }
+        set->count++;
+        t->name = name;
+        t->families = families_of(name);
+        template_read(t, load ? load : template_embedded, context, diag);
+    }
+    if (!set)
+        diag_error(diag, (struct place){0}, "out of memory");
+    if (diag->errors == errors)
+        return set;
+    template_set_close(set);
+    return NULL;
+}
+
+static void free_template(struct template *t) {
+    for (int i = 0; i < t->files; i++) {
+        for (int j = 0; j < t->file[i].ops; j++)
+            for (int k = 0; k < 3; k++)
+                expr_free(t->file[i].op[j].expr[k]);
+        free(t->file[i].op);
+        free(t->file[i].name);
+    }
+    free(t);
+}
+
+void template_set_close(struct template_set *set) {
+    for (int i = 0; set && i < set->count; i++)
+        free_template(set->template[i]);
+    free(set);
+}
+
+const struct template *template_find(const struct template_set *set, const struct knobs *knobs,
+                                     const struct template_row **found, char *reason, size_t size) {
+    const char *family = knob_word_name(KNOB_family, knobs->family);
+    int algorithm = knobs->algorithm;
+    if (knobs->family == AUTO) {
+        snprintf(reason, size, "the family is not given");
+        return NULL;
+    }
+    for (int i = 0; i < template_row_count; i++) {
+        const struct template_row *row = &template_rows[i];
+        if (row->family != knobs->family)
+            continue;
+        if (algorithm == AUTO)
+            algorithm = row->algorithm;
+        if (row->algorithm != algorithm ||
+            (row->loop_order != ANY_LOOP_ORDER && knobs->loop_order != AUTO && row->loop_order != knobs->loop_order))
+            continue;
+        const struct template *t = find_template(set, row->file);
+        *found = row;
+        if (t && !t->missing)
+            return t;
+        snprintf(reason, size, "there is no template %s", row->file);
+        return NULL;
+    }
+    snprintf(reason, size, "family %s has no algorithm %s with loop_order %s", family,
+             knob_word_name(KNOB_algorithm, algorithm), knob_word_name(KNOB_loop_order, knobs->loop_order));
+    return NULL;
+}
+
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/* The end of the comment or quote that begins at `at`, or `at` when none does. */
+static const char *skip_quoted(const char *at, const char *end) {
+    if (end - at >= 2 && at[0] == '/' && at[1] == '/') {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        return newline ? newline : end;
+    }
+    if (end - at >= 2 && at[0] == '/' && at[1] == '*') {
+        const char *close = memmem(at + 2, (size_t)(end - at) - 2, "*/", 2);
+        return close ? close + 2 : end;
+    }
+    if (*at != '"')
+        return at;
+    const char *start = at++;
+    while (at < end && *at != '"' && *at != '\n')
+        at += *at == '\\' && at + 1 < end ? 2 : 1;
+    return at < end && *at == '"' ? at + 1 : start + 1;
+}
+
+void template_capitals(const char *text, size_t size, capitals_found *found, void *context) {
+    const char *at = text, *end = text + size;
+    while (at < end) {
+        const char *after = skip_quoted(at, end);
+        if (after != at) {
+            at = after;
+        } else if (is_letter(*at) || is_digit(*at)) {
+            bool capitals = !is_digit(*at);
+            const char *start = at;
+            for (; at < end && (is_letter(*at) || is_digit(*at)); at++)
+                capitals &= !(*at >= 'a' && *at <= 'z');
+            if (capitals)
+                found(context, start, (size_t)(at - start));
+        } else {
+            at++;
+        }
+    }
+}
+
+int template_constant(const char *name, size_t size) {
+    for (int id = 0; id < KNOB_COUNT; id++) {
+        const char *knob = knob_table[id].name;
+        size_t i = 0;
+        while (i < size && knob[i] && name[i] == (knob[i] == '_' || is_digit(knob[i]) ? knob[i] : knob[i] - 'a' + 'A'))
+            i++;
+        if (i == size && !knob[i] && knob_table[id].kind == KNOB_KIND_INT)
+            return id;
+    }
+    return -1;
+}

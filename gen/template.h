@@ -1,0 +1,93 @@
+/* template: the parsed form of templates.def's files, each with everything it includes.
+
+   A file becomes a list of ops: runs of text, values within text, and directives. Blocks are linked by index, so a list
+   is walked without looking for ends (walk.c). All names of a template and its parts share one table of slots. */
+#ifndef ATTILE_TEMPLATE_H
+#define ATTILE_TEMPLATE_H
+
+#include "expr.h"
+#include "gen.h"
+
+enum {
+    TEMPLATE_SLOTS = 64,     /* lets and loop variables of one template with its parts */
+    TEMPLATE_FILES = 32,     /* files of one template, itself included */
+    TEMPLATE_NESTING = 16,   /* if and for within each other in one file */
+    TEMPLATE_INCLUDES = 8,   /* include within include */
+    TEMPLATE_SIZE = 1 << 20, /* bytes of one file */
+    TEMPLATE_NAME = 48,      /* bytes of a let's name, NUL included */
+};
+
+enum op_kind {
+    OP_TEXT,  /* text[0..size) as it is; the first byte stands on line `line` */
+    OP_VALUE, /* expr[0], printed */
+    OP_IF,    /* expr[0]; next: the elif, else or end of the same block */
+    OP_ELIF,
+    OP_ELSE,
+    OP_END,
+    OP_FOR,       /* index: slot; expr[0]: list; next: its end */
+    OP_INCLUDE,   /* index: file */
+    OP_LET,       /* index: slot; expr[0] */
+    OP_DEFAULT,   /* index: knob; expr[0] */
+    OP_REQUIRE,   /* expr[0] */
+    OP_LAUNCH,    /* text[0..size): entry; expr[0..2]: grid, block, shared */
+    OP_WORKSPACE, /* expr[0] */
+};
+
+struct template_op {
+    enum op_kind kind;
+    int line;
+    int index;
+    int next;
+    const char *text;
+    int size;
+    struct expr *expr[3];
+};
+
+struct template_file {
+    char *name;         /* owned */
+    struct input input; /* text borrowed from the loader */
+    struct template_op *op;
+    int ops;
+    bool open; /* being parsed: including it now would never end */
+};
+
+struct template {
+    const char *name; /* as in templates.def */
+    bool missing;     /* no such file */
+    unsigned families;
+    unsigned used; /* bit KNOB_... set */
+    struct template_file file[TEMPLATE_FILES];
+    int files;
+    char slot_name[TEMPLATE_SLOTS][TEMPLATE_NAME];
+    char slot_upper[TEMPLATE_SLOTS][TEMPLATE_NAME]; /* as it is written in the text */
+    struct expr_name slot[TEMPLATE_SLOTS];
+    int slots;
+};
+
+/* Read template->name and all it includes into `template`, which the caller zeroed but for name and families. Errors go
+   to the diag; a file that the loader does not have makes the template `missing`, which is none. */
+void template_read(struct template *template, template_loader *load, void *context, struct diag *diag);
+
+/* One row of templates.def. */
+struct template_row {
+    int family, algorithm;
+    int loop_order; /* ANY_LOOP_ORDER: the algorithm has only one */
+    const char *file;
+};
+enum { ANY_LOOP_ORDER = -2 };
+extern const struct template_row template_rows[];
+extern const int template_row_count;
+
+/* The template for these knobs, *row becoming its row, or null: then `reason` says what fits nothing. An algorithm that
+   is AUTO means the first of the family. */
+const struct template *template_find(const struct template_set *set, const struct knobs *knobs,
+                                     const struct template_row **row, char *reason, size_t size);
+
+/* Call `found` for every identifier in capitals in C++ text, comments and quotes left out. */
+typedef void capitals_found(void *context, const char *name, size_t size);
+void template_capitals(const char *text, size_t size, capitals_found *found, void *context);
+
+/* The knob whose name in capitals this is, if it becomes a constant (integers do, words do not), or -1. */
+int template_constant(const char *name, size_t size);
+
+#endif

@@ -1,0 +1,36 @@
+/* walk: runs a template for one set of knobs: takes the branches, repeats the loops, splices the parts, computes the
+   lets, and hands every op that is left to a visitor in order. derive.c and expand.c are the two visitors. */
+#ifndef ATTILE_WALK_H
+#define ATTILE_WALK_H
+
+#include "template.h"
+
+struct walk;
+
+/* What to do with a TEXT, VALUE, LET (already computed), DEFAULT, REQUIRE, LAUNCH, WORKSPACE or INCLUDE (before the part)
+   of `file`. False stops the walk; walk->fault then says why. */
+typedef bool walk_visitor(struct walk *walk, const struct template_file *file, const struct template_op *op);
+
+struct walk {
+    const struct template *template;
+    struct knobs *knobs; /* a visitor may set one that is AUTO */
+    walk_visitor *visit;
+    void *context;
+    bool with_text; /* visit TEXT and VALUE too, and go through loops, which hold nothing else */
+
+    struct expr_slot slot[TEMPLATE_SLOTS];
+    bool spliced[TEMPLATE_FILES];
+    struct expr_fault fault; /* after a false result */
+    int steps;
+};
+
+/* The caller sets the first five fields and zeroes the rest. */
+bool walk_template(struct walk *walk);
+
+/* What expressions see at this point of a walk. */
+struct expr_env walk_env(const struct walk *walk);
+
+/* Set the fault and return false. */
+bool walk_fail(struct walk *walk, struct place place, const char *format, ...) TEXT_PRINTF(3, 4);
+
+#endif
