@@ -96,11 +96,14 @@ void spec_free(struct spec *spec); /* accepts null */
 void spec_reference(struct text *text);
 
 /* Every combination of a spec's values in a fixed order (first knob of the table slowest), lazily. Combinations that
-   differ only in knobs their template does not use appear once. */
+   differ only in knobs their template does not use appear once. A condition of the spec is for the variants that use
+   all knobs it names; a knob that the spec gives and no algorithm of the spec uses makes every variant infeasible. */
 struct variants {
     const struct spec *spec;
     const struct template_set *set;
     int index[KNOB_COUNT];
+    unsigned used;       /* by the variant at `index`; bit KNOB_... */
+    unsigned used_by_any; /* algorithm of the spec */
     bool done;
 };
 

@@ -20,9 +20,7 @@ typedef void key_reader(struct reader *reader, const struct node *key, const str
 /* --- helpers --------------------------------------------------------------------------------------------------- */
 
 /* True once more errors would not be shown: time to stop looking for them. */
-static bool enough(const struct reader *reader) {
-    return reader->diag->errors - reader->errors_before >= DIAG_LIMIT;
-}
+static bool enough(const struct reader *reader) { return reader->diag->errors - reader->errors_before >= DIAG_LIMIT; }
 
 static bool expect(struct reader *reader, const struct node *key, const struct node *value, enum node_kind kind) {
     static const char *const wanted[] = {"a single value", "a list", "a map of keys"};
@@ -220,9 +218,8 @@ static const struct {
     const char *name;
     key_reader *read;
 } keys[] = {
-    {"family", NULL}, /* read before all others: what they may say depends on it */
-    {"about", read_about},   {"problem", read_problem}, {"schedule", read_schedule},
-    {"target", read_target}, {"require", read_require}, {"test", read_test},
+#define KEY(name, takes, about) {#name, read_##name},
+#include "spec_keys.def"
 };
 
 enum { KEYS = sizeof keys / sizeof *keys };
@@ -254,7 +251,7 @@ static void refuse_key(struct reader *reader, const struct node *key) {
 static void read_key(struct reader *reader, const struct node *key) {
     for (int i = 0; i < KEYS; i++)
         if (strcmp(keys[i].name, key->text) == 0) {
-            if (keys[i].read)
+            if (keys[i].read != read_family) /* was read first: what the others may say depends on it */
                 keys[i].read(reader, key, key->next);
             return;
         }
