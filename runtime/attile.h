@@ -51,7 +51,7 @@ enum att_status {
     ATT_NO_DEVICE,        /* no usable GPU or driver */
     ATT_NO_COMPILER,      /* NVRTC (cuda) or a C++ compiler (host) was not found */
     ATT_COMPILE_FAILED,   /* the compiler's log is in the message, with template lines */
-    ATT_NOT_PREPARED,     /* launch before att_prepare where compiling now would break something (graph capture) */
+    ATT_NOT_PREPARED,     /* launch in a graph capture without att_prepare before it */
     ATT_LAUNCH_FAILED,    /* the device refused or faulted; on the host device: what a check found */
     ATT_OUT_OF_MEMORY,    /* host or device memory */
     ATT_IO,               /* a file could not be read or written */
@@ -66,7 +66,7 @@ ATT_API const char *att_status_name(enum att_status status); /* "invalid argumen
 
 typedef struct att_session att_session; /* owned by the caller */
 typedef struct att_kernel att_kernel;   /* borrowed from its session, valid until att_close */
-struct att_bundle;                      /* kernels built ahead of time: `attile build` writes one as a C file */
+struct att_bundle;                      /* kernels built ahead of time, see the end of this file */
 
 enum att_device { ATT_DEVICE_AUTO, /* cuda if there is one, else host */ ATT_DEVICE_CUDA, ATT_DEVICE_HOST };
 
@@ -115,11 +115,12 @@ ATT_API const char *att_message(const att_session *session);
    schedule  knobs that say how, in the same form, or null to let the library choose.
 
    Chosen once per problem and schedule and compiled at most once; later calls return the same kernel.
-   Compiling happens here on a miss: memory, then bundles, then disk, then the compiler. */
+   Compiling happens here on a miss: memory, then bundles, then disk, then the compiler. A bundle answers a problem
+   without a schedule by its first kernel for that problem. */
 ATT_API enum att_status att_find(att_session *session, const char *problem, const char *schedule, att_kernel **kernel);
 
-/* Compile and load now, so that no later launch does; forces the driver's lazy loading too. Call before graph capture
-   and before measuring memory. Idempotent. */
+/* Load onto the device now what the driver would put off to the first launch. Call before graph capture and before
+   measuring memory. Idempotent. */
 ATT_API enum att_status att_prepare(att_kernel *kernel);
 
 ATT_API const char *att_kernel_name(const att_kernel *kernel);   /* an identifier with every knob in it */
@@ -134,19 +135,20 @@ struct att_kernel_info {
     int launches;         /* kernels that one att_launch starts */
     uint64_t binary_size; /* bytes */
     double compile_seconds; /* 0 when it came from a cache or a bundle */
-    const char *from;     /* "compiler", "disk", "memory" or "bundle" */
+    const char *from;     /* "compiler", "disk" or "bundle" */
 };
 ATT_API enum att_status att_kernel_describe(const att_kernel *kernel, struct att_kernel_info *info);
 
-/* A paragraph for people: which variant answers the problem and why, or why none does. The text is written to `text`
-   (at most `size` bytes with its NUL); *needed is the size it wants. Compiles nothing. */
+/* A text for people: which variant answers the problem and why, or why none does (then the status says so too). Up to
+   `size` bytes with the final NUL go to `text`; *needed, unless null, is the size it wants. Compiles nothing. */
 ATT_API enum att_status att_explain(att_session *session, const char *problem, const char *schedule, char *text,
                                     size_t size, size_t *needed);
 
 /* --- launching ------------------------------------------------------------------------------------------------- */
 
-/* A tensor of up to four dimensions in device memory. Strides are in elements; the last dimension is contiguous.
-   Pointers are aligned to 16 bytes unless a kernel's explanation says less. A tensor without elements may be null. */
+/* A tensor of up to four dimensions in device memory. Strides are in elements and not negative; the last dimension is
+   contiguous. Inputs may repeat (stride 0); elements of an output must not share memory. Pointers are aligned to one
+   element; 16 bytes, with strides to match, is faster. A tensor without elements may be null. */
 struct att_tensor {
     void *data;
     int64_t batch_stride, head_stride, row_stride;
@@ -195,8 +197,9 @@ struct att_args {
 ATT_API enum att_status att_workspace_size(const att_kernel *kernel, const struct att_args *args, size_t *bytes);
 
 /* Check the arguments and start the kernel on `stream` (a CUstream; null = the default stream; ignored on the host
-   device, which returns when the kernel has ended). Asynchronous; never compiles when prepared, allocates, locks or
-   synchronises; safe inside graph capture. On failure nothing was started and outputs are untouched. */
+   device, which returns when the kernel has ended). Asynchronous; never compiles, allocates, locks or synchronises;
+   safe inside graph capture once prepared (else ATT_NOT_PREPARED, and the capture goes on). When an argument is
+   refused, nothing was started and outputs are untouched. */
 ATT_API enum att_status att_launch(att_kernel *kernel, const struct att_args *args, void *stream);
 
 /* --- device memory, for programs that have no other means ------------------------------------------------------- */
@@ -226,6 +229,28 @@ struct att_counters {
     uint64_t shared_read, shared_written; /* bytes */
 };
 ATT_API enum att_status att_counters_read(att_session *session, struct att_counters *counters, int reset);
+
+/* --- kernels built ahead of time -------------------------------------------------------------------------------- */
+
+/* `attile build` writes such a table as a C file that needs nothing but this header. List it in att_options.bundles;
+   its kernels then need neither compiler nor cache. Not for writing by hand. */
+enum { ATT_BUNDLE_FORMAT = 1 };
+
+struct att_bundle_kernel {
+    const char *name;
+    const char *variant; /* every knob, "family: attention_forward, dtype: bf16, ..." */
+    const char *arch;    /* "sm_90a": this very GPU; "sm_80": it and later ones with the same first digit */
+    const char *plan;    /* how it is launched */
+    const void *binary;
+    size_t size; /* bytes of binary */
+    int registers, spill_bytes;
+};
+
+struct att_bundle {
+    int format; /* ATT_BUNDLE_FORMAT */
+    int count;  /* of kernels */
+    const struct att_bundle_kernel *kernels;
+};
 
 #ifdef __cplusplus
 }

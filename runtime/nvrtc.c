@@ -202,9 +202,7 @@ enum att_status nvrtc_open(struct nvrtc **result, struct failure *failure) {
     return ATT_OK;
 }
 
-void nvrtc_close(struct nvrtc *nvrtc) {
-    free(nvrtc);
-}
+void nvrtc_close(struct nvrtc *nvrtc) { free(nvrtc); }
 
 void nvrtc_describe(const struct nvrtc *nvrtc, struct nvrtc_info *info) {
     *info = (struct nvrtc_info){.major = nvrtc->major,

@@ -1,0 +1,153 @@
+#include "bundle.h"
+#include "plan_text.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { WORDS_A_LINE = 6 };
+
+/* --- writing --------------------------------------------------------------------------------------------------- */
+
+static bool is_identifier(const char *name) {
+    for (const char *at = name; *at; at++)
+        if (!isalpha((unsigned char)*at) && *at != '_' && (at == name || !isdigit((unsigned char)*at)))
+            return false;
+    return *name != '\0';
+}
+
+/* As 64-bit words, little end first: aligned, and quicker to compile than bytes. */
+static void write_binary(const struct att_bundle_kernel *kernel, int number, struct text *text) {
+    const unsigned char *bytes = kernel->binary;
+    text_print(text, "static const uint64_t binary_%d[] = {", number);
+    for (size_t i = 0; i < kernel->size; i += 8) {
+        uint64_t word = 0;
+        for (size_t j = 0; j < 8 && i + j < kernel->size; j++)
+            word |= (uint64_t)bytes[i + j] << 8 * j;
+        text_print(text, "%s0x%" PRIx64 ",", i / 8 % WORDS_A_LINE ? " " : "\n    ", word);
+    }
+    text_print(text, "\n};\n\n");
+}
+
+static void write_string(const char *string, struct text *text) {
+    text_print(text, "\"");
+    for (const char *at = string; *at; at++)
+        if (*at == '\n')
+            text_print(text, "\\n");
+        else if (*at == '"' || *at == '\\')
+            text_print(text, "\\%c", *at);
+        else
+            text_print(text, isprint((unsigned char)*at) ? "%c" : "\\%03o", (unsigned char)*at);
+    text_print(text, "\"");
+}
+
+static void write_kernel(const struct att_bundle_kernel *kernel, int number, struct text *text) {
+    const struct {
+        const char *name, *value;
+    } strings[] = {
+        {"name", kernel->name}, {"variant", kernel->variant}, {"arch", kernel->arch}, {"plan", kernel->plan}};
+    text_print(text, "    {\n");
+    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
+        text_print(text, "        /* %s */ ", strings[i].name);
+        write_string(strings[i].value, text);
+        text_print(text, ",\n");
+    }
+    text_print(text, "        binary_%d, %zu, /* registers */ %d, /* spill_bytes */ %d,\n    },\n", number,
+               kernel->size, kernel->registers, kernel->spill_bytes);
+}
+
+enum att_status bundle_write_c(const char *symbol, const struct att_bundle_kernel *kernels, int count,
+                               struct text *text, struct failure *failure) {
+    if (!is_identifier(symbol))
+        return failure_set(failure, ATT_INVALID_ARGUMENT, "symbol: '%s' is no C identifier", symbol);
+    struct att_bundle bundle = {ATT_BUNDLE_FORMAT, count, kernels};
+    if (count < 1)
+        return failure_set(failure, ATT_INVALID_ARGUMENT, "bundle %s: there are no kernels to write", symbol);
+    if (bundle_check(&bundle, 0, failure) != ATT_OK)
+        return failure->status;
+    text_print(text,
+               "/* %d kernel%s, made by attile %s. List the table in att_options.bundles:\n\n"
+               "       extern const struct att_bundle %s;\n"
+               "       const struct att_bundle *bundles[] = {&%s, NULL}; */\n"
+               "#include <attile.h>\n\n",
+               count, count == 1 ? "" : "s", GEN_VERSION, symbol, symbol);
+    for (int i = 0; i < count; i++)
+        write_binary(&kernels[i], i, text);
+    text_print(text, "static const struct att_bundle_kernel kernels[] = {\n");
+    for (int i = 0; i < count; i++)
+        write_kernel(&kernels[i], i, text);
+    text_print(text, "};\n\nextern const struct att_bundle %s;\nconst struct att_bundle %s = {%d, %d, kernels};\n",
+               symbol, symbol, ATT_BUNDLE_FORMAT, count);
+    return text->failed ? failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while writing bundle %s", symbol)
+                        : ATT_OK;
+}
+
+/* --- searching ------------------------------------------------------------------------------------------------- */
+
+enum att_status bundle_check(const struct att_bundle *bundle, int number, struct failure *failure) {
+    if (bundle->format != ATT_BUNDLE_FORMAT)
+        return failure_set(failure, ATT_INVALID_ARGUMENT,
+                           "bundles[%d]: format is %d, expected %d; write it anew with this version's `attile build`",
+                           number, bundle->format, ATT_BUNDLE_FORMAT);
+    for (int i = 0; i < bundle->count; i++) {
+        const struct att_bundle_kernel *kernel = &bundle->kernels[i];
+        struct plan plan;
+        if (!kernel->name || !kernel->variant || !kernel->arch || !kernel->plan || !kernel->binary || !kernel->size)
+            return failure_set(failure, ATT_INVALID_ARGUMENT, "bundles[%d]: kernel %d is incomplete", number, i);
+        if (!plan_read(kernel->plan, &plan))
+            return failure_set(failure, ATT_INVALID_ARGUMENT, "bundles[%d]: the plan of %s cannot be read", number,
+                               kernel->name);
+    }
+    return ATT_OK;
+}
+
+bool bundle_arch_runs(const char *built, const char *device) {
+    int built_number, device_number, built_end = 0;
+    if (strcmp(built, device) == 0)
+        return true;
+    if (sscanf(built, "sm_%d%n", &built_number, &built_end) != 1 || built[built_end] ||
+        sscanf(device, "sm_%d", &device_number) != 1)
+        return false; /* a suffix means: that very architecture */
+    return built_number / 10 == device_number / 10 && built_number <= device_number;
+}
+
+/* Knobs of a bundle's kernel; those it does not use stay AUTO, as in a completed variant. */
+static bool read_knobs(const char *variant, struct knobs *knobs) {
+    struct input input = {"<bundle>", variant, strlen(variant)};
+    struct diag diag = {0};
+    for (int id = 0; id < KNOB_COUNT; id++)
+        knob_set(knobs, id, AUTO);
+    unsigned groups = 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM | 1u << KNOB_GROUP_SCHEDULE;
+    bool good = knobs_parse(&input, groups, knobs, &diag);
+    diag_free(&diag);
+    return good;
+}
+
+static bool same(const struct knobs *knobs, const struct variant *variant, bool problem_only) {
+    for (int id = 0; id < KNOB_COUNT; id++) {
+        if (problem_only && knob_table[id].group != KNOB_GROUP_PROBLEM && id != KNOB_family)
+            continue;
+        bool used = variant->used >> id & 1;
+        if (knob_get(knobs, id) != (used ? knob_get(&variant->knobs, id) : AUTO))
+            return false;
+    }
+    return true;
+}
+
+const struct att_bundle_kernel *bundle_find(const struct att_bundle *const *bundles, const struct variant *variant,
+                                            const char *arch, bool any_schedule) {
+    const struct att_bundle_kernel *similar = NULL;
+    for (; bundles && *bundles; bundles++)
+        for (int i = 0; i < (*bundles)->count; i++) {
+            const struct att_bundle_kernel *kernel = &(*bundles)->kernels[i];
+            struct knobs knobs;
+            if (!bundle_arch_runs(kernel->arch, arch) || !read_knobs(kernel->variant, &knobs))
+                continue;
+            if (same(&knobs, variant, false))
+                return kernel;
+            if (!similar && any_schedule && same(&knobs, variant, true))
+                similar = kernel;
+        }
+    return similar;
+}

@@ -1,0 +1,125 @@
+#include "plan_text.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { THREADS_MOST = 1024 };
+
+static const struct {
+    enum plan_op op;
+    char symbol;
+} operators[] = {{PLAN_ADD, '+'}, {PLAN_SUBTRACT, '-'}, {PLAN_MULTIPLY, '*'}, {PLAN_DIVIDE, '/'}, {PLAN_MODULO, '%'}};
+enum { OPERATORS = sizeof operators / sizeof *operators };
+
+static void write_expr(const struct plan_expr *expr, struct text *text) {
+    for (int i = 0; i < expr->count && i < PLAN_STEPS; i++) {
+        const struct plan_step *step = &expr->step[i];
+        if (step->op == PLAN_CONSTANT)
+            text_print(text, " %" PRId64, step->value);
+        else if (step->op == PLAN_SHAPE)
+            text_print(text, " %s", shape_table[step->value].name);
+        for (int j = 0; j < OPERATORS; j++)
+            if (operators[j].op == step->op)
+                text_print(text, " %c", operators[j].symbol);
+    }
+    text_print(text, "\n");
+}
+
+void plan_write(const struct plan *plan, struct text *text) {
+    for (int i = 0; i < plan->launches; i++) {
+        const struct plan_launch *launch = &plan->launch[i];
+        text_print(text, "launch %s %d %d", launch->entry, launch->block, launch->shared);
+        write_expr(&launch->grid, text);
+    }
+    text_print(text, "workspace");
+    write_expr(&plan->workspace, text);
+}
+
+struct word {
+    const char *at;
+    size_t size; /* 0 = the line has ended */
+};
+
+static struct word next_word(const char **at) {
+    while (**at == ' ')
+        ++*at;
+    struct word word = {*at, strcspn(*at, " \n")};
+    *at += word.size;
+    return word;
+}
+
+static bool read_number(struct word word, int64_t least, int64_t most, int64_t *number) {
+    char digits[24], *end;
+    if (word.size == 0 || word.size >= sizeof digits || isspace((unsigned char)*word.at))
+        return false;
+    memcpy(digits, word.at, word.size);
+    digits[word.size] = '\0';
+    errno = 0;
+    *number = strtoll(digits, &end, 10);
+    return errno == 0 && *end == '\0' && *number >= least && *number <= most;
+}
+
+static bool read_step(struct word word, struct plan_step *step) {
+    for (int i = 0; i < OPERATORS; i++)
+        if (word.size == 1 && *word.at == operators[i].symbol) {
+            *step = (struct plan_step){.op = operators[i].op};
+            return true;
+        }
+    int shape = shape_find(word.at, word.size);
+    *step = (struct plan_step){.op = shape >= 0 ? PLAN_SHAPE : PLAN_CONSTANT, .value = shape};
+    return shape >= 0 || read_number(word, INT64_MIN, INT64_MAX, &step->value);
+}
+
+/* To the end of the line. In postfix the depth of the stack tells whether operators have their operands. */
+static bool read_expr(const char **at, struct plan_expr *expr) {
+    int depth = 0;
+    *expr = (struct plan_expr){0};
+    for (struct word word; (word = next_word(at)).size;) {
+        if (expr->count == PLAN_STEPS || !read_step(word, &expr->step[expr->count]))
+            return false;
+        bool operand = expr->step[expr->count++].op <= PLAN_SHAPE;
+        if (!operand && depth < 2)
+            return false;
+        depth += operand ? 1 : -1;
+    }
+    if (depth != 1 || **at != '\n')
+        return false;
+    ++*at;
+    return true;
+}
+
+static bool is_identifier(struct word word) {
+    for (size_t i = 0; i < word.size; i++)
+        if (!isalpha((unsigned char)word.at[i]) && word.at[i] != '_' && (i == 0 || !isdigit((unsigned char)word.at[i])))
+            return false;
+    return word.size > 0;
+}
+
+static bool read_launch(const char **at, struct plan_launch *launch) {
+    int64_t block, shared;
+    struct word entry = next_word(at);
+    if (!is_identifier(entry) || entry.size >= PLAN_ENTRY || !read_number(next_word(at), 1, THREADS_MOST, &block) ||
+        !read_number(next_word(at), 0, INT_MAX, &shared))
+        return false;
+    memcpy(launch->entry, entry.at, entry.size);
+    launch->block = (int)block;
+    launch->shared = (int)shared;
+    return read_expr(at, &launch->grid);
+}
+
+static bool is_word(struct word word, const char *expected) {
+    return word.size == strlen(expected) && memcmp(word.at, expected, word.size) == 0;
+}
+
+bool plan_read(const char *text, struct plan *plan) {
+    *plan = (struct plan){0};
+    struct word word;
+    while (is_word(word = next_word(&text), "launch"))
+        if (plan->launches == PLAN_LAUNCHES || !read_launch(&text, &plan->launch[plan->launches++]))
+            return false;
+    return plan->launches > 0 && is_word(word, "workspace") && read_expr(&text, &plan->workspace) && *text == '\0';
+}

@@ -1,0 +1,15 @@
+/* plan_text: a launch plan as text and back, so that bundles can carry it. One line a launch, expressions in postfix:
+
+       launch ENTRY THREADS SHARED_BYTES len_q 63 + 64 / heads *
+       workspace 0 */
+#ifndef ATTILE_PLAN_TEXT_H
+#define ATTILE_PLAN_TEXT_H
+
+#include "plan.h"
+
+void plan_write(const struct plan *plan, struct text *text);
+
+/* False when the text is not a whole, well-formed plan with at least one launch. */
+bool plan_read(const char *text, struct plan *plan);
+
+#endif
