@@ -1,5 +1,6 @@
-// Element types of the tensors in memory. 16-bit types are their raw bits; arithmetic is always in float.
 //$ include "target/any.cuh"
+
+// Element types of the tensors in memory. 16-bit types are their raw bits; arithmetic is always in float.
 
 //$ if dtype == fp32
 using Input = float;

@@ -1,6 +1,7 @@
-// Where the tensors of one head begin. All offsets are 64-bit: a tensor may hold more than 2^31 elements.
 //$ include "params/attention.h"
 //$ include "part/element.cuh"
+
+// Where the tensors of one head begin. All offsets are 64-bit: a tensor may hold more than 2^31 elements.
 
 struct Head {
     const Input *q; // (len_q, head_dim), rows q_row_stride apart

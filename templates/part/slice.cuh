@@ -1,7 +1,8 @@
-// A row of DIM numbers spread over the LANES lanes that share it: lane j holds elements j, j + LANES, j + 2 LANES, ...,
-// so neighbouring lanes touch neighbouring addresses. Places past the end hold 0.
 //$ include "part/element.cuh"
 //$ include "part/reduce.cuh"
+
+// A row of DIM numbers spread over the LANES lanes that share it: lane j holds elements j, j + LANES, j + 2 LANES, ...,
+// so neighbouring lanes touch neighbouring addresses. Places past the end hold 0.
 
 template <int DIM> struct Slice {
     static constexpr int COUNT = (DIM + LANES - 1) / LANES;

@@ -1,7 +1,8 @@
+//$ include "part/reduce.cuh"
+
 // The online softmax. What a row has seen so far is two numbers, and two such states over different scores join to the
 // state over both, in any order and any grouping; {-INFINITY, 0} is the neutral element. Everything that tiles, splits
 // or merges attention rests on this.
-//$ include "part/reduce.cuh"
 
 struct SoftmaxState {
     float max; // m: the largest score; -INFINITY when there was none
