@@ -1,0 +1,53 @@
+/* options: reads a command line by a table, and writes help from the same table, so that the two cannot differ. */
+#ifndef ATTILE_OPTIONS_H
+#define ATTILE_OPTIONS_H
+
+#include "text.h"
+
+#include <stdint.h>
+
+enum option_kind {
+    OPTION_FLAG,   /* --quiet */
+    OPTION_TEXT,   /* --out FILE, --out=FILE, -o FILE, -oFILE */
+    OPTION_NUMBER, /* --seed N: an integer in [0, 2^63) */
+    OPTION_WORD    /* --color auto|always|never: `value` lists the words; the number of the word is kept */
+};
+
+struct option {
+    const char *name; /* without dashes; null ends a table */
+    char letter;      /* short form, or 0 */
+    enum option_kind kind;
+    const char *value; /* "FILE", "N", "auto|always|never"; null for flags */
+    const char *about; /* one sentence, small first letter, no stop; the default is in it */
+};
+
+struct option_value {
+    bool given;
+    const char *text; /* borrowed from argv */
+    int64_t number;   /* the number, or the number of the word */
+};
+
+enum { OPTIONS = 32, ARGUMENTS = 8 };
+
+/* What was on the command line. value[i] belongs to table[i]. Of an option given twice the last counts. */
+struct options {
+    const struct option *table;
+    struct option_value value[OPTIONS];
+    const char *argument[ARGUMENTS]; /* what is not an option */
+    int arguments;
+};
+
+/* Read argv[0..argc). "--" ends the options; "-" alone is an argument. False with a sentence in *error. */
+bool options_parse(const struct option *table, int argc, const char *const *argv, struct options *options,
+                   struct text *error);
+
+/* The value of an option by its name; the table must have it. */
+const struct option_value *options_get(const struct options *options, const char *name);
+
+/* One line an option, aligned, wrapped at 100 columns. */
+void options_help(const struct option *table, struct text *text);
+
+/* Number of the word in "auto|always|never", or -1. */
+int options_word(const char *words, const char *word);
+
+#endif

@@ -1,0 +1,48 @@
+/* terminal: what depends on where output goes: colour, a progress bar, tables with aligned columns. Data goes to
+   standard output, everything said to people goes to standard error. */
+#ifndef ATTILE_TERMINAL_H
+#define ATTILE_TERMINAL_H
+
+#include "text.h"
+
+#include <stdio.h>
+
+enum color_choice { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
+
+/* COLOR_AUTO means: a terminal, no NO_COLOR in the environment, and TERM is not "dumb". */
+bool terminal_color(FILE *stream, enum color_choice choice);
+
+/* A bar on standard error while work goes on; nothing at all when that is not a terminal. */
+struct progress {
+    bool shown;
+    int total;
+    double last; /* when it was drawn */
+};
+void progress_open(struct progress *progress, int total, bool quiet);
+void progress_show(struct progress *progress, int done, const char *what);
+void progress_close(struct progress *progress); /* leaves an empty line; call before printing */
+
+/* A table that knows its widths before it is printed. Cells are copied; text left, numbers right. */
+enum { TABLE_COLUMNS = 12 };
+enum cell_style { CELL_PLAIN, CELL_GOOD, CELL_BAD, CELL_FAINT };
+struct table {
+    int columns, rows;
+    bool right[TABLE_COLUMNS];
+    struct table_cell {
+        char *text;
+        enum cell_style style;
+    } * cell; /* row after row; row 0 = headings */
+    int room;
+    bool failed; /* out of memory once */
+};
+void table_open(struct table *table, int columns, const char *const *headings, const char *alignment); /* "lrr" */
+void table_cell(struct table *table, int column, enum cell_style style, const char *format, ...) TEXT_PRINTF(4, 5);
+void table_row(struct table *table); /* begin the next row */
+void table_print(const struct table *table, bool color, struct text *text);
+void table_free(struct table *table);
+
+/* "1.50 ms", "12.0 MiB" and so on, three digits. */
+void print_seconds(struct text *text, double seconds);
+void print_bytes(struct text *text, double bytes);
+
+#endif
