@@ -1,0 +1,235 @@
+/* From a chosen variant to a loaded kernel: bundle, else source -> cache or compiler -> device. */
+#include "bundle.h"
+#include "origin.h"
+#include "plan_text.h"
+#include "session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define KERNEL_FORMAT "attile kernel 1" /* of key and metadata */
+
+enum { FILE_NAME = VARIANT_NAME + 4 };
+
+/* One attempt to make a kernel, until all of it is good. */
+struct build {
+    att_session *session;
+    const struct variant *variant;
+    struct source source;
+    const char *entries[PLAN_LAUNCHES];
+    char file[FILE_NAME]; /* what the compiler calls the source */
+    double compile_seconds;
+};
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+/* --- metadata: what the cache keeps beside the binary, as "name: value" lines ------------------------------------- */
+
+static void write_meta(const struct build *build, const struct binary *binary, struct text *meta) {
+    text_print(meta, "name: %s\ndevice: %s\narch: %s\nregisters: %d\nspill_bytes: %d\n", build->variant->name,
+               build->session->type->name, build->session->info.arch, binary->registers, binary->spill_bytes);
+}
+
+/* -1 when it is not there: the entry is whole (the cache has checked), so another version wrote it. */
+static int read_meta(const struct cache_entry *entry, const char *name) {
+    const char *at = entry->meta, *end = at + entry->meta_size;
+    size_t length = strlen(name);
+    while (at && at < end) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        char line[32];
+        if (!stop)
+            break;
+        if ((size_t)(stop - at) > length + 2 && (size_t)(stop - at) < sizeof line && memcmp(at, name, length) == 0 &&
+            at[length] == ':') {
+            memcpy(line, at, (size_t)(stop - at));
+            line[stop - at] = '\0';
+            return atoi(line + length + 1);
+        }
+        at = stop + 1;
+    }
+    return -1;
+}
+
+/* --- compiling ------------------------------------------------------------------------------------------------- */
+
+static enum att_status make_key(struct build *build, struct cache_key *key, struct failure *failure) {
+    att_session *session = build->session;
+    struct text identity = {0}, plan = {0};
+    enum att_status status = session->type->identity(session->backend, NULL, &identity, failure);
+    if (status == ATT_OK) {
+        plan_write(&build->source.plan, &plan);
+        const struct {
+            const char *name, *value;
+        } fields[] = {{"format", KERNEL_FORMAT},       {"generator", GEN_VERSION},
+                      {"device", session->type->name}, {"toolchain", text_string(&identity)},
+                      {"plan", text_string(&plan)},    {"source", text_string(&build->source.text)}};
+        for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+            cache_key_add(key, fields[i].name, fields[i].value, strlen(fields[i].value));
+        cache_key_finish(key);
+        if (identity.failed || plan.failed || key->preimage.failed)
+            status = failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory for a cache key");
+    }
+    text_free(&identity);
+    text_free(&plan);
+    return status;
+}
+
+static enum att_status compile(void *context, struct cache_entry *entry, struct failure *failure) {
+    struct build *build = context;
+    const struct compile_job job = {.source = text_string(&build->source.text),
+                                    .name = build->file,
+                                    .entries = build->entries,
+                                    .entry_count = build->source.plan.launches};
+    struct binary binary = {0};
+    struct text meta = {0};
+    double start = now();
+    enum att_status status = build->session->type->compile(build->session->backend, &job, &binary, failure);
+    build->compile_seconds = now() - start;
+    if (status != ATT_OK) {
+        struct text origins = {0};
+        origin_explain(&build->source, build->file, text_string(&failure->text), &origins);
+        failure_add(failure, "%s", text_string(&origins));
+        text_free(&origins);
+        return status;
+    }
+    session_log(build->session, ATT_LOG_INFO, "compiled %s in %.3f s", build->file, build->compile_seconds);
+    write_meta(build, &binary, &meta);
+    *entry = (struct cache_entry){binary.bytes, binary.size, meta.bytes, meta.size};
+    binary.bytes = NULL; /* both now belong to the entry */
+    binary_free(&binary);
+    if (!meta.failed)
+        return ATT_OK;
+    cache_entry_free(entry);
+    return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while compiling %s", build->file);
+}
+
+/* --- loading --------------------------------------------------------------------------------------------------- */
+
+static void describe_plan(const struct plan *plan, struct att_kernel_info *info) {
+    info->launches = plan->launches;
+    for (int i = 0; i < plan->launches; i++) {
+        if (plan->launch[i].shared > info->shared_bytes)
+            info->shared_bytes = plan->launch[i].shared;
+        if (plan->launch[i].block > info->threads)
+            info->threads = plan->launch[i].block;
+    }
+}
+
+static enum att_status load(att_kernel *kernel, const void *bytes, size_t size, struct failure *failure) {
+    return kernel->session->type->load(kernel->session->backend, bytes, size, &kernel->plan, &kernel->module, failure);
+}
+
+static bool load_from_bundle(att_kernel *kernel, bool any_schedule) {
+    att_session *session = kernel->session;
+    const struct att_bundle_kernel *found =
+        bundle_find(session->bundles, &kernel->variant, session->info.arch, any_schedule);
+    struct failure failure = {0};
+    if (!found || !plan_read(found->plan, &kernel->plan))
+        return false;
+    if (load(kernel, found->binary, found->size, &failure) != ATT_OK) {
+        session_log(session, ATT_LOG_WARNING, "the bundle's %s does not load, so it is compiled anew: %s", found->name,
+                    text_string(&failure.text));
+        failure_clear(&failure);
+        return false;
+    }
+    snprintf(kernel->variant.name, sizeof kernel->variant.name, "%s", found->name);
+    kernel->info = (struct att_kernel_info){
+        .registers = found->registers, .spill_bytes = found->spill_bytes, .binary_size = found->size, .from = "bundle"};
+    return true;
+}
+
+/* Bytes that the device refuses although the cache found them whole (a changed driver, say) are rebuilt, once. */
+static enum att_status load_from_cache(att_kernel *kernel, struct build *build, const struct cache_key *key,
+                                       struct failure *failure) {
+    att_session *session = kernel->session;
+    for (int attempt = 0;; attempt++) {
+        struct cache_entry entry = {0};
+        int hit = 0;
+        enum att_status status = cache_get(session->cache, key, compile, build, &entry, &hit, failure);
+        if (status != ATT_OK)
+            return status;
+        status = load(kernel, entry.payload, entry.payload_size, failure);
+        kernel->info = (struct att_kernel_info){.registers = read_meta(&entry, "registers"),
+                                                .spill_bytes = read_meta(&entry, "spill_bytes"),
+                                                .binary_size = entry.payload_size,
+                                                .compile_seconds = build->compile_seconds,
+                                                .from = hit ? "disk" : "compiler"};
+        cache_entry_free(&entry);
+        if (status != ATT_LAUNCH_FAILED)
+            return status;
+        cache_reject(session->cache, key);
+        if (!hit || attempt > 0)
+            return status;
+        session_log(session, ATT_LOG_WARNING, "the cached %s does not load, so it is compiled anew: %s", build->file,
+                    text_string(&failure->text));
+        failure_clear(failure);
+    }
+}
+
+static enum att_status load_from_source(att_kernel *kernel, struct failure *failure) {
+    struct build build = {.session = kernel->session, .variant = &kernel->variant};
+    struct cache_key key = {0};
+    struct diag diag = {0};
+    enum att_status status;
+    snprintf(build.file, sizeof build.file, "%s.cu", kernel->variant.name);
+    if (source_expand(kernel->session->templates, &kernel->variant, "<problem>", &build.source, &diag)) {
+        kernel->plan = build.source.plan;
+        for (int i = 0; i < kernel->plan.launches; i++)
+            build.entries[i] = build.source.plan.launch[i].entry;
+        status = make_key(&build, &key, failure);
+        if (status == ATT_OK)
+            status = load_from_cache(kernel, &build, &key, failure);
+    } else {
+        status = failure_set(failure, ATT_INTERNAL, "%s", text_string(&diag.text));
+    }
+    if (status == ATT_OK) {
+        kernel->source = build.source.text;
+        build.source.text = (struct text){0};
+    }
+    diag_free(&diag);
+    cache_key_free(&key);
+    source_free(&build.source);
+    return status;
+}
+
+enum att_status kernel_build(att_kernel *kernel, bool any_schedule, struct failure *failure) {
+    if (atomic_load(&kernel->ready))
+        return ATT_OK;
+    enum att_status status = ATT_OK;
+    pthread_mutex_lock(&kernel->lock);
+    if (!atomic_load(&kernel->ready)) {
+        if (!load_from_bundle(kernel, any_schedule))
+            status = load_from_source(kernel, failure);
+        if (status == ATT_OK) {
+            describe_plan(&kernel->plan, &kernel->info);
+            atomic_store(&kernel->ready, true);
+        }
+    }
+    pthread_mutex_unlock(&kernel->lock);
+    return status;
+}
+
+enum att_status kernel_prepare(att_kernel *kernel, struct failure *failure) {
+    const struct backend_type *type = kernel->session->type;
+    enum att_status status = ATT_OK;
+    pthread_mutex_lock(&kernel->lock);
+    if (type->prepare && !atomic_load(&kernel->prepared))
+        status = type->prepare(kernel->session->backend, kernel->module, failure);
+    if (status == ATT_OK)
+        atomic_store(&kernel->prepared, true);
+    pthread_mutex_unlock(&kernel->lock);
+    return status;
+}
+
+void kernel_free(att_kernel *kernel) {
+    kernel->session->type->unload(kernel->session->backend, kernel->module);
+    text_free(&kernel->source);
+    pthread_mutex_destroy(&kernel->lock);
+    free(kernel);
+}

@@ -1,0 +1,108 @@
+/* att_launch: arguments -> checked parameters -> grid -> device. No allocation and no lock unless something is wrong. */
+#include "arguments.h"
+#include "session.h"
+
+#include <inttypes.h>
+#include <limits.h>
+
+static enum att_status too_large(const char *what, struct failure *failure) {
+    return failure_set(failure, ATT_INVALID_ARGUMENT,
+                       "the sizes are too large together: %s cannot be computed in 64 bits", what);
+}
+
+static enum att_status eval_workspace(const struct plan *plan, const struct shape *shape, size_t *bytes,
+                                      struct failure *failure) {
+    int64_t value;
+    if (!plan_eval(&plan->workspace, shape, &value) || value < 0)
+        return too_large("the size of the workspace", failure);
+    *bytes = (size_t)value;
+    return ATT_OK;
+}
+
+/* All grids before the first launch, so that a size which is refused starts nothing. */
+static enum att_status eval_grids(const struct plan *plan, const struct shape *shape, int64_t grids[PLAN_LAUNCHES],
+                                  struct failure *failure) {
+    for (int i = 0; i < plan->launches; i++) {
+        const char *entry = plan->launch[i].entry;
+        if (!plan_eval(&plan->launch[i].grid, shape, &grids[i]) || grids[i] < 0)
+            return too_large(entry, failure);
+        if (grids[i] > INT_MAX)
+            return failure_set(failure, ATT_INVALID_ARGUMENT,
+                               "%s: these sizes take %" PRId64 " blocks, expected at most %d; launch in several parts",
+                               entry, grids[i], INT_MAX);
+    }
+    return ATT_OK;
+}
+
+/* Workspace is the one parameter that is not in the family's own arguments. */
+static void set_workspace(int family, struct arguments *arguments, void *workspace) {
+    if (family == family_attention_forward)
+        arguments->params.attention.workspace = workspace;
+}
+
+/* The driver may load a kernel at its first launch, which must not happen while a graph is recorded. */
+static enum att_status prepare(att_kernel *kernel, void *stream, struct failure *failure) {
+    const att_session *session = kernel->session;
+    if (session->type->capturing && session->type->capturing(session->backend, stream))
+        return failure_set(failure, ATT_NOT_PREPARED,
+                           "%s is launched into a graph capture for the first time; call att_prepare before capturing",
+                           kernel->variant.name);
+    return kernel_prepare(kernel, failure);
+}
+
+static enum att_status launch(att_kernel *kernel, const struct att_args *args, void *stream, struct failure *failure) {
+    const att_session *session = kernel->session;
+    const struct plan *plan = &kernel->plan;
+    struct arguments arguments;
+    int64_t grids[PLAN_LAUNCHES];
+    size_t workspace = 0;
+    if (arguments_read(&kernel->variant.knobs, args, &arguments, failure) != ATT_OK)
+        return failure->status;
+    if (arguments.empty)
+        return ATT_OK;
+    if (eval_workspace(plan, &arguments.shape, &workspace, failure) != ATT_OK ||
+        arguments_check_workspace(&arguments, args, workspace, failure) != ATT_OK ||
+        eval_grids(plan, &arguments.shape, grids, failure) != ATT_OK)
+        return failure->status;
+    set_workspace(kernel->variant.knobs.family, &arguments, args->workspace);
+    if (!atomic_load_explicit(&kernel->prepared, memory_order_acquire) && prepare(kernel, stream, failure) != ATT_OK)
+        return failure->status;
+    for (int i = 0; i < plan->launches; i++)
+        if (grids[i] && session->type->launch(session->backend, kernel->module, i, grids[i], &arguments.params,
+                                              arguments.params_size, stream, failure) != ATT_OK)
+            return failure->status;
+    return ATT_OK;
+}
+
+enum att_status att_launch(att_kernel *kernel, const struct att_args *args, void *stream) {
+    struct failure failure = {0};
+    if (!kernel)
+        return ATT_INVALID_ARGUMENT;
+    enum att_status status = session_enter(kernel->session);
+    if (status != ATT_OK)
+        return status;
+    if (!args)
+        failure_set(&failure, ATT_INVALID_ARGUMENT, "args is null, expected the arguments of %s", kernel->variant.name);
+    else if (launch(kernel, args, stream, &failure) == ATT_OK)
+        return ATT_OK;
+    return session_fail(kernel->session, &failure);
+}
+
+enum att_status att_workspace_size(const att_kernel *kernel, const struct att_args *args, size_t *bytes) {
+    struct failure failure = {0};
+    struct shape shape;
+    bool empty;
+    if (bytes)
+        *bytes = 0;
+    if (!kernel)
+        return ATT_INVALID_ARGUMENT;
+    enum att_status status = session_enter(kernel->session);
+    if (status != ATT_OK)
+        return status;
+    if (!args || !bytes)
+        failure_set(&failure, ATT_INVALID_ARGUMENT, "%s is null", args ? "bytes" : "args");
+    else if (arguments_read_sizes(&kernel->variant.knobs, args, &shape, &empty, &failure) == ATT_OK &&
+             (empty || eval_workspace(&kernel->plan, &shape, bytes, &failure) == ATT_OK))
+        return ATT_OK;
+    return session_fail(kernel->session, &failure);
+}

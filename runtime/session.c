@@ -1,0 +1,241 @@
+/* Opening and closing sessions, and each thread's last message. */
+#include "session.h"
+#include "bundle.h"
+#include "template_folder.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- messages -------------------------------------------------------------------------------------------------- */
+
+struct message {
+    struct message *next;
+    uint64_t thread;
+    struct text text;
+};
+
+/* Counted, not the system's thread ids: those are used again after a thread has ended. */
+static uint64_t this_thread(void) {
+    static atomic_uint_fast64_t threads;
+    static _Thread_local uint64_t thread;
+    if (!thread)
+        thread = atomic_fetch_add(&threads, 1) + 1;
+    return thread;
+}
+
+static struct message *find_message(const att_session *session) {
+    struct message *message = session->messages;
+    while (message && message->thread != this_thread())
+        message = message->next;
+    return message;
+}
+
+enum att_status session_fail(att_session *session, struct failure *failure) {
+    enum att_status status = failure->status;
+    pthread_mutex_lock(&session->lock);
+    struct message *message = find_message(session);
+    if (!message && (message = calloc(1, sizeof *message))) {
+        message->thread = this_thread();
+        message->next = session->messages;
+        session->messages = message;
+    }
+    if (message) {
+        text_free(&message->text);
+        message->text = failure->text;
+        failure->text = (struct text){0};
+    }
+    pthread_mutex_unlock(&session->lock);
+    failure_clear(failure);
+    return status;
+}
+
+const char *att_message(const att_session *session) {
+    if (!session)
+        return "";
+    if (session->pid != getpid()) /* the lock may be held by a thread that this process does not have */
+        return "the process forked after att_open; open a new session in the child";
+    pthread_mutex_t *lock = &((att_session *)(uintptr_t)session)->lock;
+    pthread_mutex_lock(lock);
+    const struct message *message = find_message(session);
+    const char *text = message ? text_string(&message->text) : "";
+    pthread_mutex_unlock(lock);
+    return text;
+}
+
+void session_log(const att_session *session, enum att_log_level level, const char *format, ...) {
+    if (!session->log)
+        return;
+    struct text text = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    text_vprint(&text, format, arguments);
+    va_end(arguments);
+    session->log(session->log_context, level, text_string(&text));
+    text_free(&text);
+}
+
+enum att_status session_enter(att_session *session) {
+    if (!session)
+        return ATT_INVALID_ARGUMENT;
+    if (session->pid != getpid())
+        return ATT_FORKED; /* att_message knows */
+    if (session->open)
+        return ATT_OK;
+    struct failure failure = {0};
+    failure_set(&failure, ATT_INVALID_ARGUMENT, "session: att_open failed for it; it can only be closed");
+    return session_fail(session, &failure);
+}
+
+/* --- opening --------------------------------------------------------------------------------------------------- */
+
+static enum att_status open_backend(att_session *session, const struct att_options *options, struct failure *failure) {
+    const struct backend_options chosen = {options->ordinal, options->host_mode, options->host_seed};
+    if (options->device != ATT_DEVICE_HOST) {
+        session->type = &backend_cuda;
+        enum att_status status = backend_cuda.open(&chosen, &session->backend, failure);
+        if (status != ATT_NO_DEVICE || options->device == ATT_DEVICE_CUDA)
+            return status;
+        session_log(session, ATT_LOG_INFO, "no GPU, so kernels run on this CPU: %s", text_string(&failure->text));
+        failure_clear(failure);
+    }
+    session->type = &backend_host;
+    return backend_host.open(&chosen, &session->backend, failure);
+}
+
+static enum att_status open_templates(att_session *session, const char *folder, struct failure *failure) {
+    struct diag diag = {0};
+    if (folder && !(session->template_folder = template_folder_open(folder)))
+        return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while opening templates");
+    session->templates = template_set_open(folder ? template_folder_load : NULL, session->template_folder, &diag);
+    if (!session->templates)
+        failure_set(failure, ATT_INVALID_TEXT, "%s", text_string(&diag.text));
+    diag_free(&diag);
+    return failure->status;
+}
+
+static enum att_status copy_bundles(att_session *session, const struct att_bundle *const *bundles,
+                                    struct failure *failure) {
+    int count = 0;
+    for (; bundles && bundles[count]; count++)
+        if (bundle_check(bundles[count], count, failure) != ATT_OK)
+            return failure->status;
+    const struct att_bundle **copy = count ? calloc((size_t)count + 1, sizeof *copy) : NULL;
+    if (count && !copy)
+        return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory for a list of %d bundles", count);
+    for (int i = 0; i < count; i++)
+        copy[i] = bundles[i];
+    session->bundles = copy;
+    return ATT_OK;
+}
+
+static enum att_status open_parts(att_session *session, const struct att_options *options, struct failure *failure) {
+    if ((unsigned)options->device > ATT_DEVICE_HOST)
+        return failure_set(failure, ATT_INVALID_ARGUMENT, "options.device is %d, expected an enum att_device",
+                           (int)options->device);
+    if ((unsigned)options->host_mode > ATT_HOST_RACE)
+        return failure_set(failure, ATT_INVALID_ARGUMENT, "options.host_mode is %d, expected an enum att_host_mode",
+                           (int)options->host_mode);
+    enum att_status status = copy_bundles(session, options->bundles, failure);
+    if (status == ATT_OK)
+        status = open_templates(session, options->template_dir, failure);
+    if (status == ATT_OK)
+        status = open_backend(session, options, failure);
+    if (status != ATT_OK)
+        return status;
+    session->type->describe(session->backend, &session->info);
+    const struct cache_options cache = {.dir = options->cache_dir,
+                                        .limit = options->cache_limit,
+                                        .disabled = options->no_disk_cache,
+                                        .log = options->log,
+                                        .log_context = options->log_context};
+    session->cache = cache_open(&cache);
+    return session->cache ? ATT_OK : failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while opening the cache");
+}
+
+enum att_status att_open(const struct att_options *options, att_session **result) {
+    static const struct att_options defaults;
+    if (!result)
+        return ATT_INVALID_ARGUMENT;
+    att_session *session = *result = calloc(1, sizeof *session);
+    if (!session)
+        return ATT_OUT_OF_MEMORY;
+    if (!options)
+        options = &defaults;
+    session->pid = getpid();
+    session->log = options->log;
+    session->log_context = options->log_context;
+    pthread_mutex_init(&session->lock, NULL);
+    struct failure failure = {0};
+    if (open_parts(session, options, &failure) != ATT_OK)
+        return session_fail(session, &failure);
+    session->open = true;
+    return ATT_OK;
+}
+
+/* --- closing --------------------------------------------------------------------------------------------------- */
+
+static void free_names(att_session *session) {
+    for (int i = 0; i < KERNEL_BUCKETS; i++)
+        for (struct kernel_name *next, *name = session->names[i]; name; name = next) {
+            next = name->next;
+            free(name);
+        }
+}
+
+void att_close(att_session *session) {
+    if (!session)
+        return;
+    if (session->pid != getpid())
+        return; /* the device and all locks belong to the parent; touching them here could hang or harm it */
+    struct failure failure = {0};
+    if (session->backend) /* a fault of an earlier launch has nowhere to go now */
+        session->type->synchronize(session->backend, &failure);
+    failure_clear(&failure);
+    for (att_kernel *next, *kernel = session->kernels; kernel; kernel = next) {
+        next = kernel->next;
+        kernel_free(kernel);
+    }
+    free_names(session);
+    cache_close(session->cache);
+    if (session->backend)
+        session->type->close(session->backend);
+    template_set_close(session->templates);
+    template_folder_close(session->template_folder);
+    free((void *)(uintptr_t)session->bundles);
+    for (struct message *next, *message = session->messages; message; message = next) {
+        next = message->next;
+        text_free(&message->text);
+        free(message);
+    }
+    pthread_mutex_destroy(&session->lock);
+    free(session);
+}
+
+/* --- describing ------------------------------------------------------------------------------------------------ */
+
+enum att_status att_session_describe(const att_session *session, struct att_session_info *info) {
+    if (!info)
+        return ATT_INVALID_ARGUMENT;
+    *info = (struct att_session_info){0};
+    enum att_status status = session_enter((att_session *)(uintptr_t)session);
+    if (status != ATT_OK)
+        return status;
+    *info = (struct att_session_info){.device = session->type == &backend_cuda ? ATT_DEVICE_CUDA : ATT_DEVICE_HOST,
+                                      .device_name = session->info.device_name,
+                                      .arch = session->info.arch,
+                                      .compiler = session->info.compiler,
+                                      .cache_dir = cache_dir(session->cache),
+                                      .multiprocessors = session->info.multiprocessors};
+    return ATT_OK;
+}
+
+enum att_status att_counters_read(att_session *session, struct att_counters *counters, int reset) {
+    if (!counters)
+        return ATT_INVALID_ARGUMENT;
+    *counters = (struct att_counters){0};
+    enum att_status status = session_enter(session);
+    if (status == ATT_OK)
+        session->type->counters(session->backend, counters, reset);
+    return status;
+}

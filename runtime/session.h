@@ -1,0 +1,72 @@
+/* session: what att_session and att_kernel hold, and what the files that implement attile.h share. */
+#ifndef ATTILE_SESSION_H
+#define ATTILE_SESSION_H
+
+#include "backend.h"
+#include "cache.h"
+#include "gen.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+enum { KERNEL_BUCKETS = 1024 };
+
+struct att_kernel {
+    struct att_session *session;
+    struct variant variant; /* complete */
+    pthread_mutex_t lock;   /* held while building and loading: the other threads that want it wait */
+    atomic_bool ready;      /* all below is set and stays, `prepared` excepted */
+    atomic_bool prepared;
+    struct module *module;
+    struct plan plan;
+    struct text source; /* empty for a bundle's kernel */
+    struct att_kernel_info info;
+    struct att_kernel *next; /* of all in the session */
+};
+
+/* Kernels by text: the canonical text of the variant, and every pair of problem and schedule that led to it. */
+struct kernel_name {
+    struct kernel_name *next; /* in the bucket */
+    struct att_kernel *kernel;
+    size_t size;
+    char text[];
+};
+
+struct att_session {
+    pid_t pid;
+    bool open; /* att_open succeeded */
+    const struct backend_type *type;
+    struct backend *backend;
+    struct backend_info info;
+    struct cache *cache;
+    struct template_folder *template_folder; /* null = the embedded templates */
+    struct template_set *templates;
+    const struct att_bundle *const *bundles; /* a copy of the list; null = none */
+    void (*log)(void *context, enum att_log_level level, const char *message);
+    void *log_context;
+
+    pthread_mutex_t lock; /* guards what follows */
+    struct kernel_name *names[KERNEL_BUCKETS];
+    struct att_kernel *kernels;
+    struct message *messages; /* the last failure of each thread that had one */
+};
+
+/* To be called first by every public function: is this session usable, in this process? Else leaves a message. */
+enum att_status session_enter(att_session *session);
+
+/* Keep the failure as this thread's message, clear it, and return its status. */
+enum att_status session_fail(att_session *session, struct failure *failure);
+
+void session_log(const att_session *session, enum att_log_level level, const char *format, ...) TEXT_PRINTF(3, 4);
+
+/* find.c: the variant that answers a problem. ATT_INVALID_TEXT, or ATT_UNSUPPORTED with the reason. */
+enum att_status find_variant(const att_session *session, const char *problem, const char *schedule,
+                             struct variant *variant, struct failure *failure);
+
+/* kernel.c */
+enum att_status kernel_build(att_kernel *kernel, bool any_schedule, struct failure *failure);
+enum att_status kernel_prepare(att_kernel *kernel, struct failure *failure);
+void kernel_free(att_kernel *kernel);
+
+#endif
