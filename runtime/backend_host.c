@@ -5,6 +5,7 @@
 #include "host/compiler.h"
 #include "host/launch.h"
 #include "host/memory.h"
+#include "host/race.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -219,30 +220,34 @@ static enum att_status host_load(struct backend *backend, const void *bytes, siz
 
 /* --- launching ----------------------------------------------------------------------------------------------------- */
 
-/* The line in the kernel's source of a code address; 0 = not known. addr2line prints "file:line" for the place and for
-   each function it was inlined into; the device's own words are skipped. */
+/* The line in the kernel's source of a code address; 0 = not known. */
 static int find_line(const struct module *module, const void *pc) {
     Dl_info info;
     if (!pc || !dladdr(pc, &info))
         return 0;
-    char path[64], address[32], program[] = "addr2line", inlined[] = "-i", executable[] = "-e";
+    char path[64];
     object_path(module, path);
-    snprintf(address, sizeof address, "0x%zx", (size_t)((const char *)pc - (const char *)info.dli_fbase));
-    char *argv[] = {program, inlined, executable, path, address, NULL};
-    struct text text = {0};
+    return compiler_line(path, (size_t)((const char *)pc - (const char *)info.dli_fbase));
+}
+
+static void report_access(const struct module *module, const struct race_access *access, struct failure *failure) {
     int line = 0;
-    if (compiler_spawn(argv, &text))
-        for (char *rest = text.bytes, *frame; !line && (frame = strsep(&rest, "\n"));) {
-            char *colon = strrchr(frame, ':');
-            if (colon && !strstr(frame, "attile/watch.h") && !strstr(frame, "attile/words.h") &&
-                !strstr(frame, "attile/together.h") && !strstr(frame, "attile/target.h"))
-                line = atoi(colon + 1);
-        }
-    text_free(&text);
-    return line;
+    for (int i = 0; i < RACE_FRAMES && access->pc[i] && !line; i++)
+        line = find_line(module, (const char *)access->pc[i] - 1); /* of the call before it */
+    failure_add(failure, "\n  %s %s %d bytes", access->who[0] ? access->who : "a thread",
+                access->write ? "writes" : "reads", access->size);
+    if (line)
+        failure_add(failure, ", line %d", line);
 }
 
 static enum att_status report(const struct module *module, const struct launch *launch, struct failure *failure) {
+    if (launch->race.count && !launch->fault.text.size) {
+        failure_set(failure, ATT_LAUNCH_FAILED, "kernel %s: race: nothing orders these two accesses to the same memory",
+                    launch->entry->name);
+        report_access(module, &launch->race.access[0], failure);
+        report_access(module, &launch->race.access[1], failure);
+        return ATT_LAUNCH_FAILED;
+    }
     const struct fault *fault = &launch->fault;
     int line = fault->line ? fault->line : find_line(module, fault->pc);
     failure_set(failure, ATT_LAUNCH_FAILED, "kernel %s, ", launch->entry->name);

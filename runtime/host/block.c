@@ -1,6 +1,8 @@
 /* block: see block.h. */
 #include "block.h"
+#include "race.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,6 +18,12 @@ struct fiber *block_fiber(const struct block *block, unsigned index) {
 
 static unsigned char *stack_low(const struct block *block, unsigned index) {
     return block->memory + (size_t)index * ATTILE_STACK;
+}
+
+/* A kernel that overruns its stack stops at once. */
+static void guard_stacks(struct block *block) {
+    for (unsigned i = 0; i < block->threads; i++)
+        (void)mprotect(stack_low(block, i), GUARD_PAGE, PROT_NONE);
 }
 
 struct block *block_create(unsigned threads, size_t shared) {
@@ -44,17 +52,20 @@ struct block *block_create(unsigned threads, size_t shared) {
     block->memory = memory + before;
     block->memory_size = size;
     block->shown.shared = block->memory + (size_t)threads * ATTILE_STACK;
-    for (unsigned i = 0; i < threads; i++) /* a kernel that overruns its stack stops at once */
-        (void)mprotect(stack_low(block, i), GUARD_PAGE, PROT_NONE);
+    guard_stacks(block);
     return block;
+}
+
+static void forget_threads(struct block *block) {
+    for (unsigned i = 0; i < block->threads; i++)
+        race_destroy(block_fiber(block, i)->context.race);
 }
 
 void block_free(struct block *block) {
     if (!block)
         return;
     if (block->memory) {
-        for (unsigned i = 0; i < block->threads; i++)
-            race_destroy(&block_fiber(block, i)->context);
+        forget_threads(block);
         munmap(block->memory, block->memory_size);
     }
     free(block->ready);
@@ -222,10 +233,12 @@ static const struct attile_host host = {
 /* ThreadSanitizer remembers who touched which address: give it fresh memory and fresh threads, so that it sees what two
    blocks do to the same buffer, but does not take one block's stack for another's. */
 static bool start_race(struct block *block) {
-    for (unsigned i = 0; i < block->threads; i++)
-        race_destroy(&block_fiber(block, i)->context);
-    return mmap(block->memory, block->memory_size, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+    forget_threads(block);
+    if (mmap(block->memory, block->memory_size, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+        return false;
+    guard_stacks(block);
+    return true;
 }
 
 static bool start(struct block *block, struct launch *launch, unsigned index) {
@@ -248,8 +261,11 @@ static bool start(struct block *block, struct launch *launch, unsigned index) {
         struct fiber *fiber = block_fiber(block, i);
         fiber->thread = (struct attile_thread){.block = shown, .index = i};
         context_make(&fiber->context, stack_low(block, i), ATTILE_STACK - ATTILE_THREAD_ROOM, run_thread, fiber);
-        if (!fiber->context.race)
-            race_create(&fiber->context);
+        if (race_present() && !fiber->context.race) {
+            char name[64];
+            snprintf(name, sizeof name, "block %u, thread %u", index, i);
+            fiber->context.race = race_create(name);
+        }
         make_ready(block, fiber);
     }
     return true;

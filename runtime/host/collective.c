@@ -1,6 +1,7 @@
 /* collective: barriers of a block, and shuffles, votes and syncs of a warp. The last to arrive does the work and wakes
    the others. Only what orders memory on the hardware orders it for ThreadSanitizer: __syncthreads and __syncwarp. */
 #include "block.h"
+#include "race.h"
 
 #include <string.h>
 

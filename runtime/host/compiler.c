@@ -292,3 +292,34 @@ enum att_status compiler_run(const struct compiler *compiler, enum att_host_mode
     rmdir(folder);
     return status;
 }
+
+/* --- lines --------------------------------------------------------------------------------------------------------- */
+
+static bool is_word(const char *frame) {
+    char name[64];
+    for (const struct embedded_file *file = embedded_host; file->name; file++) {
+        snprintf(name, sizeof name, "attile/%s:", file->name);
+        if (strstr(frame, name))
+            return true;
+    }
+    return false;
+}
+
+/* addr2line prints "file:line" for the place and for each function it was inlined into; the device's own words are not
+   what the reader looks for. */
+int compiler_line(const char *object, size_t offset) {
+    char address[32], path[64], program[] = "addr2line", inlined[] = "-i", executable[] = "-e";
+    snprintf(address, sizeof address, "0x%zx", offset);
+    snprintf(path, sizeof path, "%s", object);
+    char *argv[] = {program, inlined, executable, path, address, NULL};
+    struct text text = {0};
+    int line = 0;
+    if (compiler_spawn(argv, &text))
+        for (char *rest = text.bytes, *frame; !line && (frame = strsep(&rest, "\n"));) {
+            char *colon = strrchr(frame, ':');
+            if (colon && !is_word(frame))
+                line = atoi(colon + 1);
+        }
+    text_free(&text);
+    return line;
+}

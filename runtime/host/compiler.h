@@ -28,6 +28,9 @@ void compiler_describe(const struct compiler *compiler, enum att_host_mode mode,
 enum att_status compiler_run(const struct compiler *compiler, enum att_host_mode mode, const struct compile_job *job,
                              struct binary *binary, struct failure *failure);
 
+/* The line in the kernel's source of a code address in a binary, by the program addr2line; 0 = not known. */
+int compiler_line(const char *object, size_t offset);
+
 /* Run argv[0] (found by PATH) and wait; what it writes goes to *output. False when it could not be started or failed. */
 bool compiler_spawn(char *const argv[], struct text *output);
 

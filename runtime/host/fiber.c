@@ -1,55 +1,20 @@
 /* fiber: see fiber.h. A switch saves the registers that a function call must preserve, and nothing else. */
 #include "fiber.h"
+#include "race.h"
 
 #include <stdint.h>
 
 /* Weak: null unless the process is linked with the sanitizer. */
 #define WEAK __attribute__((weak))
-extern void *__tsan_get_current_fiber(void) WEAK;
-extern void *__tsan_create_fiber(unsigned flags) WEAK;
-extern void __tsan_destroy_fiber(void *fiber) WEAK;
-extern void __tsan_switch_to_fiber(void *fiber, unsigned flags) WEAK;
-extern void __tsan_acquire(void *address) WEAK;
-extern void __tsan_release(void *address) WEAK;
 extern void __sanitizer_start_switch_fiber(void **save, const void *bottom, size_t size) WEAK;
 extern void __sanitizer_finish_switch_fiber(void *save, const void **bottom, size_t *size) WEAK;
 
-enum { NO_ORDER = 1 }; /* a switch is the scheduler's doing, not the kernel's */
-
-bool race_present(void) { return __tsan_create_fiber != 0; }
-
-void race_create(struct context *context) {
-    if (race_present())
-        context->race = __tsan_create_fiber(0);
-}
-
-void race_destroy(struct context *context) {
-    if (context->race)
-        __tsan_destroy_fiber(context->race);
-    context->race = 0;
-}
-
-void race_release(void *object) {
-    if (__tsan_release)
-        __tsan_release(object);
-}
-
-void race_acquire(void *object) {
-    if (__tsan_acquire)
-        __tsan_acquire(object);
-}
-
-void context_here(struct context *context) {
-    *context = (struct context){0};
-    if (race_present())
-        context->race = __tsan_get_current_fiber();
-}
+void context_here(struct context *context) { *context = (struct context){.race = race_current()}; }
 
 static void jump(struct context *from, struct context *to);
 
 void context_switch(struct context *from, struct context *to) {
-    if (to->race)
-        __tsan_switch_to_fiber(to->race, NO_ORDER);
+    race_switch(to->race);
     if (__sanitizer_start_switch_fiber)
         __sanitizer_start_switch_fiber(&from->asan_stack, to->stack_low, to->stack_size);
     jump(from, to);

@@ -4,7 +4,6 @@
 #ifndef ATTILE_FIBER_H
 #define ATTILE_FIBER_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #if !defined(__x86_64__) && !defined(__aarch64__)
@@ -20,7 +19,7 @@ struct context {
     const void *stack_low; /* for AddressSanitizer; null = not known yet (a thread's own stack) */
     size_t stack_size;
     void *asan_stack;
-    void *race; /* ThreadSanitizer's fiber; null = the process has no ThreadSanitizer */
+    void *race; /* identity for ThreadSanitizer, see race.h; null = there is none */
 };
 
 /* Prepare a stack so that the first switch to it calls run(argument), which must never return. */
@@ -34,12 +33,5 @@ void context_switch(struct context *from, struct context *to);
 
 /* To be called first on a stack that was just made; `from` is who switched here. */
 void context_arrived(struct context *context, struct context *from);
-
-/* ThreadSanitizer, when the process is linked with it. */
-bool race_present(void);
-void race_create(struct context *context); /* an own identity for this stack, ordered after the caller */
-void race_destroy(struct context *context);
-void race_release(void *object); /* what we did so far happens before ... */
-void race_acquire(void *object); /* ... what we do from now on */
 
 #endif

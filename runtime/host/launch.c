@@ -3,6 +3,7 @@
    that makes it replayable. */
 #include "launch.h"
 #include "block.h"
+#include "race.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -102,6 +103,7 @@ enum att_status launch_run(struct launch *launch) {
     atomic_init(&launch->next, 0);
     atomic_init(&launch->stop, false);
     choose_order(launch);
+    race_watch(launch->mode == ATT_HOST_RACE ? &launch->race : NULL);
     pthread_t helper[WORKERS];
     unsigned helpers = 0, workers = count_workers(launch);
     while (helpers + 1 < workers && pthread_create(&helper[helpers], NULL, work, launch) == 0)
@@ -110,8 +112,9 @@ enum att_status launch_run(struct launch *launch) {
     for (unsigned i = 0; i < helpers; i++)
         pthread_join(helper[i], NULL);
     race_acquire(launch); /* every thread of the kernel has ended */
+    race_watch(NULL);
     pthread_mutex_destroy(&launch->lock);
-    if (atomic_load(&launch->stop))
+    if (atomic_load(&launch->stop) || launch->race.count)
         return ATT_LAUNCH_FAILED;
     return atomic_load(&launch->next) < launch->grid ? ATT_OUT_OF_MEMORY : ATT_OK;
 }

@@ -5,6 +5,7 @@
 #include "attile.h"
 #include "device/abi.h"
 #include "memory.h"
+#include "race.h"
 #include "text.h"
 
 #include <pthread.h>
@@ -42,6 +43,7 @@ struct launch {
     size_t shared;
     /* the result */
     struct fault fault; /* text owned by the caller */
+    struct race race;   /* in race mode */
     struct att_counters counters;
     /* while running */
     pthread_mutex_t lock;
@@ -50,7 +52,7 @@ struct launch {
     unsigned stride, offset; /* the order of blocks: (stride i + offset) mod grid */
 };
 
-/* Run it. ATT_OK, ATT_LAUNCH_FAILED (see fault), or ATT_OUT_OF_MEMORY. */
+/* Run it. ATT_OK, ATT_LAUNCH_FAILED (see fault and race), or ATT_OUT_OF_MEMORY. */
 enum att_status launch_run(struct launch *launch);
 
 /* Does this address lie in the kernel's binary: a constant of its own? */

@@ -1,0 +1,97 @@
+/* race: see race.h. All of ThreadSanitizer is declared weak: null unless the process is linked with it. */
+#include "race.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
+#define WEAK __attribute__((weak))
+extern void *__tsan_get_current_fiber(void) WEAK;
+extern void *__tsan_create_fiber(unsigned flags) WEAK;
+extern void __tsan_destroy_fiber(void *fiber) WEAK;
+extern void __tsan_switch_to_fiber(void *fiber, unsigned flags) WEAK;
+extern void __tsan_set_fiber_name(void *fiber, const char *name) WEAK;
+extern void __tsan_acquire(void *address) WEAK;
+extern void __tsan_release(void *address) WEAK;
+extern int __tsan_get_report_data(void *report, const char **description, int *count, int *stack_count, int *mop_count,
+                                  int *loc_count, int *mutex_count, int *thread_count, int *unique_tid_count,
+                                  void **sleep_trace, unsigned long trace_size) WEAK;
+extern int __tsan_get_report_mop(void *report, unsigned long index, int *tid, void **address, int *size, int *write,
+                                 int *atomic, void **trace, unsigned long trace_size) WEAK;
+extern int __tsan_get_report_thread(void *report, unsigned long index, int *tid, unsigned long long *os_id,
+                                    int *running, const char **name, int *parent_tid, void **trace,
+                                    unsigned long trace_size) WEAK;
+
+/* ThreadSanitizer calls this for each report, after printing it. */
+__attribute__((visibility("default"))) void __tsan_on_report(void *report);
+
+enum { NO_ORDER = 1 }; /* a switch is the scheduler's doing, not the kernel's */
+
+static _Thread_local struct race *watched;
+
+bool race_present(void) { return __tsan_create_fiber != NULL; }
+
+void *race_create(const char *name) {
+    if (!race_present())
+        return NULL;
+    void *identity = __tsan_create_fiber(0);
+    if (__tsan_set_fiber_name)
+        __tsan_set_fiber_name(identity, name);
+    return identity;
+}
+
+void race_destroy(void *identity) {
+    if (identity)
+        __tsan_destroy_fiber(identity);
+}
+
+void *race_current(void) { return race_present() ? __tsan_get_current_fiber() : NULL; }
+
+void race_switch(void *identity) {
+    if (identity)
+        __tsan_switch_to_fiber(identity, NO_ORDER);
+}
+
+void race_release(void *object) {
+    if (__tsan_release)
+        __tsan_release(object);
+}
+
+void race_acquire(void *object) {
+    if (__tsan_acquire)
+        __tsan_acquire(object);
+}
+
+void race_watch(struct race *race) { watched = race; }
+
+/* The name of thread `tid` in a report. */
+static void read_name(void *report, int threads, int tid, char *name, size_t size) {
+    snprintf(name, size, "a thread");
+    for (int i = 0; __tsan_get_report_thread && i < threads; i++) {
+        int found = -1, running, parent;
+        unsigned long long os_id;
+        const char *known = NULL;
+        void *trace[1];
+        __tsan_get_report_thread(report, (unsigned long)i, &found, &os_id, &running, &known, &parent, trace, 1);
+        if (found == tid && known)
+            snprintf(name, size, "%s", known);
+    }
+}
+
+void __tsan_on_report(void *report) {
+    struct race *race = watched;
+    if (!race || race->count++ || !__tsan_get_report_data || !__tsan_get_report_mop)
+        return;
+    const char *description;
+    int count, stacks, accesses = 0, locations, mutexes, threads = 0, unique;
+    void *trace[1];
+    __tsan_get_report_data(report, &description, &count, &stacks, &accesses, &locations, &mutexes, &threads, &unique,
+                           trace, 1);
+    for (int i = 0; i < 2 && i < accesses; i++) {
+        struct race_access *access = &race->access[i];
+        int tid;
+        void *address;
+        __tsan_get_report_mop(report, (unsigned long)i, &tid, &address, &access->size, &access->write, &access->atomic,
+                              access->pc, RACE_FRAMES);
+        read_name(report, threads, tid, access->who, sizeof access->who);
+    }
+}

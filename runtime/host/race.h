@@ -1,0 +1,34 @@
+/* race: what ThreadSanitizer is told and what it says, when the process is linked with it; nothing happens when not.
+   Each CUDA thread has an identity of its own there. Never instrumented itself. */
+#ifndef ATTILE_HOST_RACE_H
+#define ATTILE_HOST_RACE_H
+
+#include <stdbool.h>
+
+bool race_present(void);
+
+/* An identity for a new stack, ordered after the caller; null when there is no ThreadSanitizer. */
+void *race_create(const char *name);
+void race_destroy(void *identity); /* accepts null */
+void *race_current(void);
+void race_switch(void *identity); /* orders nothing */
+
+void race_release(void *object); /* what we did so far happens before ... */
+void race_acquire(void *object); /* ... what we do from now on */
+
+enum { RACE_FRAMES = 8 };
+
+/* The first race of a launch: two accesses that nothing orders. */
+struct race {
+    int count; /* of all reports */
+    struct race_access {
+        char who[64];
+        int size, write, atomic;
+        void *pc[RACE_FRAMES]; /* innermost first, null-terminated unless full */
+    } access[2];
+};
+
+/* Note races seen from now on by this OS thread in *race; null = no longer. */
+void race_watch(struct race *race);
+
+#endif
