@@ -8,6 +8,7 @@
 #define ATTILE_UNWATCHED __attribute__((no_sanitize("thread"), disable_sanitizer_instrumentation, noinline))
 #else
 #define ATTILE_UNWATCHED __attribute__((no_sanitize_thread, noinline))
+#pragma GCC optimize("no-tree-sra") /* a float4 is read and written whole, so that its alignment is seen */
 #endif
 #else
 #define ATTILE_UNWATCHED inline __attribute__((always_inline))
