@@ -10,12 +10,19 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-const char *scratch_make(void) {
+static const char *make_below(const char *parent) {
     static char paths[8][200];
     static int next;
     char *path = paths[next++ % 8];
-    snprintf(path, sizeof paths[0], "%s/scratch.XXXXXX", BUILD_DIR);
+    snprintf(path, sizeof paths[0], "%s/attile-test.XXXXXX", parent);
     return mkdtemp(path);
+}
+
+const char *scratch_make(void) { return make_below(BUILD_DIR); }
+
+const char *scratch_make_fast(void) {
+    const char *path = make_below("/dev/shm");
+    return path ? path : scratch_make();
 }
 
 static int remove_one(const char *path, const struct stat *status, int type, struct FTW *ftw) {
@@ -23,9 +30,7 @@ static int remove_one(const char *path, const struct stat *status, int type, str
     return remove(path);
 }
 
-void scratch_remove(const char *directory) {
-    nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
+void scratch_remove(const char *directory) { nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
 
 const char *scratch_path(const char *directory, const char *part, const char *name) {
     static _Thread_local char paths[8][400];

@@ -1,0 +1,216 @@
+/* A cache in a crowd: many processes, or many threads, ask for the same keys at the same time, some are killed, some
+   trim. What must hold: no wrong bytes, and not one build more than keys. */
+#include "helper_cache.h"
+
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1, PROCESSES = 16, KEYS = 100, KILLS = 30 };
+#else
+enum { SANITIZED = 0, PROCESSES = 256, KEYS = 1000, KILLS = 400 };
+#endif
+enum { THREADS = 64, THREAD_KEYS = 200, SIZE = 500 };
+
+TestSuite(cache_storm, .timeout = 300);
+
+static uint32_t draw(uint32_t *state) {
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+/* 0 .. count - 1 in an order of the seed's own. */
+static void shuffle(int *order, int count, uint32_t seed) {
+    for (int i = 0; i < count; i++) {
+        int j = (int)(draw(&seed) % (uint32_t)(i + 1));
+        order[i] = order[j];
+        order[j] = i;
+    }
+}
+
+/* Ask for every key once, in random order. True = every answer was right. */
+static bool ask_all(struct cache *cache, int keys, uint32_t seed, int count_file, atomic_int *calls) {
+    static _Thread_local int order[(int)KEYS > (int)THREAD_KEYS ? (int)KEYS : (int)THREAD_KEYS];
+    bool right = true;
+    shuffle(order, keys, seed);
+    for (int i = 0; i < keys; i++) {
+        struct sample_build sample = {.number = order[i], .size = SIZE, .count_file = count_file, .calls = calls};
+        enum sample_result result = sample_get(cache, &sample);
+        right &= result == SAMPLE_BUILT || result == SAMPLE_HIT;
+    }
+    return right;
+}
+
+static pid_t start(const char *directory, uint32_t seed, int count_file) {
+    pid_t child = fork();
+    if (child != 0)
+        return child;
+    struct cache *cache = cache_open(&(struct cache_options){.dir = directory});
+    bool right = cache && cache_dir(cache) && ask_all(cache, KEYS, seed, count_file, NULL);
+    cache_close(cache);
+    _exit(right ? 0 : 1);
+}
+
+static int64_t builds(int count_file) {
+    struct stat status;
+    cr_assert_eq(fstat(count_file, &status), 0);
+    return status.st_size;
+}
+
+static int open_count(const char *directory) {
+    int file = open(scratch_path(directory, "", "count"), O_RDWR | O_CREAT | O_APPEND, 0600);
+    cr_assert_geq(file, 0);
+    return file;
+}
+
+static int find_damage(void *damaged, const struct cache_item *item) {
+    *(int *)damaged += item->damage != NULL;
+    return 0;
+}
+
+static void expect_whole(const char *directory, int keys) {
+    struct cache *cache = cache_open(&(struct cache_options){.dir = directory});
+    struct failure failure = {0};
+    struct cache_stat stat;
+    int damaged = 0;
+    cr_assert_eq(cache_visit(cache, 1, find_damage, &damaged, &failure), ATT_OK);
+    cr_assert_eq(cache_stat(cache, &stat, &failure), ATT_OK);
+    cr_expect_eq(damaged, 0);
+    cr_expect_eq(stat.quarantined, 0);
+    cr_expect_eq(stat.entries, keys);
+    cache_close(cache);
+}
+
+Test(cache_storm, processes_on_one_cold_directory_build_each_key_once) {
+    static pid_t children[PROCESSES];
+    const char *directory = scratch_make_fast();
+    int count_file = open_count(directory), wrong = 0;
+    for (int i = 0; i < PROCESSES; i++) {
+        children[i] = start(directory, (uint32_t)i, count_file);
+        cr_assert_gt(children[i], 0);
+    }
+    for (int i = 0; i < PROCESSES; i++) {
+        int status;
+        cr_assert_eq(waitpid(children[i], &status, 0), children[i]);
+        wrong += status != 0;
+    }
+    cr_expect_eq(wrong, 0, "%d processes got something wrong or crashed", wrong);
+    cr_expect_eq(builds(count_file), KEYS, "%d builds of %d keys", (int)builds(count_file), KEYS);
+    expect_whole(directory, KEYS);
+    close(count_file);
+    scratch_remove(directory);
+    cr_log_info("%d processes x %d keys%s", PROCESSES, KEYS, SANITIZED ? " (fewer under a sanitizer)" : "");
+}
+
+/* Kill processes at random times, start others in their place; then let a last one ask for all. */
+Test(cache_storm, killed_processes_leave_nothing_wrong) {
+    enum { AT_ONCE = 16 };
+    const char *directory = scratch_make_fast();
+    int count_file = open_count(directory), wrong = 0;
+    pid_t children[AT_ONCE];
+    uint32_t state = 9;
+    for (int i = 0; i < AT_ONCE; i++)
+        children[i] = start(directory, (uint32_t)i, count_file);
+    for (int i = 0; i < KILLS; i++) {
+        int victim = (int)(draw(&state) % AT_ONCE), status;
+        usleep(draw(&state) % 3000);
+        kill(children[victim], SIGKILL);
+        cr_assert_eq(waitpid(children[victim], &status, 0), children[victim]);
+        wrong += WIFEXITED(status) ? WEXITSTATUS(status) != 0 : WTERMSIG(status) != SIGKILL;
+        children[victim] = start(directory, 1000 + (uint32_t)i, count_file);
+        cr_assert_gt(children[victim], 0);
+    }
+    for (int i = 0; i < AT_ONCE; i++) {
+        int status;
+        cr_assert_eq(waitpid(children[i], &status, 0), children[i]);
+        wrong += status != 0;
+    }
+    cr_expect_eq(wrong, 0);
+    expect_whole(directory, KEYS);
+    cr_expect_leq(builds(count_file), KEYS + KILLS, "a kill costs one build at most");
+    cr_log_info("%d kills, %d builds of %d keys", KILLS, (int)builds(count_file), KEYS);
+    close(count_file);
+    scratch_remove(directory);
+}
+
+/* Readers, writers and damage against a cache that is trimmed to nothing all the time. */
+Test(cache_storm, trimming_and_damage_under_way_harm_nobody) {
+    enum { READERS = 6, TRIMS = SANITIZED ? 30 : 150 };
+    const char *directory = scratch_make_fast();
+    pid_t children[READERS];
+    for (int i = 0; i < READERS; i++)
+        children[i] = start(directory, (uint32_t)i, 0);
+    struct cache *cache = cache_open(&(struct cache_options){.dir = directory});
+    int wrong = 0;
+    for (int i = 0; i < TRIMS; i++) {
+        uint64_t removed;
+        struct failure failure = {0};
+        scratch_damage(directory, i);
+        cr_expect_eq(cache_trim(cache, i % 3 ? 20000 : 0, 1, 0, &removed, &failure), ATT_OK, "%s",
+                     text_string(&failure.text));
+        failure_clear(&failure);
+        usleep(2000);
+    }
+    for (int i = 0; i < READERS; i++) {
+        int status;
+        cr_assert_eq(waitpid(children[i], &status, 0), children[i]);
+        wrong += status != 0;
+    }
+    cr_expect_eq(wrong, 0);
+    cache_close(cache);
+    scratch_remove(directory);
+}
+
+struct thread {
+    struct cache *cache;
+    uint32_t seed;
+    atomic_int *calls;
+    bool right;
+};
+
+static void *run_thread(void *context) {
+    struct thread *thread = context;
+    thread->right = ask_all(thread->cache, THREAD_KEYS, thread->seed, 0, thread->calls);
+    return NULL;
+}
+
+static void run_threads(struct cache *caches[2], atomic_int *calls) {
+    static struct thread threads[THREADS];
+    pthread_t ids[THREADS];
+    int wrong = 0;
+    for (int i = 0; i < THREADS; i++) {
+        threads[i] = (struct thread){caches[i % 2], (uint32_t)i, calls, false};
+        cr_assert_eq(pthread_create(&ids[i], NULL, run_thread, &threads[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(ids[i], NULL);
+        wrong += !threads[i].right;
+    }
+    cr_expect_eq(wrong, 0, "%d threads got something wrong", wrong);
+}
+
+/* One cache, then two on one directory: the second pair meets through the file locks only. */
+Test(cache_storm, threads_build_each_key_once) {
+    for (int both = 0; both < 2; both++) {
+        const char *directory = scratch_make_fast();
+        atomic_int calls = 0;
+        struct cache *caches[2];
+        caches[0] = cache_open(&(struct cache_options){.dir = directory});
+        caches[1] = both ? cache_open(&(struct cache_options){.dir = directory}) : caches[0];
+        run_threads(caches, &calls);
+        cr_expect_eq(calls, THREAD_KEYS, "%d builds of %d keys", calls, THREAD_KEYS);
+        cache_close(caches[0]);
+        if (both)
+            cache_close(caches[1]);
+        expect_whole(directory, THREAD_KEYS);
+        scratch_remove(directory);
+    }
+}
