@@ -14,7 +14,7 @@ static const struct target_info {
 };
 
 struct counts {
-    int launches, workspaces;
+    int launches, workspaces, maps;
 };
 
 /* For the walk's fault, which carries the place; variant_complete appends it. */
@@ -85,12 +85,26 @@ static bool check_workspace(struct walk *walk, const struct template_file *file,
     return expr_plan(op->expr[0], &env, &bytes, &walk->fault);
 }
 
+static bool check_map(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+    struct expr_env env = walk_env(walk);
+    int64_t rows, cols;
+    if (!expr_eval(op->expr[0], &env, &rows, &walk->fault) || !expr_eval(op->expr[1], &env, &cols, &walk->fault))
+        return false;
+    if (rows < 1 || rows > 256 || cols < 1 || cols > 256) /* cuTensorMapEncodeTiled, boxDim */
+        return walk_fail(walk, line_of(file, op), "a box of %lld x %lld is not within 1 to 256 rows and columns",
+                         (long long)rows, (long long)cols);
+    if (++((struct counts *)walk->context)->maps > PLAN_MAPS)
+        return walk_fail(walk, line_of(file, op), "more than %d tensor maps", PLAN_MAPS);
+    return true;
+}
+
 static bool visit(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     switch (op->kind) {
     case OP_DEFAULT: return set_default(walk, file, op);
     case OP_REQUIRE: return check_require(walk, file, op);
     case OP_LAUNCH: return check_launch(walk, file, op);
     case OP_WORKSPACE: return check_workspace(walk, file, op);
+    case OP_MAP: return check_map(walk, file, op);
     default: return true;
     }
 }
@@ -136,7 +150,7 @@ static bool drop_unused(struct variant *variant, const struct template *template
 }
 
 static bool run_directives(struct variant *variant, const struct template *template) {
-    struct counts counts = {0, 0};
+    struct counts counts = {0};
     struct walk walk = {.template = template, .knobs = &variant->knobs, .visit = visit, .context = &counts};
     if (!walk_template(&walk)) {
         int room = VARIANT_REASON - 1 - (int)strlen(walk.fault.place.input->name) - 16;

@@ -135,6 +135,9 @@ static void print_plan(struct emitter *e, const struct plan *plan) {
         plan_print(&launch->grid, &text);
         text_print(&text, ", block %d, shared %d bytes\n", launch->block, launch->shared);
     }
+    for (int i = 0; i < plan->maps; i++)
+        text_print(&text, "     tensor map of %s: boxes of %d rows x %d columns\n", plan_tensor_name[plan->map[i].tensor],
+                   plan->map[i].rows, plan->map[i].cols);
     text_print(&text, "\n   Workspace\n     ");
     plan_print(&plan->workspace, &text);
     emit_print(e, "%s bytes\n", text_string(&text));

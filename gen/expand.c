@@ -70,6 +70,17 @@ static bool keep_workspace(struct walk *walk, const struct template_file *file, 
     return expr_plan(op->expr[0], &env, &((struct expansion *)walk->context)->source->plan.workspace, &walk->fault);
 }
 
+static bool keep_map(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+    struct plan *plan = &((struct expansion *)walk->context)->source->plan;
+    struct expr_env env = walk_env(walk);
+    int64_t rows, cols;
+    (void)file;
+    if (!expr_eval(op->expr[0], &env, &rows, &walk->fault) || !expr_eval(op->expr[1], &env, &cols, &walk->fault))
+        return false;
+    plan->map[plan->maps++] = (struct plan_map){(enum plan_tensor)op->index, (int)rows, (int)cols};
+    return true;
+}
+
 static bool put_text(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     return put(walk, file, op, op->text, (size_t)op->size);
 }
@@ -78,6 +89,7 @@ static bool visit(struct walk *walk, const struct template_file *file, const str
     static walk_visitor *const visitors[] = {
         [OP_TEXT] = put_text, [OP_VALUE] = put_value,    [OP_INCLUDE] = put_part,
         [OP_LET] = keep_let,  [OP_LAUNCH] = keep_launch, [OP_WORKSPACE] = keep_workspace,
+        [OP_MAP] = keep_map,
     };
     walk_visitor *visitor = (size_t)op->kind < sizeof visitors / sizeof *visitors ? visitors[op->kind] : NULL;
     return !visitor || visitor(walk, file, op); /* defaults and requires had their say in derive.c */

@@ -13,6 +13,8 @@ const struct shape_info shape_table[SHAPE_COUNT] = {
 #include "shapes.def"
 };
 
+const char *const plan_tensor_name[PLAN_TENSORS] = {"q", "k", "v", "o"};
+
 int shape_find(const char *name, size_t size) {
     for (int id = 0; id < SHAPE_COUNT; id++)
         if (strlen(shape_table[id].name) == size && memcmp(shape_table[id].name, name, size) == 0)

@@ -34,7 +34,7 @@ int shape_find(const char *name, size_t size); /* enum shape_id, or -1 */
 static inline int64_t shape_get(const struct shape *shape, enum shape_id id) { return ((const int64_t *)shape)[id]; }
 static inline void shape_set(struct shape *shape, enum shape_id id, int64_t v) { ((int64_t *)shape)[id] = v; }
 
-enum { PLAN_STEPS = 32, PLAN_LAUNCHES = 4, PLAN_ENTRY = 64 };
+enum { PLAN_STEPS = 32, PLAN_LAUNCHES = 4, PLAN_ENTRY = 64, PLAN_MAPS = 4 };
 
 enum plan_op { PLAN_CONSTANT, PLAN_SHAPE, PLAN_ADD, PLAN_SUBTRACT, PLAN_MULTIPLY, PLAN_DIVIDE, PLAN_MODULO };
 
@@ -54,11 +54,24 @@ struct plan_launch {
     int shared;             /* bytes of dynamic shared memory of a block */
 };
 
+enum plan_tensor { PLAN_Q, PLAN_K, PLAN_V, PLAN_O, PLAN_TENSORS };
+extern const char *const plan_tensor_name[PLAN_TENSORS]; /* "q", ... */
+
+/* A tensor that the kernel copies in boxes (TMA): the runtime describes it in a tensor map, which comes before the
+   parameters. Boxes hold `rows` rows of `cols` elements of one head, swizzled over 128 bytes; what lies outside the
+   tensor reads as 0 and is not written. */
+struct plan_map {
+    enum plan_tensor tensor;
+    int rows, cols;
+};
+
 /* Launches run one after the other in this order. */
 struct plan {
     int launches;
     struct plan_launch launch[PLAN_LAUNCHES];
     struct plan_expr workspace; /* bytes of device memory the caller provides */
+    int maps;
+    struct plan_map map[PLAN_MAPS]; /* in the order of the kernel's parameter struct */
 };
 
 /* Evaluate; false on overflow, division by zero or a malformed expression. Never allocates. */

@@ -24,13 +24,14 @@ enum op_kind {
     OP_ELIF,
     OP_ELSE,
     OP_END,
-    OP_FOR,       /* index: slot; expr[0]: list; next: its end */
+    OP_FOR,       /* index: slot; expr[0]: list, or expr[1]: count; next: its end */
     OP_INCLUDE,   /* index: file */
     OP_LET,       /* index: slot; expr[0] */
     OP_DEFAULT,   /* index: knob; expr[0] */
     OP_REQUIRE,   /* expr[0] */
     OP_LAUNCH,    /* text[0..size): entry; expr[0..2]: grid, block, shared */
     OP_WORKSPACE, /* expr[0] */
+    OP_MAP,       /* index: enum plan_tensor; expr[0..1]: rows, columns of a box */
 };
 
 struct template_op {

@@ -359,17 +359,44 @@ static void read_workspace(struct page *page, struct slice word, struct slice re
         add_op(page, (struct template_op){.kind = OP_WORKSPACE, .expr = {bytes}});
 }
 
-static void read_for(struct page *page, struct slice word, struct slice rest) {
-    struct slice name = take_name(&rest), in = take_name(&rest);
-    struct expr *list = NULL;
-    if (!name.size || !equals(in, "in"))
-        diag_error(page->reader->diag, place_at(page, name.size ? in.text : name.text), "expected '%.*s NAME in LIST'",
-                   word.size, word.text);
+static void read_map(struct page *page, struct slice word, struct slice rest) {
+    struct diag *diag = page->reader->diag;
+    struct template_op op = {.kind = OP_MAP, .index = -1};
+    struct slice tensor = take_name(&rest), rows = take_name(&rest);
+    for (int i = 0; i < PLAN_TENSORS; i++)
+        if (equals(tensor, plan_tensor_name[i]))
+            op.index = i;
+    size_t used = 0;
+    if (op.index >= 0 && equals(rows, "rows"))
+        op.expr[0] = read_expr(page, rest, &used, EXPR_INT, false);
+    rest.text += used;
+    rest.size -= (int)used;
+    struct slice cols = take_name(&rest);
+    if (op.expr[0] && equals(cols, "cols"))
+        op.expr[1] = read_expr(page, rest, NULL, EXPR_INT, false);
     else
+        diag_error(diag, place_at(page, op.index < 0 ? tensor.text : op.expr[0] ? cols.text : rows.text),
+                   "expected '%.*s TENSOR rows EXPR cols EXPR' with TENSOR one of q, k, v, o", word.size, word.text);
+    if (op.expr[1])
+        add_op(page, op);
+    else
+        expr_free(op.expr[0]);
+}
+
+/* NAME in LIST, or NAME below COUNT: 0, 1, ... COUNT - 1. */
+static void read_for(struct page *page, struct slice word, struct slice rest) {
+    struct slice name = take_name(&rest), how = take_name(&rest);
+    struct expr *list = NULL, *count = NULL;
+    if (name.size && equals(how, "in"))
         list = read_expr(page, rest, NULL, EXPR_LIST, false);
-    int slot = list ? add_slot(page, name, expr_type(list), false) : -1;
+    else if (name.size && equals(how, "below"))
+        count = read_expr(page, rest, NULL, EXPR_INT, false);
+    else
+        diag_error(page->reader->diag, place_at(page, name.size ? how.text : name.text),
+                   "expected '%.*s NAME in LIST' or '%.*s NAME below COUNT'", word.size, word.text, word.size, word.text);
+    int slot = list || count ? add_slot(page, name, expr_type(list ? list : count), false) : -1;
     /* After an error the block still opens, so that its end is not reported as well; nothing is walked then. */
-    if (add_op(page, (struct template_op){.kind = OP_FOR, .index = slot, .expr = {list}})) {
+    if (add_op(page, (struct template_op){.kind = OP_FOR, .index = slot, .expr = {list, count}})) {
         open_block(page, word);
         page->loops++;
     }
@@ -399,6 +426,7 @@ static const struct directive {
     {"let", read_let, false},
     {"launch", read_launch, false},
     {"workspace", read_workspace, false},
+    {"tensor_map", read_map, false},
     {"if", read_if, true},
     {"elif", read_elif, true},
     {"else", read_else, true},

@@ -40,9 +40,13 @@ static bool run_loop(struct walk *walk, const struct template_file *file, int at
     const struct template_op *loop = &file->op[at];
     struct expr_slot *slot = &walk->slot[loop->index];
     struct expr_env env = walk_env(walk);
-    int items = expr_items(loop->expr[0]);
-    for (int i = 0; i < items && walk->with_text; i++) {
-        if (!expr_eval_item(loop->expr[0], i, &env, &slot->value, &walk->fault))
+    const struct expr *list = loop->expr[0], *count = loop->expr[1];
+    int64_t rounds = list ? expr_items(list) : 0;
+    if (!list && !expr_eval(count, &env, &rounds, &walk->fault))
+        return false;
+    for (int64_t i = 0; i < rounds && walk->with_text; i++) {
+        slot->value = i;
+        if (list && !expr_eval_item(list, (int)i, &env, &slot->value, &walk->fault))
             return false;
         slot->set = true;
         if (!run(walk, file, at + 1, loop->next))
