@@ -1,0 +1,349 @@
+/* attile build: kernels compiled ahead of time. Everything is expanded and compiled in memory first and written only
+   when all of it succeeded; equal inputs give equal bytes. */
+#include "bundle.h"
+#include "catalog.h"
+#include "file.h"
+#include "nvrtc.h"
+#include "plan_text.h"
+#include "sha256.h"
+#include "terminal.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const struct option options_build[] = {
+    {"out", 'o', OPTION_TEXT, "DIR", "folder to write into, made when missing (default: built)"},
+    {"arch", 0, OPTION_TEXT, "LIST", "for which GPUs (default: sm_80,sm_90a)"},
+    {"symbol", 0, OPTION_TEXT, "NAME", "name of the bundle in kernels.c (default: attile_kernels)"},
+    {"jobs", 'j', OPTION_NUMBER, "N", "compile N kernels at a time (default: as many as there are processors)"},
+    CATALOG_OPTIONS,
+    CLI_COMMON_OPTIONS,
+};
+
+enum { ARCHS = 16, ARCH_NAME = 16, JOBS = 256 };
+
+struct kernel { /* one variant for one architecture */
+    char name[VARIANT_NAME];
+    char arch[ARCH_NAME];
+    struct text variant, plan_text; /* as bundles want them */
+    struct source source;
+    struct binary binary;
+    struct failure failure;
+};
+
+struct build {
+    struct cli *cli;
+    struct catalog catalog;
+    struct nvrtc *nvrtc;
+    char arch[ARCHS][ARCH_NAME];
+    int archs;
+    struct kernel *kernel;
+    int count, room;
+    atomic_int next; /* to compile */
+    struct progress progress;
+};
+
+/* --- what to build ------------------------------------------------------------------------------------------------ */
+
+static enum exit_code read_archs(struct build *build) {
+    const char *at = cli_text(build->cli, "arch", "sm_80,sm_90a");
+    for (at += strspn(at, ", "); *at; at += strspn(at, ", ")) {
+        size_t size = strcspn(at, ", ");
+        if (size >= ARCH_NAME || build->archs == ARCHS)
+            return cli_error(build->cli, CLI_USAGE, "--arch: at most %d names such as sm_90a, found '%s'", ARCHS, at);
+        memcpy(build->arch[build->archs++], at, size);
+        if (!nvrtc_knows(build->nvrtc, build->arch[build->archs - 1])) {
+            struct nvrtc_info info = {0};
+            nvrtc_describe(build->nvrtc, &info);
+            return cli_error(build->cli, CLI_USAGE, "--arch: %s does not know '%s'", info.title,
+                             build->arch[build->archs - 1]);
+        }
+        at += size;
+    }
+    return build->archs ? CLI_OK : cli_error(build->cli, CLI_USAGE, "--arch names no architecture");
+}
+
+/* `any` runs everywhere, sm_80 there and later, and a target that ends in a letter on that very architecture. */
+static bool target_runs(int target, const char *arch) {
+    const char *name = knob_word_name(KNOB_target, target);
+    if (target == AUTO || target == target_any)
+        return true;
+    if (name[strlen(name) - 1] == 'a')
+        return strcmp(name, arch) == 0;
+    return atoi(arch + 3) >= atoi(name + 3);
+}
+
+static struct kernel *add(struct build *build) {
+    if (build->count == build->room) {
+        int room = build->room ? build->room * 2 : 64;
+        struct kernel *more = realloc(build->kernel, sizeof *more * (size_t)room);
+        if (!more)
+            return NULL;
+        build->kernel = more;
+        build->room = room;
+    }
+    struct kernel *kernel = &build->kernel[build->count++];
+    *kernel = (struct kernel){0};
+    return kernel;
+}
+
+static enum exit_code expand_all(struct build *build) {
+    struct variant variant;
+    enum exit_code code = CLI_OK;
+    catalog_rewind(&build->catalog);
+    while (!code && catalog_next(&build->catalog, &variant))
+        for (int i = 0; !code && variant.feasible && i < build->archs; i++) {
+            if (!target_runs(variant.knobs.target, build->arch[i]))
+                continue;
+            struct kernel *kernel = add(build);
+            if (!kernel)
+                return cli_error(build->cli, CLI_INTERNAL, "out of memory");
+            memcpy(kernel->name, variant.name, sizeof kernel->name);
+            memcpy(kernel->arch, build->arch[i], sizeof kernel->arch);
+            variant_print(&variant, &kernel->variant);
+            code = catalog_expand(&build->catalog, build->cli, &variant, &kernel->source);
+            plan_write(&kernel->source.plan, &kernel->plan_text);
+        }
+    if (!code && build->count == 0)
+        code = cli_error(build->cli, CLI_SPEC, "no variant can be built for %s",
+                         cli_text(build->cli, "arch", "sm_80,sm_90a"));
+    return code;
+}
+
+/* --- compiling ---------------------------------------------------------------------------------------------------- */
+
+static void compile(struct build *build, struct kernel *kernel) {
+    const char *entries[PLAN_LAUNCHES];
+    struct text file = {0};
+    text_print(&file, "%s.cu", kernel->name);
+    for (int i = 0; i < kernel->source.plan.launches; i++)
+        entries[i] = kernel->source.plan.launch[i].entry;
+    struct compile_job job = {.source = text_string(&kernel->source.text),
+                              .name = text_string(&file),
+                              .arch = kernel->arch,
+                              .entries = entries,
+                              .entry_count = kernel->source.plan.launches};
+    nvrtc_compile(build->nvrtc, &job, &kernel->binary, &kernel->failure);
+    text_free(&file);
+}
+
+static void *work(void *context) {
+    struct build *build = context;
+    for (int i; !cli_interrupted() && (i = atomic_fetch_add(&build->next, 1)) < build->count;)
+        compile(build, &build->kernel[i]);
+    return NULL;
+}
+
+/* The first thread shows progress; the others only work. */
+static void *work_and_show(struct build *build) {
+    for (int i; !cli_interrupted() && (i = atomic_fetch_add(&build->next, 1)) < build->count;) {
+        progress_show(&build->progress, i, build->kernel[i].name);
+        compile(build, &build->kernel[i]);
+    }
+    return NULL;
+}
+
+static enum exit_code compile_all(struct build *build) {
+    pthread_t thread[JOBS];
+    int threads = 0, wanted = (int)cli_number(build->cli, "jobs", sysconf(_SC_NPROCESSORS_ONLN));
+    enum exit_code code = CLI_OK;
+    wanted = wanted < 1 ? 1 : wanted > JOBS ? JOBS : wanted;
+    progress_open(&build->progress, build->count, build->cli->quiet);
+    while (threads < wanted - 1 && pthread_create(&thread[threads], NULL, work, build) == 0)
+        threads++;
+    work_and_show(build);
+    for (int i = 0; i < threads; i++)
+        pthread_join(thread[i], NULL);
+    progress_close(&build->progress);
+    for (int i = 0; i < build->count; i++)
+        if (build->kernel[i].failure.status != ATT_OK) {
+            cli_error(build->cli, CLI_COMPILE, "%s for %s: %s", build->kernel[i].name, build->kernel[i].arch,
+                      text_string(&build->kernel[i].failure.text));
+            code = cli_worse(code, cli_exit_code(build->kernel[i].failure.status));
+        }
+    return cli_interrupted() ? CLI_INTERRUPTED : code;
+}
+
+/* --- writing ------------------------------------------------------------------------------------------------------ */
+
+static bool write_one(struct build *build, const char *folder, const char *name, const char *suffix, const void *bytes,
+                      size_t size) {
+    struct text path = {0}, error = {0};
+    text_print(&path, "%s/%s%s", folder, name, suffix);
+    bool ok = file_write(text_string(&path), bytes, size, NULL, &error);
+    if (!ok)
+        cli_error(build->cli, CLI_IO, "%s", text_string(&error));
+    text_free(&path);
+    text_free(&error);
+    return ok;
+}
+
+static void describe_file(struct json *json, const char *key, const struct kernel *kernel, const char *suffix,
+                          const void *bytes, size_t size) {
+    struct text name = {0};
+    char digest[65];
+    text_print(&name, "%s%s", kernel->name, suffix);
+    sha256_hex(bytes, size, digest);
+    json_object(json, key);
+    json_string(json, "file", text_string(&name));
+    json_integer(json, "bytes", (int64_t)size);
+    json_string(json, "sha256", digest);
+    json_end(json);
+    text_free(&name);
+}
+
+static void describe_plan(struct json *json, const struct plan *plan) {
+    json_array(json, "launches");
+    for (int i = 0; i < plan->launches; i++) {
+        struct text grid = {0};
+        plan_print(&plan->launch[i].grid, &grid);
+        json_object(json, NULL);
+        json_string(json, "entry", plan->launch[i].entry);
+        json_string(json, "grid", text_string(&grid));
+        json_integer(json, "block", plan->launch[i].block);
+        json_integer(json, "shared_bytes", plan->launch[i].shared);
+        json_end(json);
+        text_free(&grid);
+    }
+    json_end(json);
+    struct text workspace = {0};
+    plan_print(&plan->workspace, &workspace);
+    json_string(json, "workspace_bytes", text_string(&workspace));
+    text_free(&workspace);
+}
+
+static void suffix_of(const struct kernel *kernel, char suffix[ARCH_NAME + 8]) {
+    memcpy(suffix, ".", 2);
+    strcat(strcat(suffix, kernel->arch), ".cubin");
+}
+
+static void write_manifest(const struct build *build, struct text *manifest) {
+    struct json json;
+    struct nvrtc_info info = {0};
+    const char *slash = strrchr(build->catalog.name, '/');
+    nvrtc_describe(build->nvrtc, &info);
+    json_open(&json, manifest);
+    json_object(&json, NULL);
+    json_string(&json, "schema", "attile.manifest/1");
+    json_string(&json, "generator", GEN_VERSION);
+    json_string(&json, "compiler", info.title);
+    json_string(&json, "spec", slash ? slash + 1 : build->catalog.name);
+    json_array(&json, "kernels");
+    for (int i = 0; i < build->count; i++) {
+        const struct kernel *kernel = &build->kernel[i];
+        char suffix[ARCH_NAME + 8];
+        suffix_of(kernel, suffix);
+        json_object(&json, NULL);
+        json_string(&json, "name", kernel->name);
+        json_string(&json, "variant", text_string(&kernel->variant));
+        json_string(&json, "arch", kernel->arch);
+        json_integer(&json, "registers", kernel->binary.registers);
+        json_integer(&json, "spill_bytes", kernel->binary.spill_bytes);
+        describe_plan(&json, &kernel->source.plan);
+        describe_file(&json, "source", kernel, ".cu", text_string(&kernel->source.text), kernel->source.text.size);
+        describe_file(&json, "binary", kernel, suffix, kernel->binary.bytes, kernel->binary.size);
+        json_end(&json);
+    }
+    json_close(&json);
+}
+
+static enum exit_code write_bundle(const struct build *build, struct text *text) {
+    struct att_bundle_kernel *kernels = calloc((size_t)build->count, sizeof *kernels);
+    struct failure failure = {0};
+    if (!kernels)
+        return cli_error(build->cli, CLI_INTERNAL, "out of memory");
+    for (int i = 0; i < build->count; i++) {
+        const struct kernel *kernel = &build->kernel[i];
+        kernels[i] = (struct att_bundle_kernel){.name = kernel->name,
+                                                .variant = text_string(&kernel->variant),
+                                                .arch = kernel->arch,
+                                                .plan = text_string(&kernel->plan_text),
+                                                .binary = kernel->binary.bytes,
+                                                .size = kernel->binary.size,
+                                                .registers = kernel->binary.registers,
+                                                .spill_bytes = kernel->binary.spill_bytes};
+    }
+    enum att_status status =
+        bundle_write_c(cli_text(build->cli, "symbol", "attile_kernels"), kernels, build->count, text, &failure);
+    if (status != ATT_OK)
+        cli_error(build->cli, cli_exit_code(status), "%s", text_string(&failure.text));
+    failure_clear(&failure);
+    free(kernels);
+    return cli_exit_code(status);
+}
+
+/* The manifest comes last: where it is new, all it names is there. */
+static enum exit_code write_all(struct build *build) {
+    struct cli *cli = build->cli;
+    const char *folder = cli_text(cli, "out", "built");
+    struct text manifest = {0}, bundle = {0}, error = {0};
+    enum exit_code code = write_bundle(build, &bundle);
+    write_manifest(build, &manifest);
+    if (!code && (manifest.failed || bundle.failed))
+        code = cli_error(cli, CLI_INTERNAL, "out of memory");
+    if (!code && !file_make_folder(folder, &error))
+        code = cli_error(cli, CLI_IO, "%s", text_string(&error));
+    bool ok = !code;
+    for (int i = 0; ok && i < build->count; i++) {
+        const struct kernel *kernel = &build->kernel[i];
+        char suffix[ARCH_NAME + 8];
+        suffix_of(kernel, suffix);
+        ok = write_one(build, folder, kernel->name, ".cu", text_string(&kernel->source.text),
+                       kernel->source.text.size) &&
+             write_one(build, folder, kernel->name, suffix, kernel->binary.bytes, kernel->binary.size);
+    }
+    ok = ok && write_one(build, folder, "kernels", ".c", text_string(&bundle), bundle.size) &&
+         write_one(build, folder, "manifest", ".json", text_string(&manifest), manifest.size);
+    if (ok && cli->json)
+        text_append(&cli->out, manifest.bytes, manifest.size);
+    if (ok)
+        cli_note(cli, "%s: %d kernels, kernels.c, manifest.json", folder, build->count);
+    text_free(&manifest);
+    text_free(&bundle);
+    text_free(&error);
+    return code ? code : ok ? CLI_OK : CLI_IO;
+}
+
+static enum exit_code open_nvrtc(struct build *build) {
+    struct failure failure = {0};
+    enum exit_code code = CLI_OK;
+    if (nvrtc_open(&build->nvrtc, &failure) != ATT_OK)
+        code = cli_error(build->cli, CLI_TOOLCHAIN, "%s\nattile generate writes the sources without it",
+                         text_string(&failure.text));
+    failure_clear(&failure);
+    return code;
+}
+
+enum exit_code verb_build(struct cli *cli) {
+    struct build build = {.cli = cli};
+    int feasible, pruned;
+    cli_catch_interrupt();
+    enum exit_code code = catalog_open(&build.catalog, cli);
+    if (!code)
+        code = catalog_count(&build.catalog, cli, &feasible, &pruned);
+    if (!code)
+        code = open_nvrtc(&build);
+    if (!code)
+        code = read_archs(&build);
+    if (!code)
+        code = expand_all(&build);
+    if (!code)
+        code = compile_all(&build);
+    if (!code)
+        code = write_all(&build);
+    for (int i = 0; i < build.count; i++) {
+        struct kernel *kernel = &build.kernel[i];
+        text_free(&kernel->variant);
+        text_free(&kernel->plan_text);
+        source_free(&kernel->source);
+        binary_free(&kernel->binary);
+        failure_clear(&kernel->failure);
+    }
+    free(build.kernel);
+    nvrtc_close(build.nvrtc);
+    catalog_close(&build.catalog);
+    return code;
+}

@@ -1,0 +1,169 @@
+#include "catalog.h"
+#include "file.h"
+#include "template_folder.h"
+
+#include <fnmatch.h>
+#include <string.h>
+
+enum { SPEC_BYTES = 2 << 20, UNWANTED = -2 }; /* the spec reader has a limit of its own, with a better message */
+
+/* --- opening
+ * ------------------------------------------------------------------------------------------------------
+ */
+
+static enum exit_code open_templates(struct catalog *catalog, struct cli *cli, struct diag *diag) {
+    const char *path = cli_text(cli, "templates", NULL);
+    if (path && !(catalog->folder = template_folder_open(path)))
+        return cli_error(cli, CLI_INTERNAL, "out of memory");
+    catalog->templates = template_set_open(path ? template_folder_load : NULL, catalog->folder, diag);
+    return catalog->templates ? CLI_OK : CLI_SPEC;
+}
+
+/* "name=value": a problem or a filter by knobs; anything else is a file or a
+ * name. */
+static bool has_pairs(const char *text) { return strchr(text, '=') != NULL; }
+
+static enum exit_code open_problem(struct catalog *catalog, const char *text, struct diag *diag) {
+    unsigned all = 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM | 1u << KNOB_GROUP_SCHEDULE;
+    struct input input = {"<problem>", text, strlen(text)};
+    catalog->name = "<problem>";
+    catalog->problem = knobs_default();
+    return knobs_parse(&input, all, &catalog->problem, diag) ? CLI_OK : CLI_SPEC;
+}
+
+static enum exit_code open_spec(struct catalog *catalog, struct cli *cli, const char *path, struct diag *diag) {
+    struct text error = {0};
+    catalog->name = strcmp(path, "-") == 0 ? "<stdin>" : path;
+    if (!file_read(path, SPEC_BYTES, &catalog->content, &error)) {
+        cli_error(cli, CLI_IO, "%s", text_string(&error));
+        text_free(&error);
+        return CLI_IO;
+    }
+    catalog->spec = spec_read(catalog->name, text_string(&catalog->content), catalog->content.size, diag);
+    return catalog->spec ? CLI_OK : CLI_SPEC;
+}
+
+static enum exit_code open_filter(struct catalog *catalog, const struct cli *cli, struct diag *diag) {
+    for (int id = 0; id < KNOB_COUNT; id++)
+        knob_set(&catalog->wanted, id, UNWANTED);
+    const char *filter = cli_text(cli, "variant", NULL);
+    if (!filter)
+        return CLI_OK;
+    if (!has_pairs(filter)) {
+        catalog->pattern = filter;
+        return CLI_OK;
+    }
+    unsigned all = 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM | 1u << KNOB_GROUP_SCHEDULE;
+    struct input input = {"--variant", filter, strlen(filter)};
+    return knobs_parse(&input, all, &catalog->wanted, diag) ? CLI_OK : CLI_USAGE;
+}
+
+enum exit_code catalog_open(struct catalog *catalog, struct cli *cli) {
+    *catalog = (struct catalog){0};
+    struct diag diag = {0};
+    const char *argument = cli->options.argument[0];
+    enum exit_code code = open_filter(catalog, cli, &diag);
+    if (!code)
+        code = open_templates(catalog, cli, &diag);
+    if (!code)
+        code = has_pairs(argument) ? open_problem(catalog, argument, &diag) : open_spec(catalog, cli, argument, &diag);
+    if (diag.errors)
+        cli_report(cli, code, text_string(&diag.text));
+    diag_free(&diag);
+    if (!code)
+        catalog_rewind(catalog);
+    return code;
+}
+
+void catalog_close(struct catalog *catalog) {
+    spec_free(catalog->spec);
+    template_set_close(catalog->templates);
+    template_folder_close(catalog->folder);
+    text_free(&catalog->content);
+    *catalog = (struct catalog){0};
+}
+
+/* --- reading
+ * ------------------------------------------------------------------------------------------------------
+ */
+
+void catalog_rewind(struct catalog *catalog) {
+    catalog->started = false;
+    if (catalog->spec)
+        variants_open(&catalog->variants, catalog->spec, catalog->templates);
+}
+
+static bool wanted(const struct catalog *catalog, const struct variant *variant) {
+    if (catalog->pattern)
+        return fnmatch(catalog->pattern, variant->name, 0) == 0;
+    for (int id = 0; id < KNOB_COUNT; id++) {
+        int value = knob_get(&catalog->wanted, id);
+        if (value != UNWANTED && value != knob_get(&variant->knobs, id))
+            return false;
+    }
+    return true;
+}
+
+bool catalog_next(struct catalog *catalog, struct variant *variant) {
+    for (;;) {
+        if (catalog->spec ? !variants_next(&catalog->variants, variant) : catalog->started)
+            return false;
+        if (!catalog->spec)
+            variant_complete(catalog->templates, &catalog->problem, true, variant);
+        catalog->started = true;
+        if (wanted(catalog, variant))
+            return true;
+    }
+}
+
+enum exit_code catalog_count(struct catalog *catalog, const struct cli *cli, int *feasible, int *pruned) {
+    struct variant variant;
+    struct text reason = {0};
+    *feasible = *pruned = 0;
+    catalog_rewind(catalog);
+    while (catalog_next(catalog, &variant)) {
+        ++*(variant.feasible ? feasible : pruned);
+        if (!variant.feasible && *pruned == 1)
+            text_print(&reason, "%s", variant.reason);
+    }
+    catalog_rewind(catalog);
+    enum exit_code code = *feasible ? CLI_OK : *pruned ? CLI_SPEC : CLI_USAGE;
+    if (code == CLI_USAGE)
+        cli_error(cli, code, "no variant of %s is '%s'; see attile list %s", catalog->name,
+                  cli_text(cli, "variant", "*"), catalog->name);
+    if (code == CLI_SPEC)
+        cli_error(cli, code, "none of %d variants of %s is feasible; the first, because %s", *pruned, catalog->name,
+                  text_string(&reason));
+    text_free(&reason);
+    return code;
+}
+
+static void print_group(const struct variant *variant, bool schedule, struct text *text) {
+    for (int id = 0; id < KNOB_COUNT; id++) {
+        int value = knob_get(&variant->knobs, id);
+        if ((knob_table[id].group == KNOB_GROUP_SCHEDULE) != schedule || value == AUTO)
+            continue;
+        if (!(variant->used & 1u << id) && knob_table[id].group != KNOB_GROUP_TOP)
+            continue;
+        text_print(text, text->size ? " %s=" : "%s=", knob_table[id].name);
+        if (knob_table[id].kind == KNOB_KIND_WORD)
+            text_print(text, "%s", knob_word_name(id, value));
+        else
+            text_print(text, "%d", value);
+    }
+}
+
+void catalog_print_problem(const struct variant *variant, struct text *problem, struct text *schedule) {
+    print_group(variant, false, problem);
+    print_group(variant, true, schedule);
+}
+
+enum exit_code catalog_expand(const struct catalog *catalog, const struct cli *cli, const struct variant *variant,
+                              struct source *source) {
+    struct diag diag = {0};
+    bool ok = source_expand(catalog->templates, variant, catalog->name, source, &diag);
+    if (!ok)
+        cli_report(cli, CLI_SPEC, text_string(&diag.text));
+    diag_free(&diag);
+    return ok ? CLI_OK : CLI_SPEC;
+}

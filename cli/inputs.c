@@ -1,0 +1,193 @@
+#include "inputs.h"
+#include "file.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const size_t FILE_LIMIT = (size_t)1 << 36;
+
+/* --- --shape
+ * ------------------------------------------------------------------------------------------------------
+ */
+
+struct names { /* of the sizes that a family has */
+    int family, at;
+};
+
+static const char *next_name(void *context) {
+    struct names *names = context;
+    while (names->at < SHAPE_COUNT && !(shape_table[names->at].families & 1u << names->family))
+        names->at++;
+    return names->at < SHAPE_COUNT ? shape_table[names->at++].name : NULL;
+}
+
+static bool fail(struct text *error, const char *format, ...) TEXT_PRINTF(2, 3);
+static bool fail(struct text *error, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    text_vprint(error, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+static bool read_pair(const char *pair, size_t size, int family, struct shape *shape, unsigned *given,
+                      struct text *error) {
+    const char *equals = memchr(pair, '=', size);
+    if (!equals)
+        return fail(error, "'%.*s' is not a size; expected name=value", (int)size, pair);
+    size_t name_size = (size_t)(equals - pair);
+    int id = shape_find(pair, name_size);
+    if (id < 0 || !(shape_table[id].families & 1u << family)) {
+        struct names names = {family, 0};
+        const char *near = diag_nearest(pair, name_size, next_name, &names);
+        return fail(error, "%s has no size '%.*s'%s%s%s", knob_word_name(KNOB_family, family), (int)name_size, pair,
+                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    }
+    if (*given & 1u << id)
+        return fail(error, "%s is given twice", shape_table[id].name);
+    *given |= 1u << id;
+    int64_t value = 0;
+    const char *digit = equals + 1, *end = pair + size;
+    bool number = digit < end;
+    for (; number && digit < end; digit++)
+        number = *digit >= '0' && *digit <= '9' && !__builtin_mul_overflow(value, 10, &value) &&
+                 !__builtin_add_overflow(value, *digit - '0', &value);
+    if (!number || value < shape_table[id].least || value > INT32_MAX)
+        return fail(error, "%s expects a whole number from %" PRId64 " to %d, found '%.*s'", shape_table[id].name,
+                    shape_table[id].least, INT32_MAX, (int)(end - equals - 1), equals + 1);
+    shape_set(shape, (enum shape_id)id, value);
+    return true;
+}
+
+bool inputs_parse_shape(const char *text, int family, struct shape *shape, struct text *error) {
+    unsigned given = 0;
+    *shape = (struct shape){0};
+    for (const char *at = text + strspn(text, ", "); *at; at += strspn(at, ", ")) {
+        size_t size = strcspn(at, ", ");
+        if (!read_pair(at, size, family, shape, &given, error))
+            return false;
+        at += size;
+    }
+    for (int id = 0; id < SHAPE_COUNT; id++) {
+        const struct shape_info *info = &shape_table[id];
+        if (given & 1u << id || !(info->families & 1u << family))
+            continue;
+        if (info->fallback < 0)
+            return fail(error, "%s is missing: %s", info->name, info->about);
+        shape_set(shape, (enum shape_id)id, info->fallback);
+    }
+    if (shape->kv_heads > 0 && shape->heads % shape->kv_heads != 0)
+        return fail(error, "kv_heads must divide heads; %" PRId64 " does not divide %" PRId64, shape->kv_heads,
+                    shape->heads);
+    return true;
+}
+
+/* --- files
+ * --------------------------------------------------------------------------------------------------------
+ */
+
+static enum exit_code read_tensor(struct inputs *inputs, const struct cli *cli, int i) {
+    struct text content = {0}, error = {0};
+    const char *path = inputs->files.path[i] = text_string(&inputs->path[i]);
+    enum exit_code code = CLI_OK;
+    if (!file_read(path, FILE_LIMIT, &content, &error))
+        code = CLI_IO;
+    else if (!npy_parse(path, content.bytes, content.size, &inputs->files.file[i], &error))
+        code = CLI_USAGE;
+    if (code)
+        cli_error(cli, code, "%s", text_string(&error));
+    text_free(&content);
+    text_free(&error);
+    return code;
+}
+
+/* Where the files are: the command line first, else the spec, whose paths start
+ * at its own folder. */
+static enum exit_code find_files(struct inputs *inputs, const struct cli *cli, const struct spec *spec, int family) {
+    static const char *const all[] = {"q", "k", "v", "x", "o_parts", "lse_parts"};
+    bool given = false;
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+        bool used = false;
+        for (int i = 0; workload_input_name(family, i); i++)
+            if (strcmp(workload_input_name(family, i), all[k]) == 0) {
+                used = true;
+                text_print(&inputs->path[i], "%s", cli_text(cli, all[k], ""));
+            }
+        if (cli_given(cli, all[k]) && !used)
+            return cli_error(cli, CLI_USAGE, "%s has no tensor %s", knob_word_name(KNOB_family, family), all[k]);
+        given = given || cli_given(cli, all[k]);
+    }
+    if (given && cli_given(cli, "shape"))
+        return cli_error(cli, CLI_USAGE, "--shape is for random tensors; the sizes of files are in the files");
+    for (int n = 0; !given && !cli_given(cli, "shape") && spec && n < spec->inputs; n++)
+        for (int i = 0; workload_input_name(family, i); i++)
+            if (strcmp(workload_input_name(family, i), spec->input_file[n].name) == 0)
+                file_beside(spec->input.name, spec->input_file[n].path, &inputs->path[i]);
+    for (int i = 0; i < WORKLOAD_INPUTS; i++)
+        inputs->from_files = inputs->from_files || inputs->path[i].size > 0;
+    return CLI_OK;
+}
+
+/* Do the files fit every variant that will run? */
+static enum exit_code check_files(const struct inputs *inputs, const struct cli *cli, struct catalog *catalog) {
+    struct variant variant;
+    enum exit_code code = CLI_OK;
+    catalog_rewind(catalog);
+    while (!code && catalog_next(catalog, &variant)) {
+        struct shape shape;
+        struct text error = {0};
+        if (variant.feasible && !workload_shape(&variant.knobs, &inputs->files, &shape, &error))
+            code = cli_error(cli, CLI_USAGE, "%s (for variant %s; --variant picks variants)", text_string(&error),
+                             variant.name);
+        text_free(&error);
+    }
+    return code;
+}
+
+enum exit_code inputs_open(struct inputs *inputs, struct cli *cli, struct catalog *catalog) {
+    *inputs = (struct inputs){0};
+    const struct spec *spec = catalog->spec;
+    int family = spec ? spec->family : catalog->problem.family;
+    enum exit_code code = find_files(inputs, cli, spec, family);
+    for (int i = 0; !code && i < WORKLOAD_INPUTS; i++)
+        if (inputs->path[i].size > 0)
+            code = read_tensor(inputs, cli, i);
+    if (code)
+        return code;
+    inputs->shapes = 1;
+    if (inputs->from_files)
+        return check_files(inputs, cli, catalog);
+    if (cli_given(cli, "shape")) {
+        struct text error = {0};
+        inputs->shape = &inputs->given;
+        if (!inputs_parse_shape(cli_text(cli, "shape", ""), family, &inputs->given, &error))
+            code = cli_error(cli, CLI_USAGE, "--shape: %s", text_string(&error));
+        text_free(&error);
+        return code;
+    }
+    if (!spec || spec->shapes == 0)
+        return cli_error(cli, CLI_USAGE, "%s names no tensors to run on; give --shape or files", catalog->name);
+    inputs->shape = spec->shape;
+    inputs->shapes = spec->shapes;
+    return CLI_OK;
+}
+
+void inputs_close(struct inputs *inputs) {
+    for (int i = 0; i < WORKLOAD_INPUTS; i++) {
+        npy_free(&inputs->files.file[i]);
+        text_free(&inputs->path[i]);
+    }
+    *inputs = (struct inputs){0};
+}
+
+struct shape inputs_shape(const struct inputs *inputs, const struct knobs *knobs, int i) {
+    struct shape shape = {0};
+    struct text error = {0};
+    if (inputs->from_files)
+        workload_shape(knobs, &inputs->files, &shape, &error); /* was checked by inputs_open */
+    else
+        shape = inputs->shape[i];
+    text_free(&error);
+    return shape;
+}

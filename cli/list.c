@@ -1,0 +1,81 @@
+/* attile list: the variants of a spec, with the reasons of those that were
+ * pruned when asked. */
+#include "catalog.h"
+#include "terminal.h"
+
+const struct option options_list[] = {
+    {"why", 0, OPTION_FLAG, NULL, "also list pruned variants, each with the constraint that failed"},
+    CATALOG_OPTIONS,
+    CLI_COMMON_OPTIONS,
+};
+
+static void print_knobs(const struct variant *variant, struct json *json) {
+    json_object(json, "knobs");
+    for (int id = 0; id < KNOB_COUNT; id++) {
+        int value = knob_get(&variant->knobs, id);
+        if (!(variant->used & 1u << id) || value == AUTO)
+            continue;
+        if (knob_table[id].kind == KNOB_KIND_WORD)
+            json_string(json, knob_table[id].name, knob_word_name(id, value));
+        else
+            json_integer(json, knob_table[id].name, value);
+    }
+    json_end(json);
+}
+
+static void list_json(struct cli *cli, struct catalog *catalog, bool why, int feasible, int pruned) {
+    struct json json;
+    struct variant variant;
+    cli_json_open(cli, &json);
+    json_string(&json, "spec", catalog->name);
+    json_integer(&json, "feasible", feasible);
+    json_integer(&json, "pruned", pruned);
+    json_array(&json, "variants");
+    while (catalog_next(catalog, &variant)) {
+        if (!variant.feasible && !why)
+            continue;
+        json_object(&json, NULL);
+        json_string(&json, "name", variant.name);
+        json_bool(&json, "feasible", variant.feasible);
+        if (!variant.feasible)
+            json_string(&json, "reason", variant.reason);
+        print_knobs(&variant, &json);
+        json_end(&json);
+    }
+    json_close(&json);
+}
+
+/* A pruned variant may have no name: its knobs say which one it is. */
+static void print_pruned(struct cli *cli, const struct variant *variant) {
+    struct text knobs = {0};
+    struct variant whole = *variant;
+    whole.used |= whole.used ? 0 : ~0u; /* no template, so nobody says which knobs count */
+    variant_print(&whole, &knobs);
+    text_print(&cli->out, "%spruned%s  %s\n        because %s\n", cli->color_out ? "\033[2m" : "",
+               cli->color_out ? "\033[0m" : "", text_string(&knobs), variant->reason);
+    text_free(&knobs);
+}
+
+static void list_text(struct cli *cli, struct catalog *catalog, bool why, int feasible, int pruned) {
+    struct variant variant;
+    while (catalog_next(catalog, &variant)) {
+        if (variant.feasible)
+            text_print(&cli->out, "%s\n", variant.name);
+        else if (why)
+            print_pruned(cli, &variant);
+    }
+    cli_note(cli, "%d variants, %d pruned%s", feasible, pruned, pruned && !why ? "; --why says why" : "");
+}
+
+enum exit_code verb_list(struct cli *cli) {
+    struct catalog catalog;
+    int feasible, pruned;
+    enum exit_code code = catalog_open(&catalog, cli);
+    bool why = cli_given(cli, "why");
+    if (!code)
+        code = catalog_count(&catalog, cli, &feasible, &pruned);
+    if (!code || (code == CLI_SPEC && catalog.templates && why && pruned > 0))
+        (cli->json ? list_json : list_text)(cli, &catalog, why, feasible, pruned);
+    catalog_close(&catalog);
+    return code;
+}

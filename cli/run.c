@@ -1,0 +1,378 @@
+/* attile run: every feasible variant of a spec on the same tensors, each result
+ * checked, one row a variant. */
+#include "check.h"
+#include "file.h"
+#include "inputs.h"
+#include "nvrtc.h"
+#include "terminal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+const struct option options_run[] = {
+    {"device", 'd', OPTION_WORD, "auto|cuda|host",
+     "where to run; auto (default) = a GPU if there is one, else this CPU"},
+    {"gpu", 0, OPTION_NUMBER, "N", "which GPU (default: 0)"},
+    {"host-mode", 0, OPTION_WORD, "check|fast|race",
+     "what the host device watches: bounds and bytes (default), nothing, or "
+     "races"},
+    {"host-seed", 0, OPTION_NUMBER, "N", "run the host device's threads in a random order that N decides"},
+    INPUT_OPTIONS,
+    {"out", 'o', OPTION_TEXT, "FILE", "write the output as .npy; needs a single variant and shape"},
+    {"repeat", 0, OPTION_NUMBER, "N", "time N launches after the first (default: 20 on cuda, 0 on host)"},
+    {"spread", 0, OPTION_FLAG, NULL, "lay tensors out as (batch, row, head, column) with gaps between"},
+    {"no-nvrtc", 0, OPTION_FLAG, NULL,
+     "do not ask NVRTC for registers and spills when running on the host "
+     "device"},
+    {"cache-dir", 0, OPTION_TEXT, "DIR", "keep compiled kernels there"},
+    {"no-cache", 0, OPTION_FLAG, NULL, "keep no compiled kernels on disk"},
+    CATALOG_OPTIONS,
+    CLI_COMMON_OPTIONS,
+};
+
+struct job {
+    struct cli *cli;
+    struct catalog catalog;
+    struct inputs inputs;
+    att_session *session;
+    struct att_session_info info;
+    struct nvrtc *nvrtc;      /* null: not found, not wanted, or the device compiles
+                          with it anyway */
+    struct workload workload; /* the last one, kept for the next variant of the
+                               same problem */
+    struct check_options options;
+    struct table table;
+    struct json json;
+    struct progress progress;
+    int variants, done, right;
+};
+
+struct row { /* what became of one variant, over all shapes */
+    const struct variant *variant;
+    enum att_status status;
+    struct att_kernel_info info;
+    struct check_result sum; /* largest error, summed time, counters and mismatches */
+    enum exit_code code;
+};
+
+/* --- one variant
+ * --------------------------------------------------------------------------------------------------
+ */
+
+static const char *arch_of(const struct variant *variant) {
+    static const char *const archs[] = {
+#define TARGET(name, shared_bytes, registers, threads, arch) [target_##name] = arch,
+#include "targets.def"
+    };
+    int target = variant->knobs.target;
+    return archs[target < 0 ? target_any : target];
+}
+
+/* The host device knows no registers: ask NVRTC what the same source takes on a
+ * GPU. */
+static void ask_nvrtc(const struct job *job, att_kernel *kernel, struct row *row) {
+    if (!job->nvrtc || row->info.registers >= 0)
+        return;
+    const char *source = att_kernel_source(kernel);
+    struct source again = {0};
+    const char *entries[PLAN_LAUNCHES];
+    struct binary binary = {0};
+    struct failure failure = {0};
+    if (catalog_expand(&job->catalog, job->cli, row->variant, &again) == CLI_OK) { /* for the names of its entries */
+        for (int i = 0; i < again.plan.launches; i++)
+            entries[i] = again.plan.launch[i].entry;
+        struct compile_job compile = {.source = source,
+                                      .name = row->variant->name,
+                                      .arch = arch_of(row->variant),
+                                      .entries = entries,
+                                      .entry_count = again.plan.launches};
+        if (nvrtc_compile(job->nvrtc, &compile, &binary, &failure) == ATT_OK) {
+            row->info.registers = binary.registers;
+            row->info.spill_bytes = binary.spill_bytes;
+        } else {
+            row->code = cli_report(job->cli, CLI_COMPILE, text_string(&failure.text));
+            row->status = failure.status;
+        }
+    }
+    source_free(&again);
+    binary_free(&binary);
+    failure_clear(&failure);
+}
+
+static void print_json(struct job *job, const struct row *row, const struct shape *shape,
+                       const struct check_result *result) {
+    struct json *json = &job->json;
+    json_object(json, NULL);
+    json_string(json, "variant", row->variant->name);
+    json_object(json, "shape");
+    for (int id = 0; id < SHAPE_COUNT; id++)
+        if (shape_table[id].families & 1u << row->variant->knobs.family)
+            json_integer(json, shape_table[id].name, shape_get(shape, (enum shape_id)id));
+    json_end(json);
+    json_string(json, "status",
+                result->status != ATT_OK ? att_status_name(result->status)
+                : result->mismatches     ? "mismatch"
+                                         : "ok");
+    json_integer(json, "mismatches", result->mismatches);
+    json_number(json, "max_error", result->error);
+    json_number(json, "error_of_allowed", result->worst);
+    json_number(json, "seconds", result->seconds);
+    json_integer(json, "global_read", (int64_t)result->counters.global_read);
+    json_integer(json, "global_written", (int64_t)result->counters.global_written);
+    json_integer(json, "shared_read", (int64_t)result->counters.shared_read);
+    json_integer(json, "shared_written", (int64_t)result->counters.shared_written);
+    json_integer(json, "registers", row->info.registers);
+    json_integer(json, "spill_bytes", row->info.spill_bytes);
+    json_integer(json, "shared_bytes", row->info.shared_bytes);
+    json_number(json, "compile_seconds", row->info.compile_seconds);
+    json_string(json, "from", row->info.from);
+    if (result->report.size)
+        json_string(json, "report", text_string(&result->report));
+    json_end(json);
+}
+
+static void add(struct check_result *sum, const struct check_result *result) {
+    sum->mismatches += result->mismatches;
+    sum->error = fmax(sum->error, result->error);
+    sum->worst = fmax(sum->worst, result->worst);
+    sum->seconds += result->seconds;
+    sum->counters.global_read += result->counters.global_read;
+    sum->counters.global_written += result->counters.global_written;
+}
+
+static void print_shape(const struct shape *shape, int family, struct text *text) {
+    for (int id = 0; id < SHAPE_COUNT; id++)
+        if (shape_table[id].families & 1u << family)
+            text_print(text, "%s%s=%" PRId64, text->size ? "," : "", shape_table[id].name,
+                       shape_get(shape, (enum shape_id)id));
+}
+
+static enum exit_code write_output(const struct job *job, const struct check_result *result) {
+    const char *path = cli_text(job->cli, "out", NULL);
+    const struct workload_output *output = &job->workload.output[0];
+    struct text file = {0}, error = {0};
+    struct npy npy = {.type = output->type, .count = output->count, .data = result->output};
+    int first = job->workload.problem.family == family_softmax ? DIM_ROW : DIM_BATCH;
+    if (job->inputs.files.file[0].dims == 3) /* as the queries came, so the output goes */
+        first = DIM_HEAD;
+    for (int d = first; d < TENSOR_DIMS; d++)
+        npy.dim[npy.dims++] = output->dim[d];
+    npy_print(&npy, &file);
+    bool ok = file_write(path, file.bytes, file.size, NULL, &error);
+    if (!ok)
+        cli_error(job->cli, CLI_IO, "%s", text_string(&error));
+    text_free(&file);
+    text_free(&error);
+    return ok ? CLI_OK : CLI_IO;
+}
+
+/* Returns false when there is no point in going on with this variant. */
+static bool run_shape(struct job *job, att_kernel *kernel, struct row *row, int number) {
+    struct cli *cli = job->cli;
+    struct shape shape = inputs_shape(&job->inputs, &row->variant->knobs, number);
+    if (!workload_fits(&job->workload, &row->variant->knobs, &shape)) {
+        struct text error = {0};
+        workload_free(&job->workload);
+        bool made = workload_make(&job->workload, &row->variant->knobs, &shape,
+                                  job->inputs.from_files ? &job->inputs.files : NULL,
+                                  (uint64_t)cli_number(cli, "seed", 0), &error);
+        if (!made)
+            row->code = cli_error(cli, CLI_INTERNAL, "%s", text_string(&error));
+        text_free(&error);
+        if (!made) {
+            workload_free(&job->workload);
+            return false;
+        }
+    }
+    struct check_result result;
+    bool right = check_run(job->session, kernel, &job->workload, &job->options, &result);
+    if (!right) {
+        struct text sizes = {0};
+        print_shape(&shape, row->variant->knobs.family, &sizes);
+        progress_close(&job->progress);
+        row->code = cli_worse(row->code, result.status == ATT_OK ? CLI_MISMATCH : cli_exit_code(result.status));
+        cli_error(cli, row->code, "%s on %s, %s: %" PRId64 " wrong\n%s", row->variant->name, sizes.bytes,
+                  job->info.device_name, result.mismatches, text_string(&result.report));
+        text_free(&sizes);
+    }
+    if (cli->json)
+        print_json(job, row, &shape, &result);
+    add(&row->sum, &result);
+    row->status = result.status;
+    if (right && cli_given(cli, "out"))
+        row->code = write_output(job, &result);
+    check_free(&result);
+    return row->status == ATT_OK;
+}
+
+static void run_variant(struct job *job, struct row *row) {
+    struct text problem = {0}, schedule = {0};
+    att_kernel *kernel = NULL;
+    catalog_print_problem(row->variant, &problem, &schedule);
+    row->status = att_find(job->session, text_string(&problem), text_string(&schedule), &kernel);
+    text_free(&problem);
+    text_free(&schedule);
+    if (row->status != ATT_OK) {
+        progress_close(&job->progress);
+        cli_error(job->cli, CLI_COMPILE, "%s: %s", row->variant->name, att_message(job->session));
+        row->code = cli_exit_code(row->status);
+        return;
+    }
+    att_kernel_describe(kernel, &row->info);
+    ask_nvrtc(job, kernel, row);
+    for (int i = 0; i < job->inputs.shapes && !cli_interrupted(); i++)
+        if (!run_shape(job, kernel, row, i))
+            return;
+}
+
+/* --- all of them
+ * --------------------------------------------------------------------------------------------------
+ */
+
+static void print_row(struct job *job, const struct row *row) {
+    enum { NAME, ERROR, LIMIT, TIME, READ, WRITTEN, REGS, SPILLS, STATUS };
+    struct table *table = &job->table;
+    struct text text = {0};
+    bool ran = row->status == ATT_OK, counted = row->sum.counters.global_read + row->sum.counters.global_written > 0;
+    bool right = ran && row->code == CLI_OK;
+    table_row(table);
+    table_cell(table, NAME, CELL_PLAIN, "%s", row->variant->name);
+    table_cell(table, ERROR, CELL_PLAIN, ran ? "%.2e" : "-", row->sum.error);
+    table_cell(table, LIMIT, CELL_PLAIN, ran ? "%.0f%%" : "-", 100 * row->sum.worst);
+    print_seconds(&text, row->sum.seconds);
+    table_cell(table, TIME, CELL_PLAIN, "%s", ran ? text_string(&text) : "-");
+    text_free(&text);
+    print_bytes(&text, (double)row->sum.counters.global_read);
+    table_cell(table, READ, CELL_PLAIN, "%s", counted ? text_string(&text) : "-");
+    text_free(&text);
+    print_bytes(&text, (double)row->sum.counters.global_written);
+    table_cell(table, WRITTEN, CELL_PLAIN, "%s", counted ? text_string(&text) : "-");
+    text_free(&text);
+    table_cell(table, REGS, CELL_PLAIN, row->info.registers >= 0 ? "%d" : "-", row->info.registers);
+    table_cell(table, SPILLS, CELL_PLAIN, row->info.spill_bytes >= 0 ? "%d" : "-", row->info.spill_bytes);
+    table_cell(table, STATUS, right ? CELL_GOOD : CELL_BAD, "%s",
+               !ran                  ? att_status_name(row->status)
+               : row->sum.mismatches ? "WRONG"
+               : row->code           ? "failed"
+                                     : "ok");
+}
+
+static bool hopeless(enum att_status status) { return status == ATT_NO_COMPILER || status == ATT_NO_DEVICE; }
+
+static enum exit_code run_all(struct job *job) {
+    static const char *const headings[] = {"variant", "error", "of limit", "time", "read",
+                                           "written", "regs",  "spills",   ""};
+    struct variant variant;
+    enum exit_code code = CLI_OK;
+    table_open(&job->table, 9, headings, "lrrrrrrrl");
+    progress_open(&job->progress, job->variants, job->cli->quiet);
+    catalog_rewind(&job->catalog);
+    while (catalog_next(&job->catalog, &variant) && !cli_interrupted()) {
+        struct row row = {.variant = &variant};
+        if (!variant.feasible)
+            continue;
+        progress_show(&job->progress, job->done++, variant.name);
+        run_variant(job, &row);
+        print_row(job, &row);
+        job->right += row.code == CLI_OK;
+        code = cli_worse(code, row.code);
+        if (hopeless(row.status))
+            break;
+    }
+    progress_close(&job->progress);
+    return cli_interrupted() ? CLI_INTERRUPTED : code;
+}
+
+static enum exit_code open_session(struct job *job) {
+    static const enum att_device devices[] = {ATT_DEVICE_AUTO, ATT_DEVICE_CUDA, ATT_DEVICE_HOST};
+    struct cli *cli = job->cli;
+    struct att_options options = {
+        .device = devices[cli_number(cli, "device", 0)],
+        .ordinal = (int)cli_number(cli, "gpu", 0),
+        .host_mode = (enum att_host_mode)cli_number(cli, "host-mode", ATT_HOST_CHECK),
+        .host_seed = (uint64_t)cli_number(cli, "host-seed", 0),
+        .cache_dir = cli_text(cli, "cache-dir", NULL),
+        .no_disk_cache = cli_given(cli, "no-cache"),
+        .template_dir = cli_text(cli, "templates", NULL),
+    };
+    enum att_status status = att_open(&options, &job->session);
+    if (status != ATT_OK)
+        return cli_error(cli, cli_exit_code(status), "%s", job->session ? att_message(job->session) : "out of memory");
+    att_session_describe(job->session, &job->info);
+    bool host = job->info.device == ATT_DEVICE_HOST;
+    struct failure failure = {0};
+    if (host && !cli_given(cli, "no-nvrtc") && nvrtc_open(&job->nvrtc, &failure) != ATT_OK && cli->verbose)
+        cli_note(cli, "no registers are shown: %s", text_string(&failure.text));
+    failure_clear(&failure);
+    job->options = (struct check_options){.layout = cli_given(cli, "spread") ? LAYOUT_SPREAD : LAYOUT_PACKED,
+                                          .repeat = (int)cli_number(cli, "repeat", host ? 0 : 20),
+                                          .shown = 10};
+    return CLI_OK;
+}
+
+static void describe(struct job *job) {
+    struct cli *cli = job->cli;
+    const struct inputs *inputs = &job->inputs;
+    cli_note(cli, "%d variants of %s on %s (%s)", job->variants, job->catalog.name, job->info.device_name,
+             job->info.compiler);
+    for (int i = 0; i < WORKLOAD_INPUTS && inputs->from_files; i++) {
+        struct text shape = {0};
+        npy_print_shape(&inputs->files.file[i], &shape);
+        if (inputs->files.file[i].data)
+            cli_note(
+                cli, "%s = %s %s",
+                workload_input_name(job->catalog.spec ? job->catalog.spec->family : job->catalog.problem.family, i),
+                inputs->files.path[i], text_string(&shape));
+        text_free(&shape);
+    }
+}
+
+static enum exit_code run(struct job *job) {
+    struct cli *cli = job->cli;
+    int pruned;
+    enum exit_code code = catalog_open(&job->catalog, cli);
+    if (!code)
+        code = catalog_count(&job->catalog, cli, &job->variants, &pruned);
+    if (!code)
+        code = inputs_open(&job->inputs, cli, &job->catalog);
+    if (!code && cli_given(cli, "out") && (job->variants != 1 || job->inputs.shapes != 1))
+        code = cli_error(cli, CLI_USAGE,
+                         "--out needs a single variant and shape, found %d and %d; "
+                         "--variant and --shape pick",
+                         job->variants, job->inputs.shapes);
+    if (!code)
+        code = open_session(job);
+    if (code)
+        return code;
+    describe(job);
+    if (cli->json) {
+        cli_json_open(cli, &job->json);
+        json_string(&job->json, "spec", job->catalog.name);
+        json_string(&job->json, "device", job->info.device_name);
+        json_string(&job->json, "arch", job->info.arch);
+        json_string(&job->json, "compiler", job->info.compiler);
+        json_array(&job->json, "results");
+    }
+    code = run_all(job);
+    if (cli->json)
+        json_close(&job->json);
+    else
+        table_print(&job->table, cli->color_out, &cli->out);
+    return code;
+}
+
+enum exit_code verb_run(struct cli *cli) {
+    struct job job = {.cli = cli};
+    cli_catch_interrupt();
+    enum exit_code code = run(&job);
+    if (job.table.rows > 1)
+        cli_note(cli, "%d of %d variants agree with the oracle", job.right, job.variants);
+    table_free(&job.table);
+    workload_free(&job.workload);
+    inputs_close(&job.inputs);
+    nvrtc_close(job.nvrtc);
+    att_close(job.session);
+    catalog_close(&job.catalog);
+    return code;
+}
