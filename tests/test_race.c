@@ -1,0 +1,139 @@
+/* A kernel with one barrier too few must be reported, with both lines; an intact one must not. */
+#include "text.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define KERNEL                                                                                                         \
+    "struct Params { const float *x; float *y; };\n"                                                                   \
+    "extern \"C\" __global__ void kernel(const Params p) {\n"                                                          \
+    "float *tile = dynamic_shared<float>(); int t = threadIdx.x, b = blockIdx.x, n = blockDim.x;\n"
+
+/* Each thread hands a number to its neighbour, four times. */
+static const char exchange[] = KERNEL "float sum = 0;\n"
+                                      "for (int round = 0; round < 4; round++) {\n"
+                                      "    tile[t] = p.x[round * n + t];\n" /* line 6 */
+                                      "    __syncthreads();\n"
+                                      "    sum += tile[(t + 1) % n];\n" /* line 8 */
+                                      "    __syncthreads();\n"
+                                      "}\n"
+                                      "p.y[b * n + t] = sum;\n"
+                                      "}\n";
+
+/* The same within a warp. */
+static const char exchange_warp[] = KERNEL "float sum = 0;\n"
+                                           "for (int round = 0; round < 4; round++) {\n"
+                                           "    tile[t] = __shfl_xor_sync(0xffffffffu, p.x[t], 1);\n"
+                                           "    __syncwarp();\n"
+                                           "    sum += tile[t ^ 1];\n"
+                                           "    __syncwarp();\n"
+                                           "}\n"
+                                           "p.y[b * n + t] = sum;\n"
+                                           "}\n";
+
+struct race_case {
+    const char *name, *source, *removed; /* what to take out of the source; null = nothing */
+    int which, grid, block;              /* take out the which-th; launch so many blocks of so many threads */
+    const char *words[4];                /* of the report; none = no race */
+};
+
+static const struct race_case cases[] = {
+    {"intact", exchange, NULL, 0, 3, 128, {0}},
+    {"read before it is written",
+     exchange,
+     "__syncthreads();",
+     0,
+     1,
+     128,
+     {"race", "writes 4 bytes, line 6", "reads 4 bytes, line 8"}},
+    {"written before it is read",
+     exchange,
+     "__syncthreads();",
+     1,
+     1,
+     128,
+     {"race", "writes 4 bytes, line 6", "reads 4 bytes, line 8"}},
+    {"intact warp", exchange_warp, NULL, 0, 2, 32, {0}},
+    {"warp, read before it is written", exchange_warp, "__syncwarp();", 0, 1, 32, {"race", "line 6", "line 8"}},
+    {"warp, written before it is read", exchange_warp, "__syncwarp();", 1, 1, 32, {"race", "line 6", "line 8"}},
+    {"a warp's sync does not order a block", exchange_warp, NULL, 0, 1, 64, {0}},
+    {"two blocks write one element",
+     KERNEL "p.y[t] = b;\n}\n",
+     NULL,
+     0,
+     3,
+     32,
+     {"race", ", thread 0 writes 4 bytes, line 4"}},
+    {"one block writes what another reads",
+     KERNEL "__syncthreads();\nif (b == 0)\np.y[t] = 1;\nelse\np.y[64 + t] = p.y[t];\n}\n",
+     NULL,
+     0,
+     2,
+     32,
+     {"race", "writes 4 bytes, line 6", "reads 4 bytes, line 8"}},
+    {"atomics", KERNEL "atomicAdd(p.y, 1.0f);\natomicMax((int *)p.y + 1, t);\n}\n", NULL, 0, 3, 64, {0}},
+    {"atomic and plain",
+     KERNEL "if (t == 1)\natomicAdd(p.y, 1.0f);\nelse if (t == 40)\np.y[0] = 2;\n}\n",
+     NULL,
+     0,
+     1,
+     64,
+     {"race", "writes 4 bytes, line 7"}},
+    {"local memory of block after block",
+     KERNEL
+     "volatile float own[64];\nfor (int i = 0; i < 64; i++)\nown[(i + t) % 64] = t;\np.y[b * n + t] = own[b];\n}\n",
+     NULL,
+     0,
+     8,
+     64,
+     {0}},
+};
+
+/* The source without the which-th `removed`; blanks take its place, so that lines stay. */
+static char *remove_from(const struct race_case *race) {
+    char *source = strdup(race->source), *at = source;
+    for (int i = 0; race->removed && (at = strstr(at, race->removed)); at++, i++)
+        if (i == race->which)
+            memset(at, ' ', strlen(race->removed));
+    return source;
+}
+
+static bool run_probe(const struct race_case *race, int seed, struct text *output) {
+    char path[] = "/tmp/attile-race-XXXXXX", command[512], line[512];
+    char *source = remove_from(race);
+    int file = mkstemp(path);
+    cr_assert(file >= 0 && write(file, source, strlen(source)) == (ssize_t)strlen(source));
+    close(file);
+    free(source);
+#ifdef RACE_PROBE
+    snprintf(command, sizeof command, "TSAN_OPTIONS=exitcode=0 %s %s %d %d %d 2>/dev/null", RACE_PROBE, path,
+             race->grid, race->block, seed);
+#else
+    cr_skip_test("this build has another sanitizer");
+#endif
+    FILE *pipe = popen(command, "r");
+    while (pipe && fgets(line, sizeof line, pipe))
+        text_print(output, "%s", line);
+    int status = pclose(pipe);
+    unlink(path);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) <= 1, "%s: the probe failed: %d", race->name, status);
+    return WEXITSTATUS(status) == 0;
+}
+
+Test(race, a_missing_barrier_is_reported_with_both_lines_and_an_intact_kernel_is_not) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int seed = 0; seed < 2; seed++) {
+            const struct race_case *race = &cases[i];
+            struct text output = {0};
+            bool passed = run_probe(race, seed, &output);
+            cr_expect_eq(passed, !race->words[0], "%s, seed %d: %s", race->name, seed, text_string(&output));
+            for (int w = 0; w < 4 && race->words[w]; w++)
+                cr_expect(strstr(text_string(&output), race->words[w]), "%s, seed %d: expected \"%s\" in: %s",
+                          race->name, seed, race->words[w], text_string(&output));
+            text_free(&output);
+        }
+}
