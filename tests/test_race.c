@@ -67,7 +67,7 @@ static const struct race_case cases[] = {
      0,
      3,
      32,
-     {"race", ", thread 0 writes 4 bytes, line 4"}},
+     {"race", "block 0, thread", "writes 4 bytes, line 4"}},
     {"one block writes what another reads",
      KERNEL "__syncthreads();\nif (b == 0)\np.y[t] = 1;\nelse\np.y[64 + t] = p.y[t];\n}\n",
      NULL,
