@@ -26,7 +26,11 @@ static void show_line(struct text *text, struct place place) {
         char shown = (char)(byte == '\t' ? ' ' : byte < ' ' || byte == 127 ? '?' : byte);
         text_append(text, &shown, 1);
     }
-    text_print(text, "\n      |     %*s^\n", place.col > start ? place.col - 1 - start : 0, "");
+    text_print(text, "\n      |     ");
+    for (int i = start; i < place.col - 1 && (size_t)i < size; i++)
+        if (((unsigned char)line[i] & 0xc0) != 0x80) /* a character of UTF-8 takes one column, however many bytes */
+            text_append(text, " ", 1);
+    text_print(text, "^\n");
 }
 
 static void show_place(struct text *text, struct place place, bool with_column) {

@@ -37,7 +37,8 @@ static bool put_part(struct walk *walk, const struct template_file *file, const 
     struct expansion *x = walk->context;
     const char *name = walk->template->file[op->index].name;
     x->facts.part[x->facts.parts++] = name;
-    return put(walk, file, op, "\n// ", 4) && put(walk, file, op, name, strlen(name)) && put(walk, file, op, "\n", 1);
+    return put(walk, file, op, "\n", 1) && put(walk, file, op, "// ", 3) && put(walk, file, op, name, strlen(name)) &&
+           put(walk, file, op, "\n", 1);
 }
 
 static bool keep_let(struct walk *walk, const struct template_file *file, const struct template_op *op) {
@@ -114,6 +115,8 @@ static bool assemble(struct expansion *x) {
     emit_finish(&x->body);
     emit_header(&top, &x->facts);
     emit_prologue(&top, &x->facts, &x->body.text);
+    if (x->body.lines == 0)
+        emit_finish(&top); /* no empty line at the end */
     source->text = top.text;
     source->origin = top.origin;
     source->lines = top.lines;

@@ -74,11 +74,22 @@ static const char *next_candidate(void *context) {
     return NULL;
 }
 
+/* A knob that has this word, or -1. */
+static int knob_with(const char *word, size_t size) {
+    for (int id = 0; id < KNOB_COUNT; id++)
+        if (knob_word((enum knob_id)id, word, size) >= 0)
+            return id;
+    return -1;
+}
+
 static bool refuse_name(struct checker *c, const struct tree_node *n) {
     const char *name = spelling(c, n);
     struct place place = tree_place(c->expr, n->offset);
-    int shape = shape_find(name, (size_t)n->size);
-    if (shape >= 0 && !c->scope->families)
+    int shape = shape_find(name, (size_t)n->size), knob = knob_with(name, (size_t)n->size);
+    if (knob >= 0)
+        diag_error(c->diag, place, "the word '%.*s' means something beside its knob only, as in %s == %.*s", n->size,
+                   name, knob_table[knob].name, n->size, name);
+    else if (shape >= 0 && !c->scope->families)
         diag_error(c->diag, place, "%s is a run-time size: only grid and workspace of a template may use it",
                    shape_table[shape].name);
     else if (shape >= 0)
@@ -237,6 +248,10 @@ static bool check(struct checker *c, int node) {
     case TREE_INT: n->type.kind = EXPR_INT; return true;
     case TREE_BOOL: n->type.kind = EXPR_BOOL; return true;
     case TREE_NAME: resolve_name(c, node); return true;
+    case TREE_WORD: /* resolved before: the first item of a list is looked at twice */
+    case TREE_KNOB:
+    case TREE_SLOT:
+    case TREE_SHAPE: return true;
     case TREE_LIST: n->type.kind = EXPR_LIST; return true;
     case TREE_EQUAL:
     case TREE_UNEQUAL: return check_equality(c, node);

@@ -95,9 +95,26 @@ static void print_operand(const struct plan_expr *expr, int last, int least_bind
     }
 }
 
-void plan_print(const struct plan_expr *expr, struct text *text) {
+/* Does it leave exactly one value, and name only what exists? A plan may come from a file. */
+static bool is_sound(const struct plan_expr *expr) {
+    int depth = 0;
     if (expr->count < 1 || expr->count > PLAN_STEPS)
-        text_print(text, "0");
-    else
+        return false;
+    for (int i = 0; i < expr->count; i++) {
+        const struct plan_step *step = &expr->step[i];
+        if (step->op == PLAN_SHAPE && (step->value < 0 || step->value >= SHAPE_COUNT))
+            return false;
+        if (step->op == PLAN_CONSTANT || step->op == PLAN_SHAPE)
+            depth++;
+        else if (step->op < PLAN_ADD || step->op > PLAN_MODULO || --depth < 1)
+            return false;
+    }
+    return depth == 1;
+}
+
+void plan_print(const struct plan_expr *expr, struct text *text) {
+    if (is_sound(expr))
         print_operand(expr, expr->count - 1, 0, text);
+    else
+        text_print(text, "?");
 }

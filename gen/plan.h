@@ -77,7 +77,8 @@ struct plan {
 /* Evaluate; false on overflow, division by zero or a malformed expression. Never allocates. */
 bool plan_eval(const struct plan_expr *expr, const struct shape *shape, int64_t *value);
 
-/* Write as an infix C expression over the names in shapes.def, with the fewest parentheses. */
+/* Write as an infix C expression over the names in shapes.def, with the fewest parentheses;
+   "?" when it is malformed. */
 void plan_print(const struct plan_expr *expr, struct text *text);
 
 #endif

@@ -40,7 +40,8 @@ static unsigned families_of(const char *file) {
 struct template_set *template_set_open(template_loader *load, void *context, struct diag *diag) {
     int errors = diag->errors;
     struct template_set *set = calloc(1, sizeof *set);
-    for (int i = 0; set && i < template_row_count; i++) {
+    /* Stop after a template with errors: the next one may share its parts, and would repeat them. */
+    for (int i = 0; set && i < template_row_count && diag->errors == errors; i++) {
         const char *name = template_rows[i].file;
         if (find_template(set, name))
             continue;

@@ -533,10 +533,13 @@ static bool read_file(struct reader *reader, const char *name, size_t size, stru
     struct template_file *file = &t->file[t->files++];
     *file = (struct template_file){.name = copy, .input = {copy, text, length}, .open = true};
     struct page page = {.reader = reader, .file = file};
+    int errors = reader->diag->errors;
     reader->depth++;
     read_lines(&page);
     reader->depth--;
     file->open = false;
+    if (from.input && reader->diag->errors > errors)
+        diag_note(reader->diag, from, "%s is included here", copy);
     template_capitals(text, length, mark_used, t);
     return !reader->failed;
 }

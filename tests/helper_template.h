@@ -1,0 +1,21 @@
+/* helper_template: a template set from one text. A line "@ name" begins the file of that name; what stands before the
+   first such line is attention_flash.cu. Other templates are absent. */
+#ifndef ATTILE_HELPER_TEMPLATE_H
+#define ATTILE_HELPER_TEMPLATE_H
+
+#include "gen.h"
+
+struct template_text {
+    const char *text;
+    size_t size;
+};
+
+/* For template_set_open; the context is a struct template_text. */
+template_loader template_text_load;
+
+struct template_set *template_text_open(struct template_text *text, struct diag *diag);
+
+/* Knobs of attention_forward by the flash algorithm, everything else at its default. */
+struct knobs template_text_knobs(void);
+
+#endif

@@ -1,0 +1,177 @@
+#include "helper_cases.h"
+#include "helper_template.h"
+#include "template.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *no_text(void *context, const char *name, size_t *size) {
+    (void)context;
+    (void)name;
+    (void)size;
+    return NULL;
+}
+
+/* --- text cases: template in, messages out ------------------------------------------------------------------------ */
+
+static void run_case(const char *title, const char *input, size_t size, struct text *output) {
+    struct template_text text = {input, size};
+    struct diag diag = {0};
+    struct template_set *set = template_text_open(&text, &diag);
+    cr_assert_eq(set == NULL, diag.errors > 0, "%s", title);
+    text_print(output, "%s", set ? "good\n" : text_string(&diag.text));
+    template_set_close(set);
+    diag_free(&diag);
+}
+
+Test(template, text_cases) {
+    static const char *const files[] = {"template/directives.txt", "template/structure.txt", "template/values.txt"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        cr_expect_eq(cases_check(files[i], run_case, NULL), 0, "%s", files[i]);
+}
+
+/* --- properties ---------------------------------------------------------------------------------------------------- */
+
+static struct template_set *open_text(const char *source, struct diag *diag) {
+    static struct template_text text;
+    text = (struct template_text){source, strlen(source)};
+    return template_text_open(&text, diag);
+}
+
+static unsigned used_by(const char *source) {
+    struct diag diag = {0};
+    struct template_set *set = open_text(source, &diag);
+    struct knobs knobs = template_text_knobs();
+    const struct template_row *row;
+    char reason[256] = "";
+    cr_assert_not_null(set, "%s", text_string(&diag.text));
+    const struct template *template = template_find(set, &knobs, &row, reason, sizeof reason);
+    cr_assert_not_null(template, "%s", reason);
+    unsigned used = template->used;
+    template_set_close(set);
+    return used;
+}
+
+Test(template, a_knob_is_used_when_a_directive_a_value_or_the_text_names_it) {
+    static const struct {
+        const char *text;
+        unsigned used;
+    } cases[] = {
+        {"", 0},
+        {"int x = BLOCK_M;\n", 1u << KNOB_block_m},
+        {"int x = BLOCK_M_ + XBLOCK_M + BLOCK;\n", 0},
+        {"int x = block_m;\n", 0},
+        {"// BLOCK_M in a comment\n/* and BLOCK_N\n THREADS */ int y;\n", 0},
+        {"const char *s = \"BLOCK_M\"; int i = BLOCK_N;\n", 1u << KNOB_block_n},
+        {"f(1/THREADS); /**/ g(HEAD_DIM_V);\n", 1u << KNOB_threads | 1u << KNOB_head_dim_v},
+        {"char quote = '\"'; int x = BLOCK_M;\n", 1u << KNOB_block_m},
+        {"MASK DTYPE TARGET\n", 0}, /* words become no constants */
+        {"//$ if mask == causal\n//$ end\n", 1u << KNOB_mask},
+        {"int x = $head_dim;\n", 1u << KNOB_head_dim},
+        {"int x = ${2 * head_dim + threads};\n", 1u << KNOB_head_dim | 1u << KNOB_threads},
+        {"//$ default threads = block_m\n", 1u << KNOB_threads | 1u << KNOB_block_m},
+        {"//$ include \"p.cuh\"\n@ p.cuh\nBLOCK_N\n", 1u << KNOB_block_n},
+        {"//$ if head_dim == 1\n//$ include \"p.cuh\"\n//$ end\n@ p.cuh\nBLOCK_N\n",
+         1u << KNOB_block_n | 1u << KNOB_head_dim},
+        {"@ p.cuh\nBLOCK_N\n", 0}, /* a file that nobody includes */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        cr_expect_eq(used_by(cases[i].text), cases[i].used, "%s uses %x", cases[i].text, used_by(cases[i].text));
+}
+
+Test(template, the_row_is_chosen_by_family_algorithm_and_loop_order) {
+    struct diag diag = {0};
+    struct template_set *set = template_set_open(no_text, NULL, &diag);
+    cr_assert_not_null(set); /* absent files are no error until one is used */
+    static const struct {
+        struct {
+            int family, algorithm, loop_order;
+        } want;
+        const char *reason;
+    } cases[] = {
+        {{family_softmax, AUTO, loop_order_q_outer}, "there is no template softmax_online.cu"},
+        {{family_softmax, algorithm_three_pass, loop_order_kv_outer}, "there is no template softmax_three_pass.cu"},
+        {{family_attention_forward, AUTO, loop_order_q_outer}, "there is no template attention_flash_tiled.cu"},
+        {{family_attention_forward, AUTO, loop_order_kv_outer}, "there is no template attention_flash_tiled_kv.cu"},
+        {{family_attention_forward, AUTO, AUTO}, "there is no template attention_flash_tiled.cu"},
+        {{family_attention_forward, algorithm_flash, AUTO}, "there is no template attention_flash.cu"},
+        {{family_merge, algorithm_flash, AUTO}, "family merge has no algorithm flash"},
+        {{AUTO, algorithm_flash, AUTO}, "the family is not given"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct knobs knobs = knobs_default();
+        const struct template_row *row;
+        char reason[256] = "";
+        knobs.family = cases[i].want.family;
+        knobs.algorithm = cases[i].want.algorithm;
+        knobs.loop_order = cases[i].want.loop_order;
+        cr_expect_null(template_find(set, &knobs, &row, reason, sizeof reason));
+        cr_expect(strncmp(reason, cases[i].reason, strlen(cases[i].reason)) == 0, "%s", reason);
+    }
+    template_set_close(set);
+}
+
+Test(template, what_is_built_in_opens_without_an_error) {
+    struct diag diag = {0};
+    struct template_set *set = template_set_open(NULL, NULL, &diag);
+    cr_assert_not_null(set, "%s", text_string(&diag.text));
+    template_set_close(set);
+    template_set_close(NULL);
+}
+
+/* Repeat `unit` and see that the answer is a message. */
+static void expect_refused(const char *before, const char *unit, int count, const char *after, const char *message) {
+    struct text text = {0};
+    struct diag diag = {0};
+    text_print(&text, "%s", before);
+    for (int i = 0; i < count; i++)
+        text_print(&text, unit, i);
+    text_print(&text, "%s", after);
+    struct template_set *set = open_text(text_string(&text), &diag);
+    cr_expect_null(set, "%s", unit);
+    cr_expect(strstr(text_string(&diag.text), message), "%s: %s", unit, text_string(&diag.text));
+    template_set_close(set);
+    diag_free(&diag);
+    text_free(&text);
+}
+
+Test(template, everything_is_bounded) {
+    expect_refused("", "//$ if 1 == %d\n", 1000, "", "more than 16 blocks within each other");
+    expect_refused("", "//$ let name_%d = 1\n", 1000, "", "more than 64 names in one template");
+    expect_refused("", "//$ include \"p%d\"\n", 2, "", "template 'p0' does not exist");
+    expect_refused("//$ let ", "very_long_%d_", 30, " = 1\n", "a name has less than 48 letters");
+    expect_refused("//$ launch ", "very_long_%d_", 30, " grid 1 block 1 shared 1\n",
+                   "an entry's name has less than 64 letters");
+    expect_refused("", "a line of text that is number %d\n", 40000, "", "is larger than 1 MiB");
+    expect_refused("//$ include \"p\"\n@ p\n", "a line of text that is number %d\n", 40000, "",
+                   "template 'p' is larger than 1 MiB");
+}
+
+Test(template, includes_are_bounded_in_depth_and_number) {
+    struct text deep = {0}, wide = {0};
+    text_print(&deep, "//$ include \"p0\"\n");
+    for (int i = 0; i < 20; i++)
+        text_print(&deep, "@ p%d\n//$ include \"p%d\"\n", i, i + 1);
+    for (int i = 0; i < 40; i++)
+        text_print(&wide, "//$ include \"p%d\"\n", i);
+    for (int i = 0; i < 40; i++)
+        text_print(&wide, "@ p%d\n\n", i);
+    struct diag diag = {0};
+    cr_expect_null(open_text(text_string(&deep), &diag));
+    cr_expect(strstr(text_string(&diag.text), "more than 8 includes within each other"), "%s", text_string(&diag.text));
+    diag_free(&diag);
+    cr_expect_null(open_text(text_string(&wide), &diag));
+    cr_expect(strstr(text_string(&diag.text), "more than 32 files in one template"), "%s", text_string(&diag.text));
+    diag_free(&diag);
+    text_free(&deep);
+    text_free(&wide);
+}
+
+Test(template, bytes_that_are_no_text_are_refused) {
+    struct template_text text = {"int x;\n\0int y;\n", 15};
+    struct diag diag = {0};
+    cr_expect_null(template_text_open(&text, &diag));
+    cr_expect(strstr(text_string(&diag.text), "holds a NUL byte"));
+    diag_free(&diag);
+}

@@ -1,0 +1,54 @@
+#include "text.h"
+
+#include <criterion/criterion.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+Test(text, an_empty_buffer_reads_as_an_empty_string) {
+    struct text text = {0};
+    cr_assert_str_eq(text_string(&text), "");
+    text_append(&text, "", 0);
+    cr_assert_str_eq(text_string(&text), "");
+    text_free(&text);
+}
+
+Test(text, appends_and_prints_in_order) {
+    struct text text = {0};
+    text_append(&text, "abc", 3);
+    text_print(&text, "%s-%d", "x", 7);
+    text_append(&text, "!", 1);
+    cr_assert_str_eq(text_string(&text), "abcx-7!");
+    cr_assert_eq(text.size, 7);
+    text_free(&text);
+}
+
+Test(text, keeps_zero_bytes) {
+    struct text text = {0};
+    text_append(&text, "a\0b", 3);
+    cr_assert_eq(text.size, 3);
+    cr_assert_arr_eq(text.bytes, "a\0b\0", 4); /* and one at the end */
+    text_free(&text);
+}
+
+Test(text, grows_past_any_first_guess) {
+    struct text text = {0};
+    for (int i = 0; i < 100000; i++)
+        text_print(&text, "%06d\n", i);
+    cr_assert_eq(text.size, 700000);
+    cr_assert_arr_eq(text.bytes + 7 * 54321, "054321\n", 7);
+    text_free(&text);
+    cr_assert_null(text.bytes);
+}
+
+Test(text, a_size_beyond_memory_fails_and_stays_failed) {
+    struct text text = {0};
+    text_append(&text, "abc", 3);
+    text_append(&text, "abc", SIZE_MAX - 2); /* wraps around if sizes are added carelessly */
+    cr_assert(text.failed);
+    text_append(&text, "def", 3);
+    text_print(&text, "%d", 1);
+    cr_assert_str_eq(text_string(&text), "abc");
+    text_free(&text);
+    cr_assert_not(text.failed);
+}
