@@ -148,6 +148,7 @@ static void run_thread(void *argument) {
     struct fiber *fiber = argument;
     struct block *block = block_of(fiber);
     context_arrived(&fiber->context, &block->scheduler);
+    race_acquire(&block->launch->params);
     _Alignas(64) unsigned char params[LAUNCH_PARAMS]; /* its own, as on the hardware, and so within its stack */
     memcpy(params, block->launch->params, block->launch->entry->params_size);
     block->launch->entry->run(params);

@@ -104,6 +104,7 @@ enum att_status launch_run(struct launch *launch) {
     atomic_init(&launch->stop, false);
     choose_order(launch);
     race_watch(launch->mode == ATT_HOST_RACE ? &launch->race : NULL);
+    race_release(&launch->params); /* what the caller wrote happens before every thread of the kernel */
     pthread_t helper[WORKERS];
     unsigned helpers = 0, workers = count_workers(launch);
     while (helpers + 1 < workers && pthread_create(&helper[helpers], NULL, work, launch) == 0)
