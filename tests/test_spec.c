@@ -79,6 +79,7 @@ Test(spec, refuses_bytes_that_are_not_plain_utf8_text_and_says_where) {
     } cases[] = {
         {"family: soft\xffmax\n", 17, "spec:1:13: error: byte 0xff is not UTF-8"},
         {"family: softmax\nabout: \xc0\xaf\n", 26, "spec:2:8: error: byte 0xc0 is not UTF-8"},
+        {"about: \xe2\x82 \n", 11, "spec:1:8: error: byte 0xe2 is not UTF-8"},
         {"about: \xed\xa0\x80\n", 11, "spec:1:8: error: byte 0xed is not UTF-8"},
         {"about: \xe2\x82", 9, "spec:1:8: error: byte 0xe2 is not UTF-8"},
         {"about: \xf4\x90\x80\x80\n", 12, "spec:1:8: error: byte 0xf4 is not UTF-8"},
@@ -264,6 +265,19 @@ Test(spec, takes_the_most_shapes_and_refuses_one_more) {
         diag_free(&diag);
         text_free(&text);
     }
+}
+
+Test(spec, takes_no_more_keys_in_a_map_than_it_can_compare) {
+    struct text text = {0};
+    struct diag diag = {0};
+    text_print(&text, "family: softmax\nproblem: {");
+    for (int i = 0; i <= YAML_KEYS; i++)
+        text_print(&text, "k%d: 1, ", i);
+    text_print(&text, "}\n");
+    cr_assert_null(read_text(&text, &diag));
+    cr_assert_not_null(strstr(text_string(&diag.text), "too many keys in one map"));
+    diag_free(&diag);
+    text_free(&text);
 }
 
 Test(spec, shows_twenty_errors_and_stops) {
