@@ -1,6 +1,6 @@
 /* What each rung of the ladder moves, counted by the host device and compared with the formula in docs/kernels.md,
    to the byte. One head of n queries and n keys, fp32, no mask. */
-#include "helper_kernels.h"
+#include "helper_run.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -40,18 +40,18 @@ static struct moved q_outer(int64_t n, int64_t d, int64_t block) {
 }
 
 static struct moved measure(const char *schedule, int d, int n) {
-    att_session *session = kernels_open();
+    att_session *session = run_open();
     char problem[96];
     snprintf(problem, sizeof problem, "family=attention_forward dtype=fp32 head_dim=%d", d);
-    att_kernel *kernel = kernels_find(session, problem, schedule);
+    att_kernel *kernel = run_find(session, problem, schedule);
     float *x = malloc(sizeof *x * (size_t)(n * d)), *o = malloc(sizeof *o * (size_t)(n * d));
     float *lse = malloc(sizeof *lse * (size_t)n);
     cr_assert(x && o && lse);
     unsigned seed = 1;
-    kernels_fill(x, n * d, TOLERANCE_FP32, &seed);
+    run_fill(x, n * d, TOLERANCE_FP32, &seed);
     struct oracle_attention p = {x, x, x, 1, 1, 1, n, n, d, d, 0.25, false};
     struct att_counters counters;
-    kernels_attend(session, kernel, TOLERANCE_FP32, TOLERANCE_FP32, &p, o, lse, &counters);
+    run_attention(session, kernel, TOLERANCE_FP32, TOLERANCE_FP32, &p, o, lse, &counters);
     free(x);
     free(o);
     free(lse);

@@ -1,6 +1,6 @@
 /* Every rung of the ladder against the oracle: element types, head sizes, grouped heads, lengths that fit no tile,
    empty rows, and values that are no numbers. */
-#include "helper_kernels.h"
+#include "helper_run.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -61,9 +61,9 @@ static void check(att_session *session, att_kernel *kernel, const char *what, en
     float *q = array(rows_q * head_dim), *k = array(rows_kv * head_dim), *v = array(rows_kv * head_dim_v);
     float *o = array(rows_q * head_dim_v), *lse = array(rows_q);
     unsigned seed = 11;
-    kernels_fill(q, rows_q * head_dim, type, &seed);
-    kernels_fill(k, rows_kv * head_dim, type, &seed);
-    kernels_fill(v, rows_kv * head_dim_v, type, &seed);
+    run_fill(q, rows_q * head_dim, type, &seed);
+    run_fill(k, rows_kv * head_dim, type, &seed);
+    run_fill(v, rows_kv * head_dim_v, type, &seed);
     if (poison == POISON_Q)
         q[rows_q / 2 * head_dim] = NAN;
     if (poison == POISON_K) /* the last key: under a causal mask only the last query of its head sees it */
@@ -84,7 +84,7 @@ static void check(att_session *session, att_kernel *kernel, const char *what, en
                                  head_dim_v,
                                  (double)(1 / sqrtf((float)head_dim)),
                                  causal};
-    kernels_attend(session, kernel, type, type, &p, o, lse, NULL);
+    run_attention(session, kernel, type, type, &p, o, lse, NULL);
     compare(what, type, &p, o, lse);
     free(q);
     free(k);
@@ -109,12 +109,12 @@ static void check_rung(const char *schedule) {
     static const struct sizes shapes[] = {
         {1, 1, 1, 0, 5}, {1, 2, 1, 5, 0}, {1, 1, 1, 1, 1}, {2, 4, 2, 19, 35}, {1, 1, 1, 35, 9}, {1, 1, 1, 70, 67},
     };
-    att_session *session = kernels_open();
+    att_session *session = run_open();
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
         char problem[160], what[320];
         snprintf(problem, sizeof problem, "family=attention_forward %s", problems[i].problem);
         snprintf(what, sizeof what, "%s %s", problems[i].problem, schedule);
-        att_kernel *kernel = kernels_find(session, problem, schedule);
+        att_kernel *kernel = run_find(session, problem, schedule);
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
             check(session, kernel, what, problems[i].type, problems[i].head_dim, problems[i].head_dim_v,
                   problems[i].causal, shapes[s], POISON_NONE);
@@ -136,14 +136,14 @@ Test(ladder, large_scores_do_not_overflow) {
     enum { N = 40, D = 8 };
     float q[N * D], k[N * D], v[N * D], o[N * D], lse[N];
     unsigned seed = 2;
-    kernels_fill(q, N * D, TOLERANCE_FP32, &seed);
-    kernels_fill(k, N * D, TOLERANCE_FP32, &seed);
-    kernels_fill(v, N * D, TOLERANCE_FP32, &seed);
+    run_fill(q, N * D, TOLERANCE_FP32, &seed);
+    run_fill(k, N * D, TOLERANCE_FP32, &seed);
+    run_fill(v, N * D, TOLERANCE_FP32, &seed);
     struct oracle_attention p = {q, k, v, 1, 1, 1, N, N, D, D, 100, false};
-    att_session *session = kernels_open();
+    att_session *session = run_open();
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
-        att_kernel *kernel = kernels_find(session, "family=attention_forward dtype=fp32 head_dim=8", schedules[i]);
-        kernels_attend(session, kernel, TOLERANCE_FP32, TOLERANCE_FP32, &p, o, lse, NULL);
+        att_kernel *kernel = run_find(session, "family=attention_forward dtype=fp32 head_dim=8", schedules[i]);
+        run_attention(session, kernel, TOLERANCE_FP32, TOLERANCE_FP32, &p, o, lse, NULL);
         compare(schedules[i], TOLERANCE_FP32, &p, o, lse);
     }
     att_close(session);
@@ -153,7 +153,7 @@ Test(ladder, equal_inputs_give_equal_bits) {
     enum { N = 67, D = 32 };
     static float x[N * D], o[2][N * D], lse[2][N];
     unsigned seed = 3;
-    kernels_fill(x, N * D, TOLERANCE_FP32, &seed);
+    run_fill(x, N * D, TOLERANCE_FP32, &seed);
     struct oracle_attention p = {x, x, x, 1, 1, 1, N, N, D, D, 0.2, true};
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
         for (uint64_t run = 0; run < 2; run++) { /* the second run takes the threads in another order */
@@ -161,8 +161,8 @@ Test(ladder, equal_inputs_give_equal_bits) {
             struct att_options options = {.device = ATT_DEVICE_HOST, .no_disk_cache = 1, .host_seed = run * 99};
             cr_assert_eq(att_open(&options, &session), ATT_OK);
             att_kernel *kernel =
-                kernels_find(session, "family=attention_forward dtype=fp32 head_dim=32 mask=causal", schedules[i]);
-            kernels_attend(session, kernel, TOLERANCE_FP32, TOLERANCE_FP32, &p, o[run], lse[run], NULL);
+                run_find(session, "family=attention_forward dtype=fp32 head_dim=32 mask=causal", schedules[i]);
+            run_attention(session, kernel, TOLERANCE_FP32, TOLERANCE_FP32, &p, o[run], lse[run], NULL);
             att_close(session);
         }
         cr_assert(!memcmp(o[0], o[1], sizeof o[0]) && !memcmp(lse[0], lse[1], sizeof lse[0]), "%s", schedules[i]);
@@ -174,11 +174,11 @@ Test(ladder, equal_inputs_give_equal_bits) {
 static void check_softmax(const char *algorithm) {
     static const int shapes[][2] = {{0, 4}, {3, 0}, {3, 1}, {5, 129}, {2, 5000}};
     static const char *const types[] = {"fp32", "fp16", "bf16"};
-    att_session *session = kernels_open();
+    att_session *session = run_open();
     for (int type = TOLERANCE_FP32; type <= TOLERANCE_BF16; type++) {
         char problem[64];
         snprintf(problem, sizeof problem, "family=softmax dtype=%s", types[type]);
-        att_kernel *kernel = kernels_find(session, problem, algorithm);
+        att_kernel *kernel = run_find(session, problem, algorithm);
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
             for (int special = 0; special < 4; special++) { /* the last element is one of these */
                 static const float specials[] = {1, NAN, INFINITY, -INFINITY};
@@ -186,11 +186,10 @@ static void check_softmax(const char *algorithm) {
                 float *x = array(count), *y = array(count);
                 double *right = doubles(count), *slack = doubles(count);
                 unsigned seed = 4;
-                kernels_fill(x, count, (enum tolerance_type)type, &seed);
+                run_fill(x, count, (enum tolerance_type)type, &seed);
                 if (count)
                     x[count - 1] = specials[special];
-                kernels_softmax(session, kernel, (enum tolerance_type)type, (enum tolerance_type)type, x, rows, cols,
-                                y);
+                run_softmax(session, kernel, (enum tolerance_type)type, (enum tolerance_type)type, x, rows, cols, y);
                 oracle_softmax(x, rows, cols, right);
                 cr_assert(tolerance_softmax(x, rows, cols, (enum tolerance_type)type, right, slack));
                 for (int64_t i = 0; i < count; i++)

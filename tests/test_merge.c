@@ -1,6 +1,6 @@
 /* Merging is associative, takes parts in any order and any number, and a part that saw no key changes nothing. So
    attention over keys in random chunks, or appended one by one, is attention over all of them. */
-#include "helper_kernels.h"
+#include "helper_run.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -31,13 +31,13 @@ struct kernels {
 
 static struct kernels open_kernels(void) {
     unsigned seed = 8;
-    kernels_fill(q, ROWS * DIM, TOLERANCE_FP32, &seed);
-    kernels_fill(k, KEYS * DIM, TOLERANCE_FP32, &seed);
-    kernels_fill(v, KEYS * DIM_V, TOLERANCE_FP32, &seed);
-    struct kernels kernels = {.session = kernels_open()};
-    kernels.attend = kernels_find(kernels.session, "family=attention_forward dtype=fp32 head_dim=12 head_dim_v=20",
-                                  "algorithm=flash");
-    kernels.merge = kernels_find(kernels.session, "family=merge dtype=fp32 head_dim_v=20", NULL);
+    run_fill(q, ROWS * DIM, TOLERANCE_FP32, &seed);
+    run_fill(k, KEYS * DIM, TOLERANCE_FP32, &seed);
+    run_fill(v, KEYS * DIM_V, TOLERANCE_FP32, &seed);
+    struct kernels kernels = {.session = run_open()};
+    kernels.attend =
+        run_find(kernels.session, "family=attention_forward dtype=fp32 head_dim=12 head_dim_v=20", "algorithm=flash");
+    kernels.merge = run_find(kernels.session, "family=merge dtype=fp32 head_dim_v=20", NULL);
     return kernels;
 }
 
@@ -54,7 +54,7 @@ static struct oracle_attention chunk(int first, int count) {
 static void attend(const struct kernels *kernels, int first, int count, struct partial *part) {
     struct oracle_attention p = chunk(first, count);
     double o[ROWS * DIM_V], lse[ROWS];
-    kernels_attend(kernels->session, kernels->attend, TOLERANCE_FP32, TOLERANCE_FP32, &p, part->o, part->lse, NULL);
+    run_attention(kernels->session, kernels->attend, TOLERANCE_FP32, TOLERANCE_FP32, &p, part->o, part->lse, NULL);
     cr_assert(oracle_attention(&p, o, lse));
     cr_assert(tolerance_attention(&p, TOLERANCE_FP32, o, lse, part->o_slack, part->lse_slack));
 }
@@ -81,8 +81,8 @@ static void push_neutral(struct stack *stack, float output) {
    (o_part - o) times the error of lse), lse by weight * the error of lse. */
 static void merge(const struct kernels *kernels, const struct stack *stack, struct partial *out) {
     double o[ROWS * DIM_V], lse[ROWS];
-    kernels_merge(kernels->session, kernels->merge, TOLERANCE_FP32, TOLERANCE_FP32, stack->o, stack->lse, stack->parts,
-                  ROWS, DIM_V, out->o, out->lse);
+    run_merge(kernels->session, kernels->merge, TOLERANCE_FP32, TOLERANCE_FP32, stack->o, stack->lse, stack->parts,
+              ROWS, DIM_V, out->o, out->lse);
     oracle_merge(stack->o, stack->lse, stack->parts, ROWS, DIM_V, o, lse);
     cr_assert(tolerance_merge(stack->o, stack->lse, stack->parts, ROWS, DIM_V, TOLERANCE_FP32, o, lse, out->o_slack,
                               out->lse_slack));
@@ -218,7 +218,7 @@ Test(merge, one_part_comes_back_and_none_is_nothing) {
 Test(merge, agrees_with_the_oracle_in_every_type) {
     enum { N = 3, R = 6, D = 33 };
     static const char *const types[] = {"fp32", "fp16", "bf16"};
-    att_session *session = kernels_open();
+    att_session *session = run_open();
     for (int type = TOLERANCE_FP32; type <= TOLERANCE_BF16; type++) {
         float parts[N * R * D], lse_parts[N * R], o[R * D], lse[R];
         double right[R * D], right_lse[R], slack[R * D], slack_lse[R];
@@ -226,16 +226,16 @@ Test(merge, agrees_with_the_oracle_in_every_type) {
         char problem[96];
         snprintf(problem, sizeof problem, "family=merge dtype=%s dtype_out=%s head_dim_v=%d", types[type],
                  types[(type + 1) % 3], D);
-        kernels_fill(parts, N * R * D, (enum tolerance_type)type, &seed);
-        kernels_fill(lse_parts, N * R, TOLERANCE_FP32, &seed);
+        run_fill(parts, N * R * D, (enum tolerance_type)type, &seed);
+        run_fill(lse_parts, N * R, TOLERANCE_FP32, &seed);
         lse_parts[1] = NAN;           /* row 1: reaches all of the row */
         lse_parts[R + 2] = INFINITY;  /* row 2: outweighs everything by a factor that is no number */
         lse_parts[R + 3] = -INFINITY; /* row 3: one part saw nothing */
         parts[(R + 3) * D] = NAN;     /* and what it holds does not matter */
         parts[(2 * R + 4) * D] = NAN; /* row 4: a NaN with weight stays in its column */
-        att_kernel *kernel = kernels_find(session, problem, NULL);
+        att_kernel *kernel = run_find(session, problem, NULL);
         enum tolerance_type output = (enum tolerance_type)((type + 1) % 3);
-        kernels_merge(session, kernel, (enum tolerance_type)type, output, parts, lse_parts, N, R, D, o, lse);
+        run_merge(session, kernel, (enum tolerance_type)type, output, parts, lse_parts, N, R, D, o, lse);
         oracle_merge(parts, lse_parts, N, R, D, right, right_lse);
         cr_assert(tolerance_merge(parts, lse_parts, N, R, D, output, right, right_lse, slack, slack_lse));
         for (int i = 0; i < R * D; i++)

@@ -1,4 +1,4 @@
-#include "helper_kernels.h"
+#include "helper_run.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -63,20 +63,20 @@ static float get(const void *array, enum tolerance_type type, int64_t i) {
     return x;
 }
 
-float kernels_round(float value, enum tolerance_type type) {
+float run_round(float value, enum tolerance_type type) {
     float cell;
     put(&cell, type, 0, value);
     return get(&cell, type, 0);
 }
 
-void kernels_fill(float *values, int64_t count, enum tolerance_type type, unsigned *seed) {
+void run_fill(float *values, int64_t count, enum tolerance_type type, unsigned *seed) {
     for (int64_t i = 0; i < count; i++) {
         float sum = -6; /* twelve uniform numbers: near enough to a normal one */
         for (int j = 0; j < 12; j++) {
             *seed = *seed * 1664525u + 1013904223u;
             sum += (float)(*seed >> 8) * 0x1p-24f;
         }
-        values[i] = kernels_round(sum, type);
+        values[i] = run_round(sum, type);
     }
 }
 
@@ -135,14 +135,14 @@ static struct att_tensor tensor(const struct matrix *m, int64_t heads, int64_t r
 
 /* --- kernels ------------------------------------------------------------------------------------------------------ */
 
-att_session *kernels_open(void) {
+att_session *run_open(void) {
     att_session *session;
     struct att_options options = {.device = ATT_DEVICE_HOST, .no_disk_cache = 1};
     must(session, att_open(&options, &session));
     return session;
 }
 
-att_kernel *kernels_find(att_session *session, const char *problem, const char *schedule) {
+att_kernel *run_find(att_session *session, const char *problem, const char *schedule) {
     att_kernel *kernel;
     enum att_status status = att_find(session, problem, schedule, &kernel);
     cr_assert_eq(status, ATT_OK, "%s; %s: %s", problem, schedule, att_message(session));
@@ -157,8 +157,8 @@ static void launch(att_session *session, att_kernel *kernel, struct att_args *ar
     must(session, att_free(session, args->workspace));
 }
 
-void kernels_attend(att_session *session, att_kernel *kernel, enum tolerance_type input, enum tolerance_type output,
-                    const struct oracle_attention *p, float *o, float *lse, struct att_counters *counters) {
+void run_attention(att_session *session, att_kernel *kernel, enum tolerance_type input, enum tolerance_type output,
+                   const struct oracle_attention *p, float *o, float *lse, struct att_counters *counters) {
     int64_t rows_q = p->batch * p->heads * p->len_q, rows_kv = p->batch * p->kv_heads * p->len_kv;
     struct matrix q = matrix_in(session, p->q, rows_q, p->head_dim, GAP, input);
     struct matrix k = matrix_in(session, p->k, rows_kv, p->head_dim, 0, input);
@@ -187,9 +187,9 @@ void kernels_attend(att_session *session, att_kernel *kernel, enum tolerance_typ
     matrix_out(session, &sums, lse);
 }
 
-void kernels_merge(att_session *session, att_kernel *kernel, enum tolerance_type input, enum tolerance_type output,
-                   const float *o_parts, const float *lse_parts, int64_t parts, int64_t rows, int64_t head_dim_v,
-                   float *o, float *lse) {
+void run_merge(att_session *session, att_kernel *kernel, enum tolerance_type input, enum tolerance_type output,
+               const float *o_parts, const float *lse_parts, int64_t parts, int64_t rows, int64_t head_dim_v, float *o,
+               float *lse) {
     struct matrix from = matrix_in(session, o_parts, parts * rows, head_dim_v, GAP, input);
     struct matrix weights = matrix_in(session, lse_parts, 1, parts * rows, 0, TOLERANCE_FP32);
     struct matrix out = matrix_in(session, NULL, rows, head_dim_v, GAP, output);
@@ -210,8 +210,8 @@ void kernels_merge(att_session *session, att_kernel *kernel, enum tolerance_type
     matrix_out(session, &sums, lse);
 }
 
-void kernels_softmax(att_session *session, att_kernel *kernel, enum tolerance_type input, enum tolerance_type output,
-                     const float *x, int64_t rows, int64_t cols, float *y) {
+void run_softmax(att_session *session, att_kernel *kernel, enum tolerance_type input, enum tolerance_type output,
+                 const float *x, int64_t rows, int64_t cols, float *y) {
     struct matrix in = matrix_in(session, x, rows, cols, GAP, input);
     struct matrix out = matrix_in(session, NULL, rows, cols, GAP, output);
     struct att_args args = {.softmax = {in.device, out.device, in.stride, out.stride, rows, cols}};
