@@ -173,7 +173,7 @@ static bool write_one(struct build *build, const char *folder, const char *name,
                       size_t size) {
     struct text path = {0}, error = {0};
     text_print(&path, "%s/%s%s", folder, name, suffix);
-    bool ok = file_write(text_string(&path), bytes, size, NULL, &error);
+    bool ok = file_save(text_string(&path), bytes, size, NULL, &error);
     if (!ok)
         cli_error(build->cli, CLI_IO, "%s", text_string(&error));
     text_free(&path);

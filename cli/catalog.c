@@ -34,7 +34,7 @@ static enum exit_code open_problem(struct catalog *catalog, const char *text, st
 static enum exit_code open_spec(struct catalog *catalog, struct cli *cli, const char *path, struct diag *diag) {
     struct text error = {0};
     catalog->name = strcmp(path, "-") == 0 ? "<stdin>" : path;
-    if (!file_read(path, SPEC_BYTES, &catalog->content, &error)) {
+    if (!file_load(path, SPEC_BYTES, &catalog->content, &error)) {
         cli_error(cli, CLI_IO, "%s", text_string(&error));
         text_free(&error);
         return CLI_IO;

@@ -29,7 +29,7 @@ static bool read_all(int fd, size_t limit, struct text *content) {
     }
 }
 
-bool file_read(const char *path, size_t limit, struct text *content, struct text *error) {
+bool file_load(const char *path, size_t limit, struct text *content, struct text *error) {
     bool standard = strcmp(path, "-") == 0;
     int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -42,7 +42,7 @@ bool file_read(const char *path, size_t limit, struct text *content, struct text
 
 static bool same_content(const char *path, const void *bytes, size_t size) {
     struct text there = {0}, ignored = {0};
-    bool same = file_read(path, size, &there, &ignored) && there.size == size &&
+    bool same = file_load(path, size, &there, &ignored) && there.size == size &&
                 (size == 0 || memcmp(there.bytes, bytes, size) == 0);
     text_free(&there);
     text_free(&ignored);
@@ -62,7 +62,7 @@ static bool write_all(int fd, const char *bytes, size_t size) {
     return true;
 }
 
-bool file_write(const char *path, const void *bytes, size_t size, bool *changed, struct text *error) {
+bool file_save(const char *path, const void *bytes, size_t size, bool *changed, struct text *error) {
     bool same = same_content(path, bytes, size);
     if (changed)
         *changed = !same;

@@ -5,11 +5,11 @@
 #include "text.h"
 
 /* Read a whole file; "-" is standard input. False with a sentence in *error. At most `limit` bytes are accepted. */
-bool file_read(const char *path, size_t limit, struct text *content, struct text *error);
+bool file_load(const char *path, size_t limit, struct text *content, struct text *error);
 
 /* Replace a file's content, unless it is equal already: then the file, and its time, stay untouched, so that build
    systems do nothing. *changed (may be null) says which. */
-bool file_write(const char *path, const void *bytes, size_t size, bool *changed, struct text *error);
+bool file_save(const char *path, const void *bytes, size_t size, bool *changed, struct text *error);
 
 /* Make a folder and its parents where they are missing. */
 bool file_make_folder(const char *path, struct text *error);

@@ -32,7 +32,7 @@ static enum exit_code write_source(struct output *output, const struct variant *
     struct text path = {0}, error = {0};
     bool changed = false;
     text_print(&path, "%s/%s.cu", output->folder, variant->name);
-    bool ok = file_write(text_string(&path), source->text.bytes, source->text.size, &changed, &error);
+    bool ok = file_save(text_string(&path), source->text.bytes, source->text.size, &changed, &error);
     if (!ok)
         cli_error(output->cli, CLI_IO, "%s", text_string(&error));
     ++*(changed ? &output->written : &output->unchanged);

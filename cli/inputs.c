@@ -91,7 +91,7 @@ static enum exit_code read_tensor(struct inputs *inputs, const struct cli *cli, 
     struct text content = {0}, error = {0};
     const char *path = inputs->files.path[i] = text_string(&inputs->path[i]);
     enum exit_code code = CLI_OK;
-    if (!file_read(path, FILE_LIMIT, &content, &error))
+    if (!file_load(path, FILE_LIMIT, &content, &error))
         code = CLI_IO;
     else if (!npy_parse(path, content.bytes, content.size, &inputs->files.file[i], &error))
         code = CLI_USAGE;

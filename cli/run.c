@@ -159,7 +159,7 @@ static enum exit_code write_output(const struct job *job, const struct check_res
     for (int d = first; d < TENSOR_DIMS; d++)
         npy.dim[npy.dims++] = output->dim[d];
     npy_print(&npy, &file);
-    bool ok = file_write(path, file.bytes, file.size, NULL, &error);
+    bool ok = file_save(path, file.bytes, file.size, NULL, &error);
     if (!ok)
         cli_error(job->cli, CLI_IO, "%s", text_string(&error));
     text_free(&file);

@@ -1,0 +1,210 @@
+/* The sweep: every feasible variant of every spec in specs/, on every shape of its spec, against the oracle: on the host
+   device, on a GPU where there is one, and through NVRTC to sm_80 and sm_90a where that is there. */
+#include "check.h"
+#include "nvrtc.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Work is dealt to this many processes: variant number i goes to shard i % SHARDS. */
+enum { SHARDS = 4, SHOWN = 10, SPEC_BYTES = 1 << 20 };
+
+struct sweep {
+    int shard;
+    att_session *session; /* null for nvrtc */
+    struct nvrtc *nvrtc;
+    bool both_layouts; /* else they take turns */
+    int variants, runs, wrong;
+};
+
+typedef void sweep_variant(struct sweep *sweep, const struct template_set *set, const struct spec *spec,
+                           const struct variant *variant);
+
+static void complain(struct sweep *sweep, const char *variant, const char *where, const char *what) {
+    if (++sweep->wrong <= SHOWN)
+        fprintf(stderr, "%s, %s:\n%s\n", variant, where, what);
+}
+
+static struct spec *read_spec(const char *path, struct diag *diag) {
+    static char text[SPEC_BYTES];
+    FILE *file = fopen(path, "rb");
+    cr_assert(file, "cannot open %s", path);
+    size_t size = fread(text, 1, sizeof text, file);
+    fclose(file);
+    return spec_read(path, text, size, diag);
+}
+
+static void sweep_spec(struct sweep *sweep, const struct template_set *set, const char *path, sweep_variant *visit) {
+    struct diag diag = {0};
+    struct spec *spec = read_spec(path, &diag);
+    struct variants variants;
+    struct variant variant;
+    cr_assert(spec, "%s", text_string(&diag.text));
+    variants_open(&variants, spec, set);
+    for (int number = 0; sweep->wrong < SHOWN && variants_next(&variants, &variant);)
+        if (variant.feasible && number++ % SHARDS == sweep->shard) {
+            sweep->variants++;
+            visit(sweep, set, spec, &variant);
+        }
+    spec_free(spec);
+}
+
+static void sweep_all(struct sweep *sweep, sweep_variant *visit) {
+    struct diag diag = {0};
+    struct template_set *set = template_set_open(NULL, NULL, &diag);
+    glob_t paths;
+    cr_assert(set, "%s", text_string(&diag.text));
+    cr_assert_eq(glob(SOURCE_DIR "/specs/*.yaml", 0, NULL, &paths), 0);
+    for (size_t i = 0; i < paths.gl_pathc && sweep->wrong < SHOWN; i++)
+        sweep_spec(sweep, set, paths.gl_pathv[i], visit);
+    globfree(&paths);
+    template_set_close(set);
+    cr_assert_eq(sweep->wrong, 0, "%d wrong", sweep->wrong);
+    cr_assert_gt(sweep->variants, 0);
+    fprintf(stderr, "shard %d: %d variants, %d runs\n", sweep->shard, sweep->variants, sweep->runs);
+}
+
+/* --- running ------------------------------------------------------------------------------------------------------ */
+
+static void print_knobs(const struct variant *variant, bool schedule, struct text *text) {
+    for (int id = 0; id < KNOB_COUNT; id++) {
+        int value = knob_get(&variant->knobs, id);
+        bool used = variant->used & 1u << id || knob_table[id].group == KNOB_GROUP_TOP;
+        if (!used || value == AUTO || (knob_table[id].group == KNOB_GROUP_SCHEDULE) != schedule)
+            continue;
+        if (knob_table[id].kind == KNOB_KIND_WORD)
+            text_print(text, " %s=%s", knob_table[id].name, knob_word_name((enum knob_id)id, value));
+        else
+            text_print(text, " %s=%d", knob_table[id].name, value);
+    }
+}
+
+static att_kernel *find(struct sweep *sweep, const struct variant *variant) {
+    struct text problem = {0}, schedule = {0};
+    att_kernel *kernel = NULL;
+    print_knobs(variant, false, &problem);
+    print_knobs(variant, true, &schedule);
+    if (att_find(sweep->session, text_string(&problem), text_string(&schedule), &kernel) != ATT_OK)
+        complain(sweep, variant->name, "finding", att_message(sweep->session));
+    else
+        cr_assert_str_eq(att_kernel_name(kernel), variant->name);
+    text_free(&problem);
+    text_free(&schedule);
+    return kernel;
+}
+
+static void check_layout(struct sweep *sweep, att_kernel *kernel, const struct workload *workload, bool spread) {
+    /* the spread layout also leaves lse out */
+    struct check_options options = {
+        .layout = spread ? LAYOUT_SPREAD : LAYOUT_PACKED, .without_lse = spread, .shown = SHOWN};
+    struct check_result result;
+    char where[256];
+    int at = snprintf(where, sizeof where, "%s", spread ? "spread" : "packed");
+    for (int id = 0; id < SHAPE_COUNT; id++)
+        if (shape_table[id].families & 1u << workload->problem.family)
+            at += snprintf(where + at, sizeof where - (size_t)at, " %s=%" PRId64, shape_table[id].name,
+                           shape_get(&workload->shape, (enum shape_id)id));
+    sweep->runs++;
+    if (!check_run(sweep->session, kernel, workload, &options, &result))
+        complain(sweep, att_kernel_name(kernel), where, text_string(&result.report));
+    check_free(&result);
+}
+
+static void run_variant(struct sweep *sweep, const struct template_set *set, const struct spec *spec,
+                        const struct variant *variant) {
+    (void)set;
+    att_kernel *kernel = find(sweep, variant);
+    for (int i = 0; kernel && i < spec->shapes; i++) {
+        struct workload workload;
+        struct text error = {0};
+        cr_assert(workload_make(&workload, &variant->knobs, &spec->shape[i], NULL, (uint64_t)i, &error), "%s",
+                  text_string(&error));
+        bool odd = (i + sweep->variants) % 2;
+        check_layout(sweep, kernel, &workload, odd);
+        if (sweep->both_layouts)
+            check_layout(sweep, kernel, &workload, !odd);
+        workload_free(&workload);
+    }
+}
+
+/* A GPU that lacks what a target needs cannot run it; that is said, not hidden. */
+static void run_on_gpu(struct sweep *sweep, const struct template_set *set, const struct spec *spec,
+                       const struct variant *variant) {
+    struct att_session_info info;
+    att_session_describe(sweep->session, &info);
+    if (variant->knobs.target == target_sm_90a && strcmp(info.arch, "sm_90a") != 0)
+        fprintf(stderr, "not run on %s: %s\n", info.arch, variant->name);
+    else
+        run_variant(sweep, set, spec, variant);
+}
+
+static struct criterion_test_params shards(void) {
+    static int shard[SHARDS] = {0, 1, 2, 3};
+    return cr_make_param_array(int, shard, SHARDS);
+}
+
+ParameterizedTestParameters(sweep, host) { return shards(); }
+ParameterizedTest(int *shard, sweep, host) {
+    struct sweep sweep = {.shard = *shard};
+    struct att_options options = {.device = ATT_DEVICE_HOST, .no_disk_cache = 1, .host_seed = 1 + (uint64_t)*shard};
+    cr_assert_eq(att_open(&options, &sweep.session), ATT_OK, "%s", att_message(sweep.session));
+    sweep_all(&sweep, run_variant);
+    att_close(sweep.session);
+}
+
+ParameterizedTestParameters(sweep, cuda) { return shards(); }
+ParameterizedTest(int *shard, sweep, cuda) {
+    struct sweep sweep = {.shard = *shard, .both_layouts = true};
+    struct att_options options = {.device = ATT_DEVICE_CUDA, .no_disk_cache = 1};
+    enum att_status status = att_open(&options, &sweep.session);
+    if (status == ATT_NO_DEVICE)
+        cr_skip_test("no GPU: %s", att_message(sweep.session));
+    cr_assert_eq(status, ATT_OK, "%s", att_message(sweep.session));
+    sweep_all(&sweep, run_on_gpu);
+    att_close(sweep.session);
+}
+
+/* --- compiling ---------------------------------------------------------------------------------------------------- */
+
+static void compile_variant(struct sweep *sweep, const struct template_set *set, const struct spec *spec,
+                            const struct variant *variant) {
+    static const char *const archs[] = {"sm_80", "sm_90a"};
+    struct source source = {0};
+    struct diag diag = {0};
+    const char *entries[PLAN_LAUNCHES];
+    cr_assert(source_expand(set, variant, spec->input.name, &source, &diag), "%s", text_string(&diag.text));
+    for (int i = 0; i < source.plan.launches; i++)
+        entries[i] = source.plan.launch[i].entry;
+    for (int i = variant->knobs.target == target_sm_90a; i < 2; i++) {
+        struct compile_job job = {.source = text_string(&source.text),
+                                  .name = variant->name,
+                                  .arch = archs[i],
+                                  .entries = entries,
+                                  .entry_count = source.plan.launches};
+        struct binary binary = {0};
+        struct failure failure = {0};
+        sweep->runs++;
+        if (nvrtc_compile(sweep->nvrtc, &job, &binary, &failure) != ATT_OK)
+            complain(sweep, variant->name, archs[i], text_string(&failure.text));
+        else if (binary.size == 0 || binary.registers <= 0)
+            complain(sweep, variant->name, archs[i], "an empty cubin");
+        binary_free(&binary);
+        failure_clear(&failure);
+    }
+    source_free(&source);
+}
+
+ParameterizedTestParameters(sweep, nvrtc) { return shards(); }
+ParameterizedTest(int *shard, sweep, nvrtc) {
+    struct sweep sweep = {.shard = *shard};
+    struct failure failure = {0};
+    if (nvrtc_open(&sweep.nvrtc, &failure) != ATT_OK)
+        cr_skip_test("no NVRTC: %s", text_string(&failure.text));
+    sweep_all(&sweep, compile_variant);
+    nvrtc_close(sweep.nvrtc);
+}
