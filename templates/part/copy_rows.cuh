@@ -1,17 +1,18 @@
-// Rows of a tensor in global memory -> a tile in shared memory, in chunks of four floats. What lies outside the tensor
-// is never read and becomes 0. A tile may be read after copies_wait() and then a barrier.
 //$ include "part/element.cuh"
 //$ let copy_async = dtype == fp32 and target != any
 //$ if copy_async
 //$ include "target/sm_80.cuh"
 //$ end
 
-// Whether rows may be read or written a chunk at a time: each starts a multiple of four elements from an aligned one.
+// Rows of a tensor in global memory -> a tile in shared memory, and back, in chunks of four elements. What lies outside
+// the tensor is never touched and reads as 0. A tile may be used after copies_wait() and then a barrier.
+
+// Whether a chunk is one load: rows start at multiples of four elements from an aligned tensor.
 template <typename Element>
-__device__ __forceinline__ bool in_chunks(const void *tensor, long long stride, long long other, long long row_stride,
-                                          int columns) {
+__device__ __forceinline__ bool in_chunks(const void *tensor, long long batch_stride, long long head_stride,
+                                          long long row_stride, int columns) {
     const bool aligned = reinterpret_cast<unsigned long long>(tensor) % (4 * sizeof(Element)) == 0;
-    return aligned && (stride | other | row_stride | columns) % 4 == 0;
+    return aligned && (batch_stride | head_stride | row_stride | columns) % 4 == 0;
 }
 
 //$ if dtype == fp32
@@ -24,33 +25,66 @@ __device__ __forceinline__ float4 load_chunk(const Input *from) {
 }
 //$ end
 
-// A chunk that begins with `count` elements of the tensor, which may be none or more than four.
-__device__ __forceinline__ void copy_chunk(float4 *to, const Input *from, int count, bool chunks) {
+// A chunk of which `count` elements are in the tensor: none or fewer, up to four or more.
 //$ if copy_async
-    if (chunks)
-        return copy_async_16(to, from, count > 0);
-    float *element = reinterpret_cast<float *>(to);
-    for (int e = 0; e < 4; e++)
-        copy_async_4(element + e, from + e, e < count);
-//$ else
-    if (chunks) {
-        *to = count > 0 ? load_chunk(from) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        return;
+template <bool CHUNKS> __device__ __forceinline__ void copy_chunk(float4 *to, const Input *from, int count) {
+    if constexpr (CHUNKS) {
+        copy_async_16(to, from, count > 0);
+    } else {
+        for (int e = 0; e < 4; e++)
+            copy_async_4(reinterpret_cast<float *>(to) + e, from + e, e < count);
     }
-    *to = make_float4(count > 0 ? to_float(from[0]) : 0.0f, count > 1 ? to_float(from[1]) : 0.0f,
-                      count > 2 ? to_float(from[2]) : 0.0f, count > 3 ? to_float(from[3]) : 0.0f);
-//$ end
 }
 
-// Writes the first `count` elements of a chunk, which may be none or more than four.
+__device__ __forceinline__ void copies_wait() { copy_async_wait(); }
+//$ else
+template <bool CHUNKS> __device__ __forceinline__ void copy_chunk(float4 *to, const Input *from, int count) {
+    if constexpr (CHUNKS)
+        *to = count > 0 ? load_chunk(from) : make_float4(0, 0, 0, 0);
+    else
+        *to = make_float4(count > 0 ? to_float(from[0]) : 0, count > 1 ? to_float(from[1]) : 0,
+                          count > 2 ? to_float(from[2]) : 0, count > 3 ? to_float(from[3]) : 0);
+}
+
+__device__ __forceinline__ void copies_wait() {}
+//$ end
+
+// All threads of the block fill ROWS rows of WIDTH chunks from `count` rows of COLUMNS elements: ACROSS of them stand
+// along a row, and all step down the rows together, so a thread only ever adds to its address.
+template <bool CHUNKS, int ROWS, int WIDTH, int COLUMNS, int PITCH>
+__device__ __forceinline__ void copy_rows_by(float4 (*tile)[PITCH], const Input *rows, long long row_stride, int count) {
+    constexpr int ACROSS = WIDTH < THREADS ? WIDTH : THREADS, DOWN = THREADS / ACROSS;
+    const int thread = static_cast<int>(threadIdx.x), first = thread / ACROSS;
+    if (first >= DOWN)
+        return; // left over
+#pragma unroll 1
+    for (int chunk = thread % ACROSS; chunk < WIDTH; chunk += ACROSS) {
+        const Input *from = rows + first * row_stride + chunk * 4;
+#pragma unroll(CHUNKS ? 8 : 1)
+        for (int row = 0; row < ROWS; row += DOWN, from += DOWN * row_stride)
+            if (ROWS % DOWN == 0 || first + row < ROWS)
+                copy_chunk<CHUNKS>(&tile[first + row][chunk], from, first + row < count ? COLUMNS - chunk * 4 : 0);
+    }
+}
+
+template <int ROWS, int WIDTH, int COLUMNS, int PITCH>
+__device__ __forceinline__ void copy_rows(float4 (&tile)[ROWS][PITCH], const Input *rows, long long row_stride,
+                                          int count, bool chunks) {
+    if (chunks)
+        copy_rows_by<true, ROWS, WIDTH, COLUMNS>(tile, rows, row_stride, count);
+    else
+        copy_rows_by<false, ROWS, WIDTH, COLUMNS>(tile, rows, row_stride, count);
+}
+
+// Writes the first `count` elements of a chunk: none or fewer, up to four or more.
 __device__ __forceinline__ void store_chunk(Output *to, float4 x, int count, bool chunks) {
     if (chunks && count > 0) {
-//$ if dtype_out == fp32
+        //$ if dtype_out == fp32
         *reinterpret_cast<float4 *>(to) = x;
-//$ else
+        //$ else
         *reinterpret_cast<uint2 *>(to) = make_uint2(to_output(x.x) | static_cast<unsigned>(to_output(x.y)) << 16,
                                                     to_output(x.z) | static_cast<unsigned>(to_output(x.w)) << 16);
-//$ end
+        //$ end
         return;
     }
     if (count > 0)
@@ -61,36 +95,4 @@ __device__ __forceinline__ void store_chunk(Output *to, float4 x, int count, boo
         to[2] = to_output(x.z);
     if (count > 3)
         to[3] = to_output(x.w);
-}
-
-// All threads of the block together fill the first CHUNKS chunks of ROWS rows from `count` rows of COLUMNS elements.
-template <int ROWS, int COLUMNS, int CHUNKS, int STRIDE>
-__device__ __forceinline__ void copy_rows(float4 (*tile)[STRIDE], const Input *rows, long long row_stride, int count,
-                                          bool chunks) {
-    constexpr int ACROSS = CHUNKS < THREADS ? CHUNKS : THREADS, DOWN = THREADS / ACROSS;
-    const int first = static_cast<int>(threadIdx.x) / ACROSS;
-    if (first >= DOWN)
-        return; // left over when CHUNKS does not divide THREADS
-#pragma unroll 1
-    for (int chunk = static_cast<int>(threadIdx.x) % ACROSS; chunk < CHUNKS; chunk += ACROSS) {
-        const Input *from = rows + first * row_stride + chunk * 4;
-        const int columns = COLUMNS - chunk * 4;
-        if (chunks) {
-#pragma unroll COPY_UNROLL
-            for (int row = 0; row < ROWS; row += DOWN, from += DOWN * row_stride)
-                if (ROWS % DOWN == 0 || first + row < ROWS)
-                    copy_chunk(&tile[first + row][chunk], from, first + row < count ? columns : 0, true);
-        } else {
-#pragma unroll 1
-            for (int row = 0; row < ROWS; row += DOWN, from += DOWN * row_stride)
-                if (ROWS % DOWN == 0 || first + row < ROWS)
-                    copy_chunk(&tile[first + row][chunk], from, first + row < count ? columns : 0, false);
-        }
-    }
-}
-
-__device__ __forceinline__ void copies_wait() {
-//$ if copy_async
-    copy_async_wait();
-//$ end
 }

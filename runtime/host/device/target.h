@@ -37,3 +37,12 @@ ATTILE_INLINE float exp2_approx(float x) {
     float y = __builtin_exp2f(x);
     return y < 0x1p-126f ? 0.0f : y; /* false for NaN */
 }
+
+/* Asynchronous copies that happen at once, the earliest they may. */
+ATTILE_INLINE void copy_async_16(void *to, const void *from, bool wanted) {
+    *(float4 *)to = wanted ? *(const float4 *)from : make_float4(0, 0, 0, 0);
+}
+ATTILE_INLINE void copy_async_4(void *to, const void *from, bool wanted) {
+    *(float *)to = wanted ? *(const float *)from : 0;
+}
+ATTILE_INLINE void copy_async_wait(void) {}
