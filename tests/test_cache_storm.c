@@ -1,14 +1,12 @@
-/* A cache in a crowd: many processes, or many threads, ask for the same keys at the same time, some are killed, some
-   trim. What must hold: no wrong bytes, and not one build more than keys. */
+/* A cache in a crowd: many processes ask for the same keys at the same time, some are killed, some trim. What must
+   hold: no wrong bytes, and not one build more than keys. (Threads: thread_cache.c.) */
 #include "helper_cache.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,7 +16,7 @@ enum { SANITIZED = 1, PROCESSES = 16, KEYS = 100, KILLS = 30 };
 #else
 enum { SANITIZED = 0, PROCESSES = 256, KEYS = 1000, KILLS = 400 };
 #endif
-enum { THREADS = 64, THREAD_KEYS = 200, SIZE = 500 };
+enum { SIZE = 500 };
 
 TestSuite(cache_storm, .timeout = 300);
 
@@ -37,12 +35,12 @@ static void shuffle(int *order, int count, uint32_t seed) {
 }
 
 /* Ask for every key once, in random order. True = every answer was right. */
-static bool ask_all(struct cache *cache, int keys, uint32_t seed, int count_file, atomic_int *calls) {
-    static _Thread_local int order[(int)KEYS > (int)THREAD_KEYS ? (int)KEYS : (int)THREAD_KEYS];
+static bool ask_all(struct cache *cache, uint32_t seed, int count_file) {
+    int order[KEYS];
     bool right = true;
-    shuffle(order, keys, seed);
-    for (int i = 0; i < keys; i++) {
-        struct sample_build sample = {.number = order[i], .size = SIZE, .count_file = count_file, .calls = calls};
+    shuffle(order, KEYS, seed);
+    for (int i = 0; i < KEYS; i++) {
+        struct sample_build sample = {.number = order[i], .size = SIZE, .count_file = count_file};
         enum sample_result result = sample_get(cache, &sample);
         right &= result == SAMPLE_BUILT || result == SAMPLE_HIT;
     }
@@ -54,7 +52,7 @@ static pid_t start(const char *directory, uint32_t seed, int count_file) {
     if (child != 0)
         return child;
     struct cache *cache = cache_open(&(struct cache_options){.dir = directory});
-    bool right = cache && cache_dir(cache) && ask_all(cache, KEYS, seed, count_file, NULL);
+    bool right = cache && cache_dir(cache) && ask_all(cache, seed, count_file);
     cache_close(cache);
     _exit(right ? 0 : 1);
 }
@@ -167,50 +165,4 @@ Test(cache_storm, trimming_and_damage_under_way_harm_nobody) {
     cr_expect_eq(wrong, 0);
     cache_close(cache);
     scratch_remove(directory);
-}
-
-struct thread {
-    struct cache *cache;
-    uint32_t seed;
-    atomic_int *calls;
-    bool right;
-};
-
-static void *run_thread(void *context) {
-    struct thread *thread = context;
-    thread->right = ask_all(thread->cache, THREAD_KEYS, thread->seed, 0, thread->calls);
-    return NULL;
-}
-
-static void run_threads(struct cache *caches[2], atomic_int *calls) {
-    static struct thread threads[THREADS];
-    pthread_t ids[THREADS];
-    int wrong = 0;
-    for (int i = 0; i < THREADS; i++) {
-        threads[i] = (struct thread){caches[i % 2], (uint32_t)i, calls, false};
-        cr_assert_eq(pthread_create(&ids[i], NULL, run_thread, &threads[i]), 0);
-    }
-    for (int i = 0; i < THREADS; i++) {
-        pthread_join(ids[i], NULL);
-        wrong += !threads[i].right;
-    }
-    cr_expect_eq(wrong, 0, "%d threads got something wrong", wrong);
-}
-
-/* One cache, then two on one directory: the second pair meets through the file locks only. */
-Test(cache_storm, threads_build_each_key_once) {
-    for (int both = 0; both < 2; both++) {
-        const char *directory = scratch_make_fast();
-        atomic_int calls = 0;
-        struct cache *caches[2];
-        caches[0] = cache_open(&(struct cache_options){.dir = directory});
-        caches[1] = both ? cache_open(&(struct cache_options){.dir = directory}) : caches[0];
-        run_threads(caches, &calls);
-        cr_expect_eq(calls, THREAD_KEYS, "%d builds of %d keys", calls, THREAD_KEYS);
-        cache_close(caches[0]);
-        if (both)
-            cache_close(caches[1]);
-        expect_whole(directory, THREAD_KEYS);
-        scratch_remove(directory);
-    }
 }
