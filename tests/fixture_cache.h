@@ -1,0 +1,75 @@
+/* fixture_cache: what the Criterion tests of the cache start from: a directory and a log of their own, an environment
+   without any, and short words for opening and asking. Included once by each program. */
+#ifndef ATTILE_FIXTURE_CACHE_H
+#define ATTILE_FIXTURE_CACHE_H
+
+#include "helper_cache.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SIZE = 3000, NOBODY = 65534 };
+
+static const char *directory; /* the test's own */
+static struct sample_log messages;
+
+static inline void setup(void) {
+    directory = scratch_make();
+    cr_assert(directory);
+    messages = (struct sample_log){0};
+    unsetenv("ATTILE_CACHE_DIR");
+    unsetenv("XDG_CACHE_HOME");
+    unsetenv("HOME");
+}
+
+static inline void teardown(void) {
+    scratch_remove(directory);
+    text_free(&messages.text);
+}
+
+static inline struct cache *open_at(const char *path, uint64_t limit) {
+    struct cache_options options = {.dir = path, .limit = limit, .log = sample_log, .log_context = &messages};
+    struct cache *cache = cache_open(&options);
+    cr_assert(cache);
+    return cache;
+}
+
+static inline enum sample_result get(struct cache *cache, int number) {
+    return sample_get(cache, &(struct sample_build){.number = number, .size = SIZE});
+}
+
+static inline enum sample_result get_at(const char *path, int number) {
+    struct cache *cache = open_at(path, 0);
+    enum sample_result result = get(cache, number);
+    cache_close(cache);
+    return result;
+}
+
+static inline const char *entry_path(int number) {
+    struct cache_key key;
+    sample_key(number, &key);
+    const char *path = scratch_path(directory, "entries", key.digest);
+    cache_key_free(&key);
+    return path;
+}
+
+static inline bool logged(const char *words) { return strstr(text_string(&messages.text), words); }
+
+/* Root may write anywhere, so these tests become another user for a while. */
+static inline bool become_nobody(void) {
+    if (geteuid() != 0)
+        return true;
+    static const char *const parts[] = {"", "entries", "temporary", "locks", "quarantine"};
+    for (int i = 0; i < 5; i++)
+        if (chown(scratch_path(directory, parts[i], ""), NOBODY, NOBODY) != 0 && i == 0)
+            return false;
+    return seteuid(NOBODY) == 0 && access(directory, F_OK) == 0;
+}
+
+static inline void become_self(void) { cr_assert_eq(seteuid(getuid()), 0); }
+
+#endif
