@@ -1,5 +1,5 @@
-/* Fuzzes the entry parser: the input as it is, and again under a right checksum so that the parser behind the check is
-   reached. Every byte of the parts is read, so that a wrong bound is seen by the address sanitizer. */
+/* Fuzzes the entry parser and the preimage reader: the input as it is, and again under a right checksum so that the
+   parser behind the check is reached. Every byte of the parts is read, so that a wrong bound is seen by the address sanitizer. */
 #include "cache.h"
 
 #include <stdint.h>
@@ -31,18 +31,31 @@ static void check(const void *bytes, size_t size) {
         abort(); /* header, parts and trailer are all there is */
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    check(data, size);
+/* Under a right checksum, and with `known` bytes of a right start: magic and format. */
+static void check_sealed(const uint8_t *data, size_t size, size_t known) {
+    static const char start[16] = "attile\r\n\1";
     unsigned char *sealed = malloc(size + 16);
     if (!sealed)
-        return 0;
+        return;
     if (size)
         memcpy(sealed, data, size);
+    memcpy(sealed, start, known < size ? known : size);
     XXH128_canonical_t canonical;
     XXH128_canonicalFromHash(&canonical, XXH3_128bits(sealed, size));
     memcpy(sealed + size, canonical.digest, 16);
     check(sealed, size + 16);
     free(sealed);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    check(data, size);
+    check_sealed(data, size, 0);
+    check_sealed(data, size, 16);
+    struct cache_field field;
+    for (size_t offset = 0; cache_key_field(data, size, &offset, &field);) {
+        read_bytes(field.name, field.name_size);
+        read_bytes(field.value, field.value_size);
+    }
     return 0;
 }

@@ -3,7 +3,12 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <signal.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
 
 TestSuite(cache_dir, .init = setup, .fini = teardown, .timeout = 120);
 
@@ -168,4 +173,61 @@ Test(cache_dir, a_full_disk_costs_compiles_and_heals) {
     cr_expect_eq(get(cache, 39), SAMPLE_HIT, "not healed though there is room again");
     cache_close(cache);
     cr_expect_eq(umount(directory), 0);
+}
+
+/* A write that stops half-way: the kernel takes part of it, then refuses. */
+Test(cache_dir, a_file_size_limit_leaves_nothing_half_written) {
+    struct cache *cache = open_at(directory, 0);
+    struct rlimit before, small;
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = SIZE / 2;
+    signal(SIGXFSZ, SIG_IGN);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+    enum sample_result limited = get(cache, 1);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    cr_expect_eq(limited, SAMPLE_BUILT);
+    cr_expect_eq(scratch_count(directory, "entries"), 0);
+    cr_expect_eq(scratch_count(directory, "temporary"), 0);
+    cr_expect(logged("cannot write") && logged("File too large"), "%s", text_string(&messages.text));
+    cr_expect_eq(get(cache, 1), SAMPLE_BUILT);
+    cr_expect_eq(get(cache, 1), SAMPLE_HIT);
+    cache_close(cache);
+}
+
+static int run_probe(const char *program) {
+    pid_t child = fork();
+    cr_assert_geq(child, 0);
+    if (child == 0) {
+        execl(program, program, directory, "0", "7", (char *)NULL);
+        _exit(100);
+    }
+    int status;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* A copy of the probe runs as nobody for root, in a directory of nobody's that a plain process of nobody's can use. */
+Test(cache_dir, a_set_user_id_process_keeps_nothing_on_disk) {
+    struct statvfs volume;
+    if (geteuid() != 0 || statvfs(directory, &volume) != 0 || (volume.f_flag & ST_NOSUID) ||
+        prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 0)
+        cr_skip("set-user-ID programs cannot be made here");
+    char copy[300], command[700];
+    snprintf(copy, sizeof copy, "%s.probe", directory);
+    snprintf(command, sizeof command, "cp '%s/tests/cache_probe' '%s'", BUILD_DIR, copy);
+    cr_assert_eq(system(command), 0);
+    cr_assert(chown(copy, NOBODY, NOBODY) == 0 && chmod(copy, 04755) == 0);
+    cr_assert_eq(chown(directory, NOBODY, NOBODY), 0);
+    cr_expect_eq(run_probe(copy), SAMPLE_BUILT);
+    cr_expect_eq(scratch_count(directory, ""), 0, "something was written");
+    cr_assert_eq(seteuid(NOBODY), 0);
+    struct cache *cache = open_at(directory, 0);
+    struct sample_build sample = {.number = 7, .size = PROBE_SIZE};
+    cr_expect_eq(sample_get(cache, &sample), SAMPLE_BUILT);
+    cr_expect_eq(sample_get(cache, &sample), SAMPLE_HIT, "nobody could have used it");
+    cache_close(cache);
+    become_self();
+    cr_expect_eq(run_probe(copy), SAMPLE_BUILT, "something was read");
+    unlink(copy);
 }

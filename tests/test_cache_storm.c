@@ -35,24 +35,24 @@ static void shuffle(int *order, int count, uint32_t seed) {
 }
 
 /* Ask for every key once, in random order. True = every answer was right. */
-static bool ask_all(struct cache *cache, uint32_t seed, int count_file) {
+static bool ask_all(struct cache *cache, uint32_t seed, int count_file, int pause_us) {
     int order[KEYS];
     bool right = true;
     shuffle(order, KEYS, seed);
     for (int i = 0; i < KEYS; i++) {
-        struct sample_build sample = {.number = order[i], .size = SIZE, .count_file = count_file};
+        struct sample_build sample = {.number = order[i], .size = SIZE, .count_file = count_file, .pause_us = pause_us};
         enum sample_result result = sample_get(cache, &sample);
         right &= result == SAMPLE_BUILT || result == SAMPLE_HIT;
     }
     return right;
 }
 
-static pid_t start(const char *directory, uint32_t seed, int count_file) {
+static pid_t start(const char *directory, uint32_t seed, int count_file, int pause_us) {
     pid_t child = fork();
     if (child != 0)
         return child;
     struct cache *cache = cache_open(&(struct cache_options){.dir = directory});
-    bool right = cache && cache_dir(cache) && ask_all(cache, seed, count_file);
+    bool right = cache && cache_dir(cache) && ask_all(cache, seed, count_file, pause_us);
     cache_close(cache);
     _exit(right ? 0 : 1);
 }
@@ -92,7 +92,7 @@ Test(cache_storm, processes_on_one_cold_directory_build_each_key_once) {
     const char *directory = scratch_make_fast();
     int count_file = open_count(directory), wrong = 0;
     for (int i = 0; i < PROCESSES; i++) {
-        children[i] = start(directory, (uint32_t)i, count_file);
+        children[i] = start(directory, (uint32_t)i, count_file, 0);
         cr_assert_gt(children[i], 0);
     }
     for (int i = 0; i < PROCESSES; i++) {
@@ -110,20 +110,20 @@ Test(cache_storm, processes_on_one_cold_directory_build_each_key_once) {
 
 /* Kill processes at random times, start others in their place; then let a last one ask for all. */
 Test(cache_storm, killed_processes_leave_nothing_wrong) {
-    enum { AT_ONCE = 16 };
+    enum { AT_ONCE = 16, PAUSE_US = 5000 }; /* builds long enough to be killed in */
     const char *directory = scratch_make_fast();
     int count_file = open_count(directory), wrong = 0;
     pid_t children[AT_ONCE];
     uint32_t state = 9;
     for (int i = 0; i < AT_ONCE; i++)
-        children[i] = start(directory, (uint32_t)i, count_file);
+        children[i] = start(directory, (uint32_t)i, count_file, PAUSE_US);
     for (int i = 0; i < KILLS; i++) {
         int victim = (int)(draw(&state) % AT_ONCE), status;
         usleep(draw(&state) % 3000);
         kill(children[victim], SIGKILL);
         cr_assert_eq(waitpid(children[victim], &status, 0), children[victim]);
         wrong += WIFEXITED(status) ? WEXITSTATUS(status) != 0 : WTERMSIG(status) != SIGKILL;
-        children[victim] = start(directory, 1000 + (uint32_t)i, count_file);
+        children[victim] = start(directory, 1000 + (uint32_t)i, count_file, PAUSE_US);
         cr_assert_gt(children[victim], 0);
     }
     for (int i = 0; i < AT_ONCE; i++) {
@@ -145,7 +145,7 @@ Test(cache_storm, trimming_and_damage_under_way_harm_nobody) {
     const char *directory = scratch_make_fast();
     pid_t children[READERS];
     for (int i = 0; i < READERS; i++)
-        children[i] = start(directory, (uint32_t)i, 0);
+        children[i] = start(directory, (uint32_t)i, 0, 0);
     struct cache *cache = cache_open(&(struct cache_options){.dir = directory});
     int wrong = 0;
     for (int i = 0; i < TRIMS; i++) {
