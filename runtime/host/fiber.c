@@ -9,6 +9,14 @@
 extern void __sanitizer_start_switch_fiber(void **save, const void *bottom, size_t size) WEAK;
 extern void __sanitizer_finish_switch_fiber(void *save, const void **bottom, size_t *size) WEAK;
 
+extern void __asan_unpoison_memory_region(const volatile void *low, size_t size) WEAK;
+
+/* A thread that was abandoned by a fault left the marks of its frames on the stack. */
+static void forget_frames(void *stack_low, size_t stack_size) {
+    if (__asan_unpoison_memory_region)
+        __asan_unpoison_memory_region(stack_low, stack_size);
+}
+
 void context_here(struct context *context) { *context = (struct context){.race = race_current()}; }
 
 static void jump(struct context *from, struct context *to);
@@ -38,6 +46,7 @@ static void start(unsigned run_high, unsigned run_low, unsigned argument_high, u
 
 void context_make(struct context *context, void *stack_low, size_t stack_size, void (*run)(void *), void *argument) {
     void *race = context->race;
+    forget_frames(stack_low, stack_size);
     *context = (struct context){.stack_low = stack_low, .stack_size = stack_size, .race = race};
     getcontext(&context->ucontext);
     context->ucontext.uc_stack.ss_sp = stack_low;
@@ -107,6 +116,7 @@ static void jump(struct context *from, struct context *to) {
 
 void context_make(struct context *context, void *stack_low, size_t stack_size, void (*run)(void *), void *argument) {
     void *race = context->race;
+    forget_frames(stack_low, stack_size);
     uintptr_t top = ((uintptr_t)stack_low + stack_size) & ~(uintptr_t)15;
     uintptr_t *saved = (uintptr_t *)top - SAVED;
     for (int i = 0; i < SAVED; i++)
