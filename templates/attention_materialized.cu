@@ -13,9 +13,9 @@
 //$ require block_n % across == 0
 //$ require block_m * block_n <= 64 * threads
 //$ let shared_bytes = 4 * (block_m + block_n) * (depth + 1)
-//$ let weights_bytes = 8 * threads / 32
+//$ let warps = threads / 32
 //$ launch attention_scores grid batch * heads * ((len_q + block_m - 1) / block_m) * ((len_kv + block_n - 1) / block_n) block threads shared shared_bytes
-//$ launch attention_weights grid batch * heads * len_q block threads shared weights_bytes
+//$ launch attention_weights grid (batch * heads * len_q + warps - 1) / warps block threads shared 0
 //$ launch attention_output grid batch * heads * ((len_q + block_m - 1) / block_m) * ((head_dim_v + block_n - 1) / block_n) block threads shared shared_bytes
 //$ workspace 4 * batch * heads * len_q * len_kv
 //$ include "part/head.cuh"
@@ -87,31 +87,27 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_scores(const __g
     }
 }
 
-struct Partial {
-    SoftmaxState of_warp[THREADS / 32];
-};
-static_assert(sizeof(Partial) == WEIGHTS_BYTES, "as in the launch directive");
-
-// P = softmax of each row of S, in place; one block a row. Keys that are not seen have no weight, not even 0.
+// P = softmax of each row of S, in place; one warp a row. Keys that are not seen have no weight, not even 0.
 extern "C" __global__ void __launch_bounds__(THREADS) attention_weights(const __grid_constant__ attention_params p) {
-    Partial &partial = *dynamic_shared<Partial>();
-    int query = static_cast<int>(blockIdx.x % p.len_q);
-    long long index = blockIdx.x / p.len_q;
+    long long row = static_cast<long long>(blockIdx.x) * WARPS + threadIdx.x / 32; // (batch, head, query) in one
+    if (row >= static_cast<long long>(p.batch) * p.heads * p.len_q)
+        return;
+    Head head = head_at(p, row / p.len_q);
+    int query = static_cast<int>(row % p.len_q), lane = threadIdx.x % 32;
     int seen = keys_seen(p, query);
-    float *row = head_matrix(p, index) + static_cast<long long>(query) * p.len_kv;
+    float *score = head_matrix(p, 0) + row * p.len_kv; // (len_kv), then the weights
 
     // m = max s,  l = sum exp(s - m)
     SoftmaxState state = softmax_of_nothing();
-    for (int key = threadIdx.x; key < seen; key += THREADS)
-        state = softmax_join(state, softmax_of(row[key]));
-    state = block_reduce<SoftmaxState, softmax_join>(state, partial.of_warp);
+    for (int key = lane; key < seen; key += 32)
+        state = softmax_join(state, softmax_of(score[key]));
+    state = lanes_reduce<32, SoftmaxState, softmax_join>(state);
 
     // p = exp(s - m) / l
-    for (int key = threadIdx.x; key < seen; key += THREADS)
-        row[key] = softmax_normalize(softmax_weight(row[key], state.max), state);
+    for (int key = lane; key < seen; key += 32)
+        score[key] = softmax_normalize(softmax_weight(score[key], state.max), state);
 
-    Head head = head_at(p, index);
-    if (head.lse && threadIdx.x == 0)
+    if (head.lse && lane == 0)
         head.lse[query] = softmax_lse(state);
 }
 
