@@ -178,16 +178,16 @@ Test(expand, the_header_tells_everything_that_made_the_file) {
                "//$ workspace 8 * len_q\n//$ include \"part/p.cuh\"\nint x = BLOCK_M;\n@ part/p.cuh\nint y;\n",
                "some_spec.yaml");
     const char *const parts[] = {x.variant.name,
-                                        GEN_VERSION,
-                                        "attention_flash.cu",
-                                        "part/p.cuh",
-                                        "some_spec.yaml",
-                                        "block_m",
-                                        "queries (rows)",
-                                        "4 * block_m * head_dim",
-                                        "4096",
-                                        "kernel: grid (len_q + 16 - 1) / 16, block 32, shared 4096 bytes",
-                                        "8 * len_q bytes"};
+                                 GEN_VERSION,
+                                 "attention_flash.cu",
+                                 "part/p.cuh",
+                                 "some_spec.yaml",
+                                 "block_m",
+                                 "queries (rows)",
+                                 "4 * block_m * head_dim",
+                                 "4096",
+                                 "kernel: grid (len_q + 16 - 1) / 16, block 32, shared 4096 bytes",
+                                 "8 * len_q bytes"};
     const char *text = text_string(&x.source.text), *end = strstr(text, "*/");
     cr_assert(x.good && end);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {

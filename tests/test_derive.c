@@ -1,0 +1,193 @@
+#include "helper_template.h"
+
+#include <criterion/criterion.h>
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A template that uses every kind of knob, so that names have to tell all of them apart. */
+static const char everything[] = "//$ default block_m = 16\n"
+                                 "//$ default block_n = block_m * 2\n"
+                                 "//$ default threads = 32\n"
+                                 "//$ require block_m % 8 == 0\n"
+                                 "//$ launch kernel grid len_q block threads shared 4 * block_m * block_n\n"
+                                 "//$ if mask == causal or dtype == fp16 or dtype_out == bf16\n"
+                                 "//$ end\n"
+                                 "int x = HEAD_DIM + HEAD_DIM_V;\n";
+
+static struct template_set *open_set(void) {
+    static struct template_text text = {everything, sizeof everything - 1};
+    struct diag diag = {0};
+    struct template_set *set = template_text_open(&text, &diag);
+    cr_assert_not_null(set, "%s", text_string(&diag.text));
+    return set;
+}
+
+Test(derive, what_was_left_out_follows_from_what_was_given) {
+    struct template_set *set = open_set();
+    struct knobs knobs = template_text_knobs();
+    struct variant variant;
+    knobs.dtype = dtype_bf16;
+    knobs.head_dim = 96;
+    knobs.block_m = 24;
+    cr_assert(variant_complete(set, &knobs, true, &variant), "%s", variant.reason);
+    cr_expect_eq(variant.knobs.dtype_out, dtype_out_bf16);
+    cr_expect_eq(variant.knobs.head_dim_v, 96);
+    cr_expect_eq(variant.knobs.block_m, 24);
+    cr_expect_eq(variant.knobs.block_n, 48);
+    cr_expect_eq(variant.knobs.threads, 32);
+    cr_expect_eq(variant.knobs.target, target_any);
+    cr_expect_eq(variant.knobs.thread_m, AUTO);
+    cr_expect_eq(variant.knobs.loop_order, AUTO, "flash has one loop order only");
+    cr_expect_str_eq(variant.reason, "");
+    template_set_close(set);
+}
+
+Test(derive, a_given_value_is_kept) {
+    struct template_set *set = open_set();
+    struct knobs knobs = template_text_knobs();
+    struct variant variant;
+    knobs.dtype = dtype_bf16;
+    knobs.dtype_out = dtype_out_fp32;
+    knobs.head_dim_v = 32;
+    knobs.block_n = 8;
+    cr_assert(variant_complete(set, &knobs, true, &variant), "%s", variant.reason);
+    cr_expect_eq(variant.knobs.dtype_out, dtype_out_fp32);
+    cr_expect_eq(variant.knobs.head_dim_v, 32);
+    cr_expect_eq(variant.knobs.block_n, 8);
+    template_set_close(set);
+}
+
+Test(derive, unused_knobs_are_dropped_or_refused) {
+    struct template_set *set = open_set();
+    struct knobs knobs = template_text_knobs();
+    struct variant variant;
+    knobs.thread_m = 4;
+    cr_expect(variant_complete(set, &knobs, false, &variant));
+    cr_expect_eq(variant.knobs.thread_m, AUTO);
+    cr_expect_not(variant_complete(set, &knobs, true, &variant));
+    cr_expect_str_eq(variant.reason, "thread_m is given as 4, and attention_flash.cu does not use it");
+    knobs.thread_m = AUTO;
+    knobs.loop_order = loop_order_q_outer; /* the table's default is no wish */
+    cr_expect(variant_complete(set, &knobs, true, &variant));
+    knobs.loop_order = loop_order_kv_outer;
+    cr_expect_not(variant_complete(set, &knobs, true, &variant));
+    template_set_close(set);
+}
+
+Test(derive, values_outside_the_table_are_refused) {
+    static const struct {
+        enum knob_id id;
+        int value;
+        const char *reason;
+    } cases[] = {
+        {KNOB_head_dim, 0, "head_dim is 0, not within 1 to 256"},
+        {KNOB_head_dim, 257, "head_dim is 257, not within 1 to 256"},
+        {KNOB_threads, -5, "threads is -5, not within 32 to 1024"},
+        {KNOB_dtype, 17, "dtype has no word number 17"},
+        {KNOB_family, -3, "family has no word number -3"},
+        {KNOB_target, 3, "target has no word number 3"},
+        {KNOB_algorithm, algorithm_fold, "family attention_forward has no algorithm fold with loop_order q_outer"},
+        {KNOB_family, AUTO, "the family is not given"},
+    };
+    struct template_set *set = open_set();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct knobs knobs = template_text_knobs();
+        struct variant variant;
+        knob_set(&knobs, cases[i].id, cases[i].value);
+        cr_expect_not(variant_complete(set, &knobs, false, &variant));
+        cr_expect_str_eq(variant.reason, cases[i].reason);
+        cr_expect_str_eq(variant.name, "");
+    }
+    template_set_close(set);
+}
+
+Test(derive, printing_names_every_used_knob_in_table_order) {
+    struct template_set *set = open_set();
+    struct knobs knobs = template_text_knobs();
+    struct variant variant;
+    struct text text = {0};
+    cr_assert(variant_complete(set, &knobs, true, &variant));
+    variant_print(&variant, &text);
+    cr_expect_str_eq(
+        text_string(&text),
+        "family: attention_forward, dtype: fp32, dtype_out: fp32, head_dim: 64, head_dim_v: 64, mask: none, "
+        "algorithm: flash, block_m: 16, block_n: 32, threads: 32, target: any");
+    text_free(&text);
+    template_set_close(set);
+}
+
+/* --- properties over many variants -------------------------------------------------------------------------------- */
+
+enum { MANY = 20000 };
+
+static struct knobs random_knobs(bool any_family) {
+    struct knobs knobs = template_text_knobs();
+    for (int id = 0; id < KNOB_COUNT; id++) {
+        const struct knob_info *info = &knob_table[id];
+        int words = 0;
+        while (info->words && info->words[words])
+            words++;
+        if (!any_family && (id == KNOB_family || id == KNOB_algorithm))
+            continue;
+        if (rand() % 3 && id != KNOB_family && id != KNOB_dtype && id != KNOB_head_dim && id != KNOB_mask)
+            continue;
+        knob_set(&knobs, id, words ? rand() % words : info->least + rand() % (info->most - info->least + 1) / 8 * 8);
+    }
+    if (any_family && rand() % 2)
+        knobs.algorithm = AUTO;
+    return knobs;
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const struct variant *)a)->name, ((const struct variant *)b)->name);
+}
+
+/* Collect feasible variants, check each, then compare neighbours in the order of names. */
+static void check_many(const struct template_set *set, bool any_family, int least) {
+    struct variant *all = malloc(MANY * sizeof *all);
+    int count = 0, same = 0;
+    cr_assert_not_null(all);
+    srand(3);
+    for (int i = 0; i < MANY; i++) {
+        struct knobs knobs = random_knobs(any_family);
+        struct variant *variant = &all[count], again;
+        if (!variant_complete(set, &knobs, false, variant)) {
+            cr_assert(variant->reason[0] && !variant->name[0]);
+            continue;
+        }
+        count++;
+        cr_assert(isalpha((unsigned char)variant->name[0]), "%s", variant->name);
+        for (const char *c = variant->name; *c; c++)
+            cr_assert(isalnum((unsigned char)*c) || *c == '_', "%s", variant->name);
+        for (int id = 0; id < KNOB_COUNT; id++)
+            cr_assert_eq(knob_get(&variant->knobs, id) != AUTO, variant->used >> id & 1, "%s", knob_table[id].name);
+        cr_assert(variant_complete(set, &variant->knobs, true, &again), "%s",
+                  again.reason); /* complete stays complete */
+        cr_assert_str_eq(again.name, variant->name);
+        cr_assert_arr_eq(&again.knobs, &variant->knobs, sizeof again.knobs);
+    }
+    cr_assert_gt(count, least);
+    qsort(all, (size_t)count, sizeof *all, by_name);
+    for (int i = 1; i < count; i++) {
+        bool equal = memcmp(&all[i].knobs, &all[i - 1].knobs, sizeof all[i].knobs) == 0;
+        cr_assert_eq(equal, strcmp(all[i].name, all[i - 1].name) == 0, "%s", all[i].name);
+        same += equal;
+    }
+    cr_expect_gt(count - same, least); /* else the sample says little */
+    free(all);
+}
+
+Test(derive, equal_names_mean_equal_knobs_when_everything_is_used) {
+    struct template_set *set = open_set();
+    check_many(set, false, 1000);
+    template_set_close(set);
+}
+
+Test(derive, equal_names_mean_equal_knobs_over_all_families) {
+    struct diag diag = {0};
+    struct template_set *set = template_set_open(NULL, NULL, &diag);
+    cr_assert_not_null(set, "%s", text_string(&diag.text));
+    check_many(set, true, 500);
+    template_set_close(set);
+}
