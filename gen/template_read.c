@@ -367,15 +367,18 @@ static void read_map(struct page *page, struct slice word, struct slice rest) {
         if (equals(tensor, plan_tensor_name[i]))
             op.index = i;
     size_t used = 0;
-    if (op.index >= 0 && equals(rows, "rows"))
-        op.expr[0] = read_expr(page, rest, &used, EXPR_INT, false);
+    if (op.index >= 0 && equals(rows, "rows") && !(op.expr[0] = read_expr(page, rest, &used, EXPR_INT, false)))
+        return;
     rest.text += used;
     rest.size -= (int)used;
     struct slice cols = take_name(&rest);
     if (op.expr[0] && equals(cols, "cols"))
-        op.expr[1] = read_expr(page, rest, NULL, EXPR_INT, false);
+        op.expr[1] = read_expr(page, rest, NULL, EXPR_INT, false); /* which says itself what is wrong */
     else
-        diag_error(diag, place_at(page, op.index < 0 ? tensor.text : op.expr[0] ? cols.text : rows.text),
+        diag_error(diag,
+                   place_at(page, op.index < 0 ? tensor.text
+                                  : op.expr[0] ? cols.text
+                                               : rows.text),
                    "expected '%.*s TENSOR rows EXPR cols EXPR' with TENSOR one of q, k, v, o", word.size, word.text);
     if (op.expr[1])
         add_op(page, op);
@@ -393,7 +396,8 @@ static void read_for(struct page *page, struct slice word, struct slice rest) {
         count = read_expr(page, rest, NULL, EXPR_INT, false);
     else
         diag_error(page->reader->diag, place_at(page, name.size ? how.text : name.text),
-                   "expected '%.*s NAME in LIST' or '%.*s NAME below COUNT'", word.size, word.text, word.size, word.text);
+                   "expected '%.*s NAME in LIST' or '%.*s NAME below COUNT'", word.size, word.text, word.size,
+                   word.text);
     int slot = list || count ? add_slot(page, name, expr_type(list ? list : count), false) : -1;
     /* After an error the block still opens, so that its end is not reported as well; nothing is walked then. */
     if (add_op(page, (struct template_op){.kind = OP_FOR, .index = slot, .expr = {list, count}})) {

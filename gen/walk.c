@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-enum { STEPS_LIMIT = 1 << 20 }; /* loops within loops could otherwise go on for hours */
+enum { STEPS_LIMIT = 1 << 20 }; /* loops within loops, and counted ones, could otherwise go on for hours */
 
 struct expr_env walk_env(const struct walk *walk) {
     return (struct expr_env){walk->knobs, walk->slot};
@@ -15,6 +15,12 @@ bool walk_fail(struct walk *walk, struct place place, const char *format, ...) {
     va_end(arguments);
     walk->fault.place = place;
     return false;
+}
+
+/* One more op or round. */
+static bool step(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+    return ++walk->steps <= STEPS_LIMIT ||
+           walk_fail(walk, (struct place){&file->input, op->line, 1}, "these loops have too many rounds");
 }
 
 static bool run(struct walk *walk, const struct template_file *file, int at, int end);
@@ -46,6 +52,8 @@ static bool run_loop(struct walk *walk, const struct template_file *file, int at
         return false;
     for (int64_t i = 0; i < rounds && walk->with_text; i++) {
         slot->value = i;
+        if (!step(walk, file, loop))
+            return false;
         if (list && !expr_eval_item(list, (int)i, &env, &slot->value, &walk->fault))
             return false;
         slot->set = true;
@@ -69,8 +77,8 @@ static bool run_let(struct walk *walk, const struct template_op *op) {
 static bool run(struct walk *walk, const struct template_file *file, int at, int end) {
     for (; at < end; at++) {
         const struct template_op *op = &file->op[at];
-        if (++walk->steps > STEPS_LIMIT)
-            return walk_fail(walk, (struct place){&file->input, op->line, 1}, "these loops have too many rounds");
+        if (!step(walk, file, op))
+            return false;
         switch (op->kind) {
         case OP_IF:
             if (!run_branches(walk, file, &at))

@@ -25,6 +25,9 @@ static void show_plan(const struct plan *plan, struct text *output) {
         plan_print(&plan->launch[i].grid, output);
         text_print(output, ", block %d, shared %d\n", plan->launch[i].block, plan->launch[i].shared);
     }
+    for (int i = 0; i < plan->maps; i++)
+        text_print(output, "tensor map of %s, %d x %d\n", plan_tensor_name[plan->map[i].tensor], plan->map[i].rows,
+                   plan->map[i].cols);
     text_print(output, "workspace ");
     plan_print(&plan->workspace, output);
     text_print(output, "\n");
@@ -221,6 +224,19 @@ Test(expand, loops_within_loops_end) {
     cr_expect(strstr(text_string(&x.diag.text), "these loops have too many rounds"), "%s", text_string(&x.diag.text));
     drop(&x);
     text_free(&text);
+}
+
+Test(expand, counting_to_the_largest_number_ends) {
+    static const char *const texts[] = {
+        LAUNCH "//$ for i below 9223372036854775807\n//$ end\n",
+        LAUNCH "//$ for i below 9223372036854775807\n\n//$ end\n",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct expanded x = expand(texts[i], "s");
+        cr_expect_not(x.good);
+        cr_expect(strstr(text_string(&x.diag.text), "these loops have too many rounds"));
+        drop(&x);
+    }
 }
 
 Test(expand, a_source_has_a_largest_size) {
