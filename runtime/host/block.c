@@ -8,79 +8,84 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { GUARD_PAGE = 64 * 1024 }; /* a multiple of any page */
-
-static size_t whole_pages(size_t shared) { return (shared + GUARD_PAGE - 1) / GUARD_PAGE * GUARD_PAGE; }
-
-struct fiber *block_fiber(const struct block *block, unsigned index) {
-    return (struct fiber *)(void *)(block->memory + (size_t)(index + 1) * ATTILE_STACK - ATTILE_THREAD_ROOM);
-}
+enum {
+    PAGES = 64 * 1024,       /* a multiple of any page */
+    SHARED_ROOM = 4 * PAGES, /* LAUNCH_SHARED, and some to notice what runs past it */
+    ORDER_ROOM = PAGES,
+    HEAD = PAGES, /* the region's first bytes, taken from the first stack */
+    COLORS = 64,  /* stacks start at different cache lines, or all would use the same few */
+    COLOR = 320
+};
+_Static_assert((int)LAUNCH_SHARED <= (int)SHARED_ROOM && sizeof(struct attile_block) <= HEAD, "they fit");
 
 static unsigned char *stack_low(const struct block *block, unsigned index) {
-    return block->memory + (size_t)index * ATTILE_STACK;
+    return block->region + (size_t)index * ATTILE_STACK + (index ? 0 : HEAD);
 }
 
-/* A kernel that overruns its stack stops at once. */
-static void guard_stacks(struct block *block) {
-    for (unsigned i = 0; i < block->threads; i++)
-        (void)mprotect(stack_low(block, i), GUARD_PAGE, PROT_NONE);
+static void *map(void *at, size_t size) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0);
+    void *memory = mmap(at, size, PROT_READ | PROT_WRITE, flags, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
 }
 
-struct block *block_create(unsigned threads, size_t shared) {
+/* Address space aligned to its own size: map twice as much, and give the ends back. It costs nothing until touched. */
+static unsigned char *map_region(void) {
+    unsigned char *memory = map(NULL, 2 * (size_t)ATTILE_REGION);
+    if (!memory)
+        return NULL;
+    size_t before = (size_t)(-(uintptr_t)memory & (ATTILE_REGION - 1));
+    if (before)
+        munmap(memory, before);
+    munmap(memory + before + ATTILE_REGION, ATTILE_REGION - before);
+    return memory + before;
+}
+
+struct block *block_create(void) {
     struct block *block = calloc(1, sizeof *block);
     if (!block)
         return NULL;
-    block->threads = threads;
-    block->shared_room = whole_pages(shared);
-    block->ready = calloc(threads, sizeof *block->ready);
-    block->warp = calloc((threads + ATTILE_WARP - 1) / ATTILE_WARP, sizeof *block->warp);
-    /* Stacks aligned to their own size: map one more, and give the ends back. */
-    size_t size = (size_t)threads * ATTILE_STACK + block->shared_room;
-    unsigned char *memory =
-        mmap(NULL, size + ATTILE_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (!block->ready || !block->warp || memory == MAP_FAILED) {
-        if (memory != MAP_FAILED)
-            munmap(memory, size + ATTILE_STACK);
+    block->region = map_region();
+    block->shared = map(NULL, SHARED_ROOM);
+    if (!block->region || !block->shared) {
         block_free(block);
         return NULL;
     }
-    size_t before = (size_t)(-(uintptr_t)memory & (ATTILE_STACK - 1));
-    if (before)
-        munmap(memory, before);
-    if (ATTILE_STACK - before)
-        munmap(memory + before + size, ATTILE_STACK - before);
-    block->memory = memory + before;
-    block->memory_size = size;
-    block->shown.shared = block->memory + (size_t)threads * ATTILE_STACK;
-    guard_stacks(block);
+    block->shown = (struct attile_block *)(void *)block->region;
     return block;
 }
 
-static void forget_threads(struct block *block) {
-    for (unsigned i = 0; i < block->threads; i++)
-        race_destroy(block_fiber(block, i)->context.race);
+static void forget_order(struct block *block) {
+    if (block->order)
+        munmap(block->order, ORDER_ROOM);
+    block->order = NULL;
 }
 
 void block_free(struct block *block) {
     if (!block)
         return;
-    if (block->memory) {
-        forget_threads(block);
-        munmap(block->memory, block->memory_size);
-    }
-    free(block->ready);
-    free(block->warp);
+    for (unsigned i = 0; i < ATTILE_THREADS; i++)
+        for (unsigned set = 0; set < RACE_SETS; set++)
+            race_destroy(block->fiber[i].identity[set]);
+    forget_order(block);
+    if (block->region)
+        munmap(block->region, ATTILE_REGION);
+    if (block->shared)
+        munmap(block->shared, SHARED_ROOM);
     free(block);
+}
+
+/* A kernel that overruns its stack stops at once. */
+static void guard_stacks(struct block *block, unsigned threads) {
+    for (; block->guarded < threads; block->guarded++)
+        (void)mprotect(stack_low(block, block->guarded), PAGES, PROT_NONE);
 }
 
 /* --- scheduling ---------------------------------------------------------------------------------------------------- */
 
-static struct block *block_of(struct fiber *fiber) { return (struct block *)fiber->thread.block; }
-
 static void make_ready(struct block *block, struct fiber *fiber) {
     fiber->state = FIBER_READY;
     unsigned last = block->first + block->ready_count++;
-    block->ready[last < block->shown.threads ? last : last - block->shown.threads] = fiber;
+    block->ready[last < block->shown->threads ? last : last - block->shown->threads] = fiber;
 }
 
 /* xorshift64*: small, and good enough to shuffle with. */
@@ -92,7 +97,7 @@ static unsigned random_below(uint64_t *state, unsigned limit) {
 }
 
 static struct fiber *take_ready(struct block *block) {
-    unsigned threads = block->shown.threads, first = block->first;
+    unsigned threads = block->shown->threads, first = block->first;
     if (block->random) { /* exchange the first with any */
         unsigned other = first + random_below(&block->random, block->ready_count);
         other = other < threads ? other : other - threads;
@@ -116,7 +121,7 @@ void fiber_wait(struct fiber *fiber, struct queue *queue, const char *what, int 
     else
         queue->first = fiber;
     queue->last = fiber;
-    context_switch(&fiber->context, &block_of(fiber)->scheduler);
+    context_switch(&fiber->context, &fiber->block->scheduler);
 }
 
 void queue_wake(struct block *block, struct queue *queue) {
@@ -129,13 +134,13 @@ void queue_wake(struct block *block, struct queue *queue) {
 
 static _Noreturn void leave(struct fiber *fiber) {
     fiber->state = FIBER_ENDED;
-    context_switch(&fiber->context, &block_of(fiber)->scheduler);
+    context_switch(&fiber->context, &fiber->block->scheduler);
     abort(); /* an ended fiber is never switched to */
 }
 
 _Noreturn void fiber_refuse(struct fiber *fiber, int line, const void *pc, const char *format, ...) {
-    struct block *block = block_of(fiber);
-    struct fault fault = {.line = line, .pc = pc, .block = block->shown.index, .thread = fiber->thread.index};
+    struct block *block = fiber->block;
+    struct fault fault = {.line = line, .pc = pc, .block = block->shown->index, .thread = fiber->index};
     va_list arguments;
     va_start(arguments, format);
     text_vprint(&fault.text, format, arguments);
@@ -146,9 +151,9 @@ _Noreturn void fiber_refuse(struct fiber *fiber, int line, const void *pc, const
 
 static void run_thread(void *argument) {
     struct fiber *fiber = argument;
-    struct block *block = block_of(fiber);
+    struct block *block = fiber->block;
     context_arrived(&fiber->context, &block->scheduler);
-    race_acquire(&block->launch->params);
+    race_acquire(block);
     _Alignas(64) unsigned char params[LAUNCH_PARAMS]; /* its own, as on the hardware, and so within its stack */
     memcpy(params, block->launch->params, block->launch->entry->params_size);
     block->launch->entry->run(params);
@@ -160,20 +165,24 @@ static void run_thread(void *argument) {
 
 /* --- what kernels call --------------------------------------------------------------------------------------------- */
 
-static void refuse(struct attile_thread *thread, int line, const char *sentence) {
-    fiber_refuse((struct fiber *)thread, line, NULL, "%s", sentence);
+static struct fiber *fiber_of(struct attile_block *shown, unsigned index) {
+    return &((struct block *)shown->device)->fiber[index];
+}
+
+static void refuse(struct attile_block *shown, unsigned index, int line, const char *sentence) {
+    fiber_refuse(fiber_of(shown, index), line, NULL, "%s", sentence);
 }
 
 /* "4 bytes past the end of a buffer of 64 bytes" */
 static void describe_place(const struct block *block, uintptr_t address, const struct buffer *nearest,
                            struct text *text) {
-    uintptr_t shared = (uintptr_t)block->shown.shared, stacks = (uintptr_t)block->memory;
-    if (address >= shared && address < stacks + block->memory_size) {
+    uintptr_t shared = (uintptr_t)block->shared, stacks = (uintptr_t)block->region;
+    if (address - shared < SHARED_ROOM) {
         text_print(text, "byte %zu of the block's %llu bytes of shared memory", (size_t)(address - shared),
-                   block->shown.shared_size);
+                   block->shown->shared_size);
         return;
     }
-    if (address >= stacks && address < shared) {
+    if (address - stacks < ATTILE_REGION) {
         text_print(text, "the local memory of thread %zu", (size_t)(address - stacks) / ATTILE_STACK);
         return;
     }
@@ -187,10 +196,10 @@ static void describe_place(const struct block *block, uintptr_t address, const s
         text_print(text, "address 0x%zx, which is in no buffer", (size_t)address);
 }
 
-static void check_access(struct attile_thread *thread, const void *pointer, unsigned long long size, int write,
-                         unsigned alignment, const void *pc) {
-    struct fiber *fiber = (struct fiber *)thread;
-    struct block *block = block_of(fiber);
+static void check_access(struct attile_block *shown, unsigned index, const void *pointer, unsigned long long size,
+                         int write, unsigned alignment, const void *pc) {
+    struct fiber *fiber = fiber_of(shown, index);
+    struct block *block = fiber->block;
     uintptr_t address = (uintptr_t)pointer;
     const char *verb = write ? "writes" : "reads";
     struct buffer buffer, nearest;
@@ -200,17 +209,17 @@ static void check_access(struct attile_thread *thread, const void *pointer, unsi
                      alignment);
     if (found) {
         unsigned oldest = ATTILE_RANGES - 1;
-        memmove(&block->shown.range[1], &block->shown.range[0], oldest * sizeof block->shown.range[0]);
-        block->shown.range[0].low = (uintptr_t)buffer.base;
-        block->shown.range[0].size = buffer.size;
-        block->shown.count[write ? ATTILE_GLOBAL_WRITTEN : ATTILE_GLOBAL_READ] += size;
+        memmove(&block->shown->range[1], &block->shown->range[0], oldest * sizeof block->shown->range[0]);
+        block->shown->range[0].low = (uintptr_t)buffer.base;
+        block->shown->range[0].size = buffer.size;
+        block->shown->count[write ? ATTILE_GLOBAL_WRITTEN : ATTILE_GLOBAL_READ] += size;
         return;
     }
     if (launch_owns(block->launch, address)) /* a constant of the kernel's own */
         return;
     struct text place = {0};
     describe_place(block, address, &nearest, &place);
-    struct fault fault = {.pc = pc, .block = block->shown.index, .thread = thread->index};
+    struct fault fault = {.pc = pc, .block = block->shown->index, .thread = index};
     text_print(&fault.text, "out of bounds: %s %llu bytes at %s", verb, size, text_string(&place));
     text_free(&place);
     launch_fault(block->launch, &fault);
@@ -231,50 +240,65 @@ static const struct attile_host host = {
 
 /* --- running ------------------------------------------------------------------------------------------------------- */
 
-/* ThreadSanitizer remembers who touched which address: give it fresh memory and fresh threads, so that it sees what two
-   blocks do to the same buffer, but does not take one block's stack for another's. */
-static bool start_race(struct block *block) {
-    forget_threads(block);
-    if (mmap(block->memory, block->memory_size, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
-        return false;
-    guard_stacks(block);
-    return true;
+/* ThreadSanitizer remembers who touched which address, and what was released there: give it fresh memory, so that it
+   does not take one block's stack or barrier for another's. */
+static bool renew_memory(struct block *block) {
+    block->guarded = 0;
+    forget_order(block);
+    block->order = map(NULL, ORDER_ROOM);
+    return block->order && map(block->region, ATTILE_REGION) && map(block->shared, SHARED_ROOM);
+}
+
+/* Who this thread of this block is for ThreadSanitizer. */
+static void *identify(struct block *block, struct fiber *fiber) {
+    if (!race_present())
+        return NULL;
+    void **identity = &fiber->identity[block->runs % RACE_SETS];
+    char name[64];
+    snprintf(name, sizeof name, "block %u, thread %u", block->shown->index, fiber->index);
+    if (!*identity)
+        *identity = race_create();
+    race_name(*identity, name);
+    return *identity;
 }
 
 static bool start(struct block *block, struct launch *launch, unsigned index) {
-    if (launch->mode == ATT_HOST_RACE && !start_race(block))
+    if (launch->mode == ATT_HOST_RACE && !renew_memory(block))
         return false;
+    guard_stacks(block, launch->threads);
+    memset(block->shared, 0xff, launch->shared); /* NaN, so that what was not written is not a plausible number */
+    *block->shown = (struct attile_block){
+        .host = &host,
+        .device = block,
+        .index = index,
+        .grid = launch->grid,
+        .threads = launch->threads,
+        .shared = block->shared,
+        .shared_size = launch->shared,
+    };
     block->launch = launch;
-    struct attile_block *shown = &block->shown;
-    *shown = (struct attile_block){.host = &host,
-                                   .index = index,
-                                   .grid = launch->grid,
-                                   .threads = launch->threads,
-                                   .shared = shown->shared,
-                                   .shared_size = launch->shared};
-    memset(shown->shared, 0xff, launch->shared); /* NaN, so that what was not written is not a plausible number */
-    collective_reset(block);
     block->first = block->ready_count = block->ended = 0;
     block->random = launch->seed ? (launch->seed + index) * 0x9e3779b97f4a7c15 | 1 : 0;
+    block->runs++;
+    collective_reset(block);
     context_here(&block->scheduler);
     for (unsigned i = 0; i < launch->threads; i++) {
-        struct fiber *fiber = block_fiber(block, i);
-        fiber->thread = (struct attile_thread){.block = shown, .index = i};
-        context_make(&fiber->context, stack_low(block, i), ATTILE_STACK - ATTILE_THREAD_ROOM, run_thread, fiber);
-        if (race_present() && !fiber->context.race) {
-            char name[64];
-            snprintf(name, sizeof name, "block %u, thread %u", index, i);
-            fiber->context.race = race_create(name);
-        }
+        struct fiber *fiber = &block->fiber[i];
+        fiber->block = block;
+        fiber->index = i;
+        unsigned char *low = stack_low(block, i);
+        unsigned char *high = block->region + (size_t)(i + 1) * ATTILE_STACK - i % COLORS * COLOR;
+        context_make(&fiber->context, low, (size_t)(high - low), run_thread, fiber);
+        fiber->context.race = identify(block, fiber);
         make_ready(block, fiber);
     }
+    race_release(block); /* what was done before the launch happens before all its threads */
     return true;
 }
 
 static void count(struct block *block) {
     struct launch *launch = block->launch;
-    const unsigned long long *counts = block->shown.count;
+    const unsigned long long *counts = block->shown->count;
     pthread_mutex_lock(&launch->lock);
     launch->counters.global_read += counts[ATTILE_GLOBAL_READ];
     launch->counters.global_written += counts[ATTILE_GLOBAL_WRITTEN];
@@ -292,12 +316,12 @@ static bool alike(const struct fiber *a, const struct fiber *b) {
 
 /* Nothing can run and not all have ended: say who waits for whom. */
 static void report_deadlock(struct block *block) {
-    struct fault fault = {.block = block->shown.index};
-    unsigned threads = block->shown.threads;
+    struct fault fault = {.block = block->shown->index};
+    unsigned threads = block->shown->threads;
     text_print(&fault.text, "deadlock: no thread can go on");
     for (unsigned i = 0, end; i < threads; i = end) {
-        struct fiber *fiber = block_fiber(block, i);
-        for (end = i + 1; end < threads && alike(fiber, block_fiber(block, end));)
+        struct fiber *fiber = &block->fiber[i];
+        for (end = i + 1; end < threads && alike(fiber, &block->fiber[end]);)
             end++;
         text_print(&fault.text, end == i + 1 ? "\n  thread %u" : "\n  threads %u to %u", i, end - 1);
         if (fiber->state == FIBER_ENDED) {

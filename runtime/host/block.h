@@ -11,10 +11,15 @@
 
 #include <stdint.h>
 
+/* Identities for ThreadSanitizer cost a millisecond each to make, so a block uses those of the third block before it:
+   what two neighbours do to the same memory is seen to be unordered, and what distant blocks do is taken on trust. */
+enum { RACE_SETS = 3 };
+
 enum fiber_state { FIBER_READY, FIBER_WAITING, FIBER_ENDED };
 
 struct fiber {
-    struct attile_thread thread; /* first: the kernel finds it by the stack pointer */
+    struct block *block;
+    unsigned index;
     enum fiber_state state;
     struct fiber *next; /* in the queue it waits in */
     const char *what;   /* it waits for: "__syncthreads()" */
@@ -22,8 +27,8 @@ struct fiber {
     unsigned mask;      /* ... with these lanes of its warp; 0 = the whole block */
     uint64_t result;    /* of the collective it took part in */
     struct context context;
+    void *identity[RACE_SETS];
 };
-_Static_assert(sizeof(struct fiber) <= ATTILE_THREAD_ROOM, "a fiber's state lies at the top of its stack");
 
 struct queue {
     struct fiber *first, *last;
@@ -33,13 +38,12 @@ struct barrier {
     unsigned arrived, phase;
     int line; /* where the first of this phase arrived */
     struct queue waiting;
-    char order[2]; /* ThreadSanitizer's objects: one for even phases, one for odd, so that who arrives early in the
-                      next phase is not seen by who leaves this one late */
 };
 
 enum { GROUPS = 16 }; /* sets of lanes that a warp can have waiting at once: pairs are the smallest that wait */
 
 struct warp {
+    unsigned alive; /* lanes that exist and have not ended */
     struct group {
         unsigned mask, arrived; /* arrived = 0: free */
         int operation;
@@ -47,34 +51,33 @@ struct warp {
         uint64_t value[ATTILE_WARP];
         int source[ATTILE_WARP], line;
         struct queue waiting;
-        char order[2];
     } group[GROUPS];
 };
 
 struct block {
-    struct attile_block shown; /* first: what the kernel sees */
-    struct launch *launch;     /* while running */
+    struct attile_block *shown; /* what the kernel sees, at the start of the region */
+    struct launch *launch;      /* while running */
     struct context scheduler;
     struct barrier barrier;
-    struct warp *warp;
-    struct fiber **ready; /* ring of `threads` */
+    struct warp warp[ATTILE_THREADS / ATTILE_WARP];
+    struct fiber fiber[ATTILE_THREADS];
+    struct fiber *ready[ATTILE_THREADS]; /* a ring */
     unsigned first, ready_count, ended;
     uint64_t random;       /* state of the seeded schedule; 0 = round robin */
-    unsigned char *memory; /* one mapping: stacks, then shared memory */
-    size_t memory_size;
-    unsigned threads;   /* room for so many */
-    size_t shared_room; /* ... and for so many bytes of shared memory */
-    struct block *next; /* in the device's list of idle ones */
+    unsigned guarded;      /* stacks that have their guard pages */
+    unsigned runs;         /* blocks run so far */
+    unsigned char *region; /* stacks, see device/abi.h */
+    unsigned char *shared; /* LAUNCH_SHARED bytes */
+    char *order;           /* addresses for race_release and race_acquire; null except in race mode */
+    struct block *next;    /* in the device's list of idle ones */
 };
 
-/* Room for blocks of at most `threads` threads and `shared` bytes; null = out of memory. */
-struct block *block_create(unsigned threads, size_t shared);
+/* Room for a block of any launch; null = out of memory. */
+struct block *block_create(void);
 void block_free(struct block *block); /* accepts null */
 
 /* Run block `index` of the launch. False when it was refused: launch->fault says why, or another block's does. */
 bool block_run(struct block *block, struct launch *launch, unsigned index);
-
-struct fiber *block_fiber(const struct block *block, unsigned index);
 
 /* For the words that wait. Between the two, other fibers run. */
 void fiber_wait(struct fiber *fiber, struct queue *queue, const char *what, int line, unsigned mask);
@@ -84,9 +87,9 @@ void queue_wake(struct block *block, struct queue *queue);
 _Noreturn void fiber_refuse(struct fiber *fiber, int line, const void *pc, const char *format, ...) TEXT_PRINTF(4, 5);
 
 /* collective.c: what kernels call through struct attile_host. */
-void collective_barrier(struct attile_thread *thread, int line);
-unsigned long long collective_warp(struct attile_thread *thread, int operation, unsigned mask, unsigned long long value,
-                                   int source, int line);
+void collective_barrier(struct attile_block *shown, unsigned index, int line);
+unsigned long long collective_warp(struct attile_block *shown, unsigned index, int operation, unsigned mask,
+                                   unsigned long long value, int source, int line);
 void collective_ended(struct fiber *fiber); /* this thread will not arrive anywhere again */
 void collective_reset(struct block *block);
 void collective_missing(struct block *block, struct fiber *fiber, struct text *text); /* whom does it wait for? */

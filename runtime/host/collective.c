@@ -3,28 +3,41 @@
 #include "block.h"
 #include "race.h"
 
-#include <string.h>
-
-static struct block *block_of(struct fiber *fiber) { return (struct block *)fiber->thread.block; }
-
-void collective_reset(struct block *block) {
-    unsigned warps = (block->threads + ATTILE_WARP - 1) / ATTILE_WARP;
-    block->barrier = (struct barrier){0};
-    memset(block->warp, 0, warps * sizeof *block->warp);
+/* The object that orders one phase of a barrier or group: even and odd phases have one each, so that who arrives early
+   in the next phase is not seen by who leaves this one late. */
+static void *order_of(const struct block *block, size_t which, unsigned phase) {
+    return block->order ? block->order + 8 * (2 * which + phase % 2) : NULL;
 }
 
-void collective_barrier(struct attile_thread *thread, int line) {
-    struct fiber *fiber = (struct fiber *)thread;
-    struct block *block = block_of(fiber);
+static void *barrier_order(const struct block *block) { return order_of(block, 0, block->barrier.phase); }
+
+static void *group_order(const struct block *block, const struct warp *warp, const struct group *group) {
+    return order_of(block, 1 + (size_t)(warp - block->warp) * GROUPS + (size_t)(group - warp->group), group->phase);
+}
+
+void collective_reset(struct block *block) {
+    unsigned threads = block->shown->threads, warps = (threads + ATTILE_WARP - 1) / ATTILE_WARP;
+    block->barrier = (struct barrier){0};
+    for (unsigned i = 0; i < warps; i++) {
+        unsigned lanes = threads - i * ATTILE_WARP;
+        block->warp[i].alive = lanes < ATTILE_WARP ? (1u << lanes) - 1 : ~0u;
+        for (int g = 0; g < GROUPS; g++)
+            block->warp[i].group[g].arrived = 0;
+    }
+}
+
+void collective_barrier(struct attile_block *shown, unsigned index, int line) {
+    struct block *block = shown->device;
+    struct fiber *fiber = &block->fiber[index];
     struct barrier *barrier = &block->barrier;
-    void *order = &barrier->order[barrier->phase & 1];
+    void *order = barrier_order(block);
     if (barrier->arrived && barrier->line != line)
         fiber_refuse(fiber, line, NULL,
                      "divergent __syncthreads(): this thread is at line %d while %u others wait at line %d", line,
                      barrier->arrived, barrier->line);
     race_release(order);
     barrier->line = line;
-    if (++barrier->arrived < block->shown.threads)
+    if (++barrier->arrived < block->shown->threads)
         fiber_wait(fiber, &barrier->waiting, "__syncthreads()", line, 0);
     else {
         barrier->arrived = 0;
@@ -36,17 +49,6 @@ void collective_barrier(struct attile_thread *thread, int line) {
 
 static const char *const collective_name[] = {
     [ATTILE_SYNC] = "__syncwarp()", [ATTILE_PICK] = "a warp shuffle", [ATTILE_BALLOT] = "a warp vote"};
-
-/* Lanes of the warp that exist and have not ended. */
-static unsigned alive(struct block *block, unsigned warp) {
-    unsigned lanes = 0;
-    for (unsigned lane = 0; lane < ATTILE_WARP; lane++) {
-        unsigned index = warp * ATTILE_WARP + lane;
-        if (index < block->shown.threads && block_fiber(block, index)->state != FIBER_ENDED)
-            lanes |= 1u << lane;
-    }
-    return lanes;
-}
 
 static struct group *find_group(struct warp *warp, unsigned mask) {
     struct group *unused = NULL;
@@ -60,34 +62,35 @@ static struct group *find_group(struct warp *warp, unsigned mask) {
     return unused;
 }
 
-static void finish(struct block *block, unsigned warp, struct group *group) {
+/* All have arrived: hand out results. `lanes` are the fibers of the warp. */
+static void finish(struct block *block, struct fiber *lanes, struct group *group) {
     uint64_t ballot = 0;
     for (unsigned lane = 0; lane < ATTILE_WARP; lane++)
         if (group->arrived >> lane & 1 && group->value[lane])
             ballot |= 1u << lane;
     for (unsigned lane = 0; lane < ATTILE_WARP; lane++)
         if (group->arrived >> lane & 1) {
-            struct fiber *fiber = block_fiber(block, warp * ATTILE_WARP + lane);
-            fiber->result = group->operation == ATTILE_PICK ? group->value[group->source[lane]] : ballot;
+            lanes[lane].result = group->operation == ATTILE_PICK ? group->value[group->source[lane]] : ballot;
         }
     group->arrived = 0;
     group->phase++;
     queue_wake(block, &group->waiting);
 }
 
-unsigned long long collective_warp(struct attile_thread *thread, int operation, unsigned mask, unsigned long long value,
-                                   int source, int line) {
-    struct fiber *fiber = (struct fiber *)thread;
-    struct block *block = block_of(fiber);
-    unsigned warp = thread->index / ATTILE_WARP, lane = thread->index % ATTILE_WARP;
+unsigned long long collective_warp(struct attile_block *shown, unsigned index, int operation, unsigned mask,
+                                   unsigned long long value, int source, int line) {
+    struct block *block = shown->device;
+    struct fiber *fiber = &block->fiber[index];
+    struct warp *warp = &block->warp[index / ATTILE_WARP];
+    unsigned lane = index % ATTILE_WARP;
     const char *name = collective_name[operation];
     if (!(mask >> lane & 1))
         fiber_refuse(fiber, line, NULL, "%s with mask 0x%08x, which leaves out the calling lane %u", name, mask, lane);
-    unsigned expected = mask & alive(block, warp);
+    unsigned expected = mask & warp->alive;
     if (operation == ATTILE_PICK && !(expected >> source & 1))
         fiber_refuse(fiber, line, NULL, "%s from lane %d, which %s: the value is undefined", name, source,
                      mask >> source & 1 ? "has ended or does not exist" : "is not in the mask");
-    struct group *group = find_group(&block->warp[warp], mask);
+    struct group *group = find_group(warp, mask);
     if (!group)
         fiber_refuse(fiber, line, NULL, "%s with mask 0x%08x: too many sets of lanes of this warp wait already", name,
                      mask);
@@ -100,14 +103,14 @@ unsigned long long collective_warp(struct attile_thread *thread, int operation, 
         group->operation = operation;
         group->line = line;
     }
-    void *order = &group->order[group->phase & 1];
+    void *order = group_order(block, warp, group);
     if (operation == ATTILE_SYNC)
         race_release(order);
     group->value[lane] = value;
     group->source[lane] = source;
     group->arrived |= 1u << lane;
     if (group->arrived == expected)
-        finish(block, warp, group);
+        finish(block, fiber - lane, group);
     else
         fiber_wait(fiber, &group->waiting, name, line, mask);
     if (operation == ATTILE_SYNC)
@@ -117,24 +120,23 @@ unsigned long long collective_warp(struct attile_thread *thread, int operation, 
 
 /* Lanes that have ended are not waited for: the rest of a group may now be complete. */
 void collective_ended(struct fiber *fiber) {
-    struct block *block = block_of(fiber);
-    unsigned warp = fiber->thread.index / ATTILE_WARP;
-    fiber->state = FIBER_ENDED;
-    unsigned lanes = alive(block, warp);
+    unsigned lane = fiber->index % ATTILE_WARP;
+    struct warp *warp = &fiber->block->warp[fiber->index / ATTILE_WARP];
+    warp->alive &= ~(1u << lane);
     for (int i = 0; i < GROUPS; i++) {
-        struct group *group = &block->warp[warp].group[i];
-        if (group->arrived && group->arrived == (group->mask & lanes))
-            finish(block, warp, group);
+        struct group *group = &warp->group[i];
+        if (group->arrived && group->arrived == (group->mask & warp->alive))
+            finish(fiber->block, fiber - lane, group);
     }
 }
 
 void collective_missing(struct block *block, struct fiber *fiber, struct text *text) {
     if (!fiber->mask) {
-        text_print(text, ": %u of %u threads have arrived", block->barrier.arrived, block->shown.threads);
+        text_print(text, ": %u of %u threads have arrived", block->barrier.arrived, block->shown->threads);
         return;
     }
-    unsigned warp = fiber->thread.index / ATTILE_WARP;
-    const struct group *group = find_group(&block->warp[warp], fiber->mask);
+    struct warp *warp = &block->warp[fiber->index / ATTILE_WARP];
+    const struct group *group = find_group(warp, fiber->mask);
     text_print(text, ": mask 0x%08x, missing lanes 0x%08x", fiber->mask,
-               fiber->mask & alive(block, warp) & ~(group ? group->arrived : 0));
+               fiber->mask & warp->alive & ~(group ? group->arrived : 0));
 }

@@ -27,18 +27,14 @@ bool launch_owns(const struct launch *launch, uintptr_t address) {
     return launch->image && dladdr((void *)address, &info) && info.dli_fbase == launch->image;
 }
 
-/* An idle block with enough room, or a new one. */
+/* An idle block, or a new one. */
 static struct block *take_block(struct launch *launch) {
-    struct block *block = NULL;
     pthread_mutex_lock(&launch->pool->lock);
-    for (struct block **link = &launch->pool->idle; *link; link = &(*link)->next)
-        if ((*link)->threads >= launch->threads && (*link)->shared_room >= launch->shared) {
-            block = *link;
-            *link = block->next;
-            break;
-        }
+    struct block *block = launch->pool->idle;
+    if (block)
+        launch->pool->idle = block->next;
     pthread_mutex_unlock(&launch->pool->lock);
-    return block ? block : block_create(launch->threads, launch->shared);
+    return block ? block : block_create();
 }
 
 static void give_block(struct launch *launch, struct block *block) {
@@ -104,7 +100,6 @@ enum att_status launch_run(struct launch *launch) {
     atomic_init(&launch->stop, false);
     choose_order(launch);
     race_watch(launch->mode == ATT_HOST_RACE ? &launch->race : NULL);
-    race_release(&launch->params); /* what the caller wrote happens before every thread of the kernel */
     pthread_t helper[WORKERS];
     unsigned helpers = 0, workers = count_workers(launch);
     while (helpers + 1 < workers && pthread_create(&helper[helpers], NULL, work, launch) == 0)

@@ -15,7 +15,11 @@
 
 struct block;
 
-enum { LAUNCH_THREADS = 1024, LAUNCH_PARAMS = 4096, LAUNCH_SHARED = 227 * 1024 }; /* what one launch may have at most */
+enum {
+    LAUNCH_THREADS = ATTILE_THREADS,
+    LAUNCH_PARAMS = 4096,
+    LAUNCH_SHARED = 227 * 1024
+}; /* what one launch may have at most */
 
 struct fault {
     struct text text; /* empty = none */

@@ -30,13 +30,11 @@ static _Thread_local struct race *watched;
 
 bool race_present(void) { return __tsan_create_fiber != NULL; }
 
-void *race_create(const char *name) {
-    if (!race_present())
-        return NULL;
-    void *identity = __tsan_create_fiber(0);
-    if (__tsan_set_fiber_name)
+void *race_create(void) { return race_present() ? __tsan_create_fiber(0) : NULL; }
+
+void race_name(void *identity, const char *name) {
+    if (identity && __tsan_set_fiber_name)
         __tsan_set_fiber_name(identity, name);
-    return identity;
 }
 
 void race_destroy(void *identity) {
@@ -52,12 +50,12 @@ void race_switch(void *identity) {
 }
 
 void race_release(void *object) {
-    if (__tsan_release)
+    if (__tsan_release && object)
         __tsan_release(object);
 }
 
 void race_acquire(void *object) {
-    if (__tsan_acquire)
+    if (__tsan_acquire && object)
         __tsan_acquire(object);
 }
 

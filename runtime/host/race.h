@@ -7,12 +7,14 @@
 
 bool race_present(void);
 
-/* An identity for a new stack, ordered after the caller; null when there is no ThreadSanitizer. */
-void *race_create(const char *name);
-void race_destroy(void *identity); /* accepts null */
+/* An identity for a stack; null when there is no ThreadSanitizer. */
+void *race_create(void);
+void race_name(void *identity, const char *name); /* for reports; copied */
+void race_destroy(void *identity);                /* accepts null */
 void *race_current(void);
 void race_switch(void *identity); /* orders nothing */
 
+/* Both accept null, and do nothing then. */
 void race_release(void *object); /* what we did so far happens before ... */
 void race_acquire(void *object); /* ... what we do from now on */
 

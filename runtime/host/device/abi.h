@@ -1,13 +1,15 @@
 /* abi: what a compiled kernel and the host device know of each other; valid in C and C++.
-   A CUDA thread is a fiber. Its stack is ATTILE_STACK bytes, aligned to that size, and its struct attile_thread sits
-   ATTILE_THREAD_ROOM bytes below the top: so the stack pointer alone says who is running, and what is its own memory. */
+   A CUDA thread is a fiber. The stacks of a block are ATTILE_STACK bytes each, one after the other in a region of
+   ATTILE_REGION bytes that is aligned to its size and starts with the block's struct attile_block: so the stack pointer
+   alone says which block and which thread is running, and what is its own memory. */
 #ifndef ATTILE_HOST_ABI_H
 #define ATTILE_HOST_ABI_H
 
 enum {
-    ATTILE_HOST_ABI = 1,       /* raised when anything here changes */
+    ATTILE_HOST_ABI = 2, /* raised when anything here changes */
+    ATTILE_THREADS = 1024,
     ATTILE_STACK = 256 * 1024, /* bytes, a power of two */
-    ATTILE_THREAD_ROOM = 512,
+    ATTILE_REGION = ATTILE_THREADS * ATTILE_STACK,
     ATTILE_RANGES = 8,
     ATTILE_WARP = 32
 };
@@ -19,27 +21,34 @@ enum attile_collective {
     ATTILE_BALLOT /* a bit for each lane whose value is not 0 */
 };
 
-enum attile_count { ATTILE_GLOBAL_READ, ATTILE_GLOBAL_WRITTEN, ATTILE_SHARED_READ, ATTILE_SHARED_WRITTEN, ATTILE_COUNTS };
+enum attile_count {
+    ATTILE_GLOBAL_READ,
+    ATTILE_GLOBAL_WRITTEN,
+    ATTILE_SHARED_READ,
+    ATTILE_SHARED_WRITTEN,
+    ATTILE_COUNTS
+};
 
-struct attile_thread;
+struct attile_block;
 
-/* What the device does for a kernel. `line` is the line in the kernel's source. */
+/* What the device does for thread `index` of a block. `line` is the line in the kernel's source. */
 struct attile_host {
-    void (*barrier)(struct attile_thread *thread, int line);
-    unsigned long long (*collective)(struct attile_thread *thread, int operation, unsigned mask,
+    void (*barrier)(struct attile_block *block, unsigned index, int line);
+    unsigned long long (*collective)(struct attile_block *block, unsigned index, int operation, unsigned mask,
                                      unsigned long long value, int source, int line);
     /* An access to neither the thread's stack nor the block's shared memory nor a range known to the block. `pc` is a
        code address in the statement; 0 bytes of alignment = any. */
-    void (*access)(struct attile_thread *thread, const void *address, unsigned long long size, int write,
+    void (*access)(struct attile_block *block, unsigned index, const void *address, unsigned long long size, int write,
                    unsigned alignment, const void *pc);
     /* The kernel did what the hardware would not do. Never returns. */
-    void (*refuse)(struct attile_thread *thread, int line, const char *sentence);
+    void (*refuse)(struct attile_block *block, unsigned index, int line, const char *sentence);
     void *(*copy)(void *to, const void *from, unsigned long long size);
     void *(*fill)(void *to, int byte, unsigned long long size);
 };
 
 struct attile_block {
     const struct attile_host *host;
+    void *device;         /* the device's own view of this block */
     unsigned index, grid; /* this block, of so many */
     unsigned threads;
     unsigned char *shared; /* dynamic shared memory, 1024-byte aligned */
@@ -48,11 +57,6 @@ struct attile_block {
     struct {
         unsigned long long low, size;
     } range[ATTILE_RANGES]; /* buffers touched lately */
-};
-
-struct attile_thread {
-    struct attile_block *block;
-    unsigned index; /* in the block */
 };
 
 struct attile_entry {

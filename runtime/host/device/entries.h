@@ -9,5 +9,5 @@ template <class Params> constexpr unsigned long long attile_params_size(void (*)
 #define ATTILE_ENTRY(name) {#name, attile_run_##name, attile_params_size(&name)},
 #define ATTILE_MODULE(entries)                                                                                         \
     entries(ATTILE_TRAMPOLINE) static const attile_entry attile_entries[] = {entries(ATTILE_ENTRY)};                   \
-    extern "C" __attribute__((visibility("default"))) const attile_module attile_module_table = {                     \
+    extern "C" __attribute__((visibility("default"))) const attile_module attile_module_table = {                      \
         ATTILE_HOST_ABI, ATTILE_MODE, sizeof attile_entries / sizeof *attile_entries, attile_entries};

@@ -2,14 +2,12 @@
 #define ATTILE_LINE int line = __builtin_LINE() /* the caller's */
 
 static ATTILE_UNWATCHED void __syncthreads(ATTILE_LINE) {
-    attile_thread *self = attile_self();
-    self->block->host->barrier(self, line);
+    attile_self()->host->barrier(attile_self(), attile_self_index(), line);
 }
 
 static ATTILE_UNWATCHED attile_word attile_together(int operation, unsigned mask, attile_word value, int source,
                                                     int line) {
-    attile_thread *self = attile_self();
-    return self->block->host->collective(self, operation, mask, value, source, line);
+    return attile_self()->host->collective(attile_self(), attile_self_index(), operation, mask, value, source, line);
 }
 
 ATTILE_INLINE void __syncwarp(unsigned mask = 0xffffffffu, ATTILE_LINE) {
@@ -78,7 +76,7 @@ template <class T, class Change> ATTILE_INLINE T attile_atomic(T *address, Chang
 }
 #define ATTILE_ATOMIC(name, type, result)                                                                              \
     ATTILE_INLINE type name(type *address, type value) {                                                               \
-        return attile_atomic(address, [=](type old) -> type { return result; });                                      \
+        return attile_atomic(address, [=](type old) -> type { return result; });                                       \
     }
 ATTILE_ATOMIC(atomicAdd, float, old + value)
 ATTILE_ATOMIC(atomicAdd, int, (int)((unsigned)old + (unsigned)value))

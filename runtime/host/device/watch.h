@@ -16,18 +16,19 @@
 
 typedef unsigned long long attile_word; /* an address, or 64 bits of anything */
 
-/* The thread that runs, found by its stack. */
-#define attile_self()                                                                                                  \
-    ((attile_thread *)(((attile_word)__builtin_frame_address(0) | (ATTILE_STACK - 1)) + 1 - ATTILE_THREAD_ROOM))
+/* The block and the thread that run, found by their stack. */
+#define attile_stack()      ((attile_word)__builtin_frame_address(0))
+#define attile_self()       ((attile_block *)(attile_stack() & -(attile_word)ATTILE_REGION))
+#define attile_self_index() ((unsigned)(attile_stack() / ATTILE_STACK % ATTILE_THREADS))
 
 #if ATTILE_MODE == 0
 
 static ATTILE_UNWATCHED void attile_watch(const void *pointer, attile_word size, int write, unsigned alignment,
                                           const void *pc) {
     attile_word address = (attile_word)pointer;
-    if (!((address ^ (attile_word)__builtin_frame_address(0)) & ~(attile_word)(ATTILE_STACK - 1)))
+    if (address / ATTILE_STACK == attile_stack() / ATTILE_STACK)
         return;
-    attile_block *block = attile_self()->block;
+    attile_block *block = attile_self();
     if (!alignment || address % alignment == 0) {
         attile_word offset = address - (attile_word)block->shared;
         if (offset < block->shared_size && size <= block->shared_size - offset) {
@@ -42,11 +43,11 @@ static ATTILE_UNWATCHED void attile_watch(const void *pointer, attile_word size,
             }
         }
     }
-    block->host->access(attile_self(), pointer, size, write, alignment, pc);
+    block->host->access(block, attile_self_index(), pointer, size, write, alignment, pc);
 }
 
 #define ATTILE_CALLBACK extern "C" __attribute__((visibility("hidden"), used)) ATTILE_UNWATCHED void
-#define ATTILE_HERE ((const char *)__builtin_return_address(0) - 1)
+#define ATTILE_HERE     ((const char *)__builtin_return_address(0) - 1)
 #define ATTILE_WATCH(size, alignment_if_aligned)                                                                       \
     ATTILE_CALLBACK __tsan_read##size(void *p) { attile_watch(p, size, 0, alignment_if_aligned, ATTILE_HERE); }        \
     ATTILE_CALLBACK __tsan_write##size(void *p) { attile_watch(p, size, 1, alignment_if_aligned, ATTILE_HERE); }       \
@@ -70,18 +71,18 @@ extern "C" __attribute__((visibility("hidden"), used)) ATTILE_UNWATCHED void *me
                                                                                      unsigned long size) {
     attile_watch(from, size, 0, 1, ATTILE_HERE);
     attile_watch(to, size, 1, 1, ATTILE_HERE);
-    return attile_self()->block->host->copy(to, from, size);
+    return attile_self()->host->copy(to, from, size);
 }
 extern "C" __attribute__((visibility("hidden"), used)) ATTILE_UNWATCHED void *memmove(void *to, const void *from,
                                                                                       unsigned long size) {
     attile_watch(from, size, 0, 1, ATTILE_HERE);
     attile_watch(to, size, 1, 1, ATTILE_HERE);
-    return attile_self()->block->host->copy(to, from, size);
+    return attile_self()->host->copy(to, from, size);
 }
 extern "C" __attribute__((visibility("hidden"), used)) ATTILE_UNWATCHED void *memset(void *to, int byte,
                                                                                      unsigned long size) {
     attile_watch(to, size, 1, 1, ATTILE_HERE);
-    return attile_self()->block->host->fill(to, byte, size);
+    return attile_self()->host->fill(to, byte, size);
 }
 
 #else

@@ -9,16 +9,16 @@
 struct attile_index {
     unsigned x;
 };
-static ATTILE_UNWATCHED attile_index attile_thread_index() { return {attile_self()->index}; }
-static ATTILE_UNWATCHED attile_index attile_block_index() { return {attile_self()->block->index}; }
-static ATTILE_UNWATCHED attile_index attile_block_size() { return {attile_self()->block->threads}; }
-static ATTILE_UNWATCHED attile_index attile_grid_size() { return {attile_self()->block->grid}; }
+static ATTILE_UNWATCHED attile_index attile_thread_index() { return {attile_self_index()}; }
+static ATTILE_UNWATCHED attile_index attile_block_index() { return {attile_self()->index}; }
+static ATTILE_UNWATCHED attile_index attile_block_size() { return {attile_self()->threads}; }
+static ATTILE_UNWATCHED attile_index attile_grid_size() { return {attile_self()->grid}; }
 #define threadIdx attile_thread_index()
-#define blockIdx attile_block_index()
-#define blockDim attile_block_size()
-#define gridDim attile_grid_size()
+#define blockIdx  attile_block_index()
+#define blockDim  attile_block_size()
+#define gridDim   attile_grid_size()
 
-static ATTILE_UNWATCHED unsigned char *attile_shared() { return attile_self()->block->shared; }
+static ATTILE_UNWATCHED unsigned char *attile_shared() { return attile_self()->shared; }
 template <class T> ATTILE_INLINE T *dynamic_shared() { return (T *)attile_shared(); }
 
 #define ATTILE_VECTOR2(name, type)                                                                                     \
