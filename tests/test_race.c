@@ -8,6 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifndef RACE_PROBE
+#define RACE_PROBE "" /* this build has another sanitizer */
+#endif
+
 #define KERNEL                                                                                                         \
     "struct Params { const float *x; float *y; };\n"                                                                   \
     "extern \"C\" __global__ void kernel(const Params p) {\n"                                                          \
@@ -109,12 +113,8 @@ static bool run_probe(const struct race_case *race, int seed, struct text *outpu
     cr_assert(file >= 0 && write(file, source, strlen(source)) == (ssize_t)strlen(source));
     close(file);
     free(source);
-#ifdef RACE_PROBE
     snprintf(command, sizeof command, "TSAN_OPTIONS=exitcode=0 %s %s %d %d %d 2>/dev/null", RACE_PROBE, path,
              race->grid, race->block, seed);
-#else
-    cr_skip_test("this build has another sanitizer");
-#endif
     FILE *pipe = popen(command, "r");
     while (pipe && fgets(line, sizeof line, pipe))
         text_print(output, "%s", line);
@@ -125,6 +125,8 @@ static bool run_probe(const struct race_case *race, int seed, struct text *outpu
 }
 
 Test(race, a_missing_barrier_is_reported_with_both_lines_and_an_intact_kernel_is_not) {
+    if (!RACE_PROBE[0])
+        cr_skip_test("one program cannot have two sanitizers");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int seed = 0; seed < 2; seed++) {
             const struct race_case *race = &cases[i];
