@@ -90,8 +90,10 @@ Test(io_claims, materialized_is_quadratic_and_tiles_divide) {
     cr_assert_gt(small.written, 2 * 64 * 64);
     cr_assert_gt(large.read + large.written, 12 * (small.read + small.written)); /* 16 but for the n d terms */
 
-    struct moved narrow = measure("algorithm=flash_tiled loop_order=q_outer block_m=16 block_n=32", 16, 256);
-    struct moved wide = measure("algorithm=flash_tiled loop_order=q_outer block_m=64 block_n=32", 16, 256);
+    struct moved narrow =
+        measure("algorithm=flash_tiled loop_order=q_outer block_m=16 block_n=32 thread_m=2 thread_n=4", 16, 256);
+    struct moved wide =
+        measure("algorithm=flash_tiled loop_order=q_outer block_m=64 block_n=32 thread_m=2 thread_n=4", 16, 256);
     int64_t once = 256 * 16; /* Q */
     cr_assert_eq(narrow.read - once, 4 * (wide.read - once));
     cr_assert_lt(wide.read + wide.written, large.read + large.written);

@@ -46,9 +46,10 @@ static void bound_row(int64_t n, const double *weight, const double *error, cons
     }
 }
 
-/* lse = max + log(sum): the mean error of the weights, that of their sum, log (2 ulp) and the last addition. */
+/* lse = max + log(sum): the mean error of the weights, that of their sum, log (2 ulp), the
+   change of base and the last addition. */
 static double bound_lse(int64_t n, const double *weight, const double *error, double max, double lse) {
-    double moved = sum_error(n) + 4 * fabs(lse - max) + 2 * fabs(lse) + 2;
+    double moved = sum_error(n) + 4 * fabs(lse - max) + 3 * fabs(lse) + 2;
     for (int64_t j = 0; j < n; j++)
         if (weight[j] != 0)
             moved += weight[j] * error[j];
