@@ -136,8 +136,8 @@ static void print_plan(struct emitter *e, const struct plan *plan) {
         text_print(&text, ", block %d, shared %d bytes\n", launch->block, launch->shared);
     }
     for (int i = 0; i < plan->maps; i++)
-        text_print(&text, "     tensor map of %s: boxes of %d rows x %d columns\n", plan_tensor_name[plan->map[i].tensor],
-                   plan->map[i].rows, plan->map[i].cols);
+        text_print(&text, "     tensor map of %s: boxes of %d rows x %d columns\n",
+                   plan_tensor_name[plan->map[i].tensor], plan->map[i].rows, plan->map[i].cols);
     text_print(&text, "\n   Workspace\n     ");
     plan_print(&plan->workspace, &text);
     emit_print(e, "%s bytes\n", text_string(&text));
@@ -198,23 +198,42 @@ static void print_constant(struct text *text, struct expr_type type, const char 
         text_print(text, "constexpr %s %s = %" PRId64 ";", kind, name, value);
 }
 
-static void print_let_constant(struct emitter *e, const struct template_op *op, const char *name, int64_t value,
-                               int width) {
-    struct text text = {0};
+/* One let that becomes a constant, in words. */
+struct let_line {
+    struct text constant; /* "constexpr int ROWS = 16;" */
+    const char *formula;  /* "" when it is the value itself, which explains nothing */
+};
+
+static void make_let_line(const struct emit_facts *facts, const struct template_op *op, struct let_line *line) {
+    int64_t value = facts->walk->slot[op->index].value;
     char shown[64];
     expr_print_value(expr_type(op->expr[0]), value, shown, sizeof shown);
-    print_constant(&text, expr_type(op->expr[0]), name, value);
-    if (strcmp(shown, expr_text(op->expr[0])) == 0) /* a plain number explains nothing */
-        emit_print(e, "%s\n", text_string(&text));
-    else
-        emit_print(e, "%-*s // %s\n", width, text_string(&text), expr_text(op->expr[0]));
-    e->text.failed |= text.failed;
-    text_free(&text);
+    print_constant(&line->constant, expr_type(op->expr[0]), facts->walk->template->slot_upper[op->index], value);
+    line->formula = strcmp(shown, expr_text(op->expr[0])) == 0 ? "" : expr_text(op->expr[0]);
+}
+
+/* Formulas stand beside their constants, below each other; all above them when one is too long for that. */
+static void print_let_lines(struct emitter *e, const struct let_line *line, int count) {
+    enum { COLUMNS = 120 };
+    size_t width = 0, formula = 0;
+    for (int i = 0; i < count; i++) {
+        width = line[i].constant.size > width ? line[i].constant.size : width;
+        formula = strlen(line[i].formula) > formula ? strlen(line[i].formula) : formula;
+    }
+    bool above = width + formula + strlen(" // ") > COLUMNS;
+    for (int i = 0; i < count; i++) {
+        const char *constant = text_string(&line[i].constant);
+        if (!*line[i].formula)
+            emit_print(e, "%s\n", constant);
+        else if (above)
+            emit_print(e, "// %s\n%s\n", line[i].formula, constant);
+        else
+            emit_print(e, "%-*s // %s\n", (int)width, constant, line[i].formula);
+    }
 }
 
 void emit_prologue(struct emitter *e, const struct emit_facts *facts, const struct text *body) {
     struct mentions mentions = {.facts = facts};
-    int width = 0;
     template_capitals(text_string(body), body->size, note_mention, &mentions);
     for (int id = 0; id < KNOB_COUNT; id++) {
         char name[64];
@@ -227,23 +246,15 @@ void emit_prologue(struct emitter *e, const struct emit_facts *facts, const stru
         }
         emit_print(e, "constexpr int %s = %d;\n", name, knob_get(&facts->variant->knobs, id));
     }
-    /* Two rounds: how wide is the widest, so that the formulas stand below each other; then print. */
-    for (int round = 0; round < 2; round++)
-        for (int i = 0; i < facts->lets; i++) {
-            const struct template_op *op = facts->let[i];
-            const char *name = facts->walk->template->slot_upper[op->index];
-            int64_t value = facts->walk->slot[op->index].value;
-            struct expr_type type = expr_type(op->expr[0]);
-            if (!mentions.slot[op->index] || type.kind == EXPR_WORD)
-                continue;
-            if (round == 1) {
-                print_let_constant(e, op, name, value, width);
-                continue;
-            }
-            struct text text = {0};
-            print_constant(&text, type, name, value);
-            width = (int)text.size > width ? (int)text.size : width;
-            text_free(&text);
-        }
+    struct let_line line[TEMPLATE_SLOTS] = {0};
+    int lines = 0;
+    for (int i = 0; i < facts->lets; i++)
+        if (mentions.slot[facts->let[i]->index] && expr_type(facts->let[i]->expr[0]).kind != EXPR_WORD)
+            make_let_line(facts, facts->let[i], &line[lines++]);
+    print_let_lines(e, line, lines);
+    for (int i = 0; i < lines; i++) {
+        e->text.failed |= line[i].constant.failed;
+        text_free(&line[i].constant);
+    }
     emit_print(e, "\n");
 }

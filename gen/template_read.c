@@ -136,7 +136,7 @@ static int read_value(struct page *page, const char *at) {
         size = inner.size + 3;
     } else {
         struct slice rest = inner;
-        inner = is_blank(*inner.text) ? (struct slice){inner.text, 0} : take_name(&rest);
+        inner = !inner.size || is_blank(*inner.text) ? (struct slice){inner.text, 0} : take_name(&rest);
         size = inner.size + 1;
     }
     if (!inner.size) {

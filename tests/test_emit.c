@@ -55,6 +55,8 @@ static const char *const golden[] = {
     "family=attention_forward algorithm=multi_pass head_dim=40 head_dim_v=72 dtype=bf16",
     "family=attention_forward algorithm=flash head_dim=32 mask=causal",
     "family=attention_forward algorithm=flash_tiled loop_order=kv_outer head_dim=80 mask=causal",
+    "family=attention_forward algorithm=flash_tiled loop_order=q_outer head_dim=64",
+    "family=attention_forward algorithm=flash_tiled loop_order=q_outer head_dim=128 mask=causal dtype=fp16",
     "family=merge head_dim_v=64",
 };
 

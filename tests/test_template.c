@@ -168,6 +168,21 @@ Test(template, includes_are_bounded_in_depth_and_number) {
     text_free(&wide);
 }
 
+/* No byte behind the end is looked at: the text stands at the very end of its allocation. */
+Test(template, a_text_may_end_anywhere) {
+    static const char whole[] = "//$ if head_dim == 1\nint $head_dim ${mask}$$;\n//$ end\n/* BLOCK_M */ \"x\" // $";
+    for (size_t size = 0; size < sizeof whole; size++) {
+        char *copy = malloc(size ? size : 1);
+        struct diag diag = {0};
+        memcpy(copy, whole, size);
+        struct template_set *set = template_text_open(&(struct template_text){copy, size}, &diag);
+        cr_expect_eq(set == NULL, diag.errors > 0);
+        template_set_close(set);
+        diag_free(&diag);
+        free(copy);
+    }
+}
+
 Test(template, bytes_that_are_no_text_are_refused) {
     struct template_text text = {"int x;\n\0int y;\n", 15};
     struct diag diag = {0};

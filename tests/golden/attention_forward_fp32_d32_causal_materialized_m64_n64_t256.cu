@@ -11,28 +11,28 @@
      part/reduce.cuh
 
    Knobs
-     family         attention_forward  what kind of kernel this is
-     dtype          fp32               element type of the inputs; arithmetic is always fp32
-     dtype_out      fp32               element type of the output; as dtype when left out
-     head_dim       32                 elements of one row of Q and of K
-     head_dim_v     32                 elements of one row of V and of O; as head_dim when left out
-     mask           causal             which keys a query sees: all, or those up to its own position with the last query and key aligned
-     algorithm      materialized       which derivation of the family; one template each
-     block_m        64                 queries (rows) in one tile
-     block_n        64                 keys (columns) in one tile
-     threads        256                threads in one block
-     target         any                instruction set the source is written for; any = plain CUDA C++
+     family        attention_forward  what kind of kernel this is
+     dtype         fp32               element type of the inputs; arithmetic is always fp32
+     dtype_out     fp32               element type of the output; as dtype when left out
+     head_dim      32                 elements of one row of Q and of K
+     head_dim_v    32                 elements of one row of V and of O; as head_dim when left out
+     mask          causal             which keys a query sees: all, or those up to its own position with the last query and key aligned
+     algorithm     materialized       which derivation of the family; one template each
+     block_m       64                 queries (rows) in one tile
+     block_n       64                 keys (columns) in one tile
+     threads       256                threads in one block
+     target        any                instruction set the source is written for; any = plain CUDA C++
 
    Derived
-     depth          32                 32
-     across         16                 16
-     down           16                 threads / across
-     shared_bytes   16896              4 * (block_m + block_n) * (depth + 1)
-     weights_bytes  64                 8 * threads / 32
+     depth         32                 32
+     across        16                 16
+     down          16                 threads / across
+     shared_bytes  16896              4 * (block_m + block_n) * (depth + 1)
+     warps         8                  threads / 32
 
    Launches
      attention_scores: grid batch * heads * ((len_q + 64 - 1) / 64) * ((len_kv + 64 - 1) / 64), block 256, shared 16896 bytes
-     attention_weights: grid batch * heads * len_q, block 256, shared 64 bytes
+     attention_weights: grid (batch * heads * len_q + 8 - 1) / 8, block 256, shared 0 bytes
      attention_output: grid batch * heads * ((len_q + 64 - 1) / 64) * 1, block 256, shared 16896 bytes
 
    Workspace
@@ -48,7 +48,7 @@ constexpr int DEPTH = 32;
 constexpr int ACROSS = 16;
 constexpr int DOWN = 16;            // threads / across
 constexpr int SHARED_BYTES = 16896; // 4 * (block_m + block_n) * (depth + 1)
-constexpr int WEIGHTS_BYTES = 64;   // 8 * threads / 32
+constexpr int WARPS = 8;            // threads / 32
 
 // Attention by the definition: scores, weights and output are three launches, and the len_q x len_kv matrix between them
 // lives in global memory: S = scale Q K^T, then P = softmax of each row of S (in the same place), then O = P V.
@@ -306,31 +306,27 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_scores(const __g
     }
 }
 
-struct Partial {
-    SoftmaxState of_warp[THREADS / 32];
-};
-static_assert(sizeof(Partial) == WEIGHTS_BYTES, "as in the launch directive");
-
-// P = softmax of each row of S, in place; one block a row. Keys that are not seen have no weight, not even 0.
+// P = softmax of each row of S, in place; one warp a row. Keys that are not seen have no weight, not even 0.
 extern "C" __global__ void __launch_bounds__(THREADS) attention_weights(const __grid_constant__ attention_params p) {
-    Partial &partial = *dynamic_shared<Partial>();
-    int query = static_cast<int>(blockIdx.x % p.len_q);
-    long long index = blockIdx.x / p.len_q;
+    long long row = static_cast<long long>(blockIdx.x) * WARPS + threadIdx.x / 32; // (batch, head, query) in one
+    if (row >= static_cast<long long>(p.batch) * p.heads * p.len_q)
+        return;
+    Head head = head_at(p, row / p.len_q);
+    int query = static_cast<int>(row % p.len_q), lane = threadIdx.x % 32;
     int seen = keys_seen(p, query);
-    float *row = head_matrix(p, index) + static_cast<long long>(query) * p.len_kv;
+    float *score = head_matrix(p, 0) + row * p.len_kv; // (len_kv), then the weights
 
     // m = max s,  l = sum exp(s - m)
     SoftmaxState state = softmax_of_nothing();
-    for (int key = threadIdx.x; key < seen; key += THREADS)
-        state = softmax_join(state, softmax_of(row[key]));
-    state = block_reduce<SoftmaxState, softmax_join>(state, partial.of_warp);
+    for (int key = lane; key < seen; key += 32)
+        state = softmax_join(state, softmax_of(score[key]));
+    state = lanes_reduce<32, SoftmaxState, softmax_join>(state);
 
     // p = exp(s - m) / l
-    for (int key = threadIdx.x; key < seen; key += THREADS)
-        row[key] = softmax_normalize(softmax_weight(row[key], state.max), state);
+    for (int key = lane; key < seen; key += 32)
+        score[key] = softmax_normalize(softmax_weight(score[key], state.max), state);
 
-    Head head = head_at(p, index);
-    if (head.lse && threadIdx.x == 0)
+    if (head.lse && lane == 0)
         head.lse[query] = softmax_lse(state);
 }
 

@@ -42,9 +42,12 @@ constexpr int HEAD_DIM_V = 80;
 constexpr int BLOCK_M = 16;
 constexpr int BLOCK_N = 32;
 constexpr int LANES = 8;
-constexpr int BLOCK_THREADS = 128;  // block_m * lanes
-constexpr int PITCH = 81;           // head_dim / 2 * 2 + 1
-constexpr int SHARED_BYTES = 27904; // 4 * ((block_m + block_n) * pitch + block_n * head_dim_v + block_m * (block_n + 1))
+// block_m * lanes
+constexpr int BLOCK_THREADS = 128;
+// head_dim / 2 * 2 + 1
+constexpr int PITCH = 81;
+// 4 * ((block_m + block_n) * pitch + block_n * head_dim_v + block_m * (block_n + 1))
+constexpr int SHARED_BYTES = 27904;
 
 // Attention by tiles with keys outside: a tile of block_n keys and values stays on chip while all tiles of block_m
 // queries pass by. No query sees all keys in one go, so its unfinished output and softmax state wait in global memory
