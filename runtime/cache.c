@@ -62,9 +62,7 @@ void cache_close(struct cache *cache) {
     free(cache);
 }
 
-const char *cache_dir(const struct cache *cache) {
-    return cache->disk.path;
-}
+const char *cache_dir(const struct cache *cache) { return cache->disk.path; }
 
 struct cache_disk *cache_disk_of(struct cache *cache) {
     return &cache->disk;
@@ -77,10 +75,10 @@ static bool copy_bytes(void **to, const void *from, size_t size) {
     return *to;
 }
 
-static bool copy_entry(struct cache_entry *to, const void *payload, size_t payload_size, const void *meta,
-                       size_t meta_size) {
-    *to = (struct cache_entry){.payload_size = payload_size, .meta_size = meta_size};
-    if (copy_bytes(&to->payload, payload, payload_size) && copy_bytes(&to->meta, meta, meta_size))
+static bool copy_entry(struct cache_entry *to, const struct cache_entry *from) {
+    *to = (struct cache_entry){.payload_size = from->payload_size, .meta_size = from->meta_size};
+    if (copy_bytes(&to->payload, from->payload, from->payload_size) &&
+        copy_bytes(&to->meta, from->meta, from->meta_size))
         return true;
     cache_entry_free(to);
     return false;
@@ -90,15 +88,21 @@ static enum att_status no_memory(struct failure *failure) {
     return failure_set(failure, ATT_OUT_OF_MEMORY, "Out of memory while a kernel was fetched from the cache.");
 }
 
-/* Read the key's file. False = the caller has to build. */
+/* Read the key's file. False = the caller has to build. The payload moves to the front of the file's own buffer: a
+   second one would cost more than all the rest of a hit. */
 static bool look(struct cache_disk *disk, const struct cache_key *key, struct cache_entry *entry, const char **damage) {
     struct cache_file file;
     bool hit = cache_file_read(disk, key->digest, key, &file) == CACHE_HIT;
+    const struct cache_parts *parts = &file.parts;
     *damage = file.damage;
-    if (hit)
-        hit = copy_entry(entry, file.parts.payload, file.parts.payload_size, file.parts.meta, file.parts.meta_size);
-    free(file.bytes);
-    return hit;
+    if (!hit || !copy_bytes(&entry->meta, parts->meta, parts->meta_size)) {
+        free(file.bytes);
+        return false;
+    }
+    entry->payload = memmove(file.bytes, parts->payload, parts->payload_size);
+    entry->payload_size = parts->payload_size;
+    entry->meta_size = parts->meta_size;
+    return true;
 }
 
 /* The leader's work. */
@@ -146,10 +150,9 @@ static enum att_status join(struct cache *cache, struct flight *flight, struct c
     while (!flight->done)
         pthread_cond_wait(&cache->landed, &cache->mutex);
     enum att_status status = flight->failure.status;
-    const struct cache_entry *got = &flight->entry;
     if (status != ATT_OK)
         failure_set(failure, status, "%s", text_string(&flight->failure.text));
-    else if (!copy_entry(entry, got->payload, got->payload_size, got->meta, got->meta_size))
+    else if (!copy_entry(entry, &flight->entry))
         status = no_memory(failure);
     if (--flight->waiting == 0)
         free_flight(flight);
@@ -170,7 +173,7 @@ static void land(struct cache *cache, struct flight *flight, const struct cache_
     }
     if (status != ATT_OK)
         failure_set(&flight->failure, status, "%s", text_string(&failure->text));
-    else if (!copy_entry(&flight->entry, entry->payload, entry->payload_size, entry->meta, entry->meta_size))
+    else if (!copy_entry(&flight->entry, entry))
         no_memory(&flight->failure);
     pthread_cond_broadcast(&cache->landed);
 }
