@@ -207,3 +207,30 @@ static void check_softmax(const char *algorithm) {
 
 Test(ladder, softmax_three_pass_agrees_with_the_oracle) { check_softmax("algorithm=three_pass"); }
 Test(ladder, softmax_online_agrees_with_the_oracle) { check_softmax("algorithm=online"); }
+
+/* y may be x: every element is written by the thread that read it last. */
+Test(ladder, softmax_works_in_place) {
+    enum { ROWS = 3, COLS = 700 };
+    static const char *const algorithms[] = {"algorithm=three_pass", "algorithm=online"};
+    static float x[ROWS * COLS], y[ROWS * COLS];
+    static double right[ROWS * COLS], slack[ROWS * COLS];
+    att_session *session = run_open();
+    unsigned seed = 6;
+    run_fill(x, ROWS * COLS, TOLERANCE_FP32, &seed);
+    oracle_softmax(x, ROWS, COLS, right);
+    cr_assert(tolerance_softmax(x, ROWS, COLS, TOLERANCE_FP32, right, slack));
+    for (int i = 0; i < 2; i++) {
+        void *device;
+        cr_assert_eq(att_alloc(session, sizeof x, &device), ATT_OK);
+        cr_assert_eq(att_copy_in(session, device, x, sizeof x), ATT_OK);
+        struct att_args args = {.softmax = {device, device, COLS, COLS, ROWS, COLS}};
+        att_kernel *kernel = run_find(session, "family=softmax dtype=fp32", algorithms[i]);
+        cr_assert_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
+        cr_assert_eq(att_copy_out(session, y, device, sizeof y), ATT_OK);
+        for (int j = 0; j < ROWS * COLS; j++)
+            cr_assert(tolerance_accepts(TOLERANCE_FP32, right[j], (double)y[j], slack[j]),
+                      "%s: y[%d] is %.9g, not %.9g", algorithms[i], j, (double)y[j], right[j]);
+        cr_assert_eq(att_free(session, device), ATT_OK);
+    }
+    att_close(session);
+}
