@@ -1,0 +1,174 @@
+/* What only a GPU can show. Skipped, with the reason, where there is none. */
+#include "session.h"
+
+#include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ROWS = 40, COLS = 100, COUNT = ROWS * COLS };
+
+static att_session *open_or_skip(void) {
+    const struct att_options options = {.device = ATT_DEVICE_CUDA, .no_disk_cache = 1};
+    att_session *session;
+    enum att_status status = att_open(&options, &session);
+    if (status == ATT_NO_DEVICE)
+        cr_skip_test("no GPU: %s", att_message(session));
+    cr_assert_eq(status, ATT_OK, "%s", att_message(session));
+    return session;
+}
+
+static att_kernel *find(att_session *session) {
+    att_kernel *kernel;
+    cr_assert_eq(att_find(session, "family=softmax", NULL, &kernel), ATT_OK, "%s", att_message(session));
+    return kernel;
+}
+
+static struct att_args upload(att_session *session) {
+    static float x[COUNT];
+    void *dx, *dy;
+    for (int i = 0; i < COUNT; i++)
+        x[i] = (float)(i % 11);
+    cr_assert_eq(att_alloc(session, sizeof x, &dx), ATT_OK, "%s", att_message(session));
+    cr_assert_eq(att_alloc(session, sizeof x, &dy), ATT_OK);
+    cr_assert_eq(att_copy_in(session, dx, x, sizeof x), ATT_OK);
+    cr_assert_eq(att_copy_in(session, dy, x, sizeof x), ATT_OK);
+    return (struct att_args){.softmax = {dx, dy, COLS, COLS, ROWS, COLS}};
+}
+
+static void check_rows(att_session *session, const struct att_args *args) {
+    static float y[COUNT];
+    cr_assert_eq(att_copy_out(session, y, args->softmax.y, sizeof y), ATT_OK, "%s", att_message(session));
+    for (int r = 0; r < ROWS; r++) {
+        double sum = 0;
+        for (int c = 0; c < COLS; c++)
+            sum += (double)y[r * COLS + c];
+        cr_expect(fabs(sum - 1) < 1e-5, "row %d adds up to %g", r, sum);
+    }
+}
+
+static int call(const char *symbol, void *a, void *b, void *c) {
+    int (*function)(void *, void *, void *);
+    void *address = dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), symbol);
+    cr_assert_not_null(address, "%s", symbol);
+    memcpy(&function, &address, sizeof address);
+    return function(a, b, c);
+}
+
+Test(cuda, describes_the_gpu_and_its_kernels) {
+    att_session *session = open_or_skip();
+    struct att_session_info info;
+    struct att_kernel_info kernel;
+    cr_assert_eq(att_session_describe(session, &info), ATT_OK);
+    cr_expect_eq(info.device, ATT_DEVICE_CUDA);
+    cr_expect(strncmp(info.arch, "sm_", 3) == 0, "%s", info.arch);
+    cr_expect_gt(info.multiprocessors, 0);
+    cr_expect(strstr(info.compiler, "NVRTC"));
+    cr_assert_eq(att_kernel_describe(find(session), &kernel), ATT_OK);
+    cr_expect(kernel.registers > 0 && kernel.spill_bytes == 0 && kernel.binary_size > 0);
+    att_close(session);
+}
+
+Test(cuda, a_capture_needs_a_prepared_kernel_and_survives_being_told_so) {
+    att_session *session = open_or_skip();
+    att_kernel *kernel = find(session);
+    struct att_args args = upload(session);
+    void *stream = NULL, *graph = NULL, *executable = NULL;
+    struct failure failure = {0};
+    enum { NON_BLOCKING = 1, RELAXED = 2 };
+    cr_assert_eq(session->type->timer_start(session->backend, NULL, &failure), ATT_OK);
+    void *context = NULL; /* any current context will do for the stream */
+    int device = 0;
+    cr_assert_eq(call("cuDevicePrimaryCtxRetain", &context, (void *)(intptr_t)device, NULL), 0);
+    cr_assert_eq(call("cuCtxPushCurrent_v2", context, NULL, NULL), 0);
+    cr_assert_eq(call("cuStreamCreate", &stream, (void *)(intptr_t)NON_BLOCKING, NULL), 0);
+    for (int global = 0; global < 2; global++) {
+        kernel->prepared = false;
+        cr_assert_eq(call("cuStreamBeginCapture_v2", stream, (void *)(intptr_t)(global ? 0 : RELAXED), NULL), 0);
+        cr_expect_eq(att_launch(kernel, &args, stream), ATT_NOT_PREPARED);
+        cr_expect(strstr(att_message(session), "att_prepare"), "%s", att_message(session));
+        cr_expect_eq(att_prepare(kernel), ATT_OK, "even now: %s", att_message(session));
+        cr_expect_eq(att_launch(kernel, &args, stream), ATT_OK, "%s", att_message(session));
+        cr_assert_eq(call("cuStreamEndCapture", stream, &graph, NULL), 0, "the capture survived");
+        int error = call("cuGraphInstantiateWithFlags", &executable, graph, NULL);
+        cr_assert_eq(error, 0, "CUresult %d", error);
+        cr_assert_eq(call("cuGraphLaunch", executable, stream, NULL), 0);
+        cr_assert_eq(att_synchronize(session), ATT_OK, "%s", att_message(session));
+        check_rows(session, &args);
+    }
+    att_close(session);
+}
+
+Test(cuda, finding_a_kernel_leaves_a_capture_elsewhere_alone) {
+    att_session *session = open_or_skip();
+    struct att_args args = upload(session);
+    att_kernel *kernel = find(session), *other;
+    void *context = NULL, *stream = NULL, *graph = NULL;
+    cr_assert_eq(att_prepare(kernel), ATT_OK);
+    cr_assert_eq(call("cuDevicePrimaryCtxRetain", &context, NULL, NULL), 0);
+    cr_assert_eq(call("cuCtxPushCurrent_v2", context, NULL, NULL), 0);
+    cr_assert_eq(call("cuStreamCreate", &stream, (void *)1, NULL), 0);
+    cr_assert_eq(call("cuStreamBeginCapture_v2", stream, (void *)0, NULL), 0);
+    cr_expect_eq(att_launch(kernel, &args, stream), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(att_find(session, "family=softmax", "threads=64", &other), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(att_prepare(other), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(call("cuStreamEndCapture", stream, &graph, NULL), 0);
+    att_close(session);
+}
+
+Test(cuda, what_the_driver_refuses_is_named) {
+    att_session *session = open_or_skip();
+    att_kernel *kernel = find(session);
+    struct module *module = NULL;
+    struct failure failure = {0};
+    static const char garbage[256] = "not a binary";
+    cr_expect_eq(session->type->load(session->backend, garbage, sizeof garbage, &kernel->plan, &module, &failure),
+                 ATT_LAUNCH_FAILED);
+    cr_expect_null(module);
+    cr_expect(strstr(text_string(&failure.text), "CUDA_ERROR_"), "%s", text_string(&failure.text));
+    failure_clear(&failure);
+    void *memory;
+    cr_expect_eq(att_alloc(session, (size_t)1 << 50, &memory), ATT_OUT_OF_MEMORY);
+    cr_expect(strstr(att_message(session), "CUDA_ERROR_OUT_OF_MEMORY"), "%s", att_message(session));
+    att_close(session);
+}
+
+Test(cuda, timer_measures_and_two_sessions_share_the_gpu) {
+    att_session *session = open_or_skip(), *second = open_or_skip();
+    att_kernel *kernel = find(session);
+    struct att_args args = upload(session);
+    struct failure failure = {0};
+    double seconds = 0;
+    cr_assert_eq(att_launch(find(second), &args, NULL), ATT_OK, "%s", att_message(second));
+    att_close(second);
+    cr_assert_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
+    cr_assert_eq(session->type->timer_start(session->backend, NULL, &failure), ATT_OK);
+    for (int i = 0; i < 1000; i++)
+        cr_assert_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
+    cr_assert_eq(session->type->timer_stop(session->backend, NULL, &seconds, &failure), ATT_OK);
+    cr_expect(seconds > 1e-6 && seconds < 1, "%g s", seconds);
+    check_rows(session, &args);
+    cr_log_info("a launch takes %.2f us\n", seconds * 1e3);
+    att_close(session);
+}
+
+Test(cuda, a_forked_child_is_told_so) {
+    att_session *session = open_or_skip();
+    att_kernel *kernel = find(session);
+    struct att_args args = upload(session);
+    pid_t child = fork();
+    if (child == 0) {
+        int good = att_launch(kernel, &args, NULL) == ATT_FORKED;
+        att_close(session);
+        _exit(good ? 0 : 1);
+    }
+    int result;
+    cr_assert_eq(waitpid(child, &result, 0), child);
+    cr_expect(WIFEXITED(result) && WEXITSTATUS(result) == 0);
+    cr_expect_eq(att_launch(kernel, &args, NULL), ATT_OK, "the parent goes on: %s", att_message(session));
+    check_rows(session, &args);
+    att_close(session);
+}
