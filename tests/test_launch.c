@@ -288,9 +288,13 @@ Test(launch, host_device_reports_what_a_wrong_size_touches) {
     upload_attention(session, kernel);
     struct att_args args = attention.args;
     args.attention.len_kv = LK + 1; /* one key more than the tensors hold */
-    cr_expect_eq(att_launch(kernel, &args, NULL), ATT_LAUNCH_FAILED);
-    cr_expect_neq(*att_message(session), '\0');
-    cr_assert_eq(att_launch(kernel, &attention.args, NULL), ATT_OK, "the session goes on: %s", att_message(session));
+    for (int i = 0; i < 10; i++) {  /* blocks are used again, and the fault catches each in another state */
+        cr_expect_eq(att_launch(kernel, &args, NULL), ATT_LAUNCH_FAILED);
+        cr_expect(strstr(att_message(session), "past the end of a buffer") || strstr(att_message(session), "buffer of"),
+                  "%s", att_message(session));
+        cr_assert_eq(att_launch(kernel, &attention.args, NULL), ATT_OK, "the session goes on: %s",
+                     att_message(session));
+    }
     download_attention(session);
     check_attention("after a fault");
     free_attention(session);

@@ -21,8 +21,10 @@ void collective_reset(struct block *block) {
     for (unsigned i = 0; i < warps; i++) {
         unsigned lanes = threads - i * ATTILE_WARP;
         block->warp[i].alive = lanes < ATTILE_WARP ? (1u << lanes) - 1 : ~0u;
-        for (int g = 0; g < GROUPS; g++)
+        for (int g = 0; g < GROUPS; g++) { /* after a fault, threads were left waiting; phases go on */
             block->warp[i].group[g].arrived = 0;
+            block->warp[i].group[g].waiting = (struct queue){0};
+        }
     }
 }
 
