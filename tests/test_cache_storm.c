@@ -83,7 +83,7 @@ static void expect_whole(const char *directory, int keys) {
     cr_assert_eq(cache_stat(cache, &stat, &failure), ATT_OK);
     cr_expect_eq(damaged, 0);
     cr_expect_eq(stat.quarantined, 0);
-    cr_expect_eq(stat.entries, keys);
+    cr_expect_eq(stat.entries, (uint64_t)keys);
     cache_close(cache);
 }
 
