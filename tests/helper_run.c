@@ -138,7 +138,8 @@ static struct att_tensor tensor(const struct matrix *m, int64_t heads, int64_t r
 att_session *run_open(void) {
     att_session *session;
     struct att_options options = {.device = ATT_DEVICE_HOST, .no_disk_cache = 1};
-    must(session, att_open(&options, &session));
+    enum att_status status = att_open(&options, &session); /* before the call of must, which reads session */
+    must(session, status);
     return session;
 }
 
