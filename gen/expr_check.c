@@ -316,7 +316,7 @@ bool tree_check(struct expr *expr, unsigned wanted, const struct expr_scope *sco
     if (!check(&c, expr->root))
         return false;
     if (root->op == TREE_NAME)
-        return refuse_name(&c, root);
+        return c.scope->words ? resolve_word(&c, expr->root, c.scope->words) : refuse_name(&c, root);
     if (wanted & root->type.kind)
         return true;
     char found[64];

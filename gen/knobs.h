@@ -23,6 +23,9 @@ enum { WORDS_DTYPE_OUT(WORD) dtype_out_AUTO = AUTO };
 enum { WORDS_MASK(WORD) mask_AUTO = AUTO };
 enum { WORDS_ALGORITHM(WORD) algorithm_AUTO = AUTO };
 enum { WORDS_LOOP_ORDER(WORD) loop_order_AUTO = AUTO };
+enum { WORDS_OVERLAP(WORD) overlap_AUTO = AUTO };
+enum { WORDS_RESCALE(WORD) rescale_AUTO = AUTO };
+enum { WORDS_TILE_ORDER(WORD) tile_order_AUTO = AUTO };
 enum { WORDS_TARGET(WORD) target_AUTO = AUTO };
 #undef WORD
 

@@ -89,7 +89,7 @@ static struct template_op *add_op(struct page *page, struct template_op op) {
 /* Parse an expression that is all of `s`, or (with `used`) its beginning. */
 static struct expr *read_expr(struct page *page, struct slice s, size_t *used, unsigned wanted, bool sizes) {
     struct template *t = page->reader->template;
-    struct expr_scope scope = {t->slot, t->slots, sizes ? t->families : 0};
+    struct expr_scope scope = {t->slot, t->slots, sizes ? t->families : 0, NULL};
     struct expr *expr =
         expr_parse(place_at(page, s.text), s.text, (size_t)s.size, used, wanted, &scope, page->reader->diag);
     if (expr)
@@ -269,7 +269,13 @@ static bool read_binding(struct page *page, struct slice word, struct slice rest
         return false;
     }
     rest = trim((struct slice){rest.text + 1, rest.size - 1});
-    *value = read_expr(page, rest, NULL, EXPR_ANY, false);
+    struct template *t = page->reader->template;
+    int knob = knob_find(name->text, (size_t)name->size);
+    struct expr_scope scope = {t->slot, t->slots, 0, knob >= 0 ? knob_table[knob].words : NULL};
+    *value = expr_parse(place_at(page, rest.text), rest.text, (size_t)rest.size, NULL, EXPR_ANY, &scope,
+                        page->reader->diag);
+    if (*value)
+        t->used |= expr_knobs(*value);
     return *value != NULL;
 }
 

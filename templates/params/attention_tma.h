@@ -1,0 +1,12 @@
+//$ include "params/attention.h"
+
+/* What the copy unit knows about a tensor: address, sizes, strides, box. Made by the runtime, opaque to kernels. */
+struct tensor_map {
+    alignas(64) unsigned long long word[16];
+};
+
+/* The parameters of a kernel with tensor maps: the maps in the order of its tensor_map directives, then the rest. */
+struct attention_tma_params {
+    struct tensor_map q_map, k_map, v_map, o_map;
+    struct attention_params attention;
+};

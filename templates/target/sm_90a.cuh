@@ -1,0 +1,196 @@
+// sm_90a: what Hopper adds, one instruction each. The host device has its own bodies under these names.
+
+using Barrier = unsigned long long; // 8 bytes of shared memory, opaque
+
+#ifndef ATTILE_HOST
+
+// --- who am I: uniform over the warp, so that the compiler keeps it and what depends on it in uniform registers
+
+__device__ __forceinline__ int warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0); }
+__device__ __forceinline__ int warpgroup_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); }
+
+// True in one lane of the warp, which has to be converged.
+__device__ __forceinline__ bool elect_one() {
+    unsigned elected;
+    asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(elected));
+    return elected;
+}
+
+// --- registers move between warpgroups: all four warps give up, or wait for, so many a thread
+
+template <int COUNT> __device__ __forceinline__ void registers_release() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+template <int COUNT> __device__ __forceinline__ void registers_acquire() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+// --- named barriers 1 .. 15: `threads` of them take part, some wait, some only arrive
+
+__device__ __forceinline__ void named_barrier_sync(int id, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// --- transaction barriers in shared memory: a phase ends when all arrivals and all expected bytes are in
+
+__device__ __forceinline__ unsigned shared_address(const void *pointer) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+__device__ __forceinline__ void barrier_init(Barrier *barrier, int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+// Makes barrier_init known to the copy unit; once, after the last of them.
+__device__ __forceinline__ void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ __forceinline__ void barrier_arrive(Barrier *barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+// Arrive, and keep the phase open until so many bytes more have come.
+__device__ __forceinline__ void barrier_expect(Barrier *barrier, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+                 : "memory");
+}
+// Wait for the end of the phase with this parity; the phase before the first has parity 1 and is over.
+__device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity) {
+    asm volatile("{\n.reg .pred p;\nagain_%=:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again_%=;\n}" ::"r"(
+                     shared_address(barrier)),
+                 "r"(parity)
+                 : "memory");
+}
+
+// --- the copy unit (TMA): boxes between tensors in global memory and shared memory, in the 128-byte swizzle
+
+__device__ __forceinline__ void tma_prefetch(const tensor_map *map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+// Box at (batch, head, row, column) -> shared; its bytes count on the barrier. Outside the tensor it is 0.
+__device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Barrier *barrier, int column, int row,
+                                         int head, int batch) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(shared)),
+                 "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
+                 : "memory");
+}
+// Shared -> box; what lies outside the tensor is not written. Belongs to the thread's current group of stores.
+__device__ __forceinline__ void tma_store(const tensor_map *map, const void *shared, int column, int row, int head,
+                                          int batch) {
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+                 "r"(shared_address(shared)), "r"(column), "r"(row), "r"(head), "r"(batch)
+                 : "memory");
+}
+__device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Until all of this thread's stores have read their shared memory.
+__device__ __forceinline__ void tma_store_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+// Orders this thread's own writes to shared memory before what the copy and matrix units do next.
+__device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i names the address of one row of 16 bytes.
+__device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigned b, unsigned c, unsigned d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)), "r"(a),
+                 "r"(b), "r"(c), "r"(d)
+                 : "memory");
+}
+
+// --- the matrix unit (wgmma): 64 rows a warpgroup, asynchronous between fence, commit and wait
+
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Until at most PENDING of the newest groups are unfinished.
+template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+// After a wait: no instruction that touches these accumulators may move before it. No code.
+template <int COUNT> __device__ __forceinline__ void wgmma_settle(float (&sum)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        asm volatile("" : "+f"(sum[i])::"memory");
+}
+
+// An operand in shared memory as wgmma reads it: in panels of 128-byte rows, swizzled; 8 rows every 1024 bytes.
+// `panel_bytes` is from one panel to the next, where the rows are the contracted dimension; else ignored.
+__device__ __forceinline__ unsigned long long matrix_descriptor(const void *shared, int panel_bytes) {
+    return static_cast<unsigned long long>((shared_address(shared) & 0x3ffff) >> 4) |
+           static_cast<unsigned long long>((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
+}
+
+//$ let scores_registers = block_n / 2
+//$ let output_registers = head_dim_v / 2
+template <int N> __device__ void wgmma_ss(float (&sum)[N / 2], unsigned long long a, unsigned long long b, int keep);
+template <int N> __device__ void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], unsigned long long b);
+
+// sum (64, N) = a (64, 16) b (N, 16)^T, plus sum if `keep`; rows of a and b are contiguous in shared memory.
+template <>
+__device__ __forceinline__ void wgmma_ss<BLOCK_N>(float (&sum)[BLOCK_N / 2], unsigned long long a, unsigned long long b,
+                                                  int keep) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %${scores_registers + 2}, 0;\n"
+                 //$ if dtype == bf16
+                 "wgmma.mma_async.sync.aligned.m64n${block_n}k16.f32.bf16.bf16 {"
+                 //$ else
+                 "wgmma.mma_async.sync.aligned.m64n${block_n}k16.f32.f16.f16 {"
+                 //$ end
+                 //$ for i below block_n / 8 - 1
+                 "%${4 * i}, %${4 * i + 1}, %${4 * i + 2}, %${4 * i + 3}, "
+                 //$ end
+                 "%${scores_registers - 4}, %${scores_registers - 3}, %${scores_registers - 2}, %${scores_registers - 1}}, "
+                 "%${scores_registers}, %${scores_registers + 1}, p, 1, 1, 0, 0;\n}"
+                 :
+                 //$ for i below block_n / 8 - 1
+                 "+f"(sum[${4 * i}]), "+f"(sum[${4 * i + 1}]), "+f"(sum[${4 * i + 2}]), "+f"(sum[${4 * i + 3}]),
+                 //$ end
+                 "+f"(sum[${scores_registers - 4}]), "+f"(sum[${scores_registers - 3}]),
+                 "+f"(sum[${scores_registers - 2}]), "+f"(sum[${scores_registers - 1}])
+                 : "l"(a), "l"(b), "r"(keep));
+}
+
+// sum (64, N) += a (64, 16) b (16, N); a in registers, rows of b in shared memory are the contracted dimension.
+template <>
+__device__ __forceinline__ void wgmma_rs<HEAD_DIM_V>(float (&sum)[HEAD_DIM_V / 2], const unsigned (&a)[4],
+                                                     unsigned long long b) {
+    asm volatile(
+                 //$ if dtype == bf16
+                 "wgmma.mma_async.sync.aligned.m64n${head_dim_v}k16.f32.bf16.bf16 {"
+                 //$ else
+                 "wgmma.mma_async.sync.aligned.m64n${head_dim_v}k16.f32.f16.f16 {"
+                 //$ end
+                 //$ for j below head_dim_v / 8 - 1
+                 "%${4 * j}, %${4 * j + 1}, %${4 * j + 2}, %${4 * j + 3}, "
+                 //$ end
+                 "%${output_registers - 4}, %${output_registers - 3}, %${output_registers - 2}, %${output_registers - 1}}, "
+                 "{%${output_registers}, %${output_registers + 1}, %${output_registers + 2}, %${output_registers + 3}}, "
+                 "%${output_registers + 4}, 1, 1, 1, 1;"
+                 :
+                 //$ for j below head_dim_v / 8 - 1
+                 "+f"(sum[${4 * j}]), "+f"(sum[${4 * j + 1}]), "+f"(sum[${4 * j + 2}]), "+f"(sum[${4 * j + 3}]),
+                 //$ end
+                 "+f"(sum[${output_registers - 4}]), "+f"(sum[${output_registers - 3}]),
+                 "+f"(sum[${output_registers - 2}]), "+f"(sum[${output_registers - 1}])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+// Two floats to 16-bit elements of the input's type, the first in the lower half.
+__device__ __forceinline__ unsigned pack_input(float first, float second) {
+    unsigned pair;
+    //$ if dtype == bf16
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    //$ else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    //$ end
+    return pair;
+}
+
+//$ if dtype_out != fp32
+// The same to elements of the output's type.
+__device__ __forceinline__ unsigned pack_output(float first, float second) {
+    unsigned pair;
+    //$ if dtype_out == bf16
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    //$ else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    //$ end
+    return pair;
+}
+//$ end
+
+#endif
