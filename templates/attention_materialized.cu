@@ -1,7 +1,7 @@
-// Attention by the definition: scores, weights and output are three launches, and the len_q x len_kv matrix between them
-// lives in global memory: S = scale Q K^T, then P = softmax of each row of S (in the same place), then O = P V.
-// The two products are cut into tiles of block_m x block_n that are summed up in registers, DEPTH at a time, from shared
-// memory. However good the products, the matrix itself is written twice and read three times.
+// Attention by the definition, in three launches, with the len_q x len_kv matrix between them in global memory:
+// S = scale Q K^T, then P = softmax of each row of S (in the same place), then O = P V. The two products are cut into
+// tiles of block_m x block_n that are summed up in registers, DEPTH at a time, from shared memory. However good the
+// products, the matrix itself is written twice and read three times.
 //$ default block_m = 64
 //$ default block_n = 64
 //$ default threads = 256
