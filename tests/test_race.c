@@ -1,4 +1,5 @@
-/* A kernel with one barrier too few must be reported, with both lines; an intact one must not. */
+/* A kernel with one barrier too few must be reported, with both lines; an intact one must not. And in the templates, no
+   barrier is there for nothing: without any one of them some kernel has a race. */
 #include "text.h"
 
 #include <criterion/criterion.h>
@@ -9,7 +10,8 @@
 #include <unistd.h>
 
 #ifndef RACE_PROBE
-#define RACE_PROBE "" /* this build has another sanitizer */
+#define RACE_PROBE  "" /* this build has another sanitizer */
+#define ATTILE_RACE ""
 #endif
 
 #define KERNEL                                                                                                         \
@@ -138,4 +140,83 @@ Test(race, a_missing_barrier_is_reported_with_both_lines_and_an_intact_kernel_is
                           race->name, seed, race->words[w], text_string(&output));
             text_free(&output);
         }
+}
+
+/* --- templates ----------------------------------------------------------------------------------------------------- */
+
+static const struct barrier_case {
+    const char *file, *problem, *shape;
+} barrier_cases[] = {
+    {"attention_flash_tiled.cu", "family=attention_forward algorithm=flash_tiled head_dim=32",
+     "batch=1,heads=1,len_q=70,len_kv=200"},
+    {"attention_flash_tiled_kv.cu", "family=attention_forward algorithm=flash_tiled loop_order=kv_outer head_dim=32",
+     "batch=1,heads=1,len_q=70,len_kv=200"},
+    {"attention_materialized.cu", "family=attention_forward algorithm=materialized head_dim=80",
+     "batch=1,heads=1,len_q=10,len_kv=70"},
+    {"part/reduce.cuh", "family=softmax algorithm=three_pass threads=128", "rows=1,cols=500"},
+};
+
+/* The folder's file again, but line `line` without its barrier; false when that line has none. Line 0 = as it is. */
+static bool rewrite(const char *folder, const char *file, int line) {
+    char path[512], text[1024];
+    snprintf(path, sizeof path, "%s/templates/%s", SOURCE_DIR, file);
+    FILE *in = fopen(path, "r");
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    FILE *out = fopen(path, "w");
+    cr_assert(in && out, "%s", path);
+    bool found = line == 0;
+    for (int i = 1; fgets(text, sizeof text, in); i++) {
+        char *barrier = strstr(text, "__syncthreads();");
+        barrier = barrier ? barrier : strstr(text, "__syncwarp();");
+        if (i == line && barrier) {
+            memset(barrier, ' ', strcspn(barrier, ";") + 1);
+            found = true;
+        }
+        fputs(text, out);
+    }
+    fclose(in);
+    fclose(out);
+    return found;
+}
+
+static bool run_template(const struct barrier_case *barrier, const char *folder, struct text *output) {
+    char command[1024], line[512];
+    snprintf(command, sizeof command,
+             "TSAN_OPTIONS=exitcode=0 %s run '%s' --templates %s --shape %s --device host --host-mode race --no-nvrtc "
+             "--no-cache 2>&1",
+             ATTILE_RACE, barrier->problem, folder, barrier->shape);
+    FILE *pipe = popen(command, "r");
+    while (pipe && fgets(line, sizeof line, pipe))
+        text_print(output, "%s", line);
+    return pclose(pipe) == 0;
+}
+
+Test(race, no_barrier_of_a_template_can_be_left_out) {
+    if (!ATTILE_RACE[0])
+        cr_skip_test("one program cannot have two sanitizers");
+    char folder[] = "/tmp/attile-race-XXXXXX", command[512];
+    cr_assert(mkdtemp(folder));
+    snprintf(command, sizeof command, "cp -r %s/templates/. %s", SOURCE_DIR, folder);
+    cr_assert_eq(system(command), 0);
+    for (size_t i = 0; i < sizeof barrier_cases / sizeof *barrier_cases; i++) {
+        const struct barrier_case *barrier = &barrier_cases[i];
+        int barriers = 0;
+        for (int line = 0; line < 1000; line++) {
+            struct text output = {0};
+            if (!rewrite(folder, barrier->file, line))
+                continue;
+            barriers += line > 0;
+            bool passed = run_template(barrier, folder, &output);
+            if (line == 0)
+                cr_expect(passed, "%s: %s", barrier->file, text_string(&output));
+            else
+                cr_expect(!passed && strstr(text_string(&output), "race: nothing orders"),
+                          "%s works without the barrier of line %d: %s", barrier->file, line, text_string(&output));
+            text_free(&output);
+        }
+        cr_expect_gt(barriers, 0, "%s", barrier->file);
+        rewrite(folder, barrier->file, 0);
+    }
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    cr_expect_eq(system(command), 0);
 }
