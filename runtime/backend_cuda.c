@@ -1,6 +1,7 @@
 /* The cuda device: cubins from NVRTC, run by the driver in the device's primary context, which we share with whatever
    else the process does on that GPU. The context is made current for the length of one call and then put back. */
 #include "backend.h"
+#include "cubin.h"
 #include "cuda_api.h"
 #include "nvrtc.h"
 
@@ -203,8 +204,13 @@ static enum att_status load_functions(struct backend *backend, const struct plan
 
 static enum att_status cuda_load(struct backend *backend, const void *bytes, size_t size, const struct plan *plan,
                                  struct module **result, struct failure *failure) {
-    (void)size; /* the driver reads it from the ELF header, which the caller has verified */
     *result = NULL;
+    for (int i = 0; i < plan->launches; i++) { /* the driver is told no size: what it reads must be whole */
+        struct cubin_usage usage;
+        if (!cubin_read(bytes, size, plan->launch[i].entry, &usage))
+            return failure_set(failure, ATT_LAUNCH_FAILED, "the binary is damaged or holds no kernel '%s'",
+                               plan->launch[i].entry);
+    }
     struct module *module = calloc(1, sizeof *module);
     if (!module)
         return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while loading a kernel");

@@ -148,6 +148,8 @@ static att_kernel *intern(att_session *session, const struct variant *variant, b
 static enum att_status find(att_session *session, const char *problem, const char *schedule, att_kernel **result,
                             struct failure *failure) {
     struct text asked = {0};
+    if (schedule && !*schedule)
+        schedule = NULL; /* nothing said is nothing asked for */
     text_print(&asked, "%s\n%s%s", problem ? problem : "", schedule ? "=" : "", schedule ? schedule : "");
     pthread_mutex_lock(&session->lock);
     att_kernel *kernel = problem && !asked.failed ? recall(session, &asked) : NULL;

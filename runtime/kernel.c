@@ -99,6 +99,8 @@ static enum att_status compile(void *context, struct cache_entry *entry, struct 
         return status;
     }
     session_log(build->session, ATT_LOG_INFO, "compiled %s in %.3f s", build->file, build->compile_seconds);
+    if (binary.log.size)
+        session_log(build->session, ATT_LOG_DEBUG, "%s", text_string(&binary.log));
     write_meta(build, &binary, &meta);
     *entry = (struct cache_entry){binary.bytes, binary.size, meta.bytes, meta.size};
     binary.bytes = NULL; /* both now belong to the entry */

@@ -122,14 +122,26 @@ Test(cuda, finding_a_kernel_leaves_a_capture_elsewhere_alone) {
 Test(cuda, what_the_driver_refuses_is_named) {
     att_session *session = open_or_skip();
     att_kernel *kernel = find(session);
+    const char *entry = kernel->plan.launch[0].entry;
+    const struct compile_job job = {
+        .source = att_kernel_source(kernel), .name = "old.cu", .arch = "sm_75", .entries = &entry, .entry_count = 1};
     struct module *module = NULL;
+    struct binary old;
     struct failure failure = {0};
-    static const char garbage[256] = "not a binary";
-    cr_expect_eq(session->type->load(session->backend, garbage, sizeof garbage, &kernel->plan, &module, &failure),
-                 ATT_LAUNCH_FAILED);
-    cr_expect_null(module);
-    cr_expect(strstr(text_string(&failure.text), "CUDA_ERROR_"), "%s", text_string(&failure.text));
-    failure_clear(&failure);
+    cr_assert_eq(session->type->compile(session->backend, &job, &old, &failure), ATT_OK, "%s",
+                 text_string(&failure.text));
+    const struct {
+        size_t size;
+        const char *words;
+    } cases[] = {{old.size, "CUDA_ERROR_NO_BINARY_FOR_GPU"}, {old.size - 1, "damaged"}, {100, "damaged"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cr_expect_eq(session->type->load(session->backend, old.bytes, cases[i].size, &kernel->plan, &module, &failure),
+                     ATT_LAUNCH_FAILED);
+        cr_expect_null(module);
+        cr_expect(strstr(text_string(&failure.text), cases[i].words), "%s", text_string(&failure.text));
+        failure_clear(&failure);
+    }
+    binary_free(&old);
     void *memory;
     cr_expect_eq(att_alloc(session, (size_t)1 << 50, &memory), ATT_OUT_OF_MEMORY);
     cr_expect(strstr(att_message(session), "CUDA_ERROR_OUT_OF_MEMORY"), "%s", att_message(session));

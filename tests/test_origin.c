@@ -1,0 +1,64 @@
+#include "origin.h"
+#include "template_folder.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct line_origin origins[] = {{NULL, 0}, {"attention.cu", 10}, {"part/mask.cuh", 3}, {"attention.cu", 11}};
+static const struct source source = {.origin = origins, .lines = 4};
+
+static void expect(const char *log, const char *expected) {
+    struct text text = {0};
+    origin_explain(&source, "k.cu", log, &text);
+    cr_expect_str_eq(text_string(&text), expected, "for \"%s\":\n%s", log, text_string(&text));
+    text_free(&text);
+}
+
+Test(origin, both_compilers_forms_are_understood) {
+    expect("k.cu(2): error: identifier \"x\" is undefined\n", "k.cu:2 comes from attention.cu:10\n");
+    expect("k.cu:3:14: error: 'x' was not declared\n", "k.cu:3 comes from part/mask.cuh:3\n");
+    expect("k.cu(1): error\n", "k.cu:1 was written by the generator\n");
+}
+
+Test(origin, each_line_is_told_once_in_the_order_of_the_log) {
+    expect("k.cu(4): a\nk.cu(2): b\nk.cu(4): c\n",
+           "k.cu:4 comes from attention.cu:11\nk.cu:2 comes from attention.cu:10\n");
+}
+
+Test(origin, what_is_no_line_of_the_source_is_passed_over) {
+    static const char *const logs[] = {"",           "no file here", "k.cu",    "k.cu(",
+                                       "k.cu()",     "k.cu(0)",      "k.cu(5)", "k.cu(-1)",
+                                       "k.cu(2",     "k.cu(2:",      "k.cu:2)", "k.cu(99999999999999999999)",
+                                       "other.cu(2)"};
+    for (size_t i = 0; i < sizeof logs / sizeof *logs; i++)
+        expect(logs[i], "");
+}
+
+/* --- templates from a folder -------------------------------------------------------------------------------------- */
+
+Test(template_folder, reads_files_once_and_only_its_own) {
+    char path[] = "/tmp/attile-folder-XXXXXX", name[64];
+    size_t size = 77;
+    cr_assert_not_null(mkdtemp(path));
+    snprintf(name, sizeof name, "%s/a.cu", path);
+    FILE *file = fopen(name, "wb");
+    cr_assert_not_null(file);
+    fputs("one\n", file);
+    fclose(file);
+    struct template_folder *folder = template_folder_open(path);
+    const char *text = template_folder_load(folder, "a.cu", &size);
+    cr_assert_not_null(text);
+    cr_expect_eq(size, 4);
+    cr_expect_str_eq(text, "one\n");
+    unlink(name);
+    cr_expect_eq(template_folder_load(folder, "a.cu", &size), text, "kept, so that one set sees one text");
+    static const char *const outside[] = {"b.cu", "../a.cu", "part/../../a.cu", "/etc/hostname", "..", "part/.."};
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
+        cr_expect_null(template_folder_load(folder, outside[i], &size), "%s", outside[i]);
+    template_folder_close(folder);
+    template_folder_close(NULL);
+    rmdir(path);
+}
