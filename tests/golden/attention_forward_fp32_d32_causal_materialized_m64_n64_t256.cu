@@ -50,10 +50,10 @@ constexpr int DOWN = 16;            // threads / across
 constexpr int SHARED_BYTES = 16896; // 4 * (block_m + block_n) * (depth + 1)
 constexpr int WARPS = 8;            // threads / 32
 
-// Attention by the definition: scores, weights and output are three launches, and the len_q x len_kv matrix between them
-// lives in global memory: S = scale Q K^T, then P = softmax of each row of S (in the same place), then O = P V.
-// The two products are cut into tiles of block_m x block_n that are summed up in registers, DEPTH at a time, from shared
-// memory. However good the products, the matrix itself is written twice and read three times.
+// Attention by the definition, in three launches, with the len_q x len_kv matrix between them in global memory:
+// S = scale Q K^T, then P = softmax of each row of S (in the same place), then O = P V. The two products are cut into
+// tiles of block_m x block_n that are summed up in registers, DEPTH at a time, from shared memory. However good the
+// products, the matrix itself is written twice and read three times.
 
 // part/head.cuh
 
@@ -87,9 +87,9 @@ struct attention_params {
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The block's dynamic shared memory as one struct; its size is in the launch directive.
+// The block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles want it.
 template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
-    extern __shared__ __align__(128) unsigned char dynamic_shared_bytes[];
+    extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
     return reinterpret_cast<Shared *>(dynamic_shared_bytes);
 }
 

@@ -118,9 +118,9 @@ struct attention_params {
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The block's dynamic shared memory as one struct; its size is in the launch directive.
+// The block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles want it.
 template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
-    extern __shared__ __align__(128) unsigned char dynamic_shared_bytes[];
+    extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
     return reinterpret_cast<Shared *>(dynamic_shared_bytes);
 }
 
