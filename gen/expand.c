@@ -88,9 +88,8 @@ static bool put_text(struct walk *walk, const struct template_file *file, const 
 
 static bool visit(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     static walk_visitor *const visitors[] = {
-        [OP_TEXT] = put_text, [OP_VALUE] = put_value,    [OP_INCLUDE] = put_part,
-        [OP_LET] = keep_let,  [OP_LAUNCH] = keep_launch, [OP_WORKSPACE] = keep_workspace,
-        [OP_MAP] = keep_map,
+        [OP_TEXT] = put_text,      [OP_VALUE] = put_value,          [OP_INCLUDE] = put_part, [OP_LET] = keep_let,
+        [OP_LAUNCH] = keep_launch, [OP_WORKSPACE] = keep_workspace, [OP_MAP] = keep_map,
     };
     walk_visitor *visitor = (size_t)op->kind < sizeof visitors / sizeof *visitors ? visitors[op->kind] : NULL;
     return !visitor || visitor(walk, file, op); /* defaults and requires had their say in derive.c */
@@ -123,11 +122,13 @@ static bool assemble(struct expansion *x) {
     text_append(&source->text, text_string(&x->body.text), x->body.text.size);
     size_t lines = (size_t)top.lines + (size_t)x->body.lines;
     struct line_origin *origin = realloc(top.origin, lines * sizeof *origin);
-    if (!origin || source->text.failed || x->body.text.failed)
+    if (!origin)
+        return false;
+    source->origin = origin;
+    if (source->text.failed || x->body.text.failed)
         return false;
     for (int i = 0; i < x->body.lines; i++)
         origin[top.lines + i] = x->body.origin[i];
-    source->origin = origin;
     source->lines = (int)lines;
     return true;
 }
