@@ -38,7 +38,7 @@ enum { VARIANT_NAME = 192, VARIANT_REASON = 256 };
 
 struct variant {
     struct knobs knobs;          /* complete: AUTO only in knobs that this variant's template does not use */
-    unsigned used;               /* bit KNOB_... set: the template uses this knob */
+    unsigned used;               /* bit KNOB_... set: the template uses this knob; family, algorithm, target always */
     bool feasible;
     char name[VARIANT_NAME];     /* a C identifier, injective over feasible variants, built from knobs.def in order */
     char reason[VARIANT_REASON]; /* when not feasible: the constraint that failed, with its values; else "" */
