@@ -3,8 +3,8 @@
        cache_probe DIRECTORY LIMIT NUMBER    get sample NUMBER
        cache_probe DIRECTORY LIMIT trim      remove everything
 
-   A call of getppid marks where the use begins and where it ends, so that a trace shows what lies between. Exit
-   status: enum sample_result; a trim that failed counts as SAMPLE_FAILED. Killed by SIGALRM when it hangs. */
+   Calls of getppid mark where the use begins, where the cache is open, and where the use ends, so that a trace shows
+   what lies between. Exit status: enum sample_result; a trim that failed counts as SAMPLE_FAILED. Killed by SIGALRM when it hangs. */
 #include "helper_cache.h"
 
 #include <stdlib.h>
@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 static enum sample_result use(const struct cache_options *options, const char *what) {
+    getppid();
     struct cache *cache = cache_open(options);
+    getppid();
     if (!cache)
         return SAMPLE_FAILED;
     enum sample_result result;
@@ -25,6 +27,7 @@ static enum sample_result use(const struct cache_options *options, const char *w
         result = sample_get(cache, &(struct sample_build){.number = atoi(what), .size = PROBE_SIZE});
     }
     cache_close(cache);
+    getppid();
     return result;
 }
 
@@ -34,8 +37,5 @@ int main(int count, char **arguments) {
     alarm(20);
     struct cache_options options = {
         .dir = arguments[1], .limit = strtoull(arguments[2], NULL, 10), .lock_wait_ms = 200};
-    getppid();
-    enum sample_result result = use(&options, arguments[3]);
-    getppid();
-    return (int)result;
+    return (int)use(&options, arguments[3]);
 }

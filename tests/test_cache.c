@@ -154,6 +154,7 @@ enum { THREADS = 16 };
 
 struct crowd {
     struct cache *cache;
+    pthread_barrier_t start; /* and a build slow enough that all come while it lasts */
     struct sample_build build;
     atomic_int results[4];
     atomic_int own_text; /* failures that carried the build's text */
@@ -161,6 +162,7 @@ struct crowd {
 
 static void *ask(void *context) {
     struct crowd *crowd = context;
+    pthread_barrier_wait(&crowd->start);
     if (!crowd->build.fails) {
         atomic_fetch_add(&crowd->results[sample_get(crowd->cache, &crowd->build)], 1);
         return NULL;
@@ -178,10 +180,12 @@ static void *ask(void *context) {
 
 static void gather(struct crowd *crowd) {
     pthread_t threads[THREADS];
+    cr_assert_eq(pthread_barrier_init(&crowd->start, NULL, THREADS), 0);
     for (int i = 0; i < THREADS; i++)
         cr_assert_eq(pthread_create(&threads[i], NULL, ask, crowd), 0);
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&crowd->start);
 }
 
 Test(cache, threads_that_want_one_key_build_it_once) {
@@ -189,7 +193,7 @@ Test(cache, threads_that_want_one_key_build_it_once) {
         struct cache_options options = {.dir = directory, .disabled = disabled};
         atomic_int calls = 0;
         struct crowd crowd = {.cache = cache_open(&options),
-                              .build = {.number = 1, .size = SIZE, .calls = &calls, .pause_us = 300000}};
+                              .build = {.number = 1, .size = SIZE, .calls = &calls, .pause_us = 1000000}};
         gather(&crowd);
         cr_expect_eq(calls, 1, "%d", calls);
         cr_expect_eq(crowd.results[SAMPLE_BUILT], 1);
@@ -201,7 +205,7 @@ Test(cache, threads_that_want_one_key_build_it_once) {
 Test(cache, threads_that_waited_get_the_failure_too) {
     struct cache *cache = open_at(directory, 0);
     atomic_int calls = 0;
-    struct crowd crowd = {.cache = cache, .build = {.number = 1, .calls = &calls, .pause_us = 300000, .fails = true}};
+    struct crowd crowd = {.cache = cache, .build = {.number = 1, .calls = &calls, .pause_us = 1000000, .fails = true}};
     gather(&crowd);
     cr_expect_eq(calls, 1, "%d", calls);
     cr_expect_eq(crowd.own_text, THREADS);

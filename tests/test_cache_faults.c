@@ -50,6 +50,7 @@ struct scenario {
     const char *what; /* the probe's argument */
     uint64_t limit;   /* bytes; 0 = default */
     void (*prepare)(const char *directory);
+    int from; /* the mark of the probe where faults begin: opening is the same on all paths, so two of them will do */
 };
 
 /* strace with its own options, then the probe. */
@@ -120,9 +121,13 @@ static void prepare_clean(const char *directory) {
     }
 }
 
-static const struct scenario cold = {"7", 0, prepare_cold}, hit = {"7", 0, prepare_hit},
-                             repair = {"7", 0, prepare_repair}, evict = {"7", 4 * PROBE_SIZE, prepare_evict},
-                             clean = {"trim", 0, prepare_clean};
+enum { FROM_OPENING = 1, FROM_USE = 2, END = 3 };
+
+static const struct scenario cold = {"7", 0, prepare_cold, FROM_OPENING};
+static const struct scenario hit = {"7", 0, prepare_hit, FROM_USE};
+static const struct scenario repair = {"7", 0, prepare_repair, FROM_USE};
+static const struct scenario evict = {"7", 4 * PROBE_SIZE, prepare_evict, FROM_USE};
+static const struct scenario clean = {"trim", 0, prepare_clean, FROM_OPENING};
 
 /* --- what the probe calls --- */
 
@@ -131,7 +136,7 @@ struct call {
     int nth; /* of this name in the process, from 1: how strace counts */
 };
 struct trace {
-    struct call calls[MAX_CALLS]; /* between the marks */
+    struct call calls[MAX_CALLS]; /* between the scenario's first mark and the last */
     int count;
 };
 
@@ -147,7 +152,7 @@ static void record(const struct scenario *scenario, struct trace *trace) {
     FILE *stream = fopen(file, "r");
     cr_assert(stream);
     trace->count = 0;
-    while (marks < 2 && fgets(line, sizeof line, stream)) {
+    while (marks < END && fgets(line, sizeof line, stream)) {
         size_t length = strspn(line, "abcdefghijklmnopqrstuvwxyz0123456789_");
         if (!length || length >= sizeof seen[0].name || line[length] != '(')
             continue;
@@ -163,15 +168,15 @@ static void record(const struct scenario *scenario, struct trace *trace) {
         seen[i].nth++;
         if (strcmp(line, "getppid") == 0)
             marks++;
-        else if (marks == 1) {
+        else if (marks >= scenario->from) {
             cr_assert_lt(trace->count, MAX_CALLS);
             trace->calls[trace->count++] = seen[i];
         }
     }
     fclose(stream);
     scratch_remove(directory);
-    cr_assert_eq(marks, 2);
-    cr_assert_gt(trace->count, 15, "a use of a cache makes more calls than %d", trace->count);
+    cr_assert_eq(marks, END);
+    cr_assert_gt(trace->count, 10, "a use of a cache makes more calls than %d", trace->count);
 }
 
 /* --- what must hold afterwards --- */
