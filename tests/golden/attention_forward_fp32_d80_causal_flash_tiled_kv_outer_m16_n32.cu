@@ -355,7 +355,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
             bool inside = query < p.len_q;
             int keys = inside ? min(keys_seen(p, query) - key0, BLOCK_N) : 0; // of this tile, seen; may be below 0
 
-            __syncwarp(); // the lanes of a row are done with its last query
             if (inside)
                 for (int d = lane; d < HEAD_DIM; d += LANES)
                     tile.q[row][d] = to_float(head.q[query * p.q_row_stride + d]);
@@ -386,7 +385,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
             // keep = exp(m - m'),  l = l keep + sum of weights
             float keep = softmax_weight(state.max, max);
             state = {max, state.sum * keep + lanes_sum<LANES>(tile_sum)};
-            __syncwarp(); // weights of the row are there, and its state has been read
+            __syncwarp(); // weights of the row are there; its query and its state have been read
 
             // o = o keep + weights V; a lane does its slice of the row
             if (!inside)
