@@ -132,8 +132,8 @@ enum exit_code catalog_count(struct catalog *catalog, const struct cli *cli, int
         cli_error(cli, code, "no variant of %s is '%s'; see attile list %s", catalog->name,
                   cli_text(cli, "variant", "*"), catalog->name);
     if (code == CLI_SPEC)
-        cli_error(cli, code, "none of %d variants of %s is feasible; the first, because %s", *pruned, catalog->name,
-                  text_string(&reason));
+        cli_error(cli, code, *pruned == 1 ? "%s is not feasible: %s" : "no variant of %s is feasible; the first: %s",
+                  catalog->name, text_string(&reason));
     text_free(&reason);
     return code;
 }

@@ -59,9 +59,7 @@ static bool tell_driver(struct report *report) {
     int version = 0;
     if (there && api.driver_version(&version) == CUDA_OK)
         text_print(&found, "CUDA driver for CUDA %d.%d", version / 1000, version % 1000 / 10);
-    tell(report, "driver", there ? FINE : MISSING, there ? text_string(&found) : text_string(&failure.text),
-         "kernels run on the host device; to use a GPU, install NVIDIA's driver "
-         "(libcuda.so.1)");
+    tell(report, "driver", there ? FINE : MISSING, there ? text_string(&found) : text_string(&failure.text), NULL);
     text_free(&found);
     failure_clear(&failure);
     return there;
@@ -98,10 +96,7 @@ static bool tell_nvrtc(struct report *report) {
         text_print(&found, "%s, found by %s\n%s\nbuiltins: %s", info.title, info.rule, info.path,
                    info.builtins ? info.builtins : "left to the system's search");
     }
-    tell(report, "nvrtc", there ? FINE : MISSING, there ? text_string(&found) : text_string(&failure.text),
-         "to compile for GPUs install the CUDA Toolkit or the nvidia-cuda-nvrtc "
-         "wheel, and set ATTILE_NVRTC to its "
-         "libnvrtc.so");
+    tell(report, "nvrtc", there ? FINE : MISSING, there ? text_string(&found) : text_string(&failure.text), NULL);
     nvrtc_close(nvrtc);
     text_free(&found);
     failure_clear(&failure);
@@ -118,8 +113,7 @@ static bool tell_host_compiler(struct report *report) {
     struct backend_info info = {.compiler = ""};
     if (there)
         backend_host.describe(backend, &info);
-    tell(report, "c++ compiler", there ? FINE : MISSING, there ? info.compiler : text_string(&failure.text),
-         "the host device needs one: install g++ or clang, or set CXX");
+    tell(report, "c++ compiler", there ? FINE : MISSING, there ? info.compiler : text_string(&failure.text), NULL);
     backend_host.close(backend);
     text_free(&identity);
     failure_clear(&failure);

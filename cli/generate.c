@@ -109,7 +109,7 @@ enum exit_code verb_generate(struct cli *cli) {
     if (output.json)
         json_close(&json);
     if (!code && pruned)
-        cli_note(cli, "%d variants were pruned; attile list --why says why", pruned);
+        cli_note(cli, "%d pruned; attile list --why says why", pruned);
     catalog_close(&catalog);
     return code;
 }

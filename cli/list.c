@@ -64,7 +64,8 @@ static void list_text(struct cli *cli, struct catalog *catalog, bool why, int fe
         else if (why)
             print_pruned(cli, &variant);
     }
-    cli_note(cli, "%d variants, %d pruned%s", feasible, pruned, pruned && !why ? "; --why says why" : "");
+    cli_note(cli, "%d variant%s, %d pruned%s", feasible, feasible == 1 ? "" : "s", pruned,
+             pruned && !why ? "; --why says why" : "");
 }
 
 enum exit_code verb_list(struct cli *cli) {

@@ -269,7 +269,7 @@ static enum exit_code run_all(struct job *job) {
     progress_open(&job->progress, job->variants, job->cli->quiet);
     catalog_rewind(&job->catalog);
     while (catalog_next(&job->catalog, &variant) && !cli_interrupted()) {
-        struct row row = {.variant = &variant};
+        struct row row = {.variant = &variant, .info = {.registers = -1, .spill_bytes = -1}};
         if (!variant.feasible)
             continue;
         progress_show(&job->progress, job->done++, variant.name);
@@ -314,8 +314,8 @@ static enum exit_code open_session(struct job *job) {
 static void describe(struct job *job) {
     struct cli *cli = job->cli;
     const struct inputs *inputs = &job->inputs;
-    cli_note(cli, "%d variants of %s on %s (%s)", job->variants, job->catalog.name, job->info.device_name,
-             job->info.compiler);
+    cli_note(cli, "%s: %d variant%s on %s (%s)", job->catalog.name, job->variants, job->variants == 1 ? "" : "s",
+             job->info.device_name, job->info.compiler);
     for (int i = 0; i < WORKLOAD_INPUTS && inputs->from_files; i++) {
         struct text shape = {0};
         npy_print_shape(&inputs->files.file[i], &shape);
@@ -341,6 +341,8 @@ static enum exit_code run(struct job *job) {
                          "--out needs a single variant and shape, found %d and %d; "
                          "--variant and --shape pick",
                          job->variants, job->inputs.shapes);
+    if (!code && strcmp(cli_text(cli, "out", ""), "-") == 0)
+        code = cli_error(cli, CLI_USAGE, "--out needs a file; standard output has the table");
     if (!code)
         code = open_session(job);
     if (code)
@@ -367,7 +369,7 @@ enum exit_code verb_run(struct cli *cli) {
     cli_catch_interrupt();
     enum exit_code code = run(&job);
     if (job.table.rows > 1)
-        cli_note(cli, "%d of %d variants agree with the oracle", job.right, job.variants);
+        cli_note(cli, "%d of %d agree with the oracle", job.right, job.variants);
     table_free(&job.table);
     workload_free(&job.workload);
     inputs_close(&job.inputs);
