@@ -1,0 +1,467 @@
+/* The attile command as a user meets it: what it writes to which stream, its exit code, and what it leaves behind. */
+#include "file.h"
+#include "options.h"
+
+#include <criterion/criterion.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ATTILE BUILD_DIR "/cli/attile"
+
+static char folder[] = "/tmp/attile-cli-XXXXXX"; /* of one test: cache, outputs */
+
+struct outcome {
+    int code;
+    struct text out, err;
+};
+
+static void enter(void) {
+    cr_assert(mkdtemp(folder));
+    setenv("ATTILE_CACHE_DIR", folder, 1);
+    cr_assert_eq(chdir(folder), 0);
+    cr_assert_eq(symlink(SOURCE_DIR "/specs", "specs"), 0);
+    cr_assert_eq(symlink(SOURCE_DIR "/tests", "tests"), 0);
+    unsetenv("NO_COLOR");
+}
+
+static void leave(void) {
+    char command[128];
+    cr_assert_eq(chdir("/"), 0);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    cr_assert_eq(system(command), 0);
+}
+
+TestSuite(cli, .init = enter, .fini = leave);
+
+/* Run "ENVIRONMENT attile ARGUMENTS" through the shell. */
+static struct outcome run_with(const char *environment, const char *arguments) {
+    struct outcome outcome = {0};
+    struct text command = {0}, error = {0};
+    text_print(&command, "%s " ATTILE " %s >.out 2>.err </dev/null", environment, arguments);
+    int status = system(text_string(&command));
+    cr_assert(WIFEXITED(status), "attile %s: died", arguments);
+    outcome.code = WEXITSTATUS(status);
+    cr_assert(file_load(".out", 1 << 26, &outcome.out, &error) && file_load(".err", 1 << 26, &outcome.err, &error),
+              "%s", text_string(&error));
+    text_free(&command);
+    return outcome;
+}
+
+static struct outcome run(const char *arguments) { return run_with("", arguments); }
+
+static void done(struct outcome *outcome) {
+    text_free(&outcome->out);
+    text_free(&outcome->err);
+}
+
+static bool holds(const struct text *text, const char *words) { return strstr(text_string(text), words) != NULL; }
+
+static int count_lines(const struct text *text) {
+    int lines = 0;
+    for (const char *at = text_string(text); *at; at++)
+        lines += *at == '\n';
+    return lines;
+}
+
+static void write_file(const char *path, const char *content) {
+    struct text error = {0};
+    cr_assert(file_save(path, content, strlen(content), NULL, &error), "%s", text_string(&error));
+}
+
+/* --- a JSON reader, to see that ours is JSON ---------------------------------------------------------------------- */
+
+static const char *blank(const char *at) { return at + strspn(at, " \n\r\t"); }
+
+static const char *json_text(const char *at) {
+    if (*at++ != '"')
+        return NULL;
+    for (; *at != '"'; at++) {
+        if ((unsigned char)*at < ' ')
+            return NULL;
+        if (*at == '\\' && !strchr("\"\\/bfnrtu", *++at))
+            return NULL;
+    }
+    return at + 1;
+}
+
+/* The end of one value, or null. */
+static const char *json_value(const char *at, int depth) {
+    at = blank(at);
+    if (depth > 20)
+        return NULL;
+    if (*at == '"')
+        return json_text(at);
+    if (*at == '{' || *at == '[') {
+        bool object = *at == '{';
+        char close = object ? '}' : ']';
+        at = blank(at + 1);
+        if (*at == close)
+            return at + 1;
+        for (;;) {
+            if (object && (!(at = json_text(blank(at))) || *(at = blank(at)) != ':'))
+                return NULL;
+            if (!(at = json_value(at + object, depth + 1)))
+                return NULL;
+            at = blank(at);
+            if (*at == close)
+                return at + 1;
+            if (*at++ != ',')
+                return NULL;
+        }
+    }
+    static const char *const words[] = {"true", "false", "null"};
+    for (int i = 0; i < 3; i++)
+        if (strncmp(at, words[i], strlen(words[i])) == 0)
+            return at + strlen(words[i]);
+    char *end;
+    strtod(at, &end);
+    return end > at ? end : NULL;
+}
+
+static bool is_json(const struct text *text) {
+    const char *end = json_value(text_string(text), 0);
+    return end && *blank(end) == '\0';
+}
+
+/* --- mistakes ----------------------------------------------------------------------------------------------------- */
+
+Test(cli, mistakes_have_their_exit_code_and_say_what_to_do) {
+    static const struct {
+        const char *arguments;
+        int code;
+        const char *says;
+    } cases[] = {
+        {"", 2, "usage: attile VERB"},
+        {"rum", 2, "did you mean 'run'?"},
+        {"cache", 2, "cache expects stat, list"},
+        {"cache stt", 2, "did you mean 'cache stat'?"},
+        {"run", 2, "run expects SPEC"},
+        {"version extra", 2, "takes no arguments"},
+        {"run specs/quickstart.yaml --devise host", 2, "did you mean '--device'?"},
+        {"run specs/quickstart.yaml --device tpu", 2, "expects auto|cuda|host, found 'tpu'"},
+        {"list specs/quickstart.yaml --variant nothing_like_this", 2, "no variant of"},
+        {"list specs/quickstart.yaml --variant blok_m=3", 2, "did you mean 'block_m'?"},
+        {"list nowhere.yaml", 7, "cannot open nowhere.yaml"},
+        {"list specs", 7, "cannot read specs"},
+        {"list bad.yaml", 3, "bad.yaml:3:"},
+        {"show 'family=attention_forward mask=casual'", 3, "did you mean 'causal'?"},
+        {"show 'family=softmax algorithm=flash'", 3, "is not feasible"},
+        {"run 'family=softmax'", 2, "give --shape or files"},
+        {"run 'family=softmax' --shape rows=3", 2, "cols is missing"},
+        {"run 'family=softmax' --q tests/data/minilm_q.npy", 2, "softmax has no tensor q"},
+        {"run 'family=softmax' --x tests/data/paragraph.txt", 2, "not a .npy file"},
+        {"run 'family=softmax' --x nowhere.npy", 7, "cannot open nowhere.npy"},
+        {"run 'family=softmax' --shape rows=3,cols=3 --x x.npy", 2, "--shape is for random tensors"},
+        {"run specs/softmax.yaml --out y.npy", 2, "--out needs a single variant"},
+        {"run 'family=softmax' --shape rows=1,cols=1 --host-mode race --device host", 3, "attile-race"},
+        {"build specs/softmax.yaml --templates nowhere", 3, ""},
+        {"cache explain ffff", 2, "no key starts with 'ffff'"},
+        {"cache clear --bytes 3", 2, "use cache trim --bytes"},
+        {"generate specs/softmax.yaml --json -o -", 2, "both want standard output"},
+        {"help nothing", 2, "unknown verb 'nothing'"},
+    };
+    write_file("bad.yaml", "family: softmax\nproblem:\n  dtyp: fp16\n");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct outcome outcome = run(cases[i].arguments);
+        cr_assert_eq(outcome.code, cases[i].code, "attile %s: exit code %d\n%s", cases[i].arguments, outcome.code,
+                     text_string(&outcome.err));
+        cr_assert(holds(&outcome.err, cases[i].says), "attile %s says:\n%s", cases[i].arguments,
+                  text_string(&outcome.err));
+        cr_assert_eq(outcome.out.size, 0, "attile %s writes data", cases[i].arguments);
+        done(&outcome);
+    }
+}
+
+Test(cli, attention_files_of_the_wrong_size_are_refused_with_both_sizes) {
+    struct outcome outcome =
+        run("run 'family=attention_forward head_dim=64 algorithm=flash' --q tests/data/minilm_q.npy "
+            "--k tests/data/minilm_k.npy --v tests/data/minilm_v.npy");
+    cr_assert_eq(outcome.code, 2);
+    cr_assert(holds(&outcome.err, "the last dimension is 32, but head_dim is 64"), "%s", text_string(&outcome.err));
+    done(&outcome);
+}
+
+Test(cli, what_is_missing_has_its_exit_code) {
+    static const struct {
+        const char *environment, *arguments;
+        int code;
+        const char *says;
+    } cases[] = {
+        {"ATTILE_NVRTC=/nowhere", "build specs/softmax.yaml", 4, "NVRTC was not found"},
+        {"CXX=/nowhere PATH=/nowhere", "run 'family=softmax' --device host --shape rows=1,cols=1", 4, "C++"},
+        {"ATTILE_NVRTC=/nowhere CXX=/nowhere PATH=/nowhere", "doctor", 4,
+         "neither a GPU with NVRTC nor a C++ compiler"},
+        {"ATTILE_CACHE_DIR=/dev/null/x", "cache stat", 7, "no cache folder"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct outcome outcome = run_with(cases[i].environment, cases[i].arguments);
+        cr_assert_eq(outcome.code, cases[i].code, "%s: %d\n%s", cases[i].arguments, outcome.code,
+                     text_string(&outcome.err));
+        cr_assert(holds(&outcome.err, cases[i].says), "%s", text_string(&outcome.err));
+        cr_assert(access("built", F_OK) != 0, "something was written");
+        done(&outcome);
+    }
+}
+
+/* --- each verb ---------------------------------------------------------------------------------------------------- */
+
+Test(cli, json_of_every_verb_is_json_with_a_schema) {
+    static const char *const verbs[] = {
+        "version",
+        "doctor",
+        "list specs/quickstart.yaml --why",
+        "show specs/softmax.yaml",
+        "explain specs/softmax.yaml --device host",
+        "explain 'family=softmax' --device host",
+        "generate specs/softmax.yaml -o g",
+        "run 'family=softmax' --device host --no-nvrtc --shape rows=2,cols=5",
+        "cache stat",
+        "cache list",
+        "cache verify",
+        "cache trim -n",
+        "cache clear --dry-run",
+    };
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        char line[256], schema[64];
+        snprintf(line, sizeof line, "%s --json", verbs[i]);
+        struct outcome outcome = run(line);
+        cr_assert(is_json(&outcome.out), "attile %s writes\n%s", line, text_string(&outcome.out));
+        bool two = strncmp(verbs[i], "cache ", 6) == 0;
+        int first = (int)strcspn(verbs[i], " "), second = two ? (int)strcspn(verbs[i] + first + 1, " ") : 0;
+        snprintf(schema, sizeof schema, "\"schema\": \"attile.%.*s%s%.*s/1\"", first, verbs[i], two ? "." : "", second,
+                 verbs[i] + first + 1);
+        cr_assert(holds(&outcome.out, schema), "attile %s lacks %s", line, schema);
+        done(&outcome);
+    }
+}
+
+Test(cli, list_counts_and_gives_reasons) {
+    struct outcome plain = run("list specs/quickstart.yaml"), why = run("list specs/quickstart.yaml --why");
+    cr_assert_eq(plain.code, 0);
+    cr_assert(count_lines(&plain.out) > 0 && !holds(&plain.out, "pruned"));
+    cr_assert(holds(&why.out, "because "));
+    cr_assert(count_lines(&why.out) > count_lines(&plain.out));
+    struct outcome some = run("list specs/quickstart.yaml --variant '*_causal_*' -q");
+    cr_assert_eq(some.err.size, 0);
+    cr_assert(count_lines(&some.out) < count_lines(&plain.out) && !holds(&some.out, "_none_"));
+    struct outcome knobs = run("list specs/quickstart.yaml --variant 'mask=causal' -q");
+    cr_assert_str_eq(text_string(&some.out), text_string(&knobs.out));
+    done(&plain), done(&why), done(&some), done(&knobs);
+}
+
+Test(cli, show_and_generate_agree_and_write_only_what_changed) {
+    struct outcome outcome = run("generate specs/softmax.yaml -o a/b --variant softmax_fp32_online_t128");
+    struct stat before, after;
+    struct text file = {0}, error = {0};
+    cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
+    cr_assert(holds(&outcome.err, "1 written, 0 unchanged"));
+    cr_assert(file_load("a/b/softmax_fp32_online_t128.cu", 1 << 20, &file, &error), "%s", text_string(&error));
+    struct outcome shown = run("show specs/softmax.yaml --variant softmax_fp32_online_t128");
+    cr_assert_str_eq(text_string(&shown.out), text_string(&file));
+    struct outcome streamed = run("generate specs/softmax.yaml -o - --variant softmax_fp32_online_t128");
+    cr_assert_str_eq(text_string(&streamed.out), text_string(&file));
+    cr_assert_eq(stat("a/b/softmax_fp32_online_t128.cu", &before), 0);
+    struct outcome again = run("generate specs/softmax.yaml -o a/b --variant softmax_fp32_online_t128");
+    cr_assert_eq(stat("a/b/softmax_fp32_online_t128.cu", &after), 0);
+    cr_assert(holds(&again.err, "0 written, 1 unchanged"));
+    cr_assert_eq(before.st_ino, after.st_ino);
+    struct outcome lines = run("show specs/softmax.yaml -n");
+    cr_assert(holds(&lines.out, "softmax_"));
+    cr_assert(holds(&lines.out, ".cu:"));
+    text_free(&file);
+    done(&outcome), done(&shown), done(&streamed), done(&again), done(&lines);
+}
+
+Test(cli, nothing_is_written_when_one_source_cannot_be_expanded) {
+    cr_assert_eq(system("cp -r " SOURCE_DIR "/templates t && echo '//$ if rows ==' >> t/softmax_three_pass.cu"), 0);
+    struct outcome outcome = run("generate specs/softmax.yaml --templates t -o g");
+    cr_assert_eq(outcome.code, 3, "%s", text_string(&outcome.err));
+    cr_assert(holds(&outcome.err, "softmax_three_pass.cu:"));
+    cr_assert(access("g", F_OK) != 0);
+    done(&outcome);
+}
+
+Test(cli, a_folder_that_cannot_be_made_is_an_io_error) {
+    write_file("file", "x");
+    struct outcome outcome = run("generate specs/softmax.yaml -o file/g");
+    cr_assert_eq(outcome.code, 7);
+    cr_assert(holds(&outcome.err, "cannot make folder"));
+    done(&outcome);
+}
+
+Test(cli, run_checks_random_tensors_and_writes_the_output) {
+    struct outcome first =
+        run("run 'family=softmax dtype=fp16' --device host --no-nvrtc --shape rows=2,cols=5 -o y.npy --seed 3");
+    cr_assert_eq(first.code, 0, "%s", text_string(&first.err));
+    cr_assert(holds(&first.err, "1 of 1 agree with the oracle"));
+    cr_assert(holds(&first.out, "softmax_fp16_online"));
+    struct outcome second = run("run 'family=softmax dtype=fp16' --device host --no-nvrtc --x y.npy -o z.npy --spread");
+    cr_assert_eq(second.code, 0, "%s", text_string(&second.err));
+    cr_assert(holds(&second.err, "x = y.npy (2, 5)"));
+    struct text y = {0}, z = {0}, error = {0};
+    cr_assert(file_load("y.npy", 4096, &y, &error) && file_load("z.npy", 4096, &z, &error));
+    cr_assert(y.size == 128 + 20 && z.size == y.size, "%zu %zu", y.size, z.size);
+    cr_assert(memcmp(y.bytes, z.bytes, 128) == 0 && memcmp(y.bytes + 128, z.bytes + 128, 20) != 0);
+    text_free(&y), text_free(&z);
+    done(&first), done(&second);
+}
+
+Test(cli, run_of_a_wrong_kernel_fails_and_shows_where) {
+    cr_assert_eq(
+        system("cp -r " SOURCE_DIR "/templates t && sed -i 's/y.col. = to_output(/&0.5f + /' t/softmax_online.cu"), 0);
+    struct outcome outcome = run("run 'family=softmax algorithm=online' --templates t --device host --no-nvrtc "
+                                 "--shape rows=2,cols=5 -o y.npy --color always");
+    cr_assert_eq(outcome.code, 1, "%s", text_string(&outcome.err));
+    cr_assert(holds(&outcome.err, "y[row 0, column 0]: expected"));
+    cr_assert(holds(&outcome.err, "0 of 1 agree"));
+    cr_assert(holds(&outcome.out, "\033[31mWRONG\033[0m"));
+    cr_assert(access("y.npy", F_OK) != 0, "a wrong output was written");
+    done(&outcome);
+}
+
+Test(cli, a_template_that_does_not_compile_is_a_compile_error_with_its_line) {
+    cr_assert_eq(system("cp -r " SOURCE_DIR "/templates t && sed -i 's/y.col. = to_output(/y[colum] = to_output(/' "
+                        "t/softmax_online.cu"),
+                 0);
+    struct outcome outcome =
+        run("run 'family=softmax algorithm=online' --templates t --device host --shape rows=2,cols=5");
+    cr_assert_eq(outcome.code, 6, "%s", text_string(&outcome.err));
+    cr_assert(holds(&outcome.err, "comes from softmax_online.cu:"), "%s", text_string(&outcome.err));
+    done(&outcome);
+}
+
+Test(cli, the_cache_is_listed_verified_explained_trimmed_and_cleared) {
+    struct outcome outcome =
+        run("run specs/softmax.yaml --variant 'dtype=fp32 dtype_out=fp32 threads=128' --device host --no-nvrtc");
+    cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
+    struct outcome list = run("cache list");
+    cr_assert(holds(&list.out, "softmax_fp32_online_t128"));
+    char key[13], line[64];
+    snprintf(key, sizeof key, "%.12s", strchr(text_string(&list.out), '\n') + 1);
+    snprintf(line, sizeof line, "cache explain %s", key);
+    struct outcome explained = run(line);
+    cr_assert_eq(explained.code, 0, "%s", text_string(&explained.err));
+    cr_assert(holds(&explained.out, "source differs, first in line"), "%s", text_string(&explained.out));
+    struct outcome whole = run("cache verify");
+    cr_assert(whole.code == 0 && holds(&whole.err, "all whole"));
+    struct outcome dry = run("cache clear -n"), after = run("cache list -q");
+    cr_assert(holds(&dry.err, "would be removed"));
+    cr_assert_str_eq(text_string(&after.out), text_string(&list.out));
+    cr_assert_eq(system("f=$(find . -type f -size +8k -print | grep -v '^./\\.' | head -1) && "
+                        "printf X | dd of=$f bs=1 seek=4000 conv=notrunc 2>/dev/null"),
+                 0);
+    struct outcome damaged = run("cache verify");
+    cr_assert_eq(damaged.code, 1, "%s", text_string(&damaged.err));
+    cr_assert(holds(&damaged.err, "1 of "));
+    struct outcome clear = run("cache clear"), empty = run("cache list -q");
+    cr_assert_eq(clear.code, 0);
+    cr_assert_eq(empty.out.size, 0);
+    done(&outcome), done(&list), done(&explained), done(&whole), done(&dry), done(&after), done(&damaged), done(&clear),
+        done(&empty);
+}
+
+Test(cli, build_writes_a_bundle_that_compiles_and_a_manifest) {
+    struct outcome outcome = run("build specs/softmax.yaml --variant 'dtype=bf16 threads=128' -o b --json -j 2");
+    if (outcome.code == 4)
+        cr_skip_test("no NVRTC");
+    cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
+    cr_assert(is_json(&outcome.out));
+    struct text manifest = {0}, error = {0};
+    cr_assert(file_load("b/manifest.json", 1 << 24, &manifest, &error));
+    cr_assert_str_eq(text_string(&manifest), text_string(&outcome.out));
+    cr_assert(holds(&manifest, "\"arch\": \"sm_90a\"") && holds(&manifest, "\"arch\": \"sm_80\""));
+    cr_assert_eq(system("cc -std=c11 -Wall -Werror -I" SOURCE_DIR "/runtime -c b/kernels.c -o b/kernels.o"), 0);
+    struct outcome again = run("build specs/softmax.yaml --variant 'dtype=bf16 threads=128' -o c -j 1");
+    cr_assert_eq(again.code, 0);
+    cr_assert_eq(system("rm b/kernels.o && diff -r b c"), 0, "two builds differ");
+    struct outcome unknown = run("build specs/softmax.yaml --arch sm_1 -o d");
+    cr_assert(unknown.code == 2 && holds(&unknown.err, "does not know 'sm_1'"), "%s", text_string(&unknown.err));
+    cr_assert(access("d", F_OK) != 0);
+    text_free(&manifest);
+    done(&outcome), done(&again), done(&unknown);
+}
+
+Test(cli, real_attention_of_a_real_model_is_right) {
+    struct outcome outcome = run("run specs/quickstart.yaml --device host --no-nvrtc --variant '*flash_t*' --json");
+    cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
+    cr_assert(is_json(&outcome.out) && holds(&outcome.out, "\"status\": \"ok\"") && !holds(&outcome.out, "mismatch\""));
+    done(&outcome);
+}
+
+/* --- colour, help, files ------------------------------------------------------------------------------------------ */
+
+Test(cli, colours_are_off_unless_asked_for) {
+    static const struct {
+        const char *environment, *arguments;
+        bool colored;
+    } cases[] = {
+        {"TERM=xterm", "doctor", false}, /* not a terminal */
+        {"TERM=xterm", "doctor --color never", false},
+        {"TERM=dumb NO_COLOR=1", "doctor --color always", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct outcome outcome = run_with(cases[i].environment, cases[i].arguments);
+        cr_assert_eq(holds(&outcome.out, "\033["), cases[i].colored, "%s", cases[i].arguments);
+        done(&outcome);
+    }
+}
+
+Test(cli, the_manual_is_what_the_tables_say) {
+    struct outcome outcome = run("help --markdown");
+    struct text manual = {0}, error = {0};
+    cr_assert(file_load(SOURCE_DIR "/docs/cli.md", 1 << 20, &manual, &error), "%s", text_string(&error));
+    cr_assert_str_eq(text_string(&manual), text_string(&outcome.out),
+                     "docs/cli.md is old: write it anew with attile help --markdown > docs/cli.md");
+    text_free(&manual);
+    done(&outcome);
+}
+
+Test(cli, every_verb_has_help_in_lines_of_130_columns) {
+    struct outcome overview = run("help");
+    int verbs = 0;
+    for (const char *at = text_string(&overview.out); (at = strstr(at, "\n  ")); at++) {
+        char name[32];
+        if (sscanf(at, " %31s", name) != 1 || !islower((unsigned char)name[0]))
+            continue;
+        char line[64];
+        snprintf(line, sizeof line, "help %s", name);
+        struct outcome help = run(line);
+        cr_assert_eq(help.code, 0);
+        cr_assert(holds(&help.out, "usage: attile ") && holds(&help.out, "--json"));
+        for (const char *row = text_string(&help.out); *row; row += strcspn(row, "\n") + 1)
+            cr_assert_leq(strcspn(row, "\n"), 130);
+        done(&help);
+        verbs++;
+    }
+    cr_assert_geq(verbs, 14);
+    done(&overview);
+}
+
+Test(cli, a_full_standard_output_is_an_error) {
+    if (access("/dev/full", W_OK) != 0)
+        cr_skip_test("no /dev/full");
+    int status = system(ATTILE " version >/dev/full 2>/dev/null");
+    cr_assert_eq(WEXITSTATUS(status), 7);
+}
+
+Test(cli, a_failed_write_leaves_the_old_file_and_no_other) {
+    struct text error = {0};
+    cr_assert(file_make_folder("w", &error));
+    write_file("w/a", "old");
+    cr_assert_eq(mkdir("w/d", 0777), 0);
+    cr_assert_not(file_save("w/d", "new", 3, NULL, &error)); /* a folder is in the way */
+    cr_assert(error.size > 0);
+    int entries = 0;
+    DIR *dir = opendir("w");
+    for (const struct dirent *entry; (entry = readdir(dir));)
+        entries += entry->d_name[0] != '.';
+    closedir(dir);
+    cr_assert_eq(entries, 2);
+    text_free(&error);
+}
