@@ -243,6 +243,34 @@ Test(host, number_words_do_what_cuda_says) {
     }
 }
 
+Test(host, asynchronous_copies_land_at_the_wait) {
+    static const struct kernel kernel = {KERNEL "    float *tile = dynamic_shared<float>();\n"
+                                                "    for (int i = 0; i < 16; i++)\n"
+                                                "        tile[i] = 7;\n"
+                                                "    copy_async_16(tile, p.x, true);\n"
+                                                "    copy_async_16(tile + 4, p.x + 1000, false);\n" /* not touched */
+                                                "    copy_async_4(tile + 8, p.x + 5, true);\n"
+                                                "    for (int i = 0; i < 10; i++)\n"
+                                                "        p.y[i] = tile[i];\n"
+                                                "    copy_async_wait();\n"
+                                                "    for (int i = 0; i < 10; i++)\n"
+                                                "        p.y[10 + i] = tile[i];\n"
+                                                "}\n",
+                                         1, 1, 64};
+    static const float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, after[10] = {1, 2, 3, 4, 0, 0, 0, 0, 6, 7};
+    for (size_t mode = 0; mode < LENGTH(modes); mode++) {
+        struct device device = device_open(modes[mode], 0);
+        struct params p = {device_buffer(&device, sizeof x, x), device_buffer(&device, 80, NULL), 8};
+        cr_assert_eq(device_run(&device, &kernel, &p, sizeof p), ATT_OK, "%s", text_string(&device.failure.text));
+        const float *y = p.y;
+        for (int i = 0; i < 10; i++) {
+            cr_assert(i == 9 ? y[i] == 7 : isnan(y[i]), "before the wait, %d: %g", i, y[i]);
+            cr_assert_eq(y[10 + i], after[i], "after the wait, %d: %g", i, y[10 + i]);
+        }
+        device_close(&device);
+    }
+}
+
 /* The value of a 16-bit float with `exponent_bits`; bits above the sign must be finite. */
 static double value_of(unsigned bits, int exponent_bits) {
     int fraction_bits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
@@ -385,6 +413,9 @@ Test(host, every_stray_access_is_named_with_its_line) {
          {"thread 9:", "writes 4 bytes", "local memory of thread 0"}},
         {"if (threadIdx.x == 63 && blockIdx.x == 1) atomicAdd(p.y + 16, 1.0f);",
          {"block 1, thread 63", "byte 64 of a buffer of 64 bytes"}},
+        {"copy_async_16(dynamic_shared<float>() + 1, p.x, true);", {"misaligned: writes 16 bytes"}},
+        {"copy_async_4(dynamic_shared<float>() + threadIdx.x % 16, p.x + 16, true); copy_async_wait();",
+         {"reads 4 bytes", "byte 64 of a buffer of 64 bytes"}},
         {"struct Big { char byte[200]; }; *(Big *)p.y = *(Big *)p.x;", {"200 bytes", "byte 0 of a buffer of 64 bytes"}},
     };
     check_faults(cases, LENGTH(cases), "kernel kernel, line 3, ");
@@ -402,12 +433,13 @@ Test(host, threads_that_wait_for_each_other_in_vain_are_named) {
         {"if (threadIdx.x == 9) __syncwarp(0x100);", {"thread 9:", "mask 0x00000100", "leaves out the calling lane 9"}},
         {"if (threadIdx.x % 32 == 0) __syncwarp(); else __ballot_sync(0xffffffffu, 1);",
          {"divergent warp", "__syncwarp()", "a warp vote"}},
+        {"copy_async_4(dynamic_shared<float>(), p.x, true);", {"ended with 1 asynchronous copies"}},
         {"if (threadIdx.x < 8) p.y[0] = __shfl_sync(0xffu, 1.0f, 8);", {"from lane 8", "not in the mask", "undefined"}},
         {"if (threadIdx.x != 4) p.y[0] = __shfl_xor_sync(0xffffffffu, 1.0f, 1); else p.y[0] = "
          "__shfl_xor_sync(0x10u, 1.0f, 0) + __shfl_sync(0x30u, 1.0f, 5);",
          {"deadlock", "a warp shuffle, line 3: mask 0x00000030, missing lanes 0x00000020"}},
     };
-    check_faults(cases, LENGTH(cases), "line ");
+    check_faults(cases, LENGTH(cases), "kernel kernel, ");
 }
 
 Test(host, fast_mode_finds_writes_outside_afterwards) {

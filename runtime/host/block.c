@@ -64,6 +64,8 @@ void block_free(struct block *block) {
     if (!block)
         return;
     for (unsigned i = 0; i < ATTILE_THREADS; i++)
+        free(block->fiber[i].copies.item);
+    for (unsigned i = 0; i < ATTILE_THREADS; i++)
         for (unsigned set = 0; set < RACE_SETS; set++)
             race_destroy(block->fiber[i].identity[set]);
     forget_order(block);
@@ -157,6 +159,9 @@ static void run_thread(void *argument) {
     _Alignas(64) unsigned char params[LAUNCH_PARAMS]; /* its own, as on the hardware, and so within its stack */
     memcpy(params, block->launch->params, block->launch->entry->params_size);
     block->launch->entry->run(params);
+    if (fiber->copies.count)
+        fiber_refuse(fiber, 0, NULL, "ended with %u asynchronous copies that it has not waited for",
+                     fiber->copies.count);
     collective_ended(fiber);
     race_release(block->launch);
     block->ended++;
@@ -226,6 +231,29 @@ static void check_access(struct attile_block *shown, unsigned index, const void 
     leave(fiber);
 }
 
+static void start_copy(struct attile_block *shown, unsigned index, struct attile_copy copy) {
+    struct fiber *fiber = fiber_of(shown, index);
+    if (fiber->copies.count == fiber->copies.room) {
+        unsigned room = fiber->copies.room ? 2 * fiber->copies.room : 16;
+        struct attile_copy *item = realloc(fiber->copies.item, room * sizeof *item);
+        if (!item)
+            fiber_refuse(fiber, 0, NULL, "no memory for %u asynchronous copies of one thread", room);
+        fiber->copies.item = item;
+        fiber->copies.room = room;
+    }
+    fiber->copies.item[fiber->copies.count++] = copy;
+}
+
+static int next_copy(struct attile_block *shown, unsigned index, struct attile_copy *copy) {
+    struct fiber *fiber = fiber_of(shown, index);
+    if (fiber->copies.first < fiber->copies.count) {
+        *copy = fiber->copies.item[fiber->copies.first++];
+        return 1;
+    }
+    fiber->copies.first = fiber->copies.count = 0;
+    return 0;
+}
+
 static void *copy(void *to, const void *from, unsigned long long size) { return memmove(to, from, size); }
 static void *fill(void *to, int byte, unsigned long long size) { return memset(to, byte, size); }
 
@@ -234,6 +262,8 @@ static const struct attile_host host = {
     .collective = collective_warp,
     .access = check_access,
     .refuse = refuse,
+    .copy_start = start_copy,
+    .copy_next = next_copy,
     .copy = copy,
     .fill = fill,
 };
@@ -286,6 +316,7 @@ static bool start(struct block *block, struct launch *launch, unsigned index) {
         struct fiber *fiber = &block->fiber[i];
         fiber->block = block;
         fiber->index = i;
+        fiber->copies.first = fiber->copies.count = 0;
         unsigned char *low = stack_low(block, i);
         unsigned char *high = block->region + (size_t)(i + 1) * ATTILE_STACK - i % COLORS * COLOR;
         context_make(&fiber->context, low, (size_t)(high - low), run_thread, fiber);

@@ -26,6 +26,10 @@ struct fiber {
     int line;           /* ... in the kernel's source */
     unsigned mask;      /* ... with these lanes of its warp; 0 = the whole block */
     uint64_t result;    /* of the collective it took part in */
+    struct {
+        struct attile_copy *item; /* owned */
+        unsigned first, count, room;
+    } copies; /* started and not waited for: [first, count) */
     struct context context;
     void *identity[RACE_SETS];
 };

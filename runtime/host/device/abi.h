@@ -6,7 +6,7 @@
 #define ATTILE_HOST_ABI_H
 
 enum {
-    ATTILE_HOST_ABI = 2, /* raised when anything here changes */
+    ATTILE_HOST_ABI = 3, /* raised when anything here changes */
     ATTILE_THREADS = 1024,
     ATTILE_STACK = 256 * 1024, /* bytes, a power of two */
     ATTILE_REGION = ATTILE_THREADS * ATTILE_STACK,
@@ -31,6 +31,13 @@ enum attile_count {
 
 struct attile_block;
 
+/* A copy that a thread has started: it lands when the thread waits, the latest it may. */
+struct attile_copy {
+    void *to;
+    const void *from; /* null = zeros */
+    unsigned size;
+};
+
 /* What the device does for thread `index` of a block. `line` is the line in the kernel's source. */
 struct attile_host {
     void (*barrier)(struct attile_block *block, unsigned index, int line);
@@ -42,6 +49,9 @@ struct attile_host {
                    unsigned alignment, const void *pc);
     /* The kernel did what the hardware would not do. Never returns. */
     void (*refuse)(struct attile_block *block, unsigned index, int line, const char *sentence);
+    /* Remember a copy; give one back, false when there is none. The oldest first. */
+    void (*copy_start)(struct attile_block *block, unsigned index, struct attile_copy copy);
+    int (*copy_next)(struct attile_block *block, unsigned index, struct attile_copy *copy);
     void *(*copy)(void *to, const void *from, unsigned long long size);
     void *(*fill)(void *to, int byte, unsigned long long size);
 };
