@@ -6,6 +6,7 @@
 #include "helper_cache.h"
 
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -58,6 +59,28 @@ static inline const char *entry_path(int number) {
 }
 
 static inline bool logged(const char *words) { return strstr(text_string(&messages.text), words); }
+
+/* Put entry 2 where entry 1 belongs, with digest and checksum right but the preimage of key 2: what a collision of
+   digests would look like. */
+static inline void forge_entry(void) {
+    struct cache_key key, other;
+    struct cache_entry entry;
+    size_t size;
+    cr_assert_eq(get_at(directory, 1), SAMPLE_BUILT);
+    sample_key(1, &key);
+    sample_key(2, &other);
+    memcpy(other.digest, key.digest, sizeof key.digest);
+    cr_assert(sample_entry(2, SIZE, &entry));
+    void *bytes = cache_entry_pack(&other, &entry, &size);
+    cr_assert(bytes);
+    int file = open(entry_path(1), O_WRONLY | O_TRUNC);
+    cr_assert_eq(write(file, bytes, size), (ssize_t)size);
+    close(file);
+    free(bytes);
+    cache_entry_free(&entry);
+    cache_key_free(&key);
+    cache_key_free(&other);
+}
 
 /* Root may write anywhere, so these tests become another user for a while. */
 static inline bool become_nobody(void) {

@@ -194,6 +194,19 @@ Test(cache_admin, visits_every_entry_in_order) {
     cache_close(cache);
 }
 
+Test(cache_admin, verifying_finds_a_digest_that_is_not_the_preimages) {
+    forge_entry();
+    struct cache *cache = open_at(directory, 0);
+    struct failure failure = {0};
+    for (int verify = 0; verify < 2; verify++) {
+        struct seen seen = {0};
+        cr_expect_eq(cache_visit(cache, verify, see, &seen, &failure), ATT_OK);
+        cr_expect_eq(seen.count, 1);
+        cr_expect_str_eq(seen.damage, verify ? "digest is not the preimage's" : "");
+    }
+    cache_close(cache);
+}
+
 Test(cache_admin, without_a_directory_there_is_nothing_to_visit) {
     struct cache_options options = {.disabled = 1};
     struct cache *cache = cache_open(&options);
