@@ -29,7 +29,8 @@ struct backend_options {
 };
 
 struct backend_info {
-    const char *device_name, *arch, *compiler;
+    const char *device_name, *arch;
+    const char *compiler; /* what is known of it; `identity` makes the device look */
     int multiprocessors;
     int arch_number; /* 90 for sm_90a; 0 on the host */
 };

@@ -6,6 +6,7 @@
 #include "nvrtc.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,8 +17,8 @@ struct backend {
     int device, multiprocessors, major, minor, shared_most; /* shared_most: bytes of a block with opt-in */
     void *context;                                          /* the primary one, retained */
     char name[NAME], arch[ARCH];
-    pthread_mutex_t lock;           /* guards what follows: NVRTC is opened when first wanted */
-    struct nvrtc *nvrtc;            /* null until then */
+    pthread_mutex_t lock;           /* guards what follows */
+    _Atomic(struct nvrtc *) nvrtc;  /* opened when first wanted, which may be never */
     struct text no_nvrtc;           /* why there is none, once tried */
     void *event_start, *event_stop; /* of the timer */
 };
@@ -120,7 +121,10 @@ static struct nvrtc *get_nvrtc(struct backend *backend, struct failure *failure)
     pthread_mutex_lock(&backend->lock);
     if (!backend->nvrtc && !backend->no_nvrtc.size) {
         struct failure why = {0};
-        if (nvrtc_open(&backend->nvrtc, &why) != ATT_OK)
+        struct nvrtc *opened;
+        if (nvrtc_open(&opened, &why) == ATT_OK)
+            backend->nvrtc = opened;
+        else
             text_print(&backend->no_nvrtc, "%s", text_string(&why.text));
         failure_clear(&why);
     }
@@ -132,12 +136,10 @@ static struct nvrtc *get_nvrtc(struct backend *backend, struct failure *failure)
 }
 
 static void cuda_describe(const struct backend *backend, struct backend_info *info) {
-    struct failure why = {0};
-    struct nvrtc_info compiler = {.title = "no NVRTC"};
-    struct nvrtc *nvrtc = get_nvrtc((struct backend *)(uintptr_t)backend, &why); /* opens it once; else constant */
+    struct nvrtc_info compiler = {.title = "none: NVRTC was not looked for, or not found"};
+    const struct nvrtc *nvrtc = backend->nvrtc;
     if (nvrtc)
         nvrtc_describe(nvrtc, &compiler);
-    failure_clear(&why);
     *info = (struct backend_info){.device_name = backend->name,
                                   .arch = backend->arch,
                                   .compiler = compiler.title,

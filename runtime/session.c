@@ -221,12 +221,19 @@ enum att_status att_session_describe(const att_session *session, struct att_sess
     enum att_status status = session_enter((att_session *)(uintptr_t)session);
     if (status != ATT_OK)
         return status;
+    struct text identity = {0}; /* asking for it makes the device look for its compiler, which att_open does not */
+    struct failure failure = {0};
+    struct backend_info device;
+    session->type->identity(session->backend, NULL, &identity, &failure);
+    session->type->describe(session->backend, &device);
+    text_free(&identity);
+    failure_clear(&failure);
     *info = (struct att_session_info){.device = session->type == &backend_cuda ? ATT_DEVICE_CUDA : ATT_DEVICE_HOST,
-                                      .device_name = session->info.device_name,
-                                      .arch = session->info.arch,
-                                      .compiler = session->info.compiler,
+                                      .device_name = device.device_name,
+                                      .arch = device.arch,
+                                      .compiler = device.compiler,
                                       .cache_dir = cache_dir(session->cache),
-                                      .multiprocessors = session->info.multiprocessors};
+                                      .multiprocessors = device.multiprocessors};
     return ATT_OK;
 }
 
