@@ -57,6 +57,7 @@ static const char *const golden[] = {
     "family=attention_forward algorithm=flash_tiled loop_order=kv_outer head_dim=80 mask=causal",
     "family=attention_forward algorithm=flash_tiled loop_order=q_outer head_dim=64",
     "family=attention_forward algorithm=flash_tiled loop_order=q_outer head_dim=128 mask=causal dtype=fp16",
+    "family=attention_forward algorithm=flash_async head_dim=128 mask=causal dtype=bf16 target=sm_90a",
     "family=merge head_dim_v=64",
 };
 
