@@ -36,12 +36,22 @@ struct backend_info {
 };
 
 struct compile_job {
-    const char *source; /* the emitted CUDA text, NUL-terminated */
-    const char *name;   /* file name for the compiler's messages */
-    const char *arch;   /* "sm_90a"; null = the open device's own. The host device ignores it */
+    const char *source;         /* the emitted CUDA text, NUL-terminated */
+    const char *name;           /* file name for the compiler's messages */
+    const char *arch;           /* "sm_90a"; null = the open device's own. The host device ignores it */
     const char *const *entries; /* names of the __global__ functions, `entry_count` of them */
     int entry_count;
 };
+
+/* A tensor that kernels copy in boxes, one head at a time: (cols, rows, heads, batch), the first contiguous. */
+struct map_request {
+    const void *data;       /* 16-byte aligned; null only where no kernel looks */
+    int dtype;              /* dtype_fp32, dtype_fp16, dtype_bf16 */
+    int64_t dim[4];         /* elements, at least 1 each */
+    int64_t stride[3];      /* of dim[1] .. dim[3], in elements; a multiple of 16 bytes, below 2^40 bytes */
+    int box_rows, box_cols; /* box_cols elements are at most 128 bytes */
+};
+enum { MAP_BYTES = 128, MAP_ALIGNMENT = 64 };
 
 struct backend_type {
     const char *name; /* "cuda", "host" */
@@ -68,6 +78,11 @@ struct backend_type {
     enum att_status (*prepare)(struct backend *backend, struct module *module, struct failure *failure);
     bool (*capturing)(struct backend *backend, void *stream); /* is it recording a graph? Null = never */
 
+    /* Describe a tensor for the copy unit of kernels: MAP_BYTES bytes at `map`, aligned to MAP_ALIGNMENT. Never allocates,
+       locks or touches the tensor. */
+    enum att_status (*encode_map)(struct backend *backend, const struct map_request *request, void *map,
+                                  struct failure *failure);
+
     /* Start entry `launch` of the plan with `grid` blocks. `params` (params_size bytes) is copied before returning.
        Never allocates, locks or synchronises on cuda; on the host it returns when the kernel has ended. */
     enum att_status (*launch)(struct backend *backend, struct module *module, int launch, int64_t grid,
@@ -76,7 +91,8 @@ struct backend_type {
     enum att_status (*alloc)(struct backend *backend, size_t bytes, void **device, struct failure *failure);
     enum att_status (*free)(struct backend *backend, void *device, struct failure *failure);
     enum att_status (*copy_in)(struct backend *backend, void *device, const void *host, size_t bytes, struct failure *);
-    enum att_status (*copy_out)(struct backend *backend, void *host, const void *device, size_t bytes, struct failure *);
+    enum att_status (*copy_out)(struct backend *backend, void *host, const void *device, size_t bytes,
+                                struct failure *);
     enum att_status (*synchronize)(struct backend *backend, struct failure *failure);
 
     /* Time between two calls on a stream, by device events (host: the clock). timer_stop waits for the work. One timer

@@ -3,6 +3,7 @@
 #include "backend.h"
 #include "cubin.h"
 #include "cuda_api.h"
+#include "knobs.h"
 #include "nvrtc.h"
 
 #include <pthread.h>
@@ -275,6 +276,25 @@ static enum att_status cuda_launch(struct backend *backend, struct module *modul
     return check(backend, error, ATT_LAUNCH_FAILED, failure, "launching a kernel");
 }
 
+static enum att_status cuda_encode_map(struct backend *backend, const struct map_request *request, void *map,
+                                       struct failure *failure) {
+    static const int types[] = {
+        [dtype_fp32] = CUDA_TYPE_FP32, [dtype_fp16] = CUDA_TYPE_FP16, [dtype_bf16] = CUDA_TYPE_BF16};
+    const unsigned steps[] = {1, 1, 1, 1}, box[] = {(unsigned)request->box_cols, (unsigned)request->box_rows, 1, 1};
+    uint64_t dims[4], strides[3], element = request->dtype == dtype_fp32 ? 4 : 2;
+    for (int i = 0; i < 4; i++)
+        dims[i] = (uint64_t)request->dim[i];
+    for (int i = 0; i < 3; i++)
+        strides[i] = (uint64_t)request->stride[i] * element;
+    if (!backend->api.encode_tiled)
+        return failure_set(failure, ATT_UNSUPPORTED,
+                           "libcuda.so.1 has no cuTensorMapEncodeTiled: a driver for CUDA 12 or newer is needed");
+    int error =
+        backend->api.encode_tiled(map, types[request->dtype], 4, (void *)(uintptr_t)request->data, dims, strides, box,
+                                  steps, CUDA_INTERLEAVE_NONE, CUDA_SWIZZLE_128B, CUDA_L2_128B, CUDA_FILL_ZERO);
+    return check(backend, error, ATT_LAUNCH_FAILED, failure, "describing a tensor to the GPU's copy unit");
+}
+
 static enum att_status cuda_synchronize(struct backend *backend, struct failure *failure) {
     enum att_status status = enter(backend, failure);
     if (status != ATT_OK)
@@ -386,6 +406,7 @@ const struct backend_type backend_cuda = {
     .unload = cuda_unload,
     .prepare = cuda_prepare,
     .capturing = cuda_capturing,
+    .encode_map = cuda_encode_map,
     .launch = cuda_launch,
     .alloc = cuda_alloc,
     .free = cuda_free,

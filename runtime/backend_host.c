@@ -6,6 +6,7 @@
 #include "host/launch.h"
 #include "host/memory.h"
 #include "host/race.h"
+#include "host/tensor_map.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -256,6 +257,12 @@ static enum att_status report(const struct module *module, const struct launch *
     return failure_add(failure, "block %u, thread %u: %s", fault->block, fault->thread, text_string(&fault->text));
 }
 
+static enum att_status host_encode_map(struct backend *backend, const struct map_request *request, void *map,
+                                       struct failure *failure) {
+    (void)backend;
+    return tensor_map_encode(request, map, failure);
+}
+
 static enum att_status host_launch(struct backend *backend, struct module *module, int index, int64_t grid,
                                    const void *params, size_t params_size, void *stream, struct failure *failure) {
     (void)stream;
@@ -379,6 +386,7 @@ const struct backend_type backend_host = {
     .compile = host_compile,
     .load = host_load,
     .unload = host_unload,
+    .encode_map = host_encode_map,
     .launch = host_launch,
     .alloc = host_alloc,
     .free = host_free,

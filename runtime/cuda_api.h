@@ -8,25 +8,27 @@
 #include <stdint.h>
 
 enum { /* CUresult values that we tell apart */
-    CUDA_OK = 0,
-    CUDA_OUT_OF_MEMORY = 2,
-    CUDA_DEINITIALIZED = 4,
-    CUDA_NO_DEVICE = 100,
-    CUDA_INVALID_IMAGE = 200,
-    CUDA_NO_BINARY_FOR_GPU = 209,
-    CUDA_INVALID_PTX = 218,
-    CUDA_UNSUPPORTED_PTX = 222,
-    CUDA_INVALID_SOURCE = 300,
-    CUDA_NOT_FOUND = 500
+       CUDA_OK = 0,
+       CUDA_OUT_OF_MEMORY = 2,
+       CUDA_DEINITIALIZED = 4,
+       CUDA_NO_DEVICE = 100,
+       CUDA_INVALID_IMAGE = 200,
+       CUDA_NO_BINARY_FOR_GPU = 209,
+       CUDA_INVALID_PTX = 218,
+       CUDA_UNSUPPORTED_PTX = 222,
+       CUDA_INVALID_SOURCE = 300,
+       CUDA_NOT_FOUND = 500
 };
 enum { /* CUdevice_attribute */
-    CUDA_MULTIPROCESSORS = 16,
-    CUDA_CAPABILITY_MAJOR = 75,
-    CUDA_CAPABILITY_MINOR = 76,
-    CUDA_SHARED_OPT_IN = 97
+       CUDA_MULTIPROCESSORS = 16,
+       CUDA_CAPABILITY_MAJOR = 75,
+       CUDA_CAPABILITY_MINOR = 76,
+       CUDA_SHARED_OPT_IN = 97
 };
-enum { CUDA_MAX_DYNAMIC_SHARED = 8 };                            /* CUfunction_attribute */
-enum { CUDA_CAPTURE_NONE = 0, CUDA_CAPTURE_MODE_RELAXED = 2 };   /* CUstreamCaptureStatus, CUstreamCaptureMode */
+enum { CUDA_TYPE_FP16 = 6, CUDA_TYPE_FP32 = 7, CUDA_TYPE_BF16 = 9 };                        /* CUtensorMapDataType */
+enum { CUDA_INTERLEAVE_NONE, CUDA_SWIZZLE_128B = 3, CUDA_L2_128B = 2, CUDA_FILL_ZERO = 0 }; /* CUtensorMap... */
+enum { CUDA_MAX_DYNAMIC_SHARED = 8 };                                                       /* CUfunction_attribute */
+enum { CUDA_CAPTURE_NONE = 0, CUDA_CAPTURE_MODE_RELAXED = 2 }; /* CUstreamCaptureStatus, CUstreamCaptureMode */
 
 /* FUNCTION(member, symbol, parameters): every one returns a CUresult. */
 #define CUDA_FUNCTIONS(FUNCTION)                                                                                       \
@@ -63,7 +65,11 @@ enum { CUDA_CAPTURE_NONE = 0, CUDA_CAPTURE_MODE_RELAXED = 2 };   /* CUstreamCapt
     FUNCTION(event_elapsed, cuEventElapsedTime, (float *milliseconds, void *start, void *end))
 
 /* Not in every driver; null when missing. */
-#define CUDA_OPTIONAL_FUNCTIONS(FUNCTION) FUNCTION(function_load, cuFuncLoad, (void *function)) /* 12.4 */
+#define CUDA_OPTIONAL_FUNCTIONS(FUNCTION)                                                                              \
+    FUNCTION(function_load, cuFuncLoad, (void *function)) /* 12.4 */                                                   \
+    FUNCTION(encode_tiled, cuTensorMapEncodeTiled,        /* 12.0 */                                                   \
+             (void *map, int type, unsigned rank, void *address, const uint64_t *dims, const uint64_t *strides,        \
+              const unsigned *box, const unsigned *steps, int interleave, int swizzle, int l2_promotion, int fill))
 
 struct cuda_api {
 #define MEMBER(member, symbol, parameters) int(*member) parameters;
@@ -78,7 +84,7 @@ enum att_status cuda_api_open(struct cuda_api *api, struct failure *failure);
 
 /* Set the failure of a driver call: "WHAT: CUDA_ERROR_... (its text)". Out of memory becomes ATT_OUT_OF_MEMORY, all
    else `status`. */
-enum att_status cuda_api_failure(const struct cuda_api *api, int error, enum att_status status,
-                                 struct failure *failure, const char *what);
+enum att_status cuda_api_failure(const struct cuda_api *api, int error, enum att_status status, struct failure *failure,
+                                 const char *what);
 
 #endif

@@ -1,6 +1,7 @@
 /* att_launch: arguments -> checked parameters -> grid -> device. No allocation and no lock unless something is wrong. */
 #include "arguments.h"
 #include "session.h"
+#include "tensor_maps.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -65,11 +66,21 @@ static enum att_status launch(att_kernel *kernel, const struct att_args *args, v
         eval_grids(plan, &arguments.shape, grids, failure) != ATT_OK)
         return failure->status;
     set_workspace(kernel->variant.knobs.family, &arguments, args->workspace);
+    struct attention_tma_params with_maps;
+    const void *params = &arguments.params;
+    size_t params_size = arguments.params_size;
+    if (plan->maps) {
+        if (tensor_maps_fill(session->type, session->backend, plan, &kernel->variant.knobs, &arguments, &with_maps,
+                             failure) != ATT_OK)
+            return failure->status;
+        params = &with_maps;
+        params_size = sizeof with_maps;
+    }
     if (!atomic_load_explicit(&kernel->prepared, memory_order_acquire) && prepare(kernel, stream, failure) != ATT_OK)
         return failure->status;
     for (int i = 0; i < plan->launches; i++)
-        if (grids[i] && session->type->launch(session->backend, kernel->module, i, grids[i], &arguments.params,
-                                              arguments.params_size, stream, failure) != ATT_OK)
+        if (grids[i] && session->type->launch(session->backend, kernel->module, i, grids[i], params, params_size,
+                                              stream, failure) != ATT_OK)
             return failure->status;
     return ATT_OK;
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { THREADS_MOST = 1024 };
+enum { THREADS_MOST = 1024, BOX_MOST = 256 };
 
 static const struct {
     enum plan_op op;
@@ -35,6 +35,8 @@ void plan_write(const struct plan *plan, struct text *text) {
         text_print(text, "launch %s %d %d", launch->entry, launch->block, launch->shared);
         write_expr(&launch->grid, text);
     }
+    for (int i = 0; i < plan->maps; i++)
+        text_print(text, "map %s %d %d\n", plan_tensor_name[plan->map[i].tensor], plan->map[i].rows, plan->map[i].cols);
     text_print(text, "workspace");
     write_expr(&plan->workspace, text);
 }
@@ -115,11 +117,27 @@ static bool is_word(struct word word, const char *expected) {
     return word.size == strlen(expected) && memcmp(word.at, expected, word.size) == 0;
 }
 
+static bool read_map(const char **at, struct plan_map *map) {
+    int64_t rows, cols;
+    struct word name = next_word(at);
+    int tensor = 0;
+    while (tensor < PLAN_TENSORS && !is_word(name, plan_tensor_name[tensor]))
+        tensor++;
+    if (tensor == PLAN_TENSORS || !read_number(next_word(at), 1, BOX_MOST, &rows) ||
+        !read_number(next_word(at), 1, BOX_MOST, &cols) || *(*at)++ != '\n')
+        return false;
+    *map = (struct plan_map){(enum plan_tensor)tensor, (int)rows, (int)cols};
+    return true;
+}
+
 bool plan_read(const char *text, struct plan *plan) {
     *plan = (struct plan){0};
     struct word word;
     while (is_word(word = next_word(&text), "launch"))
         if (plan->launches == PLAN_LAUNCHES || !read_launch(&text, &plan->launch[plan->launches++]))
+            return false;
+    for (; is_word(word, "map"); word = next_word(&text))
+        if (plan->maps == PLAN_MAPS || !read_map(&text, &plan->map[plan->maps++]))
             return false;
     return plan->launches > 0 && is_word(word, "workspace") && read_expr(&text, &plan->workspace) && *text == '\0';
 }

@@ -8,6 +8,8 @@
 
 static const char good_plan[] = "launch attention_flash 128 16384 len_q 63 + 64 / heads * batch *\n"
                                 "launch finish 32 0 1\n"
+                                "map q 128 64\n"
+                                "map o 64 64\n"
                                 "workspace batch heads * len_q * 4 *\n";
 
 /* --- plans as text ------------------------------------------------------------------------------------------------ */
@@ -20,6 +22,9 @@ Test(plan_text, comes_back_as_it_went) {
     cr_expect_str_eq(plan.launch[0].entry, "attention_flash");
     cr_expect_eq(plan.launch[0].block, 128);
     cr_expect_eq(plan.launch[0].shared, 16384);
+    cr_expect_eq(plan.maps, 2);
+    cr_expect_eq(plan.map[0].rows, 128);
+    cr_expect_eq(plan.map[1].tensor, PLAN_O);
     struct shape shape = {.batch = 2, .heads = 3, .len_q = 65};
     int64_t value;
     cr_expect(plan_eval(&plan.launch[0].grid, &shape, &value) && value == 2 * 3 * 2);
@@ -49,6 +54,12 @@ Test(plan_text, anything_else_is_refused) {
         "launch k 32 0 1\nlaunch k 32 0 1\nlaunch k 32 0 1\nlaunch k 32 0 1\nlaunch k 32 0 1\nworkspace 0\n",
         "launch k 32 0 1 1+1\nworkspace 0\n",
         "workspace 0\nlaunch k 32 0 1\n",
+        "map q 64 64\nlaunch k 32 0 1\nworkspace 0\n",
+        "launch k 32 0 1\nmap x 64 64\nworkspace 0\n",
+        "launch k 32 0 1\nmap q 64\nworkspace 0\n",
+        "launch k 32 0 1\nmap q 0 64\nworkspace 0\n",
+        "launch k 32 0 1\nmap q 257 64\nworkspace 0\n",
+        "launch k 32 0 1\nmap q 64 64 1\nworkspace 0\n",
     };
     struct plan plan;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

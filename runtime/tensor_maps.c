@@ -1,0 +1,70 @@
+#include "tensor_maps.h"
+
+#include <inttypes.h>
+
+_Static_assert(sizeof(struct tensor_map) == MAP_BYTES && alignof(struct tensor_map) == MAP_ALIGNMENT,
+               "as backends fill");
+_Static_assert(PLAN_Q == 0 && PLAN_O == 3, "the order of struct attention_tma_params");
+
+enum { ALIGNMENT = 16, BATCH = 0, ROWS = 2, COLS = 3 }; /* bytes; dimensions of struct tensor */
+static const int64_t stride_most = (int64_t)1 << 40;    /* bytes, exclusive */
+
+static enum att_status check_stride(const struct tensor *tensor, int dim, struct failure *failure) {
+    int64_t step = tensor->dim[dim].step;
+    if (step * tensor->element % ALIGNMENT)
+        return failure_set(failure, ATT_INVALID_ARGUMENT,
+                           "%s: %s is %" PRId64 " elements of %d bytes, expected a multiple of %d bytes: this kernel "
+                           "copies in boxes; algorithm=flash_tiled takes any stride",
+                           tensor->name, tensor->dim[dim].stride, step, tensor->element, ALIGNMENT);
+    if (step >= stride_most / tensor->element)
+        return failure_set(failure, ATT_INVALID_ARGUMENT,
+                           "%s: %s is %" PRId64 " elements of %d bytes, expected less than 2^40 bytes", tensor->name,
+                           tensor->dim[dim].stride, step, tensor->element);
+    return ATT_OK;
+}
+
+/* `tensor` was checked: sizes fit an int, strides are not negative. An empty one is described as if it had one element
+   at no address: no kernel looks. The stride of a dimension with one element is never used, and so may be anything. */
+static enum att_status make_request(const struct tensor *tensor, const struct plan_map *map, int dtype,
+                                    struct map_request *request, struct failure *failure) {
+    bool empty = tensor->begin == tensor->end;
+    *request = (struct map_request){
+        .data = empty ? NULL : tensor->data, .dtype = dtype, .box_rows = map->rows, .box_cols = map->cols};
+    if (!empty && tensor->begin % ALIGNMENT)
+        return failure_set(failure, ATT_INVALID_ARGUMENT,
+                           "%s: address %p is not aligned to %d bytes: this kernel copies in boxes; "
+                           "algorithm=flash_tiled takes any address",
+                           tensor->name, tensor->data, ALIGNMENT);
+    for (int dim = BATCH; dim <= COLS; dim++) {
+        int64_t extent = tensor->dim[dim].extent;
+        bool stepped = !empty && extent > 1 && dim != COLS;
+        request->dim[COLS - dim] = extent > 0 ? extent : 1;
+        if (stepped && check_stride(tensor, dim, failure) != ATT_OK)
+            return failure->status;
+        if (dim != COLS)
+            request->stride[ROWS - dim] = stepped ? tensor->dim[dim].step : ALIGNMENT / tensor->element;
+    }
+    return ATT_OK;
+}
+
+enum att_status tensor_maps_fill(const struct backend_type *type, struct backend *backend, const struct plan *plan,
+                                 const struct knobs *knobs, const struct arguments *arguments,
+                                 struct attention_tma_params *params, struct failure *failure) {
+    *params = (struct attention_tma_params){.attention = arguments->params.attention};
+    struct tensor_map *const maps[] = {&params->q_map, &params->k_map, &params->v_map, &params->o_map};
+    if (knobs->family != family_attention_forward)
+        return failure_set(failure, ATT_INTERNAL, "family %d has no tensor maps", knobs->family);
+    if (!(params->attention.scale > 0)) /* its softmax finds the maximum before it scales */
+        return failure_set(failure, ATT_INVALID_ARGUMENT,
+                           "scale is %g, expected more than 0 by this kernel; algorithm=flash_tiled takes any",
+                           (double)params->attention.scale);
+    for (int i = 0; i < plan->maps; i++) {
+        enum plan_tensor tensor = plan->map[i].tensor;
+        struct map_request request;
+        int dtype = tensor == PLAN_O ? knobs->dtype_out : knobs->dtype;
+        if (make_request(&arguments->tensor[tensor], &plan->map[i], dtype, &request, failure) != ATT_OK ||
+            type->encode_map(backend, &request, maps[tensor], failure) != ATT_OK)
+            return failure->status;
+    }
+    return ATT_OK;
+}

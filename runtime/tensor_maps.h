@@ -1,0 +1,18 @@
+/* tensor_maps: the parameters of kernels that copy their tensors in boxes: a tensor map for each, then the usual ones. */
+#ifndef ATTILE_TENSOR_MAPS_H
+#define ATTILE_TENSOR_MAPS_H
+
+#include "arguments.h"
+#include "backend.h"
+
+#include <stdalign.h>
+
+#include "params/attention_tma.h"
+
+/* Check what the copy unit asks beyond arguments_read (16-byte alignment of addresses and strides), describe the
+   tensors that the plan names, and copy the other parameters behind them. Maps that the plan does not name are zero. */
+enum att_status tensor_maps_fill(const struct backend_type *type, struct backend *backend, const struct plan *plan,
+                                 const struct knobs *knobs, const struct arguments *arguments,
+                                 struct attention_tma_params *params, struct failure *failure);
+
+#endif
