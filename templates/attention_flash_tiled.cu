@@ -152,8 +152,8 @@ __device__ __forceinline__ void score(const Shared &tile, Place at, float (&s)[T
     }
 }
 
-// O += P V, through shared memory LANES_N chunks of four keys at a time; the four lie LANES_N apart, as a thread has them.
-// If MASKED, row i has nothing to do with key `beyond` + LANES_M * i and later ones, whatever V holds there.
+// O += P V. P passes through shared memory, LANES_N chunks of four keys at a time; the four lie LANES_N apart, as a thread
+// has them. If MASKED, keys from `beyond` + LANES_M * i on are not for row i, whatever V holds there.
 template <bool MASKED>
 __device__ __forceinline__ void weigh(Shared &tile, Place at, const float (&p)[THREAD_M][THREAD_N], int beyond,
                                       float (&o)[THREAD_M][4 * THREAD_V]) {

@@ -52,7 +52,8 @@ __device__ __forceinline__ void copies_wait() {}
 // All threads of the block fill ROWS rows of WIDTH chunks from `count` rows of COLUMNS elements: ACROSS of them stand
 // along a row, and all step down the rows together, so a thread only ever adds to its address.
 template <bool CHUNKS, int ROWS, int WIDTH, int COLUMNS, int PITCH>
-__device__ __forceinline__ void copy_rows_by(float4 (*tile)[PITCH], const Input *rows, long long row_stride, int count) {
+__device__ __forceinline__ void copy_rows_by(float4 (&tile)[ROWS][PITCH], const Input *rows, long long row_stride,
+                                             int count) {
     constexpr int ACROSS = WIDTH < THREADS ? WIDTH : THREADS, DOWN = THREADS / ACROSS;
     const int thread = static_cast<int>(threadIdx.x), first = thread / ACROSS;
     if (first >= DOWN)

@@ -1,0 +1,117 @@
+/* attention_flash_tiled.cu beyond its defaults on the ladder: every head size has a default that fits, and every way to
+   deal a tile out to threads gives the oracle's answer. */
+#include "gen.h"
+#include "helper_run.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define QUERIES_ON_CHIP "algorithm=flash_tiled loop_order=q_outer"
+
+static bool fits(const struct template_set *set, int target, int dtype, int head_dim, int head_dim_v) {
+    struct knobs knobs = knobs_default();
+    struct variant variant;
+    knobs.family = family_attention_forward;
+    knobs.algorithm = algorithm_flash_tiled;
+    knobs.loop_order = loop_order_q_outer;
+    knobs.target = target;
+    knobs.dtype = dtype;
+    knobs.head_dim = head_dim;
+    knobs.head_dim_v = head_dim_v;
+    if (!variant_complete(set, &knobs, true, &variant))
+        fprintf(stderr, "%s, head_dim %d, head_dim_v %d: %s\n", knob_word_name(KNOB_target, target), head_dim,
+                head_dim_v, variant.reason);
+    return variant.feasible;
+}
+
+Test(flash_tiled, every_head_size_has_sizes_that_fit_every_target) {
+    static const int targets[] = {target_any, target_sm_80, target_sm_90a};
+    static const int dtypes[] = {dtype_fp32, dtype_fp16, dtype_bf16};
+    struct diag diag = {0};
+    struct template_set *set = template_set_open(NULL, NULL, &diag);
+    cr_assert_not_null(set);
+    for (int t = 0; t < 3; t++) {
+        for (int head_dim = 1; head_dim <= 256; head_dim++)
+            cr_expect(fits(set, targets[t], dtypes[head_dim % 3], head_dim, head_dim));
+        for (int head_dim = 8; head_dim <= 256; head_dim += 31) /* 256 among them */
+            for (int head_dim_v = 1; head_dim_v <= 256; head_dim_v += 15)
+                cr_expect(fits(set, targets[t], dtypes[head_dim_v % 3], head_dim, head_dim_v));
+    }
+    template_set_close(set);
+}
+
+static float *array(int64_t count) {
+    float *values = calloc((size_t)count, sizeof *values);
+    cr_assert_not_null(values);
+    return values;
+}
+
+enum { HEADS = 2, KV_HEADS = 1, LEN_Q = 45, LEN_KV = 83 };
+
+/* V holds a NaN in its last row, which under a causal mask only the last query may see. */
+static void check(att_session *session, const char *schedule, const char *mask, const char *target, int head_dim,
+                  int head_dim_v) {
+    float *q = array(HEADS * LEN_Q * head_dim), *k = array(LEN_KV * head_dim), *v = array(LEN_KV * head_dim_v);
+    float *o = array(HEADS * LEN_Q * head_dim_v), *lse = array(HEADS * LEN_Q);
+    double *right = calloc((size_t)(HEADS * LEN_Q * head_dim_v), sizeof *right);
+    double *slack = calloc((size_t)(HEADS * LEN_Q * head_dim_v), sizeof *slack);
+    double right_lse[HEADS * LEN_Q], slack_lse[HEADS * LEN_Q];
+    char problem[160];
+    unsigned seed = 5;
+    run_fill(q, HEADS * LEN_Q * head_dim, TOLERANCE_FP32, &seed);
+    run_fill(k, LEN_KV * head_dim, TOLERANCE_FP32, &seed);
+    run_fill(v, LEN_KV * head_dim_v, TOLERANCE_FP32, &seed);
+    v[LEN_KV * head_dim_v - 1] = NAN;
+    struct oracle_attention p = {
+        q,
+        k,
+        v,
+        1,
+        HEADS,
+        KV_HEADS,
+        LEN_Q,
+        LEN_KV,
+        head_dim,
+        head_dim_v,
+        (double)(1 / sqrtf((float)head_dim)),
+        !strcmp(mask, "causal"),
+    };
+    snprintf(problem, sizeof problem, "family=attention_forward dtype=fp32 mask=%s target=%s head_dim=%d head_dim_v=%d",
+             mask, target, head_dim, head_dim_v);
+    run_attention(session, run_find(session, problem, schedule), TOLERANCE_FP32, TOLERANCE_FP32, &p, o, lse, NULL);
+    cr_assert(right && slack && oracle_attention(&p, right, right_lse));
+    cr_assert(tolerance_attention(&p, TOLERANCE_FP32, right, right_lse, slack, slack_lse));
+    for (int i = 0; i < HEADS * LEN_Q * head_dim_v; i++)
+        cr_assert(tolerance_accepts(TOLERANCE_FP32, right[i], (double)o[i], slack[i]),
+                  "%s, %s: o[%d][%d] is %.9g, not %.9g within %.2g", problem, schedule, i / head_dim_v, i % head_dim_v,
+                  (double)o[i], right[i], slack[i]);
+    for (int i = 0; i < HEADS * LEN_Q; i++)
+        cr_assert(tolerance_accepts(TOLERANCE_FP32, right_lse[i], (double)lse[i], slack_lse[i]),
+                  "%s, %s: lse[%d] is %.9g, not %.9g", problem, schedule, i, (double)lse[i], right_lse[i]);
+    free(q);
+    free(k);
+    free(v);
+    free(o);
+    free(lse);
+    free(right);
+    free(slack);
+}
+
+Test(flash_tiled, every_split_of_a_tile_agrees_with_the_oracle) {
+    static const char *const schedules[] = {
+        QUERIES_ON_CHIP " block_m=32 block_n=16 thread_m=4 thread_n=4", /* 4 lanes to a row */
+        QUERIES_ON_CHIP " block_m=16 block_n=32 thread_m=2 thread_n=4", /* 8 */
+        QUERIES_ON_CHIP " block_m=64 block_n=64 thread_m=8 thread_n=8",
+        QUERIES_ON_CHIP " block_m=32 block_n=64 thread_m=1 thread_n=4",  /* 16, and many warps */
+        QUERIES_ON_CHIP " block_m=24 block_n=96 thread_m=3 thread_n=12", /* nothing a power of two */
+    };
+    att_session *session = run_open();
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+        check(session, schedules[i], "causal", i % 2 ? "any" : "sm_80", 20, 36);
+        check(session, schedules[i], "none", i % 2 ? "sm_80" : "any", 33, 7);
+    }
+    att_close(session);
+}
