@@ -13,8 +13,7 @@
 // read rows side by side, and as a row is an odd number of chunks those lie in different banks.
 //
 // Default sizes are the fastest that were measured (docs/performance-notes.md) among those that fit shared memory.
-//$ let size = head_dim + head_dim_v
-//$ if target != any and size <= 128
+//$ if target != any and head_dim <= 80 and head_dim_v <= 80
 //$ default block_m = 128
 //$ default block_n = 64
 //$ default thread_m = 8
@@ -29,7 +28,7 @@
 //$ default block_n = 32
 //$ default thread_m = 4
 //$ default thread_n = 4
-//$ elif head_dim <= 96 and head_dim_v <= 96
+//$ elif head_dim <= 64 and head_dim_v <= 64
 //$ default block_m = 64
 //$ default block_n = 64
 //$ default thread_m = 4
@@ -39,9 +38,14 @@
 //$ default block_n = 32
 //$ default thread_m = 4
 //$ default thread_n = 4
-//$ else
-//$ default block_m = 16
+//$ elif head_dim <= 224 and head_dim_v <= 224
+//$ default block_m = 32
 //$ default block_n = 32
+//$ default thread_m = 2
+//$ default thread_n = 4
+//$ else
+//$ default block_m = 32
+//$ default block_n = 16
 //$ default thread_m = 2
 //$ default thread_n = 4
 //$ end
