@@ -80,10 +80,11 @@
 //$ else
 //$ let blocks = 1
 //$ end
-//$ if thread_m * thread_n < 64
-//$ let unroll = 2
-//$ else
+// Two steps of score() at once hide more latency, where there are registers for it.
+//$ if thread_m * thread_n >= 64 or (thread_m * thread_n >= 32 and accumulators <= 64)
 //$ let unroll = 1
+//$ else
+//$ let unroll = 2
 //$ end
 //$ launch attention_flash_tiled grid batch * heads * ((len_q + block_m - 1) / block_m) block threads shared shared_bytes
 //$ include "part/head.cuh"

@@ -27,7 +27,6 @@
      target        any                instruction set the source is written for; any = plain CUDA C++
 
    Derived
-     size          256                head_dim + head_dim_v
      lanes_n       8                  block_n / thread_n
      lanes_m       4                  32 / lanes_n
      warp_rows     16                 lanes_m * thread_m
@@ -85,6 +84,7 @@ constexpr int UNROLL = 2;
 //
 // Default sizes are the fastest that were measured (docs/performance-notes.md) among those that fit shared memory.
 // A thread with up to 64 accumulators gets along with 128 registers, others take what there is.
+// Two steps of score() at once hide more latency, where there are registers for it.
 
 // part/head.cuh
 
@@ -231,7 +231,8 @@ __device__ __forceinline__ void copies_wait() {}
 // All threads of the block fill ROWS rows of WIDTH chunks from `count` rows of COLUMNS elements: ACROSS of them stand
 // along a row, and all step down the rows together, so a thread only ever adds to its address.
 template <bool CHUNKS, int ROWS, int WIDTH, int COLUMNS, int PITCH>
-__device__ __forceinline__ void copy_rows_by(float4 (*tile)[PITCH], const Input *rows, long long row_stride, int count) {
+__device__ __forceinline__ void copy_rows_by(float4 (&tile)[ROWS][PITCH], const Input *rows, long long row_stride,
+                                             int count) {
     constexpr int ACROSS = WIDTH < THREADS ? WIDTH : THREADS, DOWN = THREADS / ACROSS;
     const int thread = static_cast<int>(threadIdx.x), first = thread / ACROSS;
     if (first >= DOWN)
@@ -352,8 +353,8 @@ __device__ __forceinline__ void score(const Shared &tile, Place at, float (&s)[T
     }
 }
 
-// O += P V, through shared memory LANES_N chunks of four keys at a time; the four lie LANES_N apart, as a thread has them.
-// If MASKED, row i has nothing to do with key `beyond` + LANES_M * i and later ones, whatever V holds there.
+// O += P V. P passes through shared memory, LANES_N chunks of four keys at a time; the four lie LANES_N apart, as a thread
+// has them. If MASKED, keys from `beyond` + LANES_M * i on are not for row i, whatever V holds there.
 template <bool MASKED>
 __device__ __forceinline__ void weigh(Shared &tile, Place at, const float (&p)[THREAD_M][THREAD_N], int beyond,
                                       float (&o)[THREAD_M][4 * THREAD_V]) {
