@@ -70,7 +70,7 @@ static enum att_status explain(const att_session *session, const char *problem, 
     text_print(text, "%s on %s (%s)\n", variant.name, session->info.device_name, session->info.arch);
     print_knobs(&variant, problem, schedule ? schedule : "", text);
     if (!source_expand(session->templates, &variant, "<problem>", &source, &diag))
-        status = failure_set(failure, ATT_INTERNAL, "%s", text_string(&diag.text));
+        status = failure_take(failure, ATT_INTERNAL, &diag);
     else
         print_plan(&source.plan, text);
     if (bundled)

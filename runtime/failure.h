@@ -4,7 +4,7 @@
 #define ATTILE_FAILURE_H
 
 #include "attile.h"
-#include "text.h"
+#include "diag.h"
 
 struct failure {
     enum att_status status;
@@ -16,6 +16,10 @@ enum att_status failure_set(struct failure *failure, enum att_status status, con
 
 /* Add to the text of a failure already set, a log say. Returns its status. */
 enum att_status failure_add(struct failure *failure, const char *format, ...) TEXT_PRINTF(2, 3);
+
+/* Replace with the errors of the generator, which has one way to report them all: running out of memory becomes
+   ATT_OUT_OF_MEMORY, anything else `status`. Frees the diag. Returns the status. */
+enum att_status failure_take(struct failure *failure, enum att_status status, struct diag *diag);
 
 void failure_clear(struct failure *failure); /* frees the text, status back to ATT_OK */
 

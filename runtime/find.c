@@ -14,7 +14,7 @@ static bool read_knobs(const char *name, const char *text, unsigned groups, stru
     struct diag diag = {0};
     bool good = knobs_parse(&input, groups, knobs, &diag);
     if (!good)
-        failure_set(failure, ATT_INVALID_TEXT, "%s", text_string(&diag.text));
+        failure_take(failure, ATT_INVALID_TEXT, &diag);
     diag_free(&diag);
     return good;
 }

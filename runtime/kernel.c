@@ -188,7 +188,7 @@ static enum att_status load_from_source(att_kernel *kernel, struct failure *fail
         if (status == ATT_OK)
             status = load_from_cache(kernel, &build, &key, failure);
     } else {
-        status = failure_set(failure, ATT_INTERNAL, "%s", text_string(&diag.text));
+        status = failure_take(failure, ATT_INTERNAL, &diag);
     }
     if (status == ATT_OK) {
         kernel->source = build.source.text;

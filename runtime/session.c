@@ -58,7 +58,7 @@ const char *att_message(const att_session *session) {
     pthread_mutex_t *lock = &((att_session *)(uintptr_t)session)->lock;
     pthread_mutex_lock(lock);
     const struct message *message = find_message(session);
-    const char *text = message ? text_string(&message->text) : "";
+    const char *text = !message ? "" : message->text.size ? text_string(&message->text) : "out of memory";
     pthread_mutex_unlock(lock);
     return text;
 }
@@ -109,9 +109,9 @@ static enum att_status open_templates(att_session *session, const char *folder, 
         return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while opening templates");
     session->templates = template_set_open(folder ? template_folder_load : NULL, session->template_folder, &diag);
     if (!session->templates)
-        failure_set(failure, ATT_INVALID_TEXT, "%s", text_string(&diag.text));
+        return failure_take(failure, ATT_INVALID_TEXT, &diag);
     diag_free(&diag);
-    return failure->status;
+    return ATT_OK;
 }
 
 static enum att_status copy_bundles(att_session *session, const struct att_bundle *const *bundles,

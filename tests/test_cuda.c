@@ -1,4 +1,5 @@
 /* What only a GPU can show. Skipped, with the reason, where there is none. */
+#include "plan_text.h"
 #include "session.h"
 
 #include <criterion/criterion.h>
@@ -146,6 +147,43 @@ Test(cuda, what_the_driver_refuses_is_named) {
     cr_expect_eq(att_alloc(session, (size_t)1 << 50, &memory), ATT_OUT_OF_MEMORY);
     cr_expect(strstr(att_message(session), "CUDA_ERROR_OUT_OF_MEMORY"), "%s", att_message(session));
     att_close(session);
+}
+
+Test(cuda, bundles_run_without_nvrtc) {
+    att_session *session = open_or_skip();
+    att_kernel *built = find(session), *kernel;
+    const char *entry = built->plan.launch[0].entry;
+    const struct compile_job job = {
+        .source = att_kernel_source(built), .name = "bundled.cu", .entries = &entry, .entry_count = 1};
+    struct binary binary;
+    struct failure failure = {0};
+    struct text variant = {0}, plan = {0};
+    cr_assert_eq(session->type->compile(session->backend, &job, &binary, &failure), ATT_OK);
+    variant_print(&built->variant, &variant);
+    plan_write(&built->plan, &plan);
+    const struct att_bundle_kernel kernels[] = {{.name = "bundled",
+                                                 .variant = text_string(&variant),
+                                                 .arch = session->info.arch,
+                                                 .plan = text_string(&plan),
+                                                 .binary = binary.bytes,
+                                                 .size = binary.size}};
+    const struct att_bundle bundle = {ATT_BUNDLE_FORMAT, 1, kernels};
+    const struct att_bundle *const bundles[] = {&bundle, NULL};
+    const struct att_options options = {.device = ATT_DEVICE_CUDA, .no_disk_cache = 1, .bundles = bundles};
+    att_session *second;
+    setenv("ATTILE_NVRTC", "/nonexistent/libnvrtc.so", 1);
+    cr_assert_eq(att_open(&options, &second), ATT_OK, "%s", att_message(second));
+    kernel = find(second);
+    cr_expect_str_eq(att_kernel_name(kernel), "bundled");
+    struct att_args args = upload(second);
+    cr_assert_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(second));
+    check_rows(second, &args);
+    cr_expect_eq(att_find(second, "family=softmax", "threads=64", &kernel), ATT_NO_COMPILER);
+    att_close(second);
+    att_close(session);
+    binary_free(&binary);
+    text_free(&variant);
+    text_free(&plan);
 }
 
 Test(cuda, timer_measures_and_two_sessions_share_the_gpu) {
