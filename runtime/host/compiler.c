@@ -168,9 +168,10 @@ enum att_status compiler_ask(struct compiler *compiler, struct failure *failure)
         text_free(&output);
         return ATT_NO_COMPILER;
     }
-    compiler->version = strndup(output.bytes, strcspn(output.bytes, "\n"));
+    char *version = strndup(output.bytes, strcspn(output.bytes, "\n"));
+    __atomic_store_n(&compiler->version, version, __ATOMIC_RELEASE); /* others may be reading it */
     text_free(&output);
-    return compiler->version ? ATT_OK : failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory");
+    return version ? ATT_OK : failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory");
 }
 
 /* --- compiling ----------------------------------------------------------------------------------------------------- */

@@ -8,6 +8,8 @@
 
 #if !defined(__x86_64__) && !defined(__aarch64__)
 #define FIBER_UCONTEXT 1
+#endif
+#ifdef FIBER_UCONTEXT
 #include <ucontext.h>
 #endif
 
