@@ -148,7 +148,7 @@ static void *work_and_show(struct build *build) {
 
 static enum exit_code compile_all(struct build *build) {
     pthread_t thread[JOBS];
-    int threads = 0, wanted = (int)cli_number(build->cli, "jobs", sysconf(_SC_NPROCESSORS_ONLN));
+    int threads = 0, wanted = cli_count(build->cli, "jobs", (int)sysconf(_SC_NPROCESSORS_ONLN));
     enum exit_code code = CLI_OK;
     wanted = wanted < 1 ? 1 : wanted > JOBS ? JOBS : wanted;
     progress_open(&build->progress, build->count, build->cli->quiet);

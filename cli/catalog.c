@@ -7,9 +7,7 @@
 
 enum { SPEC_BYTES = 2 << 20, UNWANTED = -2 }; /* the spec reader has a limit of its own, with a better message */
 
-/* --- opening
- * ------------------------------------------------------------------------------------------------------
- */
+/* --- opening ------------------------------------------------------------------------------------------------------ */
 
 static enum exit_code open_templates(struct catalog *catalog, struct cli *cli, struct diag *diag) {
     const char *path = cli_text(cli, "templates", NULL);
@@ -19,8 +17,7 @@ static enum exit_code open_templates(struct catalog *catalog, struct cli *cli, s
     return catalog->templates ? CLI_OK : CLI_SPEC;
 }
 
-/* "name=value": a problem or a filter by knobs; anything else is a file or a
- * name. */
+/* "name=value": a problem or a filter by knobs; anything else is a file or a name. */
 static bool has_pairs(const char *text) { return strchr(text, '=') != NULL; }
 
 static enum exit_code open_problem(struct catalog *catalog, const char *text, struct diag *diag) {
@@ -83,9 +80,7 @@ void catalog_close(struct catalog *catalog) {
     *catalog = (struct catalog){0};
 }
 
-/* --- reading
- * ------------------------------------------------------------------------------------------------------
- */
+/* --- reading ------------------------------------------------------------------------------------------------------ */
 
 void catalog_rewind(struct catalog *catalog) {
     catalog->started = false;

@@ -33,13 +33,11 @@ struct catalog {
 enum exit_code catalog_open(struct catalog *catalog, struct cli *cli);
 void catalog_close(struct catalog *catalog);
 
-/* The next variant that passes --variant, feasible or not; false at the end.
- * Rewind to begin again. */
+/* The next variant that passes --variant, feasible or not; false at the end. Rewind to begin again. */
 bool catalog_next(struct catalog *catalog, struct variant *variant);
 void catalog_rewind(struct catalog *catalog);
 
-/* Count what passes --variant. An error when nothing does, or nothing feasible:
- * then the exit code to return. */
+/* Count what passes --variant. An error when nothing does, or nothing feasible: then the exit code to return. */
 enum exit_code catalog_count(struct catalog *catalog, const struct cli *cli, int *feasible, int *pruned);
 
 /* The two texts with which att_find finds exactly this variant. */

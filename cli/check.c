@@ -41,9 +41,7 @@ static bool out_of_memory(struct run *run) {
     return false;
 }
 
-/* --- to the device
- * ------------------------------------------------------------------------------------------------
- */
+/* --- to the device ------------------------------------------------------------------------------------------------ */
 
 static bool make_block(struct run *run, struct block *block, enum npy_type type, const int64_t *dim, int poison) {
     if (!tensor_plan(&block->tensor, type, dim, run->options->layout) ||
@@ -159,9 +157,7 @@ static bool make_arguments(struct run *run) {
     return status == ATT_OK || fail(run, status, "making the workspace");
 }
 
-/* --- running
- * ------------------------------------------------------------------------------------------------------
- */
+/* --- running ------------------------------------------------------------------------------------------------------ */
 
 /* Launch `count` times between two marks of the device's timer. */
 static bool launch(struct run *run, int count) {
@@ -197,9 +193,7 @@ static bool execute(struct run *run) {
     return run->options->repeat == 0 || launch(run, run->options->repeat);
 }
 
-/* --- comparing
- * ----------------------------------------------------------------------------------------------------
- */
+/* --- comparing ---------------------------------------------------------------------------------------------------- */
 
 /* "o[batch 0, head 2, row 5, column 17]", leaving out dimensions of one. */
 static void print_element(const struct workload_output *output, int64_t i, struct text *text) {
@@ -235,8 +229,7 @@ static void compare_element(struct run *run, const struct workload_output *outpu
     text_print(&result->report, ": expected %.9g, got %.9g, allowed error %.3g\n", expected, found, allowed);
 }
 
-/* Elements, then what lies between them: each element read is turned back to
- * poison, so that all bytes must be. */
+/* Elements, then what lies between them: each element read is turned back to poison, so that all bytes must be. */
 static bool compare(struct run *run, int number) {
     const struct workload_output *output = &run->workload->output[number];
     struct block *block = &run->output[number];

@@ -28,8 +28,7 @@ struct check_result {
                    bytes; owned */
 };
 
-/* Returns true when it ran and every element is right. Free the result in any
- * case. */
+/* Returns true when it ran and every element is right. Free the result in any case. */
 bool check_run(att_session *session, att_kernel *kernel, const struct workload *workload,
                const struct check_options *options, struct check_result *result);
 void check_free(struct check_result *result);

@@ -1,5 +1,6 @@
 #include "cli.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -80,6 +81,11 @@ const char *cli_text(const struct cli *cli, const char *option, const char *fall
 int64_t cli_number(const struct cli *cli, const char *option, int64_t fallback) {
     const struct option_value *value = options_get(&cli->options, option);
     return value->given ? value->number : fallback;
+}
+
+int cli_count(const struct cli *cli, const char *option, int fallback) {
+    int64_t number = cli_number(cli, option, fallback);
+    return number < INT_MAX ? (int)number : INT_MAX;
 }
 
 static volatile sig_atomic_t interrupted;

@@ -57,8 +57,7 @@ extern const struct verb verbs[]; /* ends with a null name */
 /* "attile: error: SENTENCE"; returns the code. */
 enum exit_code cli_error(const struct cli *cli, enum exit_code code, const char *format, ...) TEXT_PRINTF(3, 4);
 
-/* Messages that are complete already, a diag's or a compiler's say; returns the
- * code. */
+/* Messages that are complete already, a diag's or a compiler's say; returns the code. */
 enum exit_code cli_report(const struct cli *cli, enum exit_code code, const char *messages);
 
 void cli_note(const struct cli *cli, const char *format, ...) TEXT_PRINTF(2, 3); /* not with --quiet */
@@ -68,16 +67,15 @@ enum exit_code cli_exit_code(enum att_status status);
 /* The worse of two outcomes, so that one failure among many is kept. */
 enum exit_code cli_worse(enum exit_code a, enum exit_code b);
 
-/* Begin the JSON document of a verb in cli->out: {"schema": "attile.VERB/1",
- * "version": ...; json_close ends it. */
+/* Begin the JSON document of a verb in cli->out: {"schema": "attile.VERB/1", "version": ...; json_close ends it. */
 void cli_json_open(struct cli *cli, struct json *json);
 
 bool cli_given(const struct cli *cli, const char *option);
 const char *cli_text(const struct cli *cli, const char *option, const char *fallback);
 int64_t cli_number(const struct cli *cli, const char *option, int64_t fallback); /* numbers and words */
+int cli_count(const struct cli *cli, const char *option, int fallback);          /* a number, INT_MAX at most */
 
-/* Set by the first Ctrl-C: long loops stop at the next row, keep what is
- * finished and return CLI_INTERRUPTED. */
+/* Set by the first Ctrl-C: long loops stop at the next row, keep what is finished and return CLI_INTERRUPTED. */
 bool cli_interrupted(void);
 void cli_catch_interrupt(void);
 

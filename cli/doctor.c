@@ -1,5 +1,4 @@
-/* attile doctor: what this machine has, by which rule it was found, and what to
- * do about what is missing. */
+/* attile doctor: what this machine has, by which rule it was found, and what to do about what is missing. */
 #include "backend.h"
 #include "cache.h"
 #include "cli.h"
@@ -47,9 +46,7 @@ static void tell(struct report *report, const char *name, enum verdict verdict, 
         text_print(out, "%23s%s\n", "", advice);
 }
 
-/* --- devices and compilers
- * ----------------------------------------------------------------------------------------
- */
+/* --- devices and compilers ---------------------------------------------------------------------------------------- */
 
 static bool tell_driver(struct report *report) {
     struct cuda_api api = {0};
@@ -120,9 +117,7 @@ static bool tell_host_compiler(struct report *report) {
     return there;
 }
 
-/* --- the cache
- * ----------------------------------------------------------------------------------------------------
- */
+/* --- the cache ---------------------------------------------------------------------------------------------------- */
 
 static const char *file_system(const char *path) {
     static const struct {
@@ -176,8 +171,7 @@ static void tell_cache(struct report *report) {
         text_print(&found, "kernels are kept in memory only%s%s", warning.size ? ": " : "", text_string(&warning));
     }
     tell(report, "cache", usable && locks ? FINE : TROUBLE, text_string(&found),
-         usable ? "without locks two processes may compile the same kernel; results "
-                  "are the same"
+         usable ? "without locks two processes may compile the same kernel; results are the same"
                 : "set ATTILE_CACHE_DIR to a folder of yours that can be written");
     cache_close(cache);
     text_free(&found);
@@ -198,8 +192,6 @@ enum exit_code verb_doctor(struct cli *cli) {
     if (cli->json)
         json_close(&report.json);
     if (!(gpu && nvrtc) && !(host && compiler))
-        return cli_error(cli, CLI_TOOLCHAIN,
-                         "no device can run kernels: neither a GPU with NVRTC nor "
-                         "a C++ compiler");
+        return cli_error(cli, CLI_TOOLCHAIN, "no device can run kernels: neither a GPU with NVRTC nor a C++ compiler");
     return report.troubles ? CLI_IO : CLI_OK;
 }

@@ -9,8 +9,7 @@
 
 const struct option options_generate[] = {
     {"out", 'o', OPTION_TEXT, "DIR",
-     "folder to write into, made when missing; - = standard output (default: "
-     "generated)"},
+     "folder to write into, made when missing; - = standard output (default: generated)"},
     CATALOG_OPTIONS,
     CLI_COMMON_OPTIONS,
 };

@@ -7,9 +7,7 @@
 
 static const size_t FILE_LIMIT = (size_t)1 << 36;
 
-/* --- --shape
- * ------------------------------------------------------------------------------------------------------
- */
+/* --- --shape ------------------------------------------------------------------------------------------------------ */
 
 struct names { /* of the sizes that a family has */
     int family, at;
@@ -83,9 +81,7 @@ bool inputs_parse_shape(const char *text, int family, struct shape *shape, struc
     return true;
 }
 
-/* --- files
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- files -------------------------------------------------------------------------------------------------------- */
 
 static enum exit_code read_tensor(struct inputs *inputs, const struct cli *cli, int i) {
     struct text content = {0}, error = {0};
@@ -102,8 +98,7 @@ static enum exit_code read_tensor(struct inputs *inputs, const struct cli *cli, 
     return code;
 }
 
-/* Where the files are: the command line first, else the spec, whose paths start
- * at its own folder. */
+/* Where the files are: the command line first, else the spec, whose paths start at its own folder. */
 static enum exit_code find_files(struct inputs *inputs, const struct cli *cli, const struct spec *spec, int family) {
     static const char *const all[] = {"q", "k", "v", "x", "o_parts", "lse_parts"};
     bool given = false;

@@ -28,13 +28,11 @@ struct inputs {
         "lse_parts", 0, OPTION_TEXT, "FILE", "their log sums"                                                          \
     }
 
-/* Read and check everything against every feasible variant, so that nothing
- * runs on bad input. Close in any case. */
+/* Read and check everything against every feasible variant, so that nothing runs on bad input. Close in any case. */
 enum exit_code inputs_open(struct inputs *inputs, struct cli *cli, struct catalog *catalog);
 void inputs_close(struct inputs *inputs);
 
-/* Parse "len_q=7,len_kv=9" for a family, with the rules of shapes.def. False
- * with a sentence in *error. */
+/* Parse "len_q=7,len_kv=9" for a family, with the rules of shapes.def. False with a sentence in *error. */
 bool inputs_parse_shape(const char *text, int family, struct shape *shape, struct text *error);
 
 /* The shape to run variant `knobs` on, number `i` of inputs->shapes. */

@@ -1,5 +1,4 @@
-/* attile list: the variants of a spec, with the reasons of those that were
- * pruned when asked. */
+/* attile list: the variants of a spec, with the reasons of those that were pruned when asked. */
 #include "catalog.h"
 #include "terminal.h"
 

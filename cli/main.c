@@ -1,5 +1,4 @@
-/* attile: the command. Finds the verb in the table, reads its options by its
- * table, runs it, writes what it made. */
+/* attile: the command. Finds the verb in the table, reads its options by its table, runs it, writes what it made. */
 #include "cli.h"
 #include "diag.h"
 #include "terminal.h"
@@ -74,8 +73,7 @@ static enum exit_code run(struct cli *cli, int argc, const char *const *argv) {
     return code ? code : cli->verb->run(cli);
 }
 
-/* Standard output is written once, whole; a reader that went away (head) is no
- * error of ours. */
+/* Standard output is written once, whole; a reader that went away (head) is no error of ours. */
 static enum exit_code flush(struct cli *cli, enum exit_code code) {
     if (cli->out.failed)
         return cli_error(cli, CLI_INTERNAL, "out of memory");

@@ -1,5 +1,4 @@
-/* attile run: every feasible variant of a spec on the same tensors, each result
- * checked, one row a variant. */
+/* attile run: every feasible variant of a spec on the same tensors, each result checked, one row a variant. */
 #include "check.h"
 #include "file.h"
 #include "inputs.h"
@@ -15,16 +14,13 @@ const struct option options_run[] = {
      "where to run; auto (default) = a GPU if there is one, else this CPU"},
     {"gpu", 0, OPTION_NUMBER, "N", "which GPU (default: 0)"},
     {"host-mode", 0, OPTION_WORD, "check|fast|race",
-     "what the host device watches: bounds and bytes (default), nothing, or "
-     "races"},
+     "what the host device watches: bounds and bytes (default), nothing, or races"},
     {"host-seed", 0, OPTION_NUMBER, "N", "run the host device's threads in a random order that N decides"},
     INPUT_OPTIONS,
     {"out", 'o', OPTION_TEXT, "FILE", "write the output as .npy; needs a single variant and shape"},
     {"repeat", 0, OPTION_NUMBER, "N", "time N launches after the first (default: 20 on cuda, 0 on host)"},
     {"spread", 0, OPTION_FLAG, NULL, "lay tensors out as (batch, row, head, column) with gaps between"},
-    {"no-nvrtc", 0, OPTION_FLAG, NULL,
-     "do not ask NVRTC for registers and spills when running on the host "
-     "device"},
+    {"no-nvrtc", 0, OPTION_FLAG, NULL, "do not ask NVRTC for registers and spills when running on the host device"},
     {"cache-dir", 0, OPTION_TEXT, "DIR", "keep compiled kernels there"},
     {"no-cache", 0, OPTION_FLAG, NULL, "keep no compiled kernels on disk"},
     CATALOG_OPTIONS,
@@ -56,9 +52,7 @@ struct row { /* what became of one variant, over all shapes */
     enum exit_code code;
 };
 
-/* --- one variant
- * --------------------------------------------------------------------------------------------------
- */
+/* --- one variant -------------------------------------------------------------------------------------------------- */
 
 static const char *arch_of(const struct variant *variant) {
     static const char *const archs[] = {
@@ -69,8 +63,7 @@ static const char *arch_of(const struct variant *variant) {
     return archs[target < 0 ? target_any : target];
 }
 
-/* The host device knows no registers: ask NVRTC what the same source takes on a
- * GPU. */
+/* The host device knows no registers: ask NVRTC what the same source takes on a GPU. */
 static void ask_nvrtc(const struct job *job, att_kernel *kernel, struct row *row) {
     if (!job->nvrtc || row->info.registers >= 0)
         return;
@@ -206,6 +199,22 @@ static bool run_shape(struct job *job, att_kernel *kernel, struct row *row, int 
     return row->status == ATT_OK;
 }
 
+/* There is no kernel to run. Ctrl-C reaches the compiler too: then its failure is no news. */
+static void report_missing(struct job *job, struct row *row) {
+    row->code = cli_exit_code(row->status);
+    if (cli_interrupted())
+        return;
+    progress_close(&job->progress);
+    cli_error(job->cli, row->code, "%s: %s", row->variant->name, att_message(job->session));
+    if (job->cli->json) {
+        json_object(&job->json, NULL);
+        json_string(&job->json, "variant", row->variant->name);
+        json_string(&job->json, "status", att_status_name(row->status));
+        json_string(&job->json, "report", att_message(job->session));
+        json_end(&job->json);
+    }
+}
+
 static void run_variant(struct job *job, struct row *row) {
     struct text problem = {0}, schedule = {0};
     att_kernel *kernel = NULL;
@@ -214,9 +223,7 @@ static void run_variant(struct job *job, struct row *row) {
     text_free(&problem);
     text_free(&schedule);
     if (row->status != ATT_OK) {
-        progress_close(&job->progress);
-        cli_error(job->cli, CLI_COMPILE, "%s: %s", row->variant->name, att_message(job->session));
-        row->code = cli_exit_code(row->status);
+        report_missing(job, row);
         return;
     }
     att_kernel_describe(kernel, &row->info);
@@ -226,9 +233,7 @@ static void run_variant(struct job *job, struct row *row) {
             return;
 }
 
-/* --- all of them
- * --------------------------------------------------------------------------------------------------
- */
+/* --- all of them -------------------------------------------------------------------------------------------------- */
 
 static void print_row(struct job *job, const struct row *row) {
     enum { NAME, ERROR, LIMIT, TIME, READ, WRITTEN, REGS, SPILLS, STATUS };
@@ -274,6 +279,8 @@ static enum exit_code run_all(struct job *job) {
             continue;
         progress_show(&job->progress, job->done++, variant.name);
         run_variant(job, &row);
+        if (cli_interrupted()) /* half a row says nothing */
+            break;
         print_row(job, &row);
         job->right += row.code == CLI_OK;
         code = cli_worse(code, row.code);
@@ -289,7 +296,7 @@ static enum exit_code open_session(struct job *job) {
     struct cli *cli = job->cli;
     struct att_options options = {
         .device = devices[cli_number(cli, "device", 0)],
-        .ordinal = (int)cli_number(cli, "gpu", 0),
+        .ordinal = cli_count(cli, "gpu", 0),
         .host_mode = (enum att_host_mode)cli_number(cli, "host-mode", ATT_HOST_CHECK),
         .host_seed = (uint64_t)cli_number(cli, "host-seed", 0),
         .cache_dir = cli_text(cli, "cache-dir", NULL),
@@ -306,7 +313,7 @@ static enum exit_code open_session(struct job *job) {
         cli_note(cli, "no registers are shown: %s", text_string(&failure.text));
     failure_clear(&failure);
     job->options = (struct check_options){.layout = cli_given(cli, "spread") ? LAYOUT_SPREAD : LAYOUT_PACKED,
-                                          .repeat = (int)cli_number(cli, "repeat", host ? 0 : 20),
+                                          .repeat = cli_count(cli, "repeat", host ? 0 : 20),
                                           .shown = 10};
     return CLI_OK;
 }
@@ -338,8 +345,7 @@ static enum exit_code run(struct job *job) {
         code = inputs_open(&job->inputs, cli, &job->catalog);
     if (!code && cli_given(cli, "out") && (job->variants != 1 || job->inputs.shapes != 1))
         code = cli_error(cli, CLI_USAGE,
-                         "--out needs a single variant and shape, found %d and %d; "
-                         "--variant and --shape pick",
+                         "--out needs a single variant and shape, found %d and %d; --variant and --shape pick",
                          job->variants, job->inputs.shapes);
     if (!code && strcmp(cli_text(cli, "out", ""), "-") == 0)
         code = cli_error(cli, CLI_USAGE, "--out needs a file; standard output has the table");

@@ -1,5 +1,4 @@
-/* attile show: the emitted source of a variant, as generated, or with the
- * template line that each line came from. */
+/* attile show: the emitted source of a variant, as generated, or with the template line that each line came from. */
 #include "catalog.h"
 
 #include <string.h>
@@ -73,10 +72,8 @@ enum exit_code verb_show(struct cli *cli) {
     if (!code)
         code = show_first(cli, &catalog);
     if (!code && feasible > 1)
-        cli_note(cli,
-                 "this is the first of %d variants; --variant picks another "
-                 "(attile list %s)",
-                 feasible, catalog.name);
+        cli_note(cli, "this is the first of %d variants; --variant picks another (attile list %s)", feasible,
+                 catalog.name);
     catalog_close(&catalog);
     return code;
 }

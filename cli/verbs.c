@@ -5,52 +5,39 @@ const struct option options_common[] = {CLI_COMMON_OPTIONS};
 
 const struct verb verbs[] = {
     {"run", "SPEC", 1, 1, "run the kernels of a spec on tensors and check every result", options_run,
-     "Every feasible variant runs on the same tensors and is compared with a "
-     "double-precision oracle. Tensors come from\n"
-     "the files given, else from --shape, else from the spec's `test: "
-     "inputs:`, else from its `test: shapes:`; what is\n"
-     "not a file is random (normal, from --seed). Tensor files are NumPy .npy, "
-     "little-endian, C order: <f4 (fp32),\n"
-     "<f2 (fp16), <u2 or V2 (bf16 bits); Q, K and V have dimensions (batch, "
-     "heads, len, dim) or (heads, len, dim). Values\n"
-     "are rounded to each variant's dtype first, and the oracle sees the "
-     "rounded values.\n"
+     "Every feasible variant runs on the same tensors and is compared with a double-precision oracle. Tensors\n"
+     "come from the files given, else from --shape, else from the spec's `test: inputs:`, else from its\n"
+     "`test: shapes:`; what is not a file is random (normal, from --seed). Tensor files are NumPy .npy,\n"
+     "little-endian, C order: <f4 (fp32), <f2 (fp16), <u2 or V2 (bf16 bits); Q, K and V have dimensions\n"
+     "(batch, heads, len, dim) or (heads, len, dim). Values are rounded to each variant's dtype first, and the\n"
+     "oracle sees the rounded values.\n"
      "\n"
-     "Columns: error is the largest difference relative to what is allowed at "
-     "that element (1 = at the limit); read and\n"
-     "written are the bytes of global memory that the host device counted; "
-     "regs and spills are what NVRTC reports.\n"
+     "Columns: error is the largest absolute difference; of limit is the largest difference in units of what\n"
+     "is allowed at that very element; time, read and written are sums over the shapes, bytes of global memory\n"
+     "as the host device counted them; regs and spills (bytes) of a thread are what NVRTC reports.\n"
      "\n"
      "Examples:\n"
      "  attile run specs/quickstart.yaml\n"
-     "  attile run specs/attention_flash_tiled.yaml --variant 'head_dim=64 "
-     "dtype=fp32' --device cuda\n"
-     "  attile run SPEC --variant NAME --q q.npy --k k.npy --v v.npy --out "
-     "o.npy\n"
-     "  attile run 'family=softmax algorithm=online' --shape "
-     "rows=4,cols=1000\n",
+     "  attile run specs/attention_flash_tiled.yaml --variant 'head_dim=64 dtype=fp32' --device cuda\n"
+     "  attile run SPEC --variant NAME --q q.npy --k k.npy --v v.npy --out o.npy\n"
+     "  attile run 'family=softmax algorithm=online' --shape rows=4,cols=1000\n",
      verb_run},
     {"list", "SPEC", 1, 1, "list the variants of a spec", options_list, NULL, verb_list},
     {"show", "SPEC", 1, 1, "show the emitted source of a variant", options_show, NULL, verb_show},
     {"explain", "SPEC", 1, 1, "say which kernel answers a problem and why, or what rules it out", options_explain, NULL,
      verb_explain},
     {"generate", "SPEC", 1, 1, "write the emitted sources of a spec", options_generate,
-     "Writes DIR/VARIANT.cu for every feasible variant. Nothing is written "
-     "when one of them cannot be expanded; files\n"
-     "whose content would not change are left untouched. With -o - all sources "
-     "go to standard output.\n",
+     "Writes DIR/VARIANT.cu for every feasible variant. Nothing is written when one of them cannot be expanded;\n"
+     "files whose content would not change are left untouched. With -o - all sources go to standard output.\n",
      verb_generate},
     {"build", "SPEC", 1, 1, "compile the kernels of a spec ahead of time", options_build,
-     "Writes into DIR: VARIANT.cu, VARIANT.ARCH.cubin, manifest.json, and "
-     "kernels.c, which carries all of them: compile it\n"
-     "into a program and give its bundle to att_open. Needs NVRTC but no GPU. "
-     "Nothing is written when one kernel fails.\n",
+     "Writes into DIR: VARIANT.cu, VARIANT.ARCH.cubin, manifest.json, and kernels.c, which carries all of them:\n"
+     "compile it into a program and give its bundle to att_open. Needs NVRTC but no GPU. Nothing is written when\n"
+     "one kernel fails.\n",
      verb_build},
     {"cache stat", "", 0, 0, "show where the kernel cache is and what it holds", options_cache, NULL, verb_cache_stat},
     {"cache list", "", 0, 0, "list cached kernels", options_cache, NULL, verb_cache_list},
-    {"cache explain", "KEY", 1, 1,
-     "show what a cache key is made of, and what differs from its nearest "
-     "neighbour",
+    {"cache explain", "KEY", 1, 1, "show what a cache key is made of, and what differs from its nearest neighbour",
      options_cache_explain, NULL, verb_cache_explain},
     {"cache verify", "", 0, 0, "check every byte of every cached kernel", options_cache, NULL, verb_cache_verify},
     {"cache trim", "", 0, 0, "remove least recently used kernels", options_cache_trim, NULL, verb_cache_trim},

@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- which tensors a family has
- * -----------------------------------------------------------------------------------
- */
+/* --- which tensors a family has ----------------------------------------------------------------------------------- */
 
 enum { ONE = -1, HEAD_DIM = -2, HEAD_DIM_V = -3 }; /* dimensions that are no shape_id */
 enum element { AS_INPUT, AS_OUTPUT, AS_FP32 };
@@ -57,9 +55,7 @@ static enum npy_type type_of(const struct knobs *problem, enum element element) 
 _Static_assert((int)NPY_FP32 == dtype_fp32 && (int)NPY_FP16 == dtype_fp16 && (int)NPY_BF16 == dtype_bf16, "one order");
 _Static_assert((int)NPY_FP32 == TOLERANCE_FP32 && (int)NPY_BF16 == TOLERANCE_BF16, "one order");
 
-/* --- tensors from files
- * -------------------------------------------------------------------------------------------
- */
+/* --- tensors from files ------------------------------------------------------------------------------------------- */
 
 static bool fail(const char *path, const struct npy *file, struct text *error, const char *format, ...)
     TEXT_PRINTF(4, 5);
@@ -144,9 +140,7 @@ bool workload_shape(const struct knobs *problem, const struct workload_files *fi
     return true;
 }
 
-/* --- making inputs
- * ------------------------------------------------------------------------------------------------
- */
+/* --- making inputs ------------------------------------------------------------------------------------------------ */
 
 static float rounded(enum npy_type type, float value) {
     unsigned char bits[4];
@@ -179,8 +173,7 @@ static bool make_input(struct workload *workload, int i, const struct npy *file,
     return true;
 }
 
-/* Some parts saw no key: their lse is -inf and their output, which counts for
- * nothing, NaN. */
+/* Some parts saw no key: their lse is -inf and their output, which counts for nothing, NaN. */
 static void empty_some_parts(struct workload *workload) {
     struct workload_input *o = &workload->input[0], *lse = &workload->input[1];
     int64_t columns = o->dim[DIM_COLUMN];
@@ -193,9 +186,7 @@ static void empty_some_parts(struct workload *workload) {
     }
 }
 
-/* --- answers and what is allowed
- * ----------------------------------------------------------------------------------
- */
+/* --- answers and what is allowed ---------------------------------------------------------------------------------- */
 
 static bool make_outputs(struct workload *workload) {
     for (int i = 0; i < WORKLOAD_OUTPUTS; i++) {

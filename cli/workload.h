@@ -35,8 +35,7 @@ struct workload {
     struct workload_output output[WORKLOAD_OUTPUTS]; /* o lse | y | o lse */
 };
 
-/* Tensors from the user instead of random ones: file[i] belongs to input i of
- * the family, or is empty (data null). */
+/* Tensors from the user instead of random ones: file[i] belongs to input i of the family, or is empty (data null). */
 struct workload_files {
     struct npy file[WORKLOAD_INPUTS];
     const char *path[WORKLOAD_INPUTS];
@@ -45,13 +44,12 @@ struct workload_files {
 /* Name of input i of a family, or null when it has fewer. */
 const char *workload_input_name(int family, int i);
 
-/* The run-time sizes that the files imply, for a problem; a sentence in *error
- * when they contradict it or each other. */
+/* The run-time sizes that the files imply, for a problem. False with a sentence in *error when they contradict it or
+   each other. */
 bool workload_shape(const struct knobs *problem, const struct workload_files *files, struct shape *shape,
                     struct text *error);
 
-/* Make inputs, from files or at random, and answers. False with a sentence in
- * *error. Free it in any case. */
+/* Make inputs, from files or at random, and answers. False with a sentence in *error. Free it in any case. */
 bool workload_make(struct workload *workload, const struct knobs *problem, const struct shape *shape,
                    const struct workload_files *files, uint64_t seed, struct text *error);
 void workload_free(struct workload *workload);

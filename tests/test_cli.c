@@ -394,6 +394,16 @@ Test(cli, real_attention_of_a_real_model_is_right) {
     done(&outcome);
 }
 
+Test(cli, interrupted_it_prints_finished_rows_and_exits_with_130) {
+    int status = system("timeout --preserve-status -s INT 2 " ATTILE
+                        " run specs/attention_ladder.yaml --device host --no-nvrtc >.out 2>.err");
+    struct text out = {0}, error = {0};
+    cr_assert_eq(WEXITSTATUS(status), 130);
+    cr_assert(file_load(".out", 1 << 20, &out, &error));
+    cr_assert(strncmp(text_string(&out), "variant ", 8) == 0, "%s", text_string(&out));
+    text_free(&out);
+}
+
 /* --- colour, help, files ------------------------------------------------------------------------------------------ */
 
 Test(cli, colours_are_off_unless_asked_for) {
