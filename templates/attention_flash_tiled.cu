@@ -221,11 +221,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             o[i][c] = 0;
     }
 
-    copy_rows<BLOCK_M, CHUNKS, HEAD_DIM>(tile.q, head.q + row0 * p.q_row_stride, p.q_row_stride, p.len_q - row0,
-                                         q_chunks);
-    //$ if target != any
-    copy_rows<BLOCK_N, CHUNKS, HEAD_DIM>(tile.k, head.k, p.k_row_stride, p.len_kv, k_chunks);
-    //$ end
+    if (keys > 0) {
+        copy_rows<BLOCK_M, CHUNKS, HEAD_DIM>(tile.q, head.q + row0 * p.q_row_stride, p.q_row_stride, p.len_q - row0,
+                                             q_chunks);
+        //$ if target != any
+        copy_rows<BLOCK_N, CHUNKS, HEAD_DIM>(tile.k, head.k, p.k_row_stride, p.len_kv, k_chunks);
+        //$ end
+    }
 #pragma unroll 1
     for (int key0 = 0; key0 < keys; key0 += BLOCK_N) {
         const int left = p.len_kv - key0; // keys from here on

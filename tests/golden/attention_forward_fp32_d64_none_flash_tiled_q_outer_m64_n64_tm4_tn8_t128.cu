@@ -405,8 +405,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             o[i][c] = 0;
     }
 
-    copy_rows<BLOCK_M, CHUNKS, HEAD_DIM>(tile.q, head.q + row0 * p.q_row_stride, p.q_row_stride, p.len_q - row0,
-                                         q_chunks);
+    if (keys > 0) {
+        copy_rows<BLOCK_M, CHUNKS, HEAD_DIM>(tile.q, head.q + row0 * p.q_row_stride, p.q_row_stride, p.len_q - row0,
+                                             q_chunks);
+    }
 #pragma unroll 1
     for (int key0 = 0; key0 < keys; key0 += BLOCK_N) {
         const int left = p.len_kv - key0; // keys from here on
