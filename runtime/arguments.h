@@ -48,7 +48,7 @@ enum att_status arguments_read(const struct knobs *knobs, const struct att_args 
                                struct failure *failure);
 
 /* Check that the workspace has `bytes` bytes, is aligned, and is not one of the tensors' memory. */
-enum att_status arguments_check_workspace(const struct arguments *arguments, const struct att_args *args,
-                                          size_t bytes, struct failure *failure);
+enum att_status arguments_check_workspace(const struct arguments *arguments, const struct att_args *args, size_t bytes,
+                                          struct failure *failure);
 
 #endif

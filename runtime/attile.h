@@ -15,7 +15,7 @@
        att_close(session);
 
    Threads: a session and its kernels may be used from many threads at once, att_close excepted.
-   Environment read: ATTILE_CACHE_DIR, XDG_CACHE_HOME, HOME, ATTILE_NVRTC, CUDA_HOME, CUDA_PATH, CXX; none when the
+   Environment read: ATTILE_CACHE_DIR, XDG_CACHE_HOME, HOME, ATTILE_NVRTC, CUDA_HOME, CUDA_PATH, CXX, PATH; none when the
    process is setuid. Nothing else. */
 #ifndef ATTILE_H
 #define ATTILE_H
@@ -82,15 +82,18 @@ enum att_log_level { ATT_LOG_WARNING, ATT_LOG_INFO, ATT_LOG_DEBUG };
 /* Zero means default for every field. Strings are copied. */
 struct att_options {
     enum att_device device;
-    int ordinal;               /* which GPU; 0 = the first */
-    const char *cache_dir;     /* null = ATTILE_CACHE_DIR, else XDG_CACHE_HOME/attile, else HOME/.cache/attile */
-    int no_disk_cache;         /* 1 = keep compiled kernels in memory only */
-    uint64_t cache_limit;      /* bytes on disk; 0 = 1 GiB; least recently used entries go first */
-    const char *template_dir;  /* null = the templates built into the library */
-    const struct att_bundle *const *bundles; /* null-terminated list, searched before compiling; must outlive the session */
+    int ordinal;              /* which GPU; 0 = the first */
+    const char *cache_dir;    /* null = ATTILE_CACHE_DIR, else XDG_CACHE_HOME/attile, else HOME/.cache/attile */
+    int no_disk_cache;        /* 1 = keep compiled kernels in memory only */
+    uint64_t cache_limit;     /* bytes on disk; 0 = 1 GiB; least recently used entries go first */
+    const char *template_dir; /* null = the templates built into the library */
+    /* Null-terminated list, searched before compiling; the kernels must outlive the session. Null = none. */
+    const struct att_bundle *const *bundles;
     enum att_host_mode host_mode;
-    uint64_t host_seed;        /* 0 = round-robin; else a seeded random schedule of threads, the same for the same seed */
-    void (*log)(void *context, enum att_log_level level, const char *message); /* null = silent; called from any thread */
+    uint64_t host_seed; /* 0 = round-robin; else a random schedule of threads, the same for the same seed */
+
+    /* Null = silent. Called from any thread. */
+    void (*log)(void *context, enum att_log_level level, const char *message);
     void *log_context;
 };
 
@@ -128,14 +131,14 @@ ATT_API const char *att_kernel_source(const att_kernel *kernel); /* the emitted 
 
 /* What the compiler made of it. -1 = not known (host device). */
 struct att_kernel_info {
-    int registers;        /* of a thread, the most of all entries */
-    int spill_bytes;      /* of a thread, stores and loads of all entries */
-    int shared_bytes;     /* of a block, the most of all entries */
-    int threads;          /* of a block, the most of all entries */
-    int launches;         /* kernels that one att_launch starts */
-    uint64_t binary_size; /* bytes */
+    int registers;          /* of a thread, the most of all entries */
+    int spill_bytes;        /* of a thread, stores and loads of all entries */
+    int shared_bytes;       /* of a block, the most of all entries */
+    int threads;            /* of a block, the most of all entries */
+    int launches;           /* kernels that one att_launch starts */
+    uint64_t binary_size;   /* bytes */
     double compile_seconds; /* 0 when it came from a cache or a bundle */
-    const char *from;     /* "compiler", "disk" or "bundle" */
+    const char *from;       /* "compiler", "disk" or "bundle" */
 };
 ATT_API enum att_status att_kernel_describe(const att_kernel *kernel, struct att_kernel_info *info);
 
@@ -154,15 +157,16 @@ struct att_tensor {
     int64_t batch_stride, head_stride, row_stride;
 };
 
-struct att_attention_args {   /* family attention_forward: O = softmax(scale Q K^T + mask) V */
-    struct att_tensor q;      /* (batch, heads, len_q, head_dim) */
-    struct att_tensor k;      /* (batch, kv_heads, len_kv, head_dim) */
-    struct att_tensor v;      /* (batch, kv_heads, len_kv, head_dim_v) */
-    struct att_tensor o;      /* (batch, heads, len_q, head_dim_v); must not overlap the inputs */
-    float *lse;               /* (batch, heads, len_q) natural logarithm of the row sums; null = not wanted */
-    int64_t lse_batch_stride, lse_head_stride; /* both 0 = contiguous */
+struct att_attention_args { /* family attention_forward: O = softmax(scale Q K^T + mask) V */
+    struct att_tensor q;    /* (batch, heads, len_q, head_dim) */
+    struct att_tensor k;    /* (batch, kv_heads, len_kv, head_dim) */
+    struct att_tensor v;    /* (batch, kv_heads, len_kv, head_dim_v) */
+    struct att_tensor o;    /* (batch, heads, len_q, head_dim_v); must not overlap the inputs */
+    float *lse;             /* (batch, heads, len_q) natural logarithm of the row sums; null = not wanted */
+
+    int64_t lse_batch_stride, lse_head_stride;     /* both 0 = contiguous */
     int64_t batch, heads, kv_heads, len_q, len_kv; /* kv_heads divides heads; 0 = as heads; lengths may be 0 */
-    float scale;              /* 0 = 1 / sqrt(head_dim) */
+    float scale;                                   /* 0 = 1 / sqrt(head_dim) */
 };
 
 struct att_softmax_args { /* family softmax: each row of y is the softmax of that row of x */
@@ -175,10 +179,13 @@ struct att_softmax_args { /* family softmax: each row of y is the softmax of tha
 struct att_merge_args {        /* family merge: combine partial attention results over disjoint sets of keys */
     struct att_tensor o_parts; /* (parts, batch, heads, len_q, head_dim_v) */
     int64_t o_parts_part_stride;
-    const float *lse_parts;    /* (parts, batch, heads, len_q) */
-    int64_t lse_parts_part_stride, lse_parts_batch_stride, lse_parts_head_stride; /* all 0 = contiguous */
-    struct att_tensor o;       /* (batch, heads, len_q, head_dim_v) */
-    float *lse;                /* (batch, heads, len_q); null = not wanted */
+    const float *lse_parts; /* (parts, batch, heads, len_q) */
+
+    /* All 0 = contiguous. */
+    int64_t lse_parts_part_stride, lse_parts_batch_stride, lse_parts_head_stride;
+
+    struct att_tensor o;                       /* (batch, heads, len_q, head_dim_v) */
+    float *lse;                                /* (batch, heads, len_q); null = not wanted */
     int64_t lse_batch_stride, lse_head_stride; /* both 0 = contiguous */
     int64_t parts, batch, heads, len_q;        /* no parts: O = 0, LSE = -inf */
 };
@@ -204,20 +211,23 @@ ATT_API enum att_status att_launch(att_kernel *kernel, const struct att_args *ar
 
 /* --- device memory, for programs that have no other means ------------------------------------------------------- */
 
-ATT_API enum att_status att_alloc(att_session *session, size_t bytes, void **device); /* 256-byte aligned; owned by the caller */
-ATT_API enum att_status att_free(att_session *session, void *device);                 /* accepts null */
+/* 256-byte aligned; owned by the caller, who frees it before att_close. Freeing null does nothing. */
+ATT_API enum att_status att_alloc(att_session *session, size_t bytes, void **device);
+ATT_API enum att_status att_free(att_session *session, void *device);
 ATT_API enum att_status att_copy_in(att_session *session, void *device, const void *host, size_t bytes);
 ATT_API enum att_status att_copy_out(att_session *session, void *host, const void *device, size_t bytes);
-ATT_API enum att_status att_synchronize(att_session *session); /* wait for all work; reports faults of earlier launches */
+
+/* Wait for all work on the device; reports faults of earlier launches. */
+ATT_API enum att_status att_synchronize(att_session *session);
 
 /* --- what is this session ---------------------------------------------------------------------------------------- */
 
 struct att_session_info {
-    enum att_device device;   /* CUDA or HOST */
-    const char *device_name;  /* "NVIDIA H200", or the CPU's */
-    const char *arch;         /* "sm_90a", or "host" */
-    const char *compiler;     /* "NVRTC 13.0 (libnvrtc.so.13)", "g++ 12.2.0", or why there is none */
-    const char *cache_dir;    /* null = memory only */
+    enum att_device device;  /* CUDA or HOST */
+    const char *device_name; /* "NVIDIA H200", or the CPU's */
+    const char *arch;        /* "sm_90a", or "host" */
+    const char *compiler;    /* "NVRTC 13.0 (libnvrtc.so.13)", "g++ 12.2.0", or why there is none */
+    const char *cache_dir;   /* null = memory only */
     int multiprocessors;
 };
 ATT_API enum att_status att_session_describe(const att_session *session, struct att_session_info *info);
