@@ -120,6 +120,26 @@ Test(host, vectors_and_whole_structs_are_counted_by_their_bytes) {
     device_close(&device);
 }
 
+Test(host, constants_and_local_arrays_are_neither_faults_nor_traffic) {
+    static const struct kernel kernel = {PARAMS "static const float table[5] = {2, 3, 5, 7, 11};\n"
+                                                "extern \"C\" __global__ void kernel(const Params p) {\n"
+                                                "    volatile float own[64] = {0};\n"
+                                                "    own[threadIdx.x] = table[p.n % 5 + threadIdx.x % 2];\n"
+                                                "    p.y[threadIdx.x] = own[threadIdx.x] + own[63] + max(1u, 2);\n"
+                                                "}\n",
+                                         1, 32, 0};
+    struct device device = device_open(ATT_HOST_CHECK, 0);
+    struct params p = {NULL, device_buffer(&device, 32 * sizeof(float), NULL), 12};
+    cr_assert_eq(device_run(&device, &kernel, &p, sizeof p), ATT_OK, "%s", text_string(&device.failure.text));
+    for (int i = 0; i < 32; i++)
+        cr_assert_eq(((float *)p.y)[i], i % 2 ? 9 : 7);
+    struct att_counters counters;
+    backend_host.counters(device.backend, &counters, 0);
+    cr_assert_eq(counters.global_read, 0, "%d", (int)counters.global_read);
+    cr_assert_eq(counters.global_written, 32 * sizeof(float));
+    device_close(&device);
+}
+
 Test(host, shared_memory_is_nan_at_the_start_of_every_block) {
     static const struct kernel kernel = {KERNEL "    float *shared = dynamic_shared<float>();\n"
                                                 "    p.y[blockIdx.x * 32 + threadIdx.x] = shared[threadIdx.x];\n"

@@ -65,7 +65,7 @@ ATTILE_INLINE unsigned __float_as_uint(float x) { return attile_bits<unsigned>(x
 ATTILE_INLINE float __int_as_float(int x) { return attile_bits<float>(x); }
 ATTILE_INLINE float __uint_as_float(unsigned x) { return attile_bits<float>(x); }
 
-/* Integers of two types meet in the usual arithmetic conversion, as CUDA's overloads do. */
+/* Two arguments of one type; int meets unsigned as unsigned, as in CUDA. */
 #define ATTILE_MINMAX(type)                                                                                            \
     ATTILE_INLINE type min(type a, type b) { return b < a ? b : a; }                                                   \
     ATTILE_INLINE type max(type a, type b) { return a < b ? b : a; }
@@ -75,3 +75,7 @@ ATTILE_MINMAX(long)
 ATTILE_MINMAX(unsigned long)
 ATTILE_MINMAX(long long)
 ATTILE_MINMAX(unsigned long long)
+ATTILE_INLINE unsigned min(int a, unsigned b) { return min((unsigned)a, b); }
+ATTILE_INLINE unsigned min(unsigned a, int b) { return min(a, (unsigned)b); }
+ATTILE_INLINE unsigned max(int a, unsigned b) { return max((unsigned)a, b); }
+ATTILE_INLINE unsigned max(unsigned a, int b) { return max(a, (unsigned)b); }
