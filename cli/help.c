@@ -43,7 +43,8 @@ void help_overview(struct text *text) {
         text_print(text, "  %s %s%*s%s\n", verb->name, verb->arguments, width < 22 ? 22 - width : 1, "", verb->about);
     }
     text_print(text,
-               "\nSPEC is a YAML file, - for standard input, or a problem such as 'family=softmax dtype=fp16'.\n"
+               "\nSPEC is a YAML file, - for standard input, or a problem such as 'family=softmax dtype=fp16'\n"
+               "(for target any unless it names one).\n"
                "attile help VERB shows a verb's options.\n\nExit codes:\n%s\nEnvironment:\n%s",
                exit_codes, environment);
 }

@@ -49,6 +49,7 @@ struct row { /* what became of one variant, over all shapes */
     enum att_status status;
     struct att_kernel_info info;
     struct check_result sum; /* largest error, summed time, counters and mismatches */
+    int runs;                /* shapes it ran on */
     enum exit_code code;
 };
 
@@ -192,6 +193,7 @@ static bool run_shape(struct job *job, att_kernel *kernel, struct row *row, int 
     if (cli->json)
         print_json(job, row, &shape, &result);
     add(&row->sum, &result);
+    row->runs += result.status == ATT_OK;
     row->status = result.status;
     if (right && cli_given(cli, "out"))
         row->code = write_output(job, &result);
@@ -239,7 +241,8 @@ static void print_row(struct job *job, const struct row *row) {
     enum { NAME, ERROR, LIMIT, TIME, READ, WRITTEN, REGS, SPILLS, STATUS };
     struct table *table = &job->table;
     struct text text = {0};
-    bool ran = row->status == ATT_OK, counted = row->sum.counters.global_read + row->sum.counters.global_written > 0;
+    bool ran = row->status == ATT_OK && row->runs > 0,
+         counted = row->sum.counters.global_read + row->sum.counters.global_written > 0;
     bool right = ran && row->code == CLI_OK;
     table_row(table);
     table_cell(table, NAME, CELL_PLAIN, "%s", row->variant->name);
@@ -257,7 +260,7 @@ static void print_row(struct job *job, const struct row *row) {
     table_cell(table, REGS, CELL_PLAIN, row->info.registers >= 0 ? "%d" : "-", row->info.registers);
     table_cell(table, SPILLS, CELL_PLAIN, row->info.spill_bytes >= 0 ? "%d" : "-", row->info.spill_bytes);
     table_cell(table, STATUS, right ? CELL_GOOD : CELL_BAD, "%s",
-               !ran                  ? att_status_name(row->status)
+               row->status           ? att_status_name(row->status)
                : row->sum.mismatches ? "WRONG"
                : row->code           ? "failed"
                                      : "ok");
