@@ -119,8 +119,8 @@ __device__ __forceinline__ void produce(const attention_tma_params &p, Shared &s
 __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], unsigned long long q, unsigned long long k) {
 #pragma unroll
     for (int step = 0; step < (HEAD_DIM + 15) / 16; step++)
-        wgmma_ss<BLOCK_N>(s, q + step / 4 * (BLOCK_M * 128 / 16) + step % 4 * 2,
-                          k + step / 4 * (BLOCK_N * 128 / 16) + step % 4 * 2, step != 0);
+        wgmma_ss<BLOCK_N, BFLOAT16>(s, q + step / 4 * (BLOCK_M * 128 / 16) + step % 4 * 2,
+                                    k + step / 4 * (BLOCK_N * 128 / 16) + step % 4 * 2, step != 0);
 }
 
 // O (64, HEAD_DIM_V) += P V, 16 keys a step; issued, not finished.
@@ -128,7 +128,7 @@ __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], cons
                                                 unsigned long long v) {
 #pragma unroll
     for (int step = 0; step < BLOCK_N / 16; step++)
-        wgmma_rs<HEAD_DIM_V>(o, p[step], v + step * (16 * 128 / 16));
+        wgmma_rs<HEAD_DIM_V, BFLOAT16>(o, p[step], v + step * (16 * 128 / 16));
 }
 
 // The two rows of a thread: what the softmax has seen of them so far.
@@ -182,7 +182,7 @@ __device__ __forceinline__ void softmax_tile(float (&s)[BLOCK_N / 2], Rows &rows
 __device__ __forceinline__ void pack_weights(const float (&s)[BLOCK_N / 2], unsigned (&p)[BLOCK_N / 16][4]) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 4; i++)
-        p[i / 4][i % 4] = pack_input(s[2 * i], s[2 * i + 1]);
+        p[i / 4][i % 4] = pack<BFLOAT16>(s[2 * i], s[2 * i + 1]);
 }
 
 // s = -INFINITY for keys from `end[row]` on.
@@ -229,12 +229,13 @@ __device__ __forceinline__ void store_output(const attention_tma_params &p, Shar
     int row = consumer * 64 + warp * 16 + lane % 16;
 #pragma unroll
     for (int i = 0; i < HEAD_DIM_V / 2; i += 8) { // 16 columns: two chunks of 16 bytes
+        int chunk = i / 4 % 8 + lane / 16, j = (i + 4) % (HEAD_DIM_V / 2);
         bool second = i + 4 < HEAD_DIM_V / 2;
-        int chunk = i / 4 % 8 + lane / 16;
-        store_matrices(&shared.q[i / 32][row][(chunk ^ row % 8) * 8], pack_output(o[i] * scale[0], o[i + 1] * scale[0]),
-                       pack_output(o[i + 2] * scale[1], o[i + 3] * scale[1]),
-                       second ? pack_output(o[(i + 4) % (HEAD_DIM_V / 2)] * scale[0], o[(i + 5) % (HEAD_DIM_V / 2)] * scale[0]) : 0,
-                       second ? pack_output(o[(i + 6) % (HEAD_DIM_V / 2)] * scale[1], o[(i + 7) % (HEAD_DIM_V / 2)] * scale[1]) : 0);
+        store_matrices(&shared.q[i / 32][row][(chunk ^ row % 8) * 8],
+                       pack<BFLOAT16_OUT>(o[i] * scale[0], o[i + 1] * scale[0]),
+                       pack<BFLOAT16_OUT>(o[i + 2] * scale[1], o[i + 3] * scale[1]),
+                       second ? pack<BFLOAT16_OUT>(o[j] * scale[0], o[j + 1] * scale[0]) : 0,
+                       second ? pack<BFLOAT16_OUT>(o[j + 2] * scale[1], o[j + 3] * scale[1]) : 0);
     }
     fence_async();
     named_barrier_sync(4 + consumer, 128);

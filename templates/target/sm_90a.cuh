@@ -1,4 +1,6 @@
 // sm_90a: what Hopper adds, one instruction each. The host device has its own bodies under these names.
+//$ let bfloat16 = dtype == bf16
+//$ let bfloat16_out = dtype_out == bf16
 
 using Barrier = unsigned long long; // 8 bytes of shared memory, opaque
 
@@ -117,13 +119,15 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
 
 //$ let scores_registers = block_n / 2
 //$ let output_registers = head_dim_v / 2
-template <int N> __device__ void wgmma_ss(float (&sum)[N / 2], unsigned long long a, unsigned long long b, int keep);
-template <int N> __device__ void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], unsigned long long b);
+template <int N, bool OF_BFLOAT16>
+__device__ void wgmma_ss(float (&sum)[N / 2], unsigned long long a, unsigned long long b, int keep);
+template <int N, bool OF_BFLOAT16>
+__device__ void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], unsigned long long b);
 
 // sum (64, N) = a (64, 16) b (N, 16)^T, plus sum if `keep`; rows of a and b are contiguous in shared memory.
 template <>
-__device__ __forceinline__ void wgmma_ss<BLOCK_N>(float (&sum)[BLOCK_N / 2], unsigned long long a, unsigned long long b,
-                                                  int keep) {
+__device__ __forceinline__ void wgmma_ss<BLOCK_N, BFLOAT16>(float (&sum)[BLOCK_N / 2], unsigned long long a,
+                                                            unsigned long long b, int keep) {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %${scores_registers + 2}, 0;\n"
                  //$ if dtype == bf16
                  "wgmma.mma_async.sync.aligned.m64n${block_n}k16.f32.bf16.bf16 {"
@@ -146,8 +150,8 @@ __device__ __forceinline__ void wgmma_ss<BLOCK_N>(float (&sum)[BLOCK_N / 2], uns
 
 // sum (64, N) += a (64, 16) b (16, N); a in registers, rows of b in shared memory are the contracted dimension.
 template <>
-__device__ __forceinline__ void wgmma_rs<HEAD_DIM_V>(float (&sum)[HEAD_DIM_V / 2], const unsigned (&a)[4],
-                                                     unsigned long long b) {
+__device__ __forceinline__ void wgmma_rs<HEAD_DIM_V, BFLOAT16>(float (&sum)[HEAD_DIM_V / 2], const unsigned (&a)[4],
+                                                               unsigned long long b) {
     asm volatile(
                  //$ if dtype == bf16
                  "wgmma.mma_async.sync.aligned.m64n${head_dim_v}k16.f32.bf16.bf16 {"
@@ -169,28 +173,14 @@ __device__ __forceinline__ void wgmma_rs<HEAD_DIM_V>(float (&sum)[HEAD_DIM_V / 2
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-// Two floats to 16-bit elements of the input's type, the first in the lower half.
-__device__ __forceinline__ unsigned pack_input(float first, float second) {
+// Two floats to a pair of 16-bit elements, the first in the lower half.
+template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
     unsigned pair;
-    //$ if dtype == bf16
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-    //$ else
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-    //$ end
+    if constexpr (TO_BFLOAT16)
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    else
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
     return pair;
 }
-
-//$ if dtype_out != fp32
-// The same to elements of the output's type.
-__device__ __forceinline__ unsigned pack_output(float first, float second) {
-    unsigned pair;
-    //$ if dtype_out == bf16
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-    //$ else
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-    //$ end
-    return pair;
-}
-//$ end
 
 #endif

@@ -39,6 +39,8 @@
      block_threads       384                128 * (consumers + 1)
      producer_registers  24                 24
      consumer_registers  240                240
+     bfloat16            true               dtype == bf16
+     bfloat16_out        true               dtype_out == bf16
      scores_registers    64                 block_n / 2
      output_registers    64                 head_dim_v / 2
 
@@ -68,6 +70,8 @@ constexpr int SHARED_BYTES = 164864;    // (q_bytes + stages * (k_bytes + v_byte
 constexpr int BLOCK_THREADS = 384;      // 128 * (consumers + 1)
 constexpr int PRODUCER_REGISTERS = 24;
 constexpr int CONSUMER_REGISTERS = 240;
+constexpr bool BFLOAT16 = true;         // dtype == bf16
+constexpr bool BFLOAT16_OUT = true;     // dtype_out == bf16
 
 // Attention by tiles on Hopper, with every unit of the SM at work at once: FlashAttention-3 (arXiv 2407.08608, section 3).
 //
@@ -313,13 +317,15 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
            static_cast<unsigned long long>((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
 }
 
-template <int N> __device__ void wgmma_ss(float (&sum)[N / 2], unsigned long long a, unsigned long long b, int keep);
-template <int N> __device__ void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], unsigned long long b);
+template <int N, bool OF_BFLOAT16>
+__device__ void wgmma_ss(float (&sum)[N / 2], unsigned long long a, unsigned long long b, int keep);
+template <int N, bool OF_BFLOAT16>
+__device__ void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], unsigned long long b);
 
 // sum (64, N) = a (64, 16) b (N, 16)^T, plus sum if `keep`; rows of a and b are contiguous in shared memory.
 template <>
-__device__ __forceinline__ void wgmma_ss<BLOCK_N>(float (&sum)[BLOCK_N / 2], unsigned long long a, unsigned long long b,
-                                                  int keep) {
+__device__ __forceinline__ void wgmma_ss<BLOCK_N, BFLOAT16>(float (&sum)[BLOCK_N / 2], unsigned long long a,
+                                                            unsigned long long b, int keep) {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
                  "%0, %1, %2, %3, "
@@ -362,8 +368,8 @@ __device__ __forceinline__ void wgmma_ss<BLOCK_N>(float (&sum)[BLOCK_N / 2], uns
 
 // sum (64, N) += a (64, 16) b (16, N); a in registers, rows of b in shared memory are the contracted dimension.
 template <>
-__device__ __forceinline__ void wgmma_rs<HEAD_DIM_V>(float (&sum)[HEAD_DIM_V / 2], const unsigned (&a)[4],
-                                                     unsigned long long b) {
+__device__ __forceinline__ void wgmma_rs<HEAD_DIM_V, BFLOAT16>(float (&sum)[HEAD_DIM_V / 2], const unsigned (&a)[4],
+                                                               unsigned long long b) {
     asm volatile(
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
                  "%0, %1, %2, %3, "
@@ -405,17 +411,13 @@ __device__ __forceinline__ void wgmma_rs<HEAD_DIM_V>(float (&sum)[HEAD_DIM_V / 2
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-// Two floats to 16-bit elements of the input's type, the first in the lower half.
-__device__ __forceinline__ unsigned pack_input(float first, float second) {
+// Two floats to a pair of 16-bit elements, the first in the lower half.
+template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
     unsigned pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-    return pair;
-}
-
-// The same to elements of the output's type.
-__device__ __forceinline__ unsigned pack_output(float first, float second) {
-    unsigned pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    if constexpr (TO_BFLOAT16)
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    else
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
     return pair;
 }
 
@@ -468,8 +470,8 @@ __device__ __forceinline__ void produce(const attention_tma_params &p, Shared &s
 __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], unsigned long long q, unsigned long long k) {
 #pragma unroll
     for (int step = 0; step < (HEAD_DIM + 15) / 16; step++)
-        wgmma_ss<BLOCK_N>(s, q + step / 4 * (BLOCK_M * 128 / 16) + step % 4 * 2,
-                          k + step / 4 * (BLOCK_N * 128 / 16) + step % 4 * 2, step != 0);
+        wgmma_ss<BLOCK_N, BFLOAT16>(s, q + step / 4 * (BLOCK_M * 128 / 16) + step % 4 * 2,
+                                    k + step / 4 * (BLOCK_N * 128 / 16) + step % 4 * 2, step != 0);
 }
 
 // O (64, HEAD_DIM_V) += P V, 16 keys a step; issued, not finished.
@@ -477,7 +479,7 @@ __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], cons
                                                 unsigned long long v) {
 #pragma unroll
     for (int step = 0; step < BLOCK_N / 16; step++)
-        wgmma_rs<HEAD_DIM_V>(o, p[step], v + step * (16 * 128 / 16));
+        wgmma_rs<HEAD_DIM_V, BFLOAT16>(o, p[step], v + step * (16 * 128 / 16));
 }
 
 // The two rows of a thread: what the softmax has seen of them so far.
@@ -525,7 +527,7 @@ __device__ __forceinline__ void softmax_tile(float (&s)[BLOCK_N / 2], Rows &rows
 __device__ __forceinline__ void pack_weights(const float (&s)[BLOCK_N / 2], unsigned (&p)[BLOCK_N / 16][4]) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 4; i++)
-        p[i / 4][i % 4] = pack_input(s[2 * i], s[2 * i + 1]);
+        p[i / 4][i % 4] = pack<BFLOAT16>(s[2 * i], s[2 * i + 1]);
 }
 
 // s = -INFINITY for keys from `end[row]` on.
@@ -557,12 +559,13 @@ __device__ __forceinline__ void store_output(const attention_tma_params &p, Shar
     int row = consumer * 64 + warp * 16 + lane % 16;
 #pragma unroll
     for (int i = 0; i < HEAD_DIM_V / 2; i += 8) { // 16 columns: two chunks of 16 bytes
+        int chunk = i / 4 % 8 + lane / 16, j = (i + 4) % (HEAD_DIM_V / 2);
         bool second = i + 4 < HEAD_DIM_V / 2;
-        int chunk = i / 4 % 8 + lane / 16;
-        store_matrices(&shared.q[i / 32][row][(chunk ^ row % 8) * 8], pack_output(o[i] * scale[0], o[i + 1] * scale[0]),
-                       pack_output(o[i + 2] * scale[1], o[i + 3] * scale[1]),
-                       second ? pack_output(o[(i + 4) % (HEAD_DIM_V / 2)] * scale[0], o[(i + 5) % (HEAD_DIM_V / 2)] * scale[0]) : 0,
-                       second ? pack_output(o[(i + 6) % (HEAD_DIM_V / 2)] * scale[1], o[(i + 7) % (HEAD_DIM_V / 2)] * scale[1]) : 0);
+        store_matrices(&shared.q[i / 32][row][(chunk ^ row % 8) * 8],
+                       pack<BFLOAT16_OUT>(o[i] * scale[0], o[i + 1] * scale[0]),
+                       pack<BFLOAT16_OUT>(o[i + 2] * scale[1], o[i + 3] * scale[1]),
+                       second ? pack<BFLOAT16_OUT>(o[j] * scale[0], o[j + 1] * scale[0]) : 0,
+                       second ? pack<BFLOAT16_OUT>(o[j + 2] * scale[1], o[j + 3] * scale[1]) : 0);
     }
     fence_async();
     named_barrier_sync(4 + consumer, 128);
