@@ -15,8 +15,8 @@
        att_close(session);
 
    Threads: a session and its kernels may be used from many threads at once, att_close excepted.
-   Environment read: ATTILE_CACHE_DIR, XDG_CACHE_HOME, HOME, ATTILE_NVRTC, CUDA_HOME, CUDA_PATH, CXX, PATH; none when the
-   process is setuid. Nothing else. */
+   Environment read: ATTILE_CACHE_DIR, XDG_CACHE_HOME, HOME, ATTILE_NVRTC, CUDA_HOME, CUDA_PATH, CXX, PATH; none when
+   the process is setuid. Nothing else. */
 #ifndef ATTILE_H
 #define ATTILE_H
 
