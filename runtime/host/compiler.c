@@ -97,7 +97,7 @@ bool compiler_spawn(char *const argv[], struct text *output) {
 static char *search(const char *program) {
     if (strchr(program, '/'))
         return access(program, X_OK) == 0 ? strdup(program) : NULL;
-    const char *path = getenv("PATH");
+    const char *path = secure_getenv("PATH");
     for (path = path ? path : "/usr/local/bin:/usr/bin:/bin"; *path;) {
         size_t size = strcspn(path, ":");
         char *full = NULL;
