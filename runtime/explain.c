@@ -29,10 +29,12 @@ static const char *explain_origin(const struct variant *variant, enum knob_id id
         is_given(schedule, 1u << KNOB_GROUP_SCHEDULE, id))
         return "given";
     if (id == KNOB_target)
-        return "the most able one that this device runs";
+        return "the library's choice for this device";
     if (id == KNOB_algorithm)
         return "the family's default";
-    return knob_get(&variant->knobs, id) == knob_table[id].fallback ? "default" : "derived";
+    if (knob_get(&variant->knobs, id) == knob_table[id].fallback)
+        return "default";
+    return knob_table[id].group == KNOB_GROUP_SCHEDULE ? "the template's choice" : "derived";
 }
 
 static void print_knobs(const struct variant *variant, const char *problem, const char *schedule, struct text *text) {
