@@ -59,7 +59,8 @@ static enum exit_code explain_problem(struct cli *cli, struct json *json, att_se
 static enum exit_code explain_variants(struct cli *cli, struct json *json, att_session *session,
                                        struct catalog *catalog) {
     struct variant variant;
-    while (catalog_next(catalog, &variant)) {
+    int explained = 0;
+    for (; catalog_next(catalog, &variant); explained++) {
         struct text problem = {0}, schedule = {0}, words = {0};
         if (variant.feasible) {
             catalog_print_problem(&variant, &problem, &schedule);
@@ -73,6 +74,9 @@ static enum exit_code explain_variants(struct cli *cli, struct json *json, att_s
         text_free(&schedule);
         text_free(&words);
     }
+    if (explained == 0)
+        return cli_error(cli, CLI_USAGE, "no variant of %s is '%s'; see attile list %s", catalog->name,
+                         cli_text(cli, "variant", "*"), catalog->name);
     return CLI_OK;
 }
 

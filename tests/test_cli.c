@@ -146,6 +146,7 @@ Test(cli, mistakes_have_their_exit_code_and_say_what_to_do) {
         {"run specs/quickstart.yaml --devise host", 2, "did you mean '--device'?"},
         {"run specs/quickstart.yaml --device tpu", 2, "expects auto|cuda|host, found 'tpu'"},
         {"list specs/quickstart.yaml --variant nothing_like_this", 2, "no variant of"},
+        {"explain specs/quickstart.yaml --device host --variant nothing_like_this", 2, "no variant of"},
         {"list specs/quickstart.yaml --variant blok_m=3", 2, "did you mean 'block_m'?"},
         {"list nowhere.yaml", 7, "cannot open nowhere.yaml"},
         {"list specs", 7, "cannot read specs"},
