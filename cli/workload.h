@@ -1,6 +1,7 @@
 /* workload: a problem with its data: input tensors, rounded to the element
    type, and for every output element the right answer and how far from it a
-   kernel may be. Depends on problem knobs only, so variants share it. */
+   kernel may be. Depends on problem knobs and on the precision of weights, so
+   most variants share it. */
 #ifndef ATTILE_WORKLOAD_H
 #define ATTILE_WORKLOAD_H
 

@@ -83,7 +83,7 @@ static void check(att_session *session, const char *schedule, const char *mask, 
              mask, target, head_dim, head_dim_v);
     run_attention(session, run_find(session, problem, schedule), TOLERANCE_FP32, TOLERANCE_FP32, &p, o, lse, NULL);
     cr_assert(right && slack && oracle_attention(&p, right, right_lse));
-    cr_assert(tolerance_attention(&p, TOLERANCE_FP32, right, right_lse, slack, slack_lse));
+    cr_assert(tolerance_attention(&p, TOLERANCE_FP32, TOLERANCE_FP32, right, right_lse, slack, slack_lse));
     for (int i = 0; i < HEADS * LEN_Q * head_dim_v; i++)
         cr_assert(tolerance_accepts(TOLERANCE_FP32, right[i], (double)o[i], slack[i]),
                   "%s, %s: o[%d][%d] is %.9g, not %.9g within %.2g", problem, schedule, i / head_dim_v, i % head_dim_v,

@@ -40,7 +40,7 @@ static void compare(const char *what, enum tolerance_type type, const struct ora
     int64_t rows = p->batch * p->heads * p->len_q, count = rows * p->head_dim_v;
     double *right = doubles(count), *right_lse = doubles(rows), *slack = doubles(count), *slack_lse = doubles(rows);
     cr_assert(oracle_attention(p, right, right_lse));
-    cr_assert(tolerance_attention(p, type, right, right_lse, slack, slack_lse));
+    cr_assert(tolerance_attention(p, TOLERANCE_FP32, type, right, right_lse, slack, slack_lse));
     for (int64_t i = 0; i < count; i++)
         cr_assert(tolerance_accepts(type, right[i], (double)o[i], slack[i]),
                   "%s, %d x %d: o[%d][%d] is %.9g, not %.9g within %.2g", what, (int)p->len_q, (int)p->len_kv,

@@ -129,7 +129,7 @@ static void check_attention(const char *schedule) {
                                              .scale = 1 / sqrt(D),
                                              .causal = true};
     cr_assert(oracle_attention(&problem, o, lse));
-    cr_assert(tolerance_attention(&problem, TOLERANCE_FP32, o, lse, o_tolerance, lse_tolerance));
+    cr_assert(tolerance_attention(&problem, TOLERANCE_FP32, TOLERANCE_FP32, o, lse, o_tolerance, lse_tolerance));
     for (int i = 0; i < B * H * LQ * DV; i++)
         cr_expect(tolerance_accepts(TOLERANCE_FP32, o[i], (double)attention.o[i], o_tolerance[i]),
                   "%s: o[%d] is %g, expected %g", schedule, i, (double)attention.o[i], o[i]);

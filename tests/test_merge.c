@@ -56,7 +56,7 @@ static void attend(const struct kernels *kernels, int first, int count, struct p
     double o[ROWS * DIM_V], lse[ROWS];
     run_attention(kernels->session, kernels->attend, TOLERANCE_FP32, TOLERANCE_FP32, &p, part->o, part->lse, NULL);
     cr_assert(oracle_attention(&p, o, lse));
-    cr_assert(tolerance_attention(&p, TOLERANCE_FP32, o, lse, part->o_slack, part->lse_slack));
+    cr_assert(tolerance_attention(&p, TOLERANCE_FP32, TOLERANCE_FP32, o, lse, part->o_slack, part->lse_slack));
 }
 
 static void push(struct stack *stack, const struct partial *part) {

@@ -26,7 +26,7 @@ static float cut(float x, int bits) { /* keep so many bits of the significand: 2
 }
 
 /* An honest attention in float, one key at a time, with operands cut to `bits` bits. */
-static void attend(const struct oracle_attention *p, int bits, float *o, float *lse) {
+static void attend(const struct oracle_attention *p, int bits, int weight_bits, float *o, float *lse) {
     for (int64_t row = 0; row < ROWS; row++) {
         const float *k = p->k + row / LEN_Q * LEN_KV * DIM, *v = p->v + row / LEN_Q * LEN_KV * DIM;
         float max = -INFINITY, sum = 0, acc[DIM] = {0};
@@ -38,7 +38,7 @@ static void attend(const struct oracle_attention *p, int bits, float *o, float *
             float keep = expf(max - next), weight = expf(score - next);
             sum = sum * keep + weight;
             for (int d = 0; d < DIM; d++)
-                acc[d] = fmaf(cut(weight, bits), cut(v[j * DIM + d], bits), acc[d] * keep);
+                acc[d] = fmaf(cut(weight, weight_bits), cut(v[j * DIM + d], bits), acc[d] * keep);
             max = next;
         }
         for (int d = 0; d < DIM; d++)
@@ -47,7 +47,7 @@ static void attend(const struct oracle_attention *p, int bits, float *o, float *
     }
 }
 
-static int count_wrong(int bits) {
+static int count_wrong(int bits, int weight_bits, enum tolerance_type weights) {
     static float q[ROWS * DIM], k[HEADS * LEN_KV * DIM], v[HEADS * LEN_KV * DIM], found[ROWS * DIM], found_lse[ROWS];
     static double o[ROWS * DIM], lse[ROWS], o_tolerance[ROWS * DIM], lse_tolerance[ROWS];
     unsigned seed = 7;
@@ -59,8 +59,8 @@ static int count_wrong(int bits) {
     }
     struct oracle_attention p = {q, k, v, 1, HEADS, HEADS, LEN_Q, LEN_KV, DIM, DIM, 0.125, false};
     cr_assert(oracle_attention(&p, o, lse));
-    cr_assert(tolerance_attention(&p, TOLERANCE_FP32, o, lse, o_tolerance, lse_tolerance));
-    attend(&p, bits, found, found_lse);
+    cr_assert(tolerance_attention(&p, weights, TOLERANCE_FP32, o, lse, o_tolerance, lse_tolerance));
+    attend(&p, bits, weight_bits, found, found_lse);
     int wrong = 0;
     for (int i = 0; i < ROWS * DIM; i++)
         wrong += !tolerance_accepts(TOLERANCE_FP32, o[i], (double)found[i], o_tolerance[i]);
@@ -69,11 +69,19 @@ static int count_wrong(int bits) {
     return wrong;
 }
 
-Test(tolerance, honest_fp32_is_accepted) { cr_assert_eq(count_wrong(24), 0); }
+Test(tolerance, honest_fp32_is_accepted) { cr_assert_eq(count_wrong(24, 24, TOLERANCE_FP32), 0); }
 
 Test(tolerance, less_than_fp32_is_refused) {
-    cr_assert_gt(count_wrong(11), ROWS * DIM / 2);
-    cr_assert_gt(count_wrong(16), 0);
+    cr_assert_gt(count_wrong(11, 11, TOLERANCE_FP32), ROWS * DIM / 2);
+    cr_assert_gt(count_wrong(16, 16, TOLERANCE_FP32), 0);
+}
+
+Test(tolerance, weights_of_16_bits_are_accepted_where_they_are_announced) {
+    cr_assert_gt(count_wrong(24, 11, TOLERANCE_FP32), 0);
+    cr_assert_eq(count_wrong(24, 12, TOLERANCE_FP16), 0); /* cut, not rounded: one bit more for the same error */
+    cr_assert_eq(count_wrong(24, 9, TOLERANCE_BF16), 0);
+    cr_assert_gt(count_wrong(24, 7, TOLERANCE_FP16), 0);
+    cr_assert_gt(count_wrong(11, 24, TOLERANCE_FP16), 0); /* Q, K and V are still exact */
 }
 
 Test(tolerance, softmax_bound_scales_with_the_answer) {

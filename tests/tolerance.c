@@ -31,18 +31,26 @@ static double round_to(enum tolerance_type output, double value, double error) {
 }
 
 /* One output row: the sum of weights times value rows. `weight` sums to 1, `error` holds each weight's relative error
-   in units. To first order o moves by the sum of weight * error * (value - o). */
+   in units. To first order o moves by the sum of weight * error * (value - o). Weights rounded to `weights`
+   for the product alone move it by the sum of weight * rounding * value; independent roundings again. */
 static void bound_row(int64_t n, const double *weight, const double *error, const float *values, int64_t stride,
-                      int64_t width, enum tolerance_type output, const double *o, double *bound) {
+                      int64_t width, enum tolerance_type weights, enum tolerance_type output, const double *o,
+                      double *bound) {
+    bool narrow = weights != TOLERANCE_FP32;
     for (int64_t d = 0; d < width; d++) {
-        double moved = 0, size = fabs(o[d]);
+        double moved = 0, size = fabs(o[d]), rounded = 0, rounded_squared = 0;
         for (int64_t j = 0; j < n; j++) {
             if (weight[j] == 0)
                 continue;
             moved += weight[j] * error[j] * fabs((double)values[j * stride + d] - o[d]);
             size += weight[j] * fabs((double)values[j * stride + d]);
+            double rounding = narrow ? weight[j] * type_table[weights].unit + type_table[weights].smallest : 0;
+            double share = rounding * fabs((double)values[j * stride + d]);
+            rounded += share;
+            rounded_squared += share * share;
         }
-        bound[d] = round_to(output, o[d], moved + size * sum_error(n));
+        double narrowing = fmin(rounded, 6 * sqrt(rounded_squared));
+        bound[d] = round_to(output, o[d], moved + size * sum_error(n) + narrowing / UNIT);
     }
 }
 
@@ -68,8 +76,8 @@ static double weigh(int64_t n, double *score, double *error, double lse) {
     return max;
 }
 
-bool tolerance_attention(const struct oracle_attention *p, enum tolerance_type output, const double *o,
-                         const double *lse, double *o_tolerance, double *lse_tolerance) {
+bool tolerance_attention(const struct oracle_attention *p, enum tolerance_type weights, enum tolerance_type output,
+                         const double *o, const double *lse, double *o_tolerance, double *lse_tolerance) {
     size_t size = sizeof(double) * (size_t)(p->len_kv > 0 ? p->len_kv : 1);
     double *score = malloc(size), *error = malloc(size);
     int64_t group = p->kv_heads > 0 ? p->heads / p->kv_heads : 1, rows = p->batch * p->heads * p->len_q;
@@ -90,7 +98,7 @@ bool tolerance_attention(const struct oracle_attention *p, enum tolerance_type o
             error[j] = growth((double)p->head_dim) * fabs(p->scale) * size_of_terms + 3 * fabs(score[j]);
         }
         double max = weigh(seen, score, error, lse[row]);
-        bound_row(seen, score, error, p->v + kv * p->head_dim_v, p->head_dim_v, p->head_dim_v, output,
+        bound_row(seen, score, error, p->v + kv * p->head_dim_v, p->head_dim_v, p->head_dim_v, weights, output,
                   o + row * p->head_dim_v, o_tolerance + row * p->head_dim_v);
         lse_tolerance[row] = bound_lse(seen, score, error, max, lse[row]);
     }
@@ -131,8 +139,8 @@ bool tolerance_merge(const float *o_parts, const float *lse_parts, int64_t parts
             error[i] = 0;
         }
         double max = weigh(parts, score, error, lse[row]);
-        bound_row(parts, score, error, o_parts + row * head_dim_v, rows * head_dim_v, head_dim_v, output,
-                  o + row * head_dim_v, o_tolerance + row * head_dim_v);
+        bound_row(parts, score, error, o_parts + row * head_dim_v, rows * head_dim_v, head_dim_v, TOLERANCE_FP32,
+                  output, o + row * head_dim_v, o_tolerance + row * head_dim_v);
         lse_tolerance[row] = bound_lse(parts, score, error, max, lse[row]);
     }
     bool done = score && error;

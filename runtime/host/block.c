@@ -1,6 +1,8 @@
 /* block: see block.h. */
 #include "block.h"
+#include "order.h"
 #include "race.h"
+#include "units.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +13,8 @@
 enum {
     PAGES = 64 * 1024,       /* a multiple of any page */
     SHARED_ROOM = 4 * PAGES, /* LAUNCH_SHARED, and some to notice what runs past it */
-    ORDER_ROOM = PAGES,
-    HEAD = PAGES, /* the region's first bytes, taken from the first stack */
-    COLORS = 64,  /* stacks start at different cache lines, or all would use the same few */
+    HEAD = PAGES,            /* the region's first bytes, taken from the first stack */
+    COLORS = 64,             /* stacks start at different cache lines, or all would use the same few */
     COLOR = 320
 };
 _Static_assert((int)LAUNCH_SHARED <= (int)SHARED_ROOM && sizeof(struct attile_block) <= HEAD, "they fit");
@@ -46,7 +47,8 @@ struct block *block_create(void) {
         return NULL;
     block->region = map_region();
     block->shared = map(NULL, SHARED_ROOM);
-    if (!block->region || !block->shared) {
+    block->units = units_create();
+    if (!block->region || !block->shared || !block->units) {
         block_free(block);
         return NULL;
     }
@@ -68,6 +70,8 @@ void block_free(struct block *block) {
     for (unsigned i = 0; i < ATTILE_THREADS; i++)
         for (unsigned set = 0; set < RACE_SETS; set++)
             race_destroy(block->fiber[i].identity[set]);
+    order_free(block);
+    units_free(block->units);
     forget_order(block);
     if (block->region)
         munmap(block->region, ATTILE_REGION);
@@ -91,7 +95,8 @@ static void make_ready(struct block *block, struct fiber *fiber) {
 }
 
 /* xorshift64*: small, and good enough to shuffle with. */
-static unsigned random_below(uint64_t *state, unsigned limit) {
+unsigned block_random(struct block *block, unsigned limit) {
+    uint64_t *state = &block->random;
     *state ^= *state >> 12;
     *state ^= *state << 25;
     *state ^= *state >> 27;
@@ -101,7 +106,7 @@ static unsigned random_below(uint64_t *state, unsigned limit) {
 static struct fiber *take_ready(struct block *block) {
     unsigned threads = block->shown->threads, first = block->first;
     if (block->random) { /* exchange the first with any */
-        unsigned other = first + random_below(&block->random, block->ready_count);
+        unsigned other = first + block_random(block, block->ready_count);
         other = other < threads ? other : other - threads;
         struct fiber *fiber = block->ready[other];
         block->ready[other] = block->ready[first];
@@ -112,11 +117,9 @@ static struct fiber *take_ready(struct block *block) {
     return block->ready[first];
 }
 
-void fiber_wait(struct fiber *fiber, struct queue *queue, const char *what, int line, unsigned mask) {
+void fiber_wait(struct fiber *fiber, struct queue *queue, struct wait wait) {
     fiber->state = FIBER_WAITING;
-    fiber->what = what;
-    fiber->line = line;
-    fiber->mask = mask;
+    fiber->wait = wait;
     fiber->next = NULL;
     if (queue->last)
         queue->last->next = fiber;
@@ -162,6 +165,7 @@ static void run_thread(void *argument) {
     if (fiber->copies.count)
         fiber_refuse(fiber, 0, NULL, "ended with %u asynchronous copies that it has not waited for",
                      fiber->copies.count);
+    units_ended(fiber);
     collective_ended(fiber);
     race_release(block->launch);
     block->ended++;
@@ -169,10 +173,6 @@ static void run_thread(void *argument) {
 }
 
 /* --- what kernels call --------------------------------------------------------------------------------------------- */
-
-static struct fiber *fiber_of(struct attile_block *shown, unsigned index) {
-    return &((struct block *)shown->device)->fiber[index];
-}
 
 static void refuse(struct attile_block *shown, unsigned index, int line, const char *sentence) {
     fiber_refuse(fiber_of(shown, index), line, NULL, "%s", sentence);
@@ -264,6 +264,13 @@ static const struct attile_host host = {
     .refuse = refuse,
     .copy_start = start_copy,
     .copy_next = next_copy,
+    .named = units_named,
+    .transaction = units_transaction,
+    .registers = units_registers,
+    .box = units_box,
+    .boxes = units_boxes,
+    .product = units_product,
+    .products = units_products,
     .copy = copy,
     .fill = fill,
 };
@@ -310,7 +317,9 @@ static bool start(struct block *block, struct launch *launch, unsigned index) {
     block->first = block->ready_count = block->ended = 0;
     block->random = launch->seed ? (launch->seed + index) * 0x9e3779b97f4a7c15 | 1 : 0;
     block->runs++;
+    block->couriers = false;
     collective_reset(block);
+    units_reset(block);
     context_here(&block->scheduler);
     for (unsigned i = 0; i < launch->threads; i++) {
         struct fiber *fiber = &block->fiber[i];
@@ -342,7 +351,7 @@ static void count(struct block *block) {
 static bool alike(const struct fiber *a, const struct fiber *b) {
     if (a->state != b->state || a->state == FIBER_ENDED)
         return a->state == b->state;
-    return a->what == b->what && a->line == b->line && a->mask == b->mask;
+    return a->wait.what == b->wait.what && a->wait.line == b->wait.line && a->wait.object == b->wait.object;
 }
 
 /* Nothing can run and not all have ended: say who waits for whom. */
@@ -359,11 +368,11 @@ static void report_deadlock(struct block *block) {
             text_print(&fault.text, end == i + 1 ? " has ended" : " have ended");
             continue;
         }
-        text_print(&fault.text, end == i + 1 ? " waits in %s, line %d" : " wait in %s, line %d", fiber->what,
-                   fiber->line);
-        collective_missing(block, fiber, &fault.text);
+        text_print(&fault.text, end == i + 1 ? " waits in %s, line %d" : " wait in %s, line %d", fiber->wait.what,
+                   fiber->wait.line);
+        fiber->wait.missing(block, fiber, &fault.text);
         if (!fault.line) {
-            fault.line = fiber->line;
+            fault.line = fiber->wait.line;
             fault.thread = i;
         }
     }
@@ -377,13 +386,18 @@ bool block_run(struct block *block, struct launch *launch, unsigned index) {
         launch_fault(launch, &fault);
         return false;
     }
-    while (block->ready_count && !atomic_load_explicit(&launch->stop, memory_order_relaxed))
-        context_switch(&block->scheduler, &take_ready(block)->context);
+    while (!atomic_load_explicit(&launch->stop, memory_order_relaxed))
+        if (units_due(block, block->ready_count == 0))
+            units_step(block);
+        else if (block->ready_count)
+            context_switch(&block->scheduler, &take_ready(block)->context);
+        else
+            break;
     count(block);
     if (atomic_load_explicit(&launch->stop, memory_order_relaxed))
         return false;
     if (block->ended == launch->threads)
-        return true;
+        return units_finished(block);
     report_deadlock(block);
     return false;
 }

@@ -22,10 +22,13 @@ struct fiber {
     unsigned index;
     enum fiber_state state;
     struct fiber *next; /* in the queue it waits in */
-    const char *what;   /* it waits for: "__syncthreads()" */
-    int line;           /* ... in the kernel's source */
-    unsigned mask;      /* ... with these lanes of its warp; 0 = the whole block */
-    uint64_t result;    /* of the collective it took part in */
+    struct wait {
+        const char *what; /* it waits in: "__syncthreads()" */
+        int line;         /* ... in the kernel's source */
+        unsigned object;  /* ... for these lanes, this barrier */
+        void (*missing)(const struct block *block, const struct fiber *fiber, struct text *text); /* says whom for */
+    } wait;
+    uint64_t result; /* of the collective it took part in */
     struct {
         struct attile_copy *item; /* owned */
         unsigned first, count, room;
@@ -72,8 +75,14 @@ struct block {
     unsigned runs;         /* blocks run so far */
     unsigned char *region; /* stacks, see device/abi.h */
     unsigned char *shared; /* LAUNCH_SHARED bytes */
-    char *order;           /* addresses for race_release and race_acquire; null except in race mode */
-    struct block *next;    /* in the device's list of idle ones */
+    struct units *units;   /* Hopper's, see units.h */
+    char *order;           /* see order.h; null except in race mode */
+    struct courier {
+        void *identity[RACE_SETS];
+        unsigned run; /* of the block that it was last made for */
+    } courier[ATTILE_THREADS / ATTILE_WARP];
+    bool couriers;      /* this block has them */
+    struct block *next; /* in the device's list of idle ones */
 };
 
 /* Room for a block of any launch; null = out of memory. */
@@ -84,8 +93,15 @@ void block_free(struct block *block); /* accepts null */
 bool block_run(struct block *block, struct launch *launch, unsigned index);
 
 /* For the words that wait. Between the two, other fibers run. */
-void fiber_wait(struct fiber *fiber, struct queue *queue, const char *what, int line, unsigned mask);
+void fiber_wait(struct fiber *fiber, struct queue *queue, struct wait wait);
 void queue_wake(struct block *block, struct queue *queue);
+
+/* A number below `limit`, of the seeded schedule. */
+unsigned block_random(struct block *block, unsigned limit);
+
+static inline struct fiber *fiber_of(struct attile_block *shown, unsigned index) {
+    return &((struct block *)shown->device)->fiber[index];
+}
 
 /* Give this launch up: notes the fault if it is the first, and never returns. */
 _Noreturn void fiber_refuse(struct fiber *fiber, int line, const void *pc, const char *format, ...) TEXT_PRINTF(4, 5);
@@ -96,6 +112,5 @@ unsigned long long collective_warp(struct attile_block *shown, unsigned index, i
                                    unsigned long long value, int source, int line);
 void collective_ended(struct fiber *fiber); /* this thread will not arrive anywhere again */
 void collective_reset(struct block *block);
-void collective_missing(struct block *block, struct fiber *fiber, struct text *text); /* whom does it wait for? */
 
 #endif

@@ -1,18 +1,10 @@
 /* collective: barriers of a block, and shuffles, votes and syncs of a warp. The last to arrive does the work and wakes
    the others. Only what orders memory on the hardware orders it for ThreadSanitizer: __syncthreads and __syncwarp. */
 #include "block.h"
-#include "race.h"
+#include "order.h"
 
-/* The object that orders one phase of a barrier or group: even and odd phases have one each, so that who arrives early
-   in the next phase is not seen by who leaves this one late. */
-static void *order_of(const struct block *block, size_t which, unsigned phase) {
-    return block->order ? block->order + 8 * (2 * which + phase % 2) : NULL;
-}
-
-static void *barrier_order(const struct block *block) { return order_of(block, 0, block->barrier.phase); }
-
-static void *group_order(const struct block *block, const struct warp *warp, const struct group *group) {
-    return order_of(block, 1 + (size_t)(warp - block->warp) * GROUPS + (size_t)(group - warp->group), group->phase);
+static unsigned group_slot(const struct block *block, const struct warp *warp, const struct group *group) {
+    return ORDER_GROUPS + (unsigned)(warp - block->warp) * GROUPS + (unsigned)(group - warp->group);
 }
 
 void collective_reset(struct block *block) {
@@ -28,25 +20,30 @@ void collective_reset(struct block *block) {
     }
 }
 
+static void missing_threads(const struct block *block, const struct fiber *fiber, struct text *text) {
+    (void)fiber;
+    text_print(text, ": %u of %u threads have arrived", block->barrier.arrived, block->shown->threads);
+}
+
 void collective_barrier(struct attile_block *shown, unsigned index, int line) {
     struct block *block = shown->device;
     struct fiber *fiber = &block->fiber[index];
     struct barrier *barrier = &block->barrier;
-    void *order = barrier_order(block);
+    unsigned phase = barrier->phase;
     if (barrier->arrived && barrier->line != line)
         fiber_refuse(fiber, line, NULL,
                      "divergent __syncthreads(): this thread is at line %d while %u others wait at line %d", line,
                      barrier->arrived, barrier->line);
-    race_release(order);
+    order_release(fiber, ORDER_BARRIER, phase);
     barrier->line = line;
     if (++barrier->arrived < block->shown->threads)
-        fiber_wait(fiber, &barrier->waiting, "__syncthreads()", line, 0);
+        fiber_wait(fiber, &barrier->waiting, (struct wait){"__syncthreads()", line, 0, missing_threads});
     else {
         barrier->arrived = 0;
         barrier->phase++;
         queue_wake(block, &barrier->waiting);
     }
-    race_acquire(order);
+    order_acquire(fiber, ORDER_BARRIER, phase);
 }
 
 static const char *const collective_name[] = {
@@ -79,6 +76,15 @@ static void finish(struct block *block, struct fiber *lanes, struct group *group
     queue_wake(block, &group->waiting);
 }
 
+static void missing_lanes(const struct block *block, const struct fiber *fiber, struct text *text) {
+    const struct warp *warp = &block->warp[fiber->index / ATTILE_WARP];
+    unsigned mask = fiber->wait.object, arrived = 0;
+    for (int i = 0; i < GROUPS; i++)
+        if (warp->group[i].arrived && warp->group[i].mask == mask)
+            arrived = warp->group[i].arrived;
+    text_print(text, ": mask 0x%08x, missing lanes 0x%08x", mask, mask & warp->alive & ~arrived);
+}
+
 unsigned long long collective_warp(struct attile_block *shown, unsigned index, int operation, unsigned mask,
                                    unsigned long long value, int source, int line) {
     struct block *block = shown->device;
@@ -105,18 +111,18 @@ unsigned long long collective_warp(struct attile_block *shown, unsigned index, i
         group->operation = operation;
         group->line = line;
     }
-    void *order = group_order(block, warp, group);
+    unsigned slot = group_slot(block, warp, group), phase = group->phase;
     if (operation == ATTILE_SYNC)
-        race_release(order);
+        order_release(fiber, slot, phase);
     group->value[lane] = value;
     group->source[lane] = source;
     group->arrived |= 1u << lane;
     if (group->arrived == expected)
         finish(block, fiber - lane, group);
     else
-        fiber_wait(fiber, &group->waiting, name, line, mask);
+        fiber_wait(fiber, &group->waiting, (struct wait){name, line, mask, missing_lanes});
     if (operation == ATTILE_SYNC)
-        race_acquire(order);
+        order_acquire(fiber, slot, phase);
     return fiber->result;
 }
 
@@ -130,15 +136,4 @@ void collective_ended(struct fiber *fiber) {
         if (group->arrived && group->arrived == (group->mask & warp->alive))
             finish(fiber->block, fiber - lane, group);
     }
-}
-
-void collective_missing(struct block *block, struct fiber *fiber, struct text *text) {
-    if (!fiber->mask) {
-        text_print(text, ": %u of %u threads have arrived", block->barrier.arrived, block->shown->threads);
-        return;
-    }
-    struct warp *warp = &block->warp[fiber->index / ATTILE_WARP];
-    const struct group *group = find_group(warp, fiber->mask);
-    text_print(text, ": mask 0x%08x, missing lanes 0x%08x", fiber->mask,
-               fiber->mask & warp->alive & ~(group ? group->arrived : 0));
 }

@@ -2,6 +2,7 @@
 #include "race.h"
 
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #define WEAK __attribute__((weak))
@@ -12,6 +13,14 @@ extern void __tsan_switch_to_fiber(void *fiber, unsigned flags) WEAK;
 extern void __tsan_set_fiber_name(void *fiber, const char *name) WEAK;
 extern void __tsan_acquire(void *address) WEAK;
 extern void __tsan_release(void *address) WEAK;
+extern void AnnotateIgnoreReadsBegin(const char *file, int line) WEAK;
+extern void AnnotateIgnoreReadsEnd(const char *file, int line) WEAK;
+extern void AnnotateIgnoreWritesBegin(const char *file, int line) WEAK;
+extern void AnnotateIgnoreWritesEnd(const char *file, int line) WEAK;
+extern void __tsan_func_entry(void *pc) WEAK;
+extern void __tsan_func_exit(void) WEAK;
+extern void __tsan_read_range(void *address, unsigned long size) WEAK;
+extern void __tsan_write_range(void *address, unsigned long size) WEAK;
 extern int __tsan_get_report_data(void *report, const char **description, int *count, int *stack_count, int *mop_count,
                                   int *loc_count, int *mutex_count, int *thread_count, int *unique_tid_count,
                                   void **sleep_trace, unsigned long trace_size) WEAK;
@@ -57,6 +66,28 @@ void race_release(void *object) {
 void race_acquire(void *object) {
     if (__tsan_acquire && object)
         __tsan_acquire(object);
+}
+
+void race_access(const void *address, size_t size, bool write, const void *pc) {
+    if (!race_present() || !size || !__tsan_func_entry || !__tsan_write_range)
+        return;
+    __tsan_func_entry((void *)(uintptr_t)pc);
+    (write ? __tsan_write_range : __tsan_read_range)((void *)(uintptr_t)address, size);
+    __tsan_func_exit();
+}
+
+void race_ignore_begin(void) {
+    if (!AnnotateIgnoreReadsBegin || !AnnotateIgnoreWritesBegin)
+        return;
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+}
+
+void race_ignore_end(void) {
+    if (!AnnotateIgnoreReadsEnd || !AnnotateIgnoreWritesEnd)
+        return;
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
 }
 
 void race_watch(struct race *race) { watched = race; }

@@ -4,6 +4,7 @@
 #define ATTILE_HOST_RACE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 bool race_present(void);
 
@@ -17,6 +18,13 @@ void race_switch(void *identity); /* orders nothing */
 /* Both accept null, and do nothing then. */
 void race_release(void *object); /* what we did so far happens before ... */
 void race_acquire(void *object); /* ... what we do from now on */
+
+/* An access by code that is not watched; `pc` is a code address in the statement that it is done for. */
+void race_access(const void *address, size_t size, bool write, const void *pc);
+
+/* Between the two, memset and memcpy are not watched either. */
+void race_ignore_begin(void);
+void race_ignore_end(void);
 
 enum { RACE_FRAMES = 8 };
 

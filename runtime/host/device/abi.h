@@ -6,12 +6,13 @@
 #define ATTILE_HOST_ABI_H
 
 enum {
-    ATTILE_HOST_ABI = 3, /* raised when anything here changes */
+    ATTILE_HOST_ABI = 4, /* raised when anything here changes */
     ATTILE_THREADS = 1024,
     ATTILE_STACK = 256 * 1024, /* bytes, a power of two */
     ATTILE_REGION = ATTILE_THREADS * ATTILE_STACK,
     ATTILE_RANGES = 8,
-    ATTILE_WARP = 32
+    ATTILE_WARP = 32,
+    ATTILE_WARPGROUP = 128
 };
 
 /* What lanes of a warp do together. */
@@ -19,6 +20,28 @@ enum attile_collective {
     ATTILE_SYNC,  /* wait, and see each other's writes */
     ATTILE_PICK,  /* the value of lane `source` */
     ATTILE_BALLOT /* a bit for each lane whose value is not 0 */
+};
+
+/* What a thread does with a transaction barrier. */
+enum attile_transaction { ATTILE_INIT, ATTILE_INIT_FENCE, ATTILE_ARRIVE, ATTILE_EXPECT, ATTILE_WAIT };
+
+/* ... with its asynchronous copies, and its warpgroup's asynchronous products. */
+enum attile_group { ATTILE_FENCE, ATTILE_COMMIT, ATTILE_FINISH };
+
+/* A copy of a box between a tensor and shared memory. */
+struct attile_box {
+    const void *map;
+    void *shared;
+    void *barrier; /* that counts the bytes; null = a store */
+    int place[4];  /* column, row, head, batch */
+};
+
+/* sum (64, columns) = a (64, 16) b, plus sum if `keep`: what one thread of the warpgroup says of it. */
+struct attile_product {
+    float *sum;        /* this thread's columns / 2 */
+    const unsigned *a; /* this thread's four registers of a; null = a is in shared memory */
+    unsigned long long a_descriptor, b_descriptor;
+    int columns, keep, bfloat16;
 };
 
 enum attile_count {
@@ -52,6 +75,17 @@ struct attile_host {
     /* Remember a copy; give one back, false when there is none. The oldest first. */
     void (*copy_start)(struct attile_block *block, unsigned index, struct attile_copy copy);
     int (*copy_next)(struct attile_block *block, unsigned index, struct attile_copy *copy);
+
+    /* Hopper: named barriers (wait, or only arrive), transaction barriers, registers that move between warpgroups, the
+       copy unit, and the matrix unit. `pending` groups may be unfinished after ATTILE_FINISH. */
+    void (*named)(struct attile_block *block, unsigned index, int id, int threads, int wait, int line);
+    void (*transaction)(struct attile_block *block, unsigned index, int operation, void *barrier, int value, int line);
+    void (*registers)(struct attile_block *block, unsigned index, int count, int acquire, int line);
+    void (*box)(struct attile_block *block, unsigned index, const struct attile_box *box, int line);
+    void (*boxes)(struct attile_block *block, unsigned index, int operation, int line);
+    void (*product)(struct attile_block *block, unsigned index, const struct attile_product *product, int line);
+    void (*products)(struct attile_block *block, unsigned index, int operation, int pending, int line);
+
     void *(*copy)(void *to, const void *from, unsigned long long size);
     void *(*fill)(void *to, int byte, unsigned long long size);
 };

@@ -1,0 +1,189 @@
+/* copy_unit: boxes between tensors and shared memory (TMA), in the 128-byte swizzle. See units.h.
+   A box is checked when it is asked for, so that copying cannot fail. */
+#include "race.h"
+#include "units.h"
+
+#include <string.h>
+
+enum { CHUNK = 16, SWIZZLE_BYTES = 128 };
+
+static size_t row_bytes(const struct host_map *map) { return (size_t)map->box_cols * (size_t)map->element; }
+static size_t box_bytes(const struct host_map *map) { return row_bytes(map) * (size_t)map->box_rows; }
+
+/* The part of a box that lies within the tensor: rows and columns [first, end) of the box; empty when there is none. */
+struct part {
+    int64_t row, row_end, col, col_end;
+};
+
+static struct part inside(const struct copy *copy) {
+    const struct host_map *map = &copy->map;
+    struct part part = {.row = copy->place[1] < 0 ? -(int64_t)copy->place[1] : 0,
+                        .row_end = map->dim[1] - copy->place[1],
+                        .col = copy->place[0] < 0 ? -(int64_t)copy->place[0] : 0,
+                        .col_end = map->dim[0] - copy->place[0]};
+    part.row_end = part.row_end < map->box_rows ? part.row_end : map->box_rows;
+    part.col_end = part.col_end < map->box_cols ? part.col_end : map->box_cols;
+    bool within = copy->place[2] >= 0 && copy->place[2] < map->dim[2] && copy->place[3] >= 0 &&
+                  copy->place[3] < map->dim[3] && part.row < part.row_end && part.col < part.col_end;
+    return within ? part : (struct part){0};
+}
+
+/* Element (row, col) of the box, in the tensor. */
+static unsigned char *place_of(const struct copy *copy, int64_t row, int64_t col) {
+    const struct host_map *map = &copy->map;
+    return map->data + (copy->place[1] + row) * map->stride[0] + copy->place[2] * map->stride[1] +
+           copy->place[3] * map->stride[2] + (copy->place[0] + col) * map->element;
+}
+
+/* One row of the box, a chunk of 16 bytes at a time; `part` says which columns are there. */
+static void copy_row(struct block *block, const struct copy *copy, int row, const struct part *part) {
+    const struct host_map *map = &copy->map;
+    int64_t element = map->element, per_chunk = CHUNK / element;
+    bool row_inside = row >= part->row && row < part->row_end;
+    for (int64_t col = 0; col < map->box_cols; col += per_chunk) {
+        size_t linear = copy->shared + (size_t)row * row_bytes(map) + (size_t)(col * element);
+        unsigned char *chunk = block->shared + (linear ^ (linear / SWIZZLE_BYTES % 8) * CHUNK);
+        int64_t from = col > part->col ? col : part->col;
+        int64_t end = col + per_chunk < part->col_end ? col + per_chunk : part->col_end;
+        size_t bytes = row_inside && from < end ? (size_t)((end - from) * element) : 0;
+        unsigned char *there = chunk + (bytes ? (from - col) * element : 0);
+        if (copy->barrier && bytes < CHUNK)
+            memset(chunk, 0, CHUNK);
+        if (bytes && copy->barrier)
+            memcpy(there, place_of(copy, row, from), bytes);
+        else if (bytes)
+            memcpy(place_of(copy, row, from), there, bytes);
+    }
+}
+
+static void tell_accesses(struct block *block, const struct copy *copy, const struct part *part) {
+    bool load = copy->barrier;
+    order_access(block, block->shared + copy->shared, box_bytes(&copy->map), load, copy->pc);
+    for (int64_t row = part->row; row < part->row_end; row++)
+        order_access(block, place_of(copy, row, part->col), (size_t)((part->col_end - part->col) * copy->map.element),
+                     !load, copy->pc);
+}
+
+static void count(struct block *block, const struct copy *copy, const struct part *part) {
+    if (block->launch->mode != ATT_HOST_CHECK)
+        return;
+    unsigned long long *counts = block->shown->count, bytes = box_bytes(&copy->map);
+    bool load = copy->barrier;
+    counts[load ? ATTILE_SHARED_WRITTEN : ATTILE_SHARED_READ] += bytes;
+    counts[load ? ATTILE_GLOBAL_READ : ATTILE_GLOBAL_WRITTEN] +=
+        (unsigned long long)((part->row_end - part->row) * (part->col_end - part->col) * copy->map.element);
+}
+
+static void perform(struct block *block, const struct copy *copy) {
+    struct part part = inside(copy);
+    unsigned warp = copy->fiber->index / ATTILE_WARP;
+    void *self = order_be_courier(block, warp);
+    tell_accesses(block, copy, &part);
+    count(block, copy, &part);
+    race_ignore_begin();
+    for (int row = 0; row < copy->map.box_rows; row++)
+        copy_row(block, copy, row, &part);
+    race_ignore_end();
+    if (copy->barrier) {
+        order_access(block, copy->barrier->word, sizeof *copy->barrier->word, false, copy->pc);
+        order_release_both(block, transaction_slot(block, copy->barrier), copy->barrier->phase);
+        transaction_bytes(block, copy->barrier, (int)box_bytes(&copy->map));
+    } else {
+        block->units->thread[copy->fiber->index].storing--;
+        order_release_both(block, ORDER_STORES + warp, 0);
+        race_release(block->launch);
+        queue_wake(block, &block->units->storing);
+    }
+    order_be(self);
+}
+
+void copy_run(struct block *block, unsigned which) {
+    struct units *units = block->units;
+    struct copy copy = units->copy[which];
+    units->copy[which] = units->copy[--units->copies];
+    perform(block, &copy);
+}
+
+/* --- what kernels call --------------------------------------------------------------------------------------------- */
+
+static void check(struct fiber *fiber, const struct attile_box *box, const struct host_map *map, int line) {
+    struct block *block = fiber->block;
+    const char *name = box->barrier ? "tma_load" : "tma_store";
+    if (!tensor_map_is_sound(map))
+        fiber_refuse(fiber, line, NULL, "%s: %p is no tensor map", name, (const void *)map);
+    size_t place = (size_t)((unsigned char *)box->shared - block->shared), size = box_bytes(map);
+    if (place % SWIZZLE_BYTES || place > block->shown->shared_size || size > block->shown->shared_size - place)
+        fiber_refuse(fiber, line, NULL,
+                     "%s: %zu bytes at byte %zu of %llu bytes of shared memory, expected them within, at a multiple of "
+                     "%d",
+                     name, size, place, block->shown->shared_size, SWIZZLE_BYTES);
+    for (int i = 0; i < 4 && !box->barrier; i++)
+        if (box->place[i] < 0)
+            fiber_refuse(fiber, line, NULL, "tma_store to column %d, row %d, head %d, batch %d: expected 0 or more",
+                         box->place[0], box->place[1], box->place[2], box->place[3]);
+    if (block->units->copies == UNITS_COPIES)
+        fiber_refuse(fiber, line, NULL, "%s: more than %d copies under way in a block", name, UNITS_COPIES);
+}
+
+static void check_tensor(struct fiber *fiber, const struct copy *copy, int line) {
+    struct part part = inside(copy);
+    struct buffer buffer, nearest;
+    if (part.row == part.row_end)
+        return;
+    uintptr_t first = (uintptr_t)place_of(copy, part.row, part.col);
+    uintptr_t end = (uintptr_t)place_of(copy, part.row_end - 1, part.col_end);
+    if (!memory_find(fiber->block->launch->memory, first, end - first, &buffer, &nearest))
+        fiber_refuse(fiber, line, NULL,
+                     "out of bounds: %s row %d of head %d of batch %d, and what follows, is not within one buffer",
+                     copy->barrier ? "tma_load:" : "tma_store:", copy->place[1], copy->place[2], copy->place[3]);
+}
+
+void units_box(struct attile_block *shown, unsigned index, const struct attile_box *box, int line) {
+    struct fiber *fiber = fiber_of(shown, index);
+    struct block *block = fiber->block;
+    struct units *units = block->units;
+    order_use_couriers(block);
+    check(fiber, box, box->map, line);
+    struct copy copy = {.map = *(const struct host_map *)box->map,
+                        .shared = (size_t)((unsigned char *)box->shared - block->shared),
+                        .fiber = fiber,
+                        .pc = __builtin_return_address(0)};
+    memcpy(copy.place, box->place, sizeof copy.place);
+    if (box->barrier)
+        copy.barrier = transaction_find(fiber, box->barrier, line);
+    check_tensor(fiber, &copy, line);
+    if (box->barrier) {
+        race_ignore_begin();
+        memset(box->shared, 0xff, box_bytes(&copy.map));
+        race_ignore_end();
+    } else {
+        units->thread[index].stores++;
+        units->thread[index].storing++;
+    }
+    if (units->timing == UNITS_EARLY)
+        perform(block, &copy);
+    else
+        units->copy[units->copies++] = copy;
+}
+
+static void missing_stores(const struct block *block, const struct fiber *fiber, struct text *text) {
+    text_print(text, ": %u stores are under way", block->units->thread[fiber->index].storing);
+}
+
+void units_boxes(struct attile_block *shown, unsigned index, int operation, int line) {
+    struct fiber *fiber = fiber_of(shown, index);
+    struct block *block = fiber->block;
+    struct units_thread *thread = &block->units->thread[index];
+    order_use_couriers(block);
+    if (operation == ATTILE_FENCE) {
+        order_fence(fiber);
+    } else if (operation == ATTILE_COMMIT) {
+        thread->grouped += thread->stores;
+        thread->stores = 0;
+    } else {
+        while (thread->grouped && thread->storing > thread->stores)
+            fiber_wait(fiber, &block->units->storing, (struct wait){"tma_store_wait_read()", line, 0, missing_stores});
+        thread->grouped = 0;
+        order_acquire(fiber, ORDER_STORES + index / ATTILE_WARP, 0);
+    }
+}

@@ -1,0 +1,103 @@
+/* hopper: plain C++ bodies for the wrappers in templates/target/sm_90a.cuh. The device does the work; what it refuses,
+   the hardware would answer with a hang, a fault or a wrong result. */
+ATTILE_INLINE int warp_index() { return (int)(threadIdx.x / ATTILE_WARP); }
+ATTILE_INLINE int warpgroup_index() { return (int)(threadIdx.x / ATTILE_WARPGROUP); }
+ATTILE_INLINE bool elect_one(ATTILE_LINE) {
+    return attile_lane() == __builtin_ctz((unsigned)attile_together(ATTILE_BALLOT, 0xffffffffu, 1, 0, line));
+}
+
+/* --- registers and barriers ---------------------------------------------------------------------------------------- */
+
+static ATTILE_UNWATCHED void attile_registers(int count, int acquire, int line) {
+    attile_self()->host->registers(attile_self(), attile_self_index(), count, acquire, line);
+}
+template <int COUNT> ATTILE_INLINE void registers_release(ATTILE_LINE) { attile_registers(COUNT, 0, line); }
+template <int COUNT> ATTILE_INLINE void registers_acquire(ATTILE_LINE) { attile_registers(COUNT, 1, line); }
+
+static ATTILE_UNWATCHED void attile_named(int id, int threads, int wait, int line) {
+    attile_self()->host->named(attile_self(), attile_self_index(), id, threads, wait, line);
+}
+ATTILE_INLINE void named_barrier_sync(int id, int threads, ATTILE_LINE) { attile_named(id, threads, 1, line); }
+ATTILE_INLINE void named_barrier_arrive(int id, int threads, ATTILE_LINE) { attile_named(id, threads, 0, line); }
+
+static ATTILE_UNWATCHED void attile_transact(int operation, void *barrier, int value, int line) {
+    attile_self()->host->transaction(attile_self(), attile_self_index(), operation, barrier, value, line);
+}
+ATTILE_INLINE void barrier_init(void *barrier, int arrivals, ATTILE_LINE) {
+    attile_transact(ATTILE_INIT, barrier, arrivals, line);
+}
+ATTILE_INLINE void barrier_init_fence(ATTILE_LINE) { attile_transact(ATTILE_INIT_FENCE, nullptr, 0, line); }
+ATTILE_INLINE void barrier_arrive(void *barrier, ATTILE_LINE) { attile_transact(ATTILE_ARRIVE, barrier, 0, line); }
+ATTILE_INLINE void barrier_expect(void *barrier, int bytes, ATTILE_LINE) {
+    attile_transact(ATTILE_EXPECT, barrier, bytes, line);
+}
+ATTILE_INLINE void barrier_wait(void *barrier, int parity, ATTILE_LINE) {
+    attile_transact(ATTILE_WAIT, barrier, parity, line);
+}
+
+/* --- the copy unit ------------------------------------------------------------------------------------------------- */
+
+static ATTILE_UNWATCHED void attile_copy_box(const attile_box *box, int line) {
+    attile_self()->host->box(attile_self(), attile_self_index(), box, line);
+}
+static ATTILE_UNWATCHED void attile_boxes(int operation, int line) {
+    attile_self()->host->boxes(attile_self(), attile_self_index(), operation, line);
+}
+ATTILE_INLINE void tma_prefetch(const void *) {}
+ATTILE_INLINE void tma_load(void *shared, const void *map, void *barrier, int column, int row, int head, int batch,
+                            ATTILE_LINE) {
+    attile_box box = {map, shared, barrier, {column, row, head, batch}};
+    attile_copy_box(&box, line);
+}
+ATTILE_INLINE void tma_store(const void *map, const void *shared, int column, int row, int head, int batch,
+                             ATTILE_LINE) {
+    attile_box box = {map, (void *)shared, nullptr, {column, row, head, batch}};
+    attile_copy_box(&box, line);
+}
+ATTILE_INLINE void tma_store_commit(ATTILE_LINE) { attile_boxes(ATTILE_COMMIT, line); }
+ATTILE_INLINE void tma_store_wait_read(ATTILE_LINE) { attile_boxes(ATTILE_FINISH, line); }
+ATTILE_INLINE void fence_async(ATTILE_LINE) { attile_boxes(ATTILE_FENCE, line); }
+
+/* Lane 8 j + i names row i of matrix j; of it, lane 4 i + q holds the q-th pair. */
+ATTILE_INLINE void store_matrices(void *shared, unsigned a, unsigned b, unsigned c, unsigned d, ATTILE_LINE) {
+    const unsigned pair[4] = {a, b, c, d};
+    for (int j = 0; j < 4; j++) {
+        attile_word row = attile_pick(0xffffffffu, (attile_word)shared, 8 * j + attile_lane() / 4, line);
+        *((unsigned *)row + attile_lane() % 4) = pair[j];
+    }
+}
+
+/* --- the matrix unit ----------------------------------------------------------------------------------------------- */
+
+static ATTILE_UNWATCHED void attile_multiply(const attile_product *product, int line) {
+    attile_self()->host->product(attile_self(), attile_self_index(), product, line);
+}
+static ATTILE_UNWATCHED void attile_products(int operation, int pending, int line) {
+    attile_self()->host->products(attile_self(), attile_self_index(), operation, pending, line);
+}
+ATTILE_INLINE void wgmma_fence(ATTILE_LINE) { attile_products(ATTILE_FENCE, 0, line); }
+ATTILE_INLINE void wgmma_commit(ATTILE_LINE) { attile_products(ATTILE_COMMIT, 0, line); }
+template <int PENDING> ATTILE_INLINE void wgmma_wait(ATTILE_LINE) { attile_products(ATTILE_FINISH, PENDING, line); }
+template <int COUNT> ATTILE_INLINE void wgmma_settle(float (&)[COUNT]) {}
+
+ATTILE_INLINE attile_word matrix_descriptor(const void *shared, int panel_bytes) {
+    attile_word start = (attile_word)((const unsigned char *)shared - attile_shared());
+    return (start & 0x3ffff) >> 4 | (attile_word)((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
+}
+template <int N, bool OF_BFLOAT16>
+ATTILE_INLINE void wgmma_ss(float (&sum)[N / 2], attile_word a, attile_word b, int keep, ATTILE_LINE) {
+    attile_product product = {sum, nullptr, a, b, N, keep, OF_BFLOAT16};
+    attile_multiply(&product, line);
+}
+template <int N, bool OF_BFLOAT16>
+ATTILE_INLINE void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], attile_word b, ATTILE_LINE) {
+    attile_product product = {sum, a, 0, b, N, 1, OF_BFLOAT16};
+    attile_multiply(&product, line);
+}
+
+template <bool TO_BFLOAT16> ATTILE_INLINE unsigned pack(float first, float second) {
+    if constexpr (TO_BFLOAT16)
+        return float_to_bfloat16(first) | (unsigned)float_to_bfloat16(second) << 16;
+    else
+        return float_to_half(first) | (unsigned)float_to_half(second) << 16;
+}

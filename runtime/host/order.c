@@ -1,0 +1,95 @@
+/* order: see order.h.   block->order = objects of threads, then of couriers; 8 bytes each. */
+#include "order.h"
+#include "race.h"
+
+#include <stdio.h>
+
+_Static_assert(2 * 2 * 8 * ORDER_SLOTS <= ORDER_ROOM, "both sides fit");
+
+enum side { THREADS, COURIERS };
+
+static void *object(const struct block *block, enum side side, unsigned slot, unsigned phase) {
+    return block->order ? block->order + 8 * (2 * (side * ORDER_SLOTS + slot) + phase % 2) : NULL;
+}
+
+void *order_be(void *identity) {
+    void *before = race_current();
+    race_switch(identity);
+    return before;
+}
+
+/* Made in the name of the scheduler, or it would know all that the calling thread did. */
+static void *courier_of(struct block *block, unsigned warp) {
+    struct courier *courier = &block->courier[warp];
+    void **identity = &courier->identity[block->runs % RACE_SETS];
+    if (courier->run == block->runs)
+        return *identity;
+    courier->run = block->runs;
+    void *self = order_be(block->scheduler.race);
+    if (!*identity)
+        *identity = race_create();
+    char name[64];
+    snprintf(name, sizeof name, "block %u, copies of warp %u", block->shown->index, warp);
+    race_name(*identity, name);
+    race_switch(*identity);
+    race_acquire(block);
+    race_switch(self);
+    return *identity;
+}
+
+void *order_be_courier(struct block *block, unsigned warp) {
+    return block->order ? order_be(courier_of(block, warp)) : NULL;
+}
+
+void order_release(struct fiber *fiber, unsigned slot, unsigned phase) {
+    struct block *block = fiber->block;
+    race_release(object(block, THREADS, slot, phase));
+    if (!block->couriers)
+        return;
+    void *self = order_be_courier(block, fiber->index / ATTILE_WARP);
+    race_release(object(block, COURIERS, slot, phase));
+    race_switch(self);
+}
+
+void order_acquire(struct fiber *fiber, unsigned slot, unsigned phase) {
+    struct block *block = fiber->block;
+    race_acquire(object(block, THREADS, slot, phase));
+    if (!block->couriers)
+        return;
+    void *self = order_be_courier(block, fiber->index / ATTILE_WARP);
+    race_acquire(object(block, COURIERS, slot, phase));
+    race_switch(self);
+}
+
+void order_use_couriers(struct block *block) { block->couriers = block->order != NULL; }
+
+void order_fence(struct fiber *fiber) {
+    struct block *block = fiber->block;
+    unsigned warp = fiber->index / ATTILE_WARP;
+    if (!block->couriers)
+        return;
+    race_release(object(block, COURIERS, ORDER_FENCES + warp, 0));
+    void *self = order_be_courier(block, warp);
+    race_acquire(object(block, COURIERS, ORDER_FENCES + warp, 0));
+    race_switch(self);
+}
+
+void order_release_both(struct block *block, unsigned slot, unsigned phase) {
+    race_release(object(block, THREADS, slot, phase));
+    race_release(object(block, COURIERS, slot, phase));
+}
+
+void order_acquire_courier(struct block *block, unsigned slot, unsigned phase) {
+    race_acquire(object(block, COURIERS, slot, phase));
+}
+
+void order_access(const struct block *block, const void *address, size_t size, bool write, const void *pc) {
+    if (block->order)
+        race_access(address, size, write, pc);
+}
+
+void order_free(struct block *block) {
+    for (unsigned warp = 0; warp < ORDER_WARPS; warp++)
+        for (unsigned set = 0; set < RACE_SETS; set++)
+            race_destroy(block->courier[warp].identity[set]);
+}

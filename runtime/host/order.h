@@ -1,0 +1,57 @@
+/* order: what orders memory accesses of a block, as ThreadSanitizer is told. Every barrier has a slot, and two objects in
+   it, for even and odd phases: so who arrives early in the next phase is not seen by who leaves this one late.
+
+   Memory has two sides on Hopper. What a thread does itself is seen by other threads after a barrier, but by the copy and
+   matrix units only if the thread fenced it before the barrier. So every warp has a courier: an identity that takes part
+   in all barriers beside its threads, with objects of its own, learns of a thread's accesses only at a fence and of the
+   units' at waits, and in whose name the units act. Couriers exist from the first use of such a unit in a block.
+
+   Nothing here does anything except in race mode. */
+#ifndef ATTILE_HOST_ORDER_H
+#define ATTILE_HOST_ORDER_H
+
+#include "block.h"
+
+enum {
+    ORDER_NAMED_BARRIERS = 16,
+    ORDER_TRANSACTION_BARRIERS = 64,
+    ORDER_WARPS = ATTILE_THREADS / ATTILE_WARP,
+    ORDER_WARPGROUPS = ATTILE_THREADS / ATTILE_WARPGROUP,
+    ORDER_PRODUCTS = 64, /* the phases of products */
+
+    ORDER_BARRIER = 0,
+    ORDER_GROUPS,
+    ORDER_NAMED = ORDER_GROUPS + ORDER_WARPS * GROUPS,
+    ORDER_TRANSACTIONS = ORDER_NAMED + ORDER_NAMED_BARRIERS,
+    ORDER_FENCES = ORDER_TRANSACTIONS + ORDER_TRANSACTION_BARRIERS, /* a warp each */
+    ORDER_STORES = ORDER_FENCES + ORDER_WARPS,                      /* a warp each */
+    ORDER_ISSUED = ORDER_STORES + ORDER_WARPS,                      /* a warpgroup each */
+    ORDER_DONE = ORDER_ISSUED + ORDER_WARPGROUPS,                   /* ... and ORDER_PRODUCTS of them */
+    ORDER_SLOTS = ORDER_DONE + ORDER_WARPGROUPS * ORDER_PRODUCTS,
+    ORDER_ROOM = 64 * 1024 /* bytes of block->order */
+};
+
+/* What the fiber, and its warp's courier, did so far happens before ... */
+void order_release(struct fiber *fiber, unsigned slot, unsigned phase);
+/* ... what they do from now on. */
+void order_acquire(struct fiber *fiber, unsigned slot, unsigned phase);
+
+/* A unit of Hopper is used: from now on this block has couriers. */
+void order_use_couriers(struct block *block);
+/* What the fiber itself did so far is known to its warp's courier. */
+void order_fence(struct fiber *fiber);
+
+/* Go on in the name of a warp's courier, or of another identity; the result is who we were, for order_be. */
+void *order_be_courier(struct block *block, unsigned warp);
+void *order_be(void *identity);
+
+/* Of who we are now: for threads and couriers alike. */
+void order_release_both(struct block *block, unsigned slot, unsigned phase);
+void order_acquire_courier(struct block *block, unsigned slot, unsigned phase); /* what couriers released */
+
+/* An access of who we are now, by code that is not watched; see race_access. */
+void order_access(const struct block *block, const void *address, size_t size, bool write, const void *pc);
+
+void order_free(struct block *block);
+
+#endif
