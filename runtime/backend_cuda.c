@@ -289,9 +289,13 @@ static enum att_status cuda_encode_map(struct backend *backend, const struct map
     if (!backend->api.encode_tiled)
         return failure_set(failure, ATT_UNSUPPORTED,
                            "libcuda.so.1 has no cuTensorMapEncodeTiled: a driver for CUDA 12 or newer is needed");
+    enum att_status status = enter(backend, failure); /* without a current context the driver refuses */
+    if (status != ATT_OK)
+        return status;
     int error =
         backend->api.encode_tiled(map, types[request->dtype], 4, (void *)(uintptr_t)request->data, dims, strides, box,
                                   steps, CUDA_INTERLEAVE_NONE, CUDA_SWIZZLE_128B, CUDA_L2_128B, CUDA_FILL_ZERO);
+    leave(backend);
     return check(backend, error, ATT_LAUNCH_FAILED, failure, "describing a tensor to the GPU's copy unit");
 }
 

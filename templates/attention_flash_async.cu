@@ -24,7 +24,7 @@
 //$ end
 //$ default stages = 2
 //$ default overlap = within
-//$ default rescale = always
+//$ default rescale = lazy
 //$ default tile_order = sections
 //$ require block_m in [64, 128, 192]
 //$ require block_n % 16 == 0
