@@ -37,8 +37,8 @@ void template_set_close(struct template_set *set); /* accepts null */
 enum { VARIANT_NAME = 192, VARIANT_REASON = 256 };
 
 struct variant {
-    struct knobs knobs;          /* complete: AUTO only in knobs that this variant's template does not use */
-    unsigned used;               /* bit KNOB_... set: the template uses this knob; family, algorithm, target always */
+    struct knobs knobs; /* complete: AUTO only in knobs that this variant's template does not use */
+    unsigned used;      /* bit KNOB_... set: the template uses this knob; family, algorithm, target always */
     bool feasible;
     char name[VARIANT_NAME];     /* a C identifier, injective over feasible variants, built from knobs.def in order */
     char reason[VARIANT_REASON]; /* when not feasible: the constraint that failed, with its values; else "" */
@@ -73,7 +73,7 @@ struct spec {
     char *about;        /* never null */
     int family;
     struct spec_axis axis[KNOB_COUNT];
-    int requires;       /* conditions of the spec itself */
+    int requires; /* conditions of the spec itself */
     struct expr **require;
     struct place *require_place;
     int shapes; /* test shapes; what a shape leaves out is filled from shapes.def */
@@ -102,7 +102,7 @@ struct variants {
     const struct spec *spec;
     const struct template_set *set;
     int index[KNOB_COUNT];
-    unsigned used;       /* by the variant at `index`; bit KNOB_... */
+    unsigned used;        /* by the variant at `index`; bit KNOB_... */
     unsigned used_by_any; /* algorithm of the spec */
     bool done;
 };
@@ -112,17 +112,17 @@ bool variants_next(struct variants *variants, struct variant *variant); /* false
 
 /* --- sources --------------------------------------------------------------------------------------------------- */
 
-struct line_origin { /* where one emitted line came from */
+struct line_origin {  /* where one emitted line came from */
     const char *file; /* template name, owned by the source; null for generated lines */
     int line;
 };
 
 struct source {
-    struct text text;           /* the complete CUDA file */
+    struct text text; /* the complete CUDA file */
     struct plan plan;
     struct line_origin *origin; /* origin[i] belongs to emitted line i + 1 */
     int lines;
-    char **files;               /* names that origin points to */
+    char **files; /* names that origin points to */
     int file_count;
 };
 

@@ -9,21 +9,13 @@ struct cursor {
     int line;
 };
 
-static bool is_blank(char c) {
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == ',';
-}
+static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == ','; }
 
-static bool is_sign(char c) {
-    return c == '=' || c == ':';
-}
+static bool is_sign(char c) { return c == '=' || c == ':'; }
 
-static bool more(const struct cursor *cursor) {
-    return cursor->at < cursor->input->size;
-}
+static bool more(const struct cursor *cursor) { return cursor->at < cursor->input->size; }
 
-static char peek(const struct cursor *cursor) {
-    return cursor->input->text[cursor->at];
-}
+static char peek(const struct cursor *cursor) { return cursor->input->text[cursor->at]; }
 
 static struct place here(const struct cursor *cursor) {
     return (struct place){cursor->input, cursor->line, (int)(cursor->at - cursor->line_start) + 1};

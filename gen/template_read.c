@@ -272,8 +272,8 @@ static bool read_binding(struct page *page, struct slice word, struct slice rest
     struct template *t = page->reader->template;
     int knob = knob_find(name->text, (size_t)name->size);
     struct expr_scope scope = {t->slot, t->slots, 0, knob >= 0 ? knob_table[knob].words : NULL};
-    *value = expr_parse(place_at(page, rest.text), rest.text, (size_t)rest.size, NULL, EXPR_ANY, &scope,
-                        page->reader->diag);
+    *value =
+        expr_parse(place_at(page, rest.text), rest.text, (size_t)rest.size, NULL, EXPR_ANY, &scope, page->reader->diag);
     if (*value)
         t->used |= expr_knobs(*value);
     return *value != NULL;

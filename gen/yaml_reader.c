@@ -228,15 +228,9 @@ static void open_document(struct reader *reader, const yaml_event_t *event) {
 
 static void take_event(struct reader *reader, const yaml_event_t *event) {
     switch (event->type) {
-    case YAML_DOCUMENT_START_EVENT:
-        open_document(reader, event);
-        break;
-    case YAML_STREAM_END_EVENT:
-        reader->stop = true;
-        break;
-    case YAML_SCALAR_EVENT:
-        add_scalar(reader, event);
-        break;
+    case YAML_DOCUMENT_START_EVENT: open_document(reader, event); break;
+    case YAML_STREAM_END_EVENT: reader->stop = true; break;
+    case YAML_SCALAR_EVENT: add_scalar(reader, event); break;
     case YAML_SEQUENCE_START_EVENT:
         open_container(reader, NODE_LIST, event->start_mark, event->data.sequence_start.anchor,
                        event->data.sequence_start.tag);
@@ -246,14 +240,11 @@ static void take_event(struct reader *reader, const yaml_event_t *event) {
                        event->data.mapping_start.tag);
         break;
     case YAML_SEQUENCE_END_EVENT:
-    case YAML_MAPPING_END_EVENT:
-        reader->depth--;
-        break;
+    case YAML_MAPPING_END_EVENT: reader->depth--; break;
     case YAML_ALIAS_EVENT:
         fail(reader, place_of(reader, event->start_mark), "aliases (*name) are not supported: write the value out");
         break;
-    default:
-        break;
+    default: break;
     }
 }
 

@@ -29,23 +29,6 @@ static bool complete(const struct template_set *set, struct knobs knobs, int tar
     return variant_complete(set, &knobs, true, variant);
 }
 
-/* The most able instruction set first, unless the caller named one. */
-static bool choose(const att_session *session, const struct knobs *knobs, struct variant *variant) {
-    int arch = session->info.arch_number;
-    if (knobs->target != AUTO)
-        return variant_complete(session->templates, knobs, true, variant);
-    if (session->type == &backend_host || arch >= SM_80) {
-        if (complete(session->templates, *knobs, target_sm_80, variant))
-            return true;
-        struct variant plain;
-        if (!complete(session->templates, *knobs, target_any, &plain))
-            return false; /* for the first reason */
-        *variant = plain;
-        return true;
-    }
-    return complete(session->templates, *knobs, target_any, variant);
-}
-
 static const char *missing_from_gpu(const att_session *session, int target) {
     int arch = session->info.arch_number;
     if (session->type == &backend_host)
@@ -53,6 +36,26 @@ static const char *missing_from_gpu(const att_session *session, int target) {
     if (target == target_sm_80 && arch < SM_80)
         return "compute capability 8.0 or later";
     return target == target_sm_90a && arch != SM_90 ? "compute capability 9.0" : NULL;
+}
+
+/* The instruction set that suits most kernels first, unless the caller named one. */
+static bool choose(const att_session *session, const struct knobs *knobs, struct variant *variant) {
+    static const int targets[] = {target_sm_80, target_any, target_sm_90a};
+    if (knobs->target != AUTO)
+        return variant_complete(session->templates, knobs, true, variant);
+    bool first = true;
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+        struct variant tried;
+        if (missing_from_gpu(session, targets[i]))
+            continue;
+        bool feasible = complete(session->templates, *knobs, targets[i], &tried);
+        if (feasible || first)
+            *variant = tried; /* when none is feasible, the first reason is told */
+        if (feasible)
+            return true;
+        first = false;
+    }
+    return false;
 }
 
 enum att_status find_variant(const att_session *session, const char *problem, const char *schedule,
