@@ -76,8 +76,8 @@ static void count(struct block *block, const struct copy *copy, const struct par
 
 static void perform(struct block *block, const struct copy *copy) {
     struct part part = inside(copy);
-    unsigned warp = copy->fiber->index / ATTILE_WARP;
-    void *self = order_be_courier(block, warp);
+    void **identity = &block->units->copier[copy->copier][block->runs % RACE_SETS];
+    void *self = order_be_unit(block, identity, "the copy unit", ORDER_COPIES + copy->copier);
     tell_accesses(block, copy, &part);
     count(block, copy, &part);
     race_ignore_begin();
@@ -86,11 +86,11 @@ static void perform(struct block *block, const struct copy *copy) {
     race_ignore_end();
     if (copy->barrier) {
         order_access(block, copy->barrier->word, sizeof *copy->barrier->word, false, copy->pc);
-        order_release_both(block, transaction_slot(block, copy->barrier), copy->barrier->phase);
+        order_done(block, transaction_slot(block, copy->barrier), copy->barrier->phase);
         transaction_bytes(block, copy->barrier, (int)box_bytes(&copy->map));
     } else {
         block->units->thread[copy->fiber->index].storing--;
-        order_release_both(block, ORDER_STORES + warp, 0);
+        order_done(block, ORDER_STORES + copy->fiber->index / ATTILE_WARP, 0);
         race_release(block->launch);
         queue_wake(block, &block->units->storing);
     }
@@ -147,6 +147,7 @@ void units_box(struct attile_block *shown, unsigned index, const struct attile_b
     struct copy copy = {.map = *(const struct host_map *)box->map,
                         .shared = (size_t)((unsigned char *)box->shared - block->shared),
                         .fiber = fiber,
+                        .copier = units->copies_asked++ % ORDER_COPIERS,
                         .pc = __builtin_return_address(0)};
     memcpy(copy.place, box->place, sizeof copy.place);
     if (box->barrier)
@@ -160,6 +161,7 @@ void units_box(struct attile_block *shown, unsigned index, const struct attile_b
         units->thread[index].stores++;
         units->thread[index].storing++;
     }
+    order_ask(fiber, ORDER_COPIES + copy.copier);
     if (units->timing == UNITS_EARLY)
         perform(block, &copy);
     else

@@ -130,22 +130,6 @@ static void multiply(float *restrict sum, float (*restrict a)[UNITS_DEPTH], floa
     }
 }
 
-/* Who the matrix unit is for ThreadSanitizer: it knows what the couriers of the warpgroup knew when they asked. */
-static void *be_unit(struct block *block, struct warpgroup *warpgroup) {
-    unsigned which = (unsigned)(warpgroup - block->units->warpgroup), set = block->runs % RACE_SETS;
-    if (!block->order)
-        return NULL;
-    void *self = order_be(block->scheduler.race);
-    if (!warpgroup->identity[set]) {
-        char name[] = "the matrix unit";
-        warpgroup->identity[set] = race_create();
-        race_name(warpgroup->identity[set], name);
-    }
-    order_be(warpgroup->identity[set]);
-    order_acquire_courier(block, ORDER_ISSUED + which, 0);
-    return self;
-}
-
 static unsigned long long operand_bytes(const struct product *product) {
     int rows = product->common.columns + (product->common.a ? 0 : UNITS_ROWS);
     return (unsigned long long)rows * UNITS_DEPTH * sizeof(uint16_t);
@@ -155,7 +139,8 @@ void product_run(struct block *block, struct warpgroup *warpgroup) {
     static _Thread_local float a[UNITS_ROWS][UNITS_DEPTH], b[UNITS_DEPTH][UNITS_COLUMNS];
     unsigned which = (unsigned)(warpgroup - block->units->warpgroup), number = warpgroup->done;
     struct product *product = &warpgroup->product[number % UNITS_PRODUCTS];
-    void *self = be_unit(block, warpgroup);
+    void **identity = &warpgroup->identity[block->runs % RACE_SETS];
+    void *self = order_be_unit(block, identity, "the matrix unit", ORDER_ISSUED + which);
     if (product->common.a)
         read_a_registers(product, a);
     else
@@ -166,7 +151,7 @@ void product_run(struct block *block, struct warpgroup *warpgroup) {
     race_ignore_begin();
     multiply(product->accumulator->sum, a, b, product->common.columns, product->common.keep);
     race_ignore_end();
-    order_release_both(block, ORDER_DONE + which * ORDER_PRODUCTS + number % ORDER_PRODUCTS, 0);
+    order_done(block, ORDER_DONE + which * ORDER_PRODUCTS + number % ORDER_PRODUCTS, 0);
     order_be(self);
     product->asked = 0;
     warpgroup->done++;
@@ -273,9 +258,7 @@ void units_product(struct attile_block *shown, unsigned index, const struct atti
     thread->products++;
     take_part(fiber, product, asked->sum, line);
     product->a[index % ATTILE_WARPGROUP] = asked->a;
-    void *self = order_be_courier(block, index / ATTILE_WARP);
-    order_release_both(block, ORDER_ISSUED + which, 0);
-    order_be(self);
+    order_ask(fiber, ORDER_ISSUED + which);
     if (++product->asked < ATTILE_WARPGROUP)
         return;
     warpgroup->asked++;

@@ -12,11 +12,13 @@ static void *object(const struct block *block, enum side side, unsigned slot, un
     return block->order ? block->order + 8 * (2 * (side * ORDER_SLOTS + slot) + phase % 2) : NULL;
 }
 
-void *order_be(void *identity) {
+static void *be(void *identity) {
     void *before = race_current();
     race_switch(identity);
     return before;
 }
+
+void order_be(void *identity) { race_switch(identity); }
 
 /* Made in the name of the scheduler, or it would know all that the calling thread did. */
 static void *courier_of(struct block *block, unsigned warp) {
@@ -25,11 +27,11 @@ static void *courier_of(struct block *block, unsigned warp) {
     if (courier->run == block->runs)
         return *identity;
     courier->run = block->runs;
-    void *self = order_be(block->scheduler.race);
+    void *self = be(block->scheduler.race);
     if (!*identity)
         *identity = race_create();
     char name[64];
-    snprintf(name, sizeof name, "block %u, copies of warp %u", block->shown->index, warp);
+    snprintf(name, sizeof name, "block %u, courier of warp %u", block->shown->index, warp);
     race_name(*identity, name);
     race_switch(*identity);
     race_acquire(block);
@@ -37,16 +39,14 @@ static void *courier_of(struct block *block, unsigned warp) {
     return *identity;
 }
 
-void *order_be_courier(struct block *block, unsigned warp) {
-    return block->order ? order_be(courier_of(block, warp)) : NULL;
-}
+static void *be_courier(struct block *block, unsigned warp) { return be(courier_of(block, warp)); }
 
 void order_release(struct fiber *fiber, unsigned slot, unsigned phase) {
     struct block *block = fiber->block;
     race_release(object(block, THREADS, slot, phase));
     if (!block->couriers)
         return;
-    void *self = order_be_courier(block, fiber->index / ATTILE_WARP);
+    void *self = be_courier(block, fiber->index / ATTILE_WARP);
     race_release(object(block, COURIERS, slot, phase));
     race_switch(self);
 }
@@ -56,7 +56,7 @@ void order_acquire(struct fiber *fiber, unsigned slot, unsigned phase) {
     race_acquire(object(block, THREADS, slot, phase));
     if (!block->couriers)
         return;
-    void *self = order_be_courier(block, fiber->index / ATTILE_WARP);
+    void *self = be_courier(block, fiber->index / ATTILE_WARP);
     race_acquire(object(block, COURIERS, slot, phase));
     race_switch(self);
 }
@@ -69,18 +69,35 @@ void order_fence(struct fiber *fiber) {
     if (!block->couriers)
         return;
     race_release(object(block, COURIERS, ORDER_FENCES + warp, 0));
-    void *self = order_be_courier(block, warp);
+    void *self = be_courier(block, warp);
     race_acquire(object(block, COURIERS, ORDER_FENCES + warp, 0));
     race_switch(self);
 }
 
-void order_release_both(struct block *block, unsigned slot, unsigned phase) {
-    race_release(object(block, THREADS, slot, phase));
-    race_release(object(block, COURIERS, slot, phase));
+void order_ask(struct fiber *fiber, unsigned slot) {
+    struct block *block = fiber->block;
+    if (!block->couriers)
+        return;
+    void *self = be_courier(block, fiber->index / ATTILE_WARP);
+    race_release(object(block, COURIERS, slot, 0));
+    race_switch(self);
 }
 
-void order_acquire_courier(struct block *block, unsigned slot, unsigned phase) {
-    race_acquire(object(block, COURIERS, slot, phase));
+void *order_be_unit(struct block *block, void **identity, const char *name, unsigned slot) {
+    if (!block->couriers)
+        return NULL;
+    void *self = be(block->scheduler.race);
+    if (!*identity)
+        *identity = race_create();
+    race_name(*identity, name);
+    race_switch(*identity);
+    race_acquire(object(block, COURIERS, slot, 0));
+    return self;
+}
+
+void order_done(struct block *block, unsigned slot, unsigned phase) {
+    race_release(object(block, THREADS, slot, phase));
+    race_release(object(block, COURIERS, slot, phase));
 }
 
 void order_access(const struct block *block, const void *address, size_t size, bool write, const void *pc) {

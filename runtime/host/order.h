@@ -3,8 +3,9 @@
 
    Memory has two sides on Hopper. What a thread does itself is seen by other threads after a barrier, but by the copy and
    matrix units only if the thread fenced it before the barrier. So every warp has a courier: an identity that takes part
-   in all barriers beside its threads, with objects of its own, learns of a thread's accesses only at a fence and of the
-   units' at waits, and in whose name the units act. Couriers exist from the first use of such a unit in a block.
+   in all barriers beside its threads, with objects of its own, and learns of a thread's accesses only at a fence, of the
+   units' at waits. A unit that is asked for something has an identity of its own and knows what the asking warps' couriers
+   knew then. Couriers exist from the first use of such a unit in a block.
 
    Nothing here does anything except in race mode. */
 #ifndef ATTILE_HOST_ORDER_H
@@ -17,7 +18,8 @@ enum {
     ORDER_TRANSACTION_BARRIERS = 64,
     ORDER_WARPS = ATTILE_THREADS / ATTILE_WARP,
     ORDER_WARPGROUPS = ATTILE_THREADS / ATTILE_WARPGROUP,
-    ORDER_PRODUCTS = 64, /* the phases of products */
+    ORDER_PRODUCTS = 64, /* ends of products are told apart by number modulo this */
+    ORDER_COPIERS = 16,  /* and copies are done by so many in turn, so that one's end says little of another's */
 
     ORDER_BARRIER = 0,
     ORDER_GROUPS,
@@ -27,7 +29,8 @@ enum {
     ORDER_STORES = ORDER_FENCES + ORDER_WARPS,                      /* a warp each */
     ORDER_ISSUED = ORDER_STORES + ORDER_WARPS,                      /* a warpgroup each */
     ORDER_DONE = ORDER_ISSUED + ORDER_WARPGROUPS,                   /* ... and ORDER_PRODUCTS of them */
-    ORDER_SLOTS = ORDER_DONE + ORDER_WARPGROUPS * ORDER_PRODUCTS,
+    ORDER_COPIES = ORDER_DONE + ORDER_WARPGROUPS * ORDER_PRODUCTS,  /* a copier each */
+    ORDER_SLOTS = ORDER_COPIES + ORDER_COPIERS,
     ORDER_ROOM = 64 * 1024 /* bytes of block->order */
 };
 
@@ -41,13 +44,15 @@ void order_use_couriers(struct block *block);
 /* What the fiber itself did so far is known to its warp's courier. */
 void order_fence(struct fiber *fiber);
 
-/* Go on in the name of a warp's courier, or of another identity; the result is who we were, for order_be. */
-void *order_be_courier(struct block *block, unsigned warp);
-void *order_be(void *identity);
+/* The fiber asks a unit for something: what its courier knows now, order_be_unit makes the unit know. */
+void order_ask(struct fiber *fiber, unsigned slot);
 
-/* Of who we are now: for threads and couriers alike. */
-void order_release_both(struct block *block, unsigned slot, unsigned phase);
-void order_acquire_courier(struct block *block, unsigned slot, unsigned phase); /* what couriers released */
+/* Go on in the name of a unit; the result is who we were, for order_be. `identity` is made when there is none. */
+void *order_be_unit(struct block *block, void **identity, const char *name, unsigned slot);
+void order_be(void *identity);
+
+/* A unit is done: for threads and couriers alike. */
+void order_done(struct block *block, unsigned slot, unsigned phase);
 
 /* An access of who we are now, by code that is not watched; see race_access. */
 void order_access(const struct block *block, const void *address, size_t size, bool write, const void *pc);

@@ -12,6 +12,9 @@ struct units *units_create(void) {
 }
 
 void units_free(struct units *units) {
+    for (int i = 0; units && i < ORDER_COPIERS; i++)
+        for (int set = 0; set < RACE_SETS; set++)
+            race_destroy(units->copier[i][set]);
     for (int w = 0; units && w < ORDER_WARPGROUPS; w++) {
         for (int i = 0; i < UNITS_ACCUMULATORS; i++)
             free(units->warpgroup[w].accumulator[i]);
@@ -34,7 +37,7 @@ void units_reset(struct block *block) {
     uint64_t seed = block->launch->seed;
     units->timing = seed % 3 == 1 ? UNITS_LATE : seed % 3 == 2 ? UNITS_RANDOM : UNITS_EARLY;
     memset(units->named, 0, sizeof units->named);
-    units->transactions = units->copies = units->registers = 0;
+    units->transactions = units->copies = units->copies_asked = units->registers = 0;
     units->storing = units->registers_waiting = (struct queue){0};
     for (unsigned w = 0; w * ATTILE_WARPGROUP < threads; w++) {
         struct warpgroup *warpgroup = &units->warpgroup[w];
@@ -106,6 +109,10 @@ bool units_finished(struct block *block) {
                        t->bytes > 0 ? "were still expected by" : "had come that nobody told to expect to",
                        (size_t)((unsigned char *)t->word - block->shared), t->phase);
     }
+    for (unsigned id = 0; id < ORDER_NAMED_BARRIERS && !fault.text.size; id++)
+        if (units->named[id].arrived)
+            text_print(&fault.text, "ended while barrier %u waited: %u of %u threads have arrived", id,
+                       units->named[id].arrived, units->named[id].expected);
     if (!fault.text.size)
         return true;
     launch_fault(block->launch, &fault);

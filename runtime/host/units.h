@@ -43,6 +43,7 @@ struct copy {
     int place[4];
     struct transaction *barrier; /* null = a store */
     struct fiber *fiber;         /* who asked for it */
+    unsigned copier;
     const void *pc;
 };
 
@@ -89,7 +90,8 @@ struct units {
     struct transaction transaction[ORDER_TRANSACTION_BARRIERS];
     unsigned transactions;
     struct copy copy[UNITS_COPIES];
-    unsigned copies; /* under way */
+    unsigned copies, copies_asked; /* under way; so far */
+    void *copier[ORDER_COPIERS][RACE_SETS];
     struct queue storing;
     unsigned registers; /* nobody's, a thread each */
     struct queue registers_waiting;
