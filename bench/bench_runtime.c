@@ -43,8 +43,9 @@ static void report(const char *what, const char *device, double seconds, int cou
 
 static att_session *open_session(const char *cache_dir) {
     const struct att_options options = {.cache_dir = cache_dir};
-    att_session *session;
-    must(session, att_open(&options, &session));
+    att_session *session = NULL;
+    enum att_status status = att_open(&options, &session);
+    must(session, status);
     return session;
 }
 

@@ -57,7 +57,7 @@ struct row { /* what became of one variant, over all shapes */
 
 static const char *arch_of(const struct variant *variant) {
     static const char *const archs[] = {
-#define TARGET(name, shared_bytes, registers, threads, arch) [target_##name] = arch,
+#define TARGET(name, shared_bytes, threads, arch) [target_##name] = arch,
 #include "targets.def"
     };
     int target = variant->knobs.target;

@@ -9,7 +9,7 @@ static const struct target_info {
     const char *name;
     int shared_bytes, threads;
 } targets[] = {
-#define TARGET(name, shared_bytes, registers, threads, arch) {#name, shared_bytes, threads},
+#define TARGET(name, shared_bytes, threads, arch) {#name, shared_bytes, threads},
 #include "targets.def"
 };
 

@@ -88,7 +88,7 @@ static void print_algorithms(struct text *text) {
 static void print_targets(struct text *text) {
     text_print(text, "\nWhat one thread block may use on each target:\n\n"
                      "| target | shared memory | threads | compiled for |\n|---|---|---|---|\n");
-#define TARGET(name, shared_bytes, registers, threads, arch)                                                           \
+#define TARGET(name, shared_bytes, threads, arch)                                                                      \
     text_print(text, "| `%s` | %d bytes | %d | `%s` |\n", #name, shared_bytes, threads, arch);
 #include "targets.def"
 }

@@ -9,7 +9,9 @@ enum { WORKSPACE_ALIGNMENT = 256 };
 
 static int element_size(int dtype) { return dtype == dtype_fp32 ? 4 : 2; }
 
-/* Kernels hold most sizes in an int. */
+/* Kernels hold most sizes in an int, and step through them by a tile: the last step must not overflow. */
+enum { SIZE_MOST = INT_MAX - 1023 };
+
 static enum att_status check_size(enum shape_id id, int64_t value, int64_t most, struct failure *failure) {
     const struct shape_info *info = &shape_table[id];
     if (value >= info->least && value <= most)
@@ -19,7 +21,7 @@ static enum att_status check_size(enum shape_id id, int64_t value, int64_t most,
 }
 
 static enum att_status check_sizes(const struct shape *shape, int family, struct failure *failure) {
-    int64_t most = family == family_softmax ? INT64_MAX : INT_MAX;
+    int64_t most = family == family_softmax ? INT64_MAX : SIZE_MOST;
     for (int id = 0; id < SHAPE_COUNT; id++)
         if (shape_table[id].families >> family & 1 &&
             check_size((enum shape_id)id, shape_get(shape, (enum shape_id)id), most, failure) != ATT_OK)

@@ -147,8 +147,8 @@ Test(arguments, odd_but_possible_tensors_are_accepted) {
 }
 
 Test(arguments, bad_sizes_are_named_with_their_range) {
-    BAD(attention, args.attention.batch = -1, "batch is -1, expected 0 to 2147483647");
-    BAD(attention, args.attention.len_q = INT64_C(1) << 31, "len_q is 2147483648, expected 0 to 2147483647");
+    BAD(attention, args.attention.batch = -1, "batch is -1, expected 0 to 2147482624");
+    BAD(attention, args.attention.len_q = INT64_C(1) << 31, "len_q is 2147483648, expected 0 to 2147482624");
     BAD(attention, args.attention.len_kv = INT64_MIN, "len_kv is -9223372036854775808");
     BAD(attention, args.attention.heads = -4, "heads is -4");
     BAD(attention, args.attention.kv_heads = -2, "kv_heads is -2");

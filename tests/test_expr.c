@@ -35,7 +35,8 @@ static void show_value(const struct expr *expr, const struct expr_env *env, stru
         expr_print_value(expr_type(expr), value, shown, sizeof shown);
         text_print(output, "%s", shown);
         expr_explain(expr, env, shown, sizeof shown);
-        text_print(output, *shown ? "  (%s)" : "", shown);
+        if (*shown)
+            text_print(output, "  (%s)", shown);
     } else if (expr_type(expr).kind == EXPR_INT && expr_plan(expr, env, &plan, &fault)) {
         text_print(output, "at run time ");
         plan_print(&plan, output);
