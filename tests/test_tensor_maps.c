@@ -1,0 +1,122 @@
+/* Kernels that copy in boxes ask more of their arguments than others, and say so. */
+#include "attile.h"
+#include "tensor_maps.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+enum { B = 2, H = 4, KV = 2, LQ = 9, LK = 13, D = 40 };
+#define PROBLEM  "family=attention_forward dtype=bf16 head_dim=40 target=sm_90a"
+#define SCHEDULE "algorithm=flash_async block_m=64 block_n=16"
+
+static att_session *session;
+static att_kernel *kernel;
+static char *memory; /* zeros */
+
+static struct att_attention_args good(void) {
+    return (struct att_attention_args){.q = {memory, H * LQ * D, LQ * D, D},
+                                       .k = {memory + 20000, KV * LK * D, LK * D, D},
+                                       .v = {memory + 20000, KV * LK * D, LK * D, D},
+                                       .o = {memory + 40000, H * LQ * D, LQ * D, D},
+                                       .batch = B,
+                                       .heads = H,
+                                       .kv_heads = KV,
+                                       .len_q = LQ,
+                                       .len_kv = LK};
+}
+
+static void open_all(void) {
+    static const char zeros[64000];
+    struct att_options options = {.device = ATT_DEVICE_HOST, .no_disk_cache = 1};
+    cr_assert_eq(att_open(&options, &session), ATT_OK);
+    cr_assert_eq(att_find(session, PROBLEM, SCHEDULE, &kernel), ATT_OK, "%s", att_message(session));
+    cr_assert_eq(att_alloc(session, sizeof zeros, (void **)&memory), ATT_OK);
+    cr_assert_eq(att_copy_in(session, memory, zeros, sizeof zeros), ATT_OK);
+}
+
+static void close_all(void) {
+    cr_expect_eq(att_free(session, memory), ATT_OK, "%s", att_message(session));
+    att_close(session);
+}
+
+static void check(const char *name, const struct att_attention_args *attention, const char *const words[3]) {
+    struct att_args args = {.attention = *attention};
+    enum att_status status = att_launch(kernel, &args, NULL);
+    cr_expect_eq(status, words[0] ? ATT_INVALID_ARGUMENT : ATT_OK, "%s: %s", name, att_message(session));
+    for (int i = 0; i < 3 && words[i]; i++)
+        cr_expect(strstr(att_message(session), words[i]), "%s: expected \"%s\" in: %s", name, words[i],
+                  att_message(session));
+}
+#define EXPECT(name, args, ...) check(name, &(args), (const char *const[3]){__VA_ARGS__})
+
+Test(tensor_maps, addresses_strides_and_scale_are_checked, .init = open_all, .fini = close_all) {
+    struct att_attention_args args = good();
+    EXPECT("good", args, NULL);
+    args.q.data = memory + 8;
+    EXPECT("q address", args, "q: address", "not aligned to 16 bytes", "algorithm=flash_tiled");
+    args = good();
+    args.k.row_stride = D + 4;
+    EXPECT("k row stride", args, "k: row_stride is 44 elements of 2 bytes", "multiple of 16 bytes");
+    args = good();
+    args.v.head_stride = LK * D + 1;
+    EXPECT("v head stride", args, "v: head_stride is 521", "multiple of 16 bytes");
+    args = good();
+    args.o.batch_stride += 4;
+    EXPECT("o batch stride", args, "o: batch_stride");
+    args = good();
+    args.k.batch_stride = 0; /* one key for the whole batch */
+    EXPECT("broadcast", args, NULL);
+    args = good();
+    args.scale = -1;
+    EXPECT("scale", args, "scale is -1, expected more than 0", "algorithm=flash_tiled");
+    args.scale = 0.5;
+    EXPECT("positive scale", args, NULL);
+}
+
+Test(tensor_maps, what_is_not_used_may_be_anything, .init = open_all, .fini = close_all) {
+    struct att_attention_args args = good();
+    args.batch = args.heads = args.kv_heads = 1;
+    args.q.batch_stride = args.k.head_stride = 3; /* strides of dimensions with one element */
+    EXPECT("strides of one element", args, NULL);
+    args = good();
+    args.len_kv = 0;
+    args.k.data = args.v.data = NULL;
+    EXPECT("no keys, null", args, NULL);
+    args.k.data = memory + 1;
+    args.k.row_stride = 1;
+    EXPECT("no keys, misaligned", args, NULL);
+    args = good();
+    args.len_q = 0;
+    args.q.data = args.o.data = NULL;
+    EXPECT("no queries", args, NULL);
+}
+
+Test(tensor_maps, a_stride_of_a_terabyte_is_too_long, .init = open_all, .fini = close_all) {
+    struct att_attention_args args = good();
+    args.k.batch_stride = (int64_t)1 << 39;
+    EXPECT("stride", args, "k: batch_stride is 549755813888 elements of 2 bytes, expected less than 2^40 bytes");
+}
+
+/* What the kernel sees: maps by tensor, whatever the plan's order, then the other parameters. */
+Test(tensor_maps, maps_are_in_the_order_of_the_parameters, .init = open_all, .fini = close_all) {
+    static const struct backend_type *const type = &backend_host;
+    static const struct plan plan = {.maps = 2, .map = {{PLAN_O, 64, 64}, {PLAN_K, 16, 64}}};
+    static const struct attention_tma_params none;
+    struct knobs knobs = knobs_default();
+    struct att_args args = {.attention = good()};
+    struct arguments arguments;
+    struct attention_tma_params params;
+    struct failure failure = {0};
+    knobs.family = family_attention_forward;
+    knobs.dtype = dtype_bf16;
+    knobs.dtype_out = dtype_out_bf16;
+    knobs.head_dim = knobs.head_dim_v = D;
+    cr_assert_eq(arguments_read(&knobs, &args, &arguments, &failure), ATT_OK, "%s", text_string(&failure.text));
+    cr_assert_eq(tensor_maps_fill(type, NULL, &plan, &knobs, &arguments, &params, &failure), ATT_OK);
+    cr_expect_arr_eq(&params.q_map, &none.q_map, sizeof none.q_map);
+    cr_expect_arr_neq(&params.k_map, &none.k_map, sizeof none.k_map);
+    cr_expect_arr_eq(&params.v_map, &none.v_map, sizeof none.v_map);
+    cr_expect_arr_neq(&params.o_map, &none.o_map, sizeof none.o_map);
+    cr_expect_eq(params.attention.o, args.attention.o.data);
+    cr_expect_eq(params.attention.len_kv, LK);
+}
