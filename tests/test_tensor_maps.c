@@ -14,10 +14,10 @@ static att_kernel *kernel;
 static char *memory; /* zeros */
 
 static struct att_attention_args good(void) {
-    return (struct att_attention_args){.q = {memory, H * LQ * D, LQ * D, D},
+    return (struct att_attention_args){.q = {memory + 40000, H * LQ * D, LQ * D, D},
                                        .k = {memory + 20000, KV * LK * D, LK * D, D},
                                        .v = {memory + 20000, KV * LK * D, LK * D, D},
-                                       .o = {memory + 40000, H * LQ * D, LQ * D, D},
+                                       .o = {memory, H * LQ * D, LQ * D, D},
                                        .batch = B,
                                        .heads = H,
                                        .kv_heads = KV,
@@ -52,7 +52,7 @@ static void check(const char *name, const struct att_attention_args *attention, 
 Test(tensor_maps, addresses_strides_and_scale_are_checked, .init = open_all, .fini = close_all) {
     struct att_attention_args args = good();
     EXPECT("good", args, NULL);
-    args.q.data = memory + 8;
+    args.q.data = memory + 40008;
     EXPECT("q address", args, "q: address", "not aligned to 16 bytes", "algorithm=flash_tiled");
     args = good();
     args.k.row_stride = D + 4;
