@@ -65,6 +65,10 @@
 //$ require block_n / 2 + block_n / 4 + head_dim_v / 2 + 32 <= consumer_registers
 //$ include "params/attention_tma.h"
 //$ include "part/element.cuh"
+//$ if mask == causal
+//$ include "part/head.cuh"
+//$ include "part/reduce.cuh"
+//$ end
 //$ include "part/tile_order.cuh"
 //$ include "target/sm_90a.cuh"
 
@@ -201,6 +205,56 @@ __device__ __forceinline__ void rescale(float (&o)[HEAD_DIM_V / 2], const Rows &
         for (int i = 0; i < HEAD_DIM_V / 2; i++)
             o[i] *= rows.keep[i / 2 % 2];
 }
+
+//$ if mask == causal
+// A weight of 0 keeps out every number but NaN and infinity: 0 times those is NaN. So a row of O that is not finite may
+// have it from the value of a key it does not see, and is done over by the definition, one seen key at a time. All lanes
+// of the warp share the products q.k; the four lanes of the row sum up its values.
+__device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile, int query, float c,
+                                            float (&o)[HEAD_DIM_V / 2], Rows &rows) {
+    Head head = head_at(p, static_cast<long long>(tile.batch) * p.heads + tile.head);
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        bool finite = true;
+#pragma unroll
+        for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
+            finite &= fabsf(o[i]) < INFINITY && fabsf(o[i + 1]) < INFINITY;
+        unsigned odd = __ballot_sync(0xffffffffu, !finite);
+        for (int g = 0; g < 8 && odd; g++) { // lanes 4 g .. 4 g + 3 hold row g
+            int again = __shfl_sync(0xffffffffu, query + 8 * r, 4 * g), seen = keys_end(p, again + 1);
+            if (!(odd >> 4 * g & 15) || again >= p.len_q)
+                continue;
+            float max = -INFINITY, sum = 0;
+            if (lane / 4 == g)
+#pragma unroll
+                for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
+                    o[i] = o[i + 1] = 0;
+            for (int key = 0; key < seen; key++) {
+                float s = 0;
+                for (int d = lane; d < HEAD_DIM; d += 32)
+                    s = fmaf(to_float(head.q[again * p.q_row_stride + d]), to_float(head.k[key * p.k_row_stride + d]), s);
+                s = lanes_sum<32>(s);
+                float higher = fmaxf(max, s), shift = higher == -INFINITY ? 0 : higher;
+                float keep = exp2_approx((max - shift) * c), weight = exp2_approx((s - shift) * c);
+                max = higher;
+                sum = sum * keep + weight;
+                const Input *value = head.v + key * p.v_row_stride + lane % 4 * 2;
+                if (lane / 4 == g)
+#pragma unroll
+                    for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4) {
+                        o[i] = fmaf(weight, to_float(value[i / 4 * 8]), o[i] * keep);
+                        o[i + 1] = fmaf(weight, to_float(value[i / 4 * 8 + 1]), o[i + 1] * keep);
+                    }
+            }
+            if (lane / 4 == g) {
+                rows.max[r] = max;
+                rows.sum[r] = lane % 4 == 0 ? sum : 0; // the four lanes' shares are added up below
+            }
+        }
+    }
+}
+//$ end
 
 // All threads of the warpgroup are done with a stage.
 __device__ __forceinline__ void release(Barrier *empty) {
@@ -383,6 +437,9 @@ __device__ __forceinline__ void consume(const attention_tma_params &p, Shared &s
         named_barrier_sync(1, 256); // the other's last turn is handed to nobody: take it
     //$ end
 
+    //$ if mask == causal
+    repeat_rows(a, tile, query, c, o, rows);
+    //$ end
     // l over the four lanes of a row;  O = O / l;  LSE = m scale + ln l
     float inverse[2];
 #pragma unroll

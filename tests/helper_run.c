@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GAP = 3 }; /* elements between the rows of strided tensors */
+enum { GAP = 3, BOX_GAP = 8 }; /* elements between the rows of strided tensors; boxes start every 16 bytes */
 
 static void *reserve(size_t bytes) {
     void *memory = malloc(bytes ? bytes : 1);
@@ -161,10 +161,11 @@ static void launch(att_session *session, att_kernel *kernel, struct att_args *ar
 void run_attention(att_session *session, att_kernel *kernel, enum tolerance_type input, enum tolerance_type output,
                    const struct oracle_attention *p, float *o, float *lse, struct att_counters *counters) {
     int64_t rows_q = p->batch * p->heads * p->len_q, rows_kv = p->batch * p->kv_heads * p->len_kv;
-    struct matrix q = matrix_in(session, p->q, rows_q, p->head_dim, GAP, input);
+    int64_t gap = strstr(att_kernel_name(kernel), "flash_async") ? BOX_GAP : GAP;
+    struct matrix q = matrix_in(session, p->q, rows_q, p->head_dim, gap, input);
     struct matrix k = matrix_in(session, p->k, rows_kv, p->head_dim, 0, input);
-    struct matrix v = matrix_in(session, p->v, rows_kv, p->head_dim_v, GAP, input);
-    struct matrix out = matrix_in(session, NULL, rows_q, p->head_dim_v, GAP, output);
+    struct matrix v = matrix_in(session, p->v, rows_kv, p->head_dim_v, gap, input);
+    struct matrix out = matrix_in(session, NULL, rows_q, p->head_dim_v, gap, output);
     struct matrix sums = matrix_in(session, NULL, 1, rows_q, 0, TOLERANCE_FP32);
     struct att_args args = {.attention = {.q = tensor(&q, p->heads, p->len_q),
                                           .k = tensor(&k, p->kv_heads, p->len_kv),

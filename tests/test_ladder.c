@@ -35,12 +35,13 @@ struct sizes {
 /* Where one NaN or infinity goes, so that what it reaches and what it does not are both seen. */
 enum poison { POISON_NONE, POISON_Q, POISON_K, POISON_V, POISON_K_INF };
 
-static void compare(const char *what, enum tolerance_type type, const struct oracle_attention *p, const float *o,
-                    const float *lse) {
+/* `weights`: the type that the kernel rounds its weights to. */
+static void compare(const char *what, enum tolerance_type weights, enum tolerance_type type,
+                    const struct oracle_attention *p, const float *o, const float *lse) {
     int64_t rows = p->batch * p->heads * p->len_q, count = rows * p->head_dim_v;
     double *right = doubles(count), *right_lse = doubles(rows), *slack = doubles(count), *slack_lse = doubles(rows);
     cr_assert(oracle_attention(p, right, right_lse));
-    cr_assert(tolerance_attention(p, TOLERANCE_FP32, type, right, right_lse, slack, slack_lse));
+    cr_assert(tolerance_attention(p, weights, type, right, right_lse, slack, slack_lse));
     for (int64_t i = 0; i < count; i++)
         cr_assert(tolerance_accepts(type, right[i], (double)o[i], slack[i]),
                   "%s, %d x %d: o[%d][%d] is %.9g, not %.9g within %.2g", what, (int)p->len_q, (int)p->len_kv,
@@ -55,8 +56,9 @@ static void compare(const char *what, enum tolerance_type type, const struct ora
     free(slack_lse);
 }
 
-static void check(att_session *session, att_kernel *kernel, const char *what, enum tolerance_type type, int head_dim,
-                  int head_dim_v, bool causal, struct sizes s, enum poison poison) {
+static void check(att_session *session, att_kernel *kernel, const char *what, enum tolerance_type weights,
+                  enum tolerance_type type, int head_dim, int head_dim_v, bool causal, struct sizes s,
+                  enum poison poison) {
     int64_t rows_q = (int64_t)s.batch * s.heads * s.len_q, rows_kv = (int64_t)s.batch * s.kv_heads * s.len_kv;
     float *q = array(rows_q * head_dim), *k = array(rows_kv * head_dim), *v = array(rows_kv * head_dim_v);
     float *o = array(rows_q * head_dim_v), *lse = array(rows_q);
@@ -85,7 +87,7 @@ static void check(att_session *session, att_kernel *kernel, const char *what, en
                                  (double)(1 / sqrtf((float)head_dim)),
                                  causal};
     run_attention(session, kernel, type, type, &p, o, lse, NULL);
-    compare(what, type, &p, o, lse);
+    compare(what, weights, type, &p, o, lse);
     free(q);
     free(k);
     free(v);
@@ -93,36 +95,42 @@ static void check(att_session *session, att_kernel *kernel, const char *what, en
     free(lse);
 }
 
-static void check_rung(const char *schedule) {
-    static const struct {
-        const char *problem;
-        enum tolerance_type type;
-        int head_dim, head_dim_v;
-        bool causal;
-    } problems[] = {
-        {"dtype=fp32 head_dim=64 head_dim_v=64 mask=causal", TOLERANCE_FP32, 64, 64, true},
-        {"dtype=fp32 head_dim=5 head_dim_v=33 mask=none", TOLERANCE_FP32, 5, 33, false},
-        {"dtype=fp32 head_dim=1 head_dim_v=1 mask=causal", TOLERANCE_FP32, 1, 1, true},
-        {"dtype=fp16 head_dim=40 head_dim_v=24 mask=causal", TOLERANCE_FP16, 40, 24, true},
-        {"dtype=bf16 head_dim=256 head_dim_v=256 mask=none", TOLERANCE_BF16, 256, 256, false},
-    };
+struct problem {
+    const char *knobs;
+    enum tolerance_type weights, type;
+    int head_dim, head_dim_v;
+    bool causal;
+};
+
+static void check_problems(const char *schedule, const struct problem *problems, int count) {
     static const struct sizes shapes[] = {
         {1, 1, 1, 0, 5}, {1, 2, 1, 5, 0}, {1, 1, 1, 1, 1}, {2, 4, 2, 19, 35}, {1, 1, 1, 35, 9}, {1, 1, 1, 70, 67},
     };
     att_session *session = run_open();
-    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+    for (const struct problem *p = problems; p < problems + count; p++) {
         char problem[160], what[320];
-        snprintf(problem, sizeof problem, "family=attention_forward %s", problems[i].problem);
-        snprintf(what, sizeof what, "%s %s", problems[i].problem, schedule);
+        snprintf(problem, sizeof problem, "family=attention_forward %s", p->knobs);
+        snprintf(what, sizeof what, "%s %s", p->knobs, schedule);
         att_kernel *kernel = run_find(session, problem, schedule);
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
-            check(session, kernel, what, problems[i].type, problems[i].head_dim, problems[i].head_dim_v,
-                  problems[i].causal, shapes[s], POISON_NONE);
+            check(session, kernel, what, p->weights, p->type, p->head_dim, p->head_dim_v, p->causal, shapes[s],
+                  POISON_NONE);
         for (int poison = POISON_Q; poison <= POISON_K_INF; poison++)
-            check(session, kernel, what, problems[i].type, problems[i].head_dim, problems[i].head_dim_v,
-                  problems[i].causal, (struct sizes){1, 2, 1, 19, 35}, (enum poison)poison);
+            check(session, kernel, what, p->weights, p->type, p->head_dim, p->head_dim_v, p->causal,
+                  (struct sizes){1, 2, 1, 19, 35}, (enum poison)poison);
     }
     att_close(session);
+}
+
+static void check_rung(const char *schedule) {
+    static const struct problem problems[] = {
+        {"dtype=fp32 head_dim=64 head_dim_v=64 mask=causal", TOLERANCE_FP32, TOLERANCE_FP32, 64, 64, true},
+        {"dtype=fp32 head_dim=5 head_dim_v=33 mask=none", TOLERANCE_FP32, TOLERANCE_FP32, 5, 33, false},
+        {"dtype=fp32 head_dim=1 head_dim_v=1 mask=causal", TOLERANCE_FP32, TOLERANCE_FP32, 1, 1, true},
+        {"dtype=fp16 head_dim=40 head_dim_v=24 mask=causal", TOLERANCE_FP32, TOLERANCE_FP16, 40, 24, true},
+        {"dtype=bf16 head_dim=256 head_dim_v=256 mask=none", TOLERANCE_FP32, TOLERANCE_BF16, 256, 256, false},
+    };
+    check_problems(schedule, problems, sizeof problems / sizeof *problems);
 }
 
 Test(ladder, materialized_agrees_with_the_oracle) { check_rung(schedules[0]); }
@@ -130,6 +138,16 @@ Test(ladder, multi_pass_agrees_with_the_oracle) { check_rung(schedules[1]); }
 Test(ladder, flash_agrees_with_the_oracle) { check_rung(schedules[2]); }
 Test(ladder, flash_tiled_kv_outer_agrees_with_the_oracle) { check_rung(schedules[3]); }
 Test(ladder, flash_tiled_q_outer_agrees_with_the_oracle) { check_rung(schedules[4]); }
+
+Test(ladder, flash_async_agrees_with_the_oracle) {
+    static const struct problem problems[] = {
+        {"target=sm_90a dtype=fp16 head_dim=40 head_dim_v=24 mask=causal", TOLERANCE_FP16, TOLERANCE_FP16, 40, 24,
+         true},
+        {"target=sm_90a dtype=bf16 head_dim=64 mask=causal", TOLERANCE_BF16, TOLERANCE_BF16, 64, 64, true},
+        {"target=sm_90a dtype=bf16 head_dim=128 mask=none", TOLERANCE_BF16, TOLERANCE_BF16, 128, 128, false},
+    };
+    check_problems("algorithm=flash_async", problems, sizeof problems / sizeof *problems);
+}
 
 /* Scores of hundreds overflow exp unless the maximum is subtracted everywhere. */
 Test(ladder, large_scores_do_not_overflow) {
@@ -144,7 +162,7 @@ Test(ladder, large_scores_do_not_overflow) {
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
         att_kernel *kernel = run_find(session, "family=attention_forward dtype=fp32 head_dim=8", schedules[i]);
         run_attention(session, kernel, TOLERANCE_FP32, TOLERANCE_FP32, &p, o, lse, NULL);
-        compare(schedules[i], TOLERANCE_FP32, &p, o, lse);
+        compare(schedules[i], TOLERANCE_FP32, TOLERANCE_FP32, &p, o, lse);
     }
     att_close(session);
 }

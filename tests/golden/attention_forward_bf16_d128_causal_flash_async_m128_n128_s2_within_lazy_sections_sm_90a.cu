@@ -6,6 +6,8 @@
      params/attention.h
      part/element.cuh
      target/any.cuh
+     part/head.cuh
+     part/reduce.cuh
      part/tile_order.cuh
      target/sm_90a.cuh
 
@@ -176,6 +178,66 @@ __device__ __forceinline__ float to_float(Input x) { return bfloat16_to_float(x)
 
 using Output = unsigned short; // bfloat16
 __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(x); }
+
+// part/head.cuh
+
+// Where the tensors of one head begin. All offsets are 64-bit: a tensor may hold more than 2^31 elements.
+
+struct Head {
+    const Input *q; // (len_q, head_dim), rows q_row_stride apart
+    const Input *k; // (len_kv, head_dim); heads / kv_heads neighbouring heads share one
+    const Input *v; // (len_kv, head_dim_v)
+    Output *o;      // (len_q, head_dim_v)
+    float *lse;     // (len_q), or null
+};
+
+// index = batch * heads + head
+__device__ __forceinline__ Head head_at(const attention_params &p, long long index) {
+    long long batch = index / p.heads, head = index % p.heads, kv_head = head / (p.heads / p.kv_heads);
+    return {static_cast<const Input *>(p.q) + batch * p.q_batch_stride + head * p.q_head_stride,
+            static_cast<const Input *>(p.k) + batch * p.k_batch_stride + kv_head * p.k_head_stride,
+            static_cast<const Input *>(p.v) + batch * p.v_batch_stride + kv_head * p.v_head_stride,
+            static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride,
+            p.lse ? p.lse + batch * p.lse_batch_stride + head * p.lse_head_stride : nullptr};
+}
+
+// part/reduce.cuh
+// Reductions: the threads that share a row combine one value each, and all of them get the answer. The order is fixed,
+// so equal inputs give equal bits.
+
+__device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); } // of a number and a NaN: the number
+__device__ __forceinline__ float plus(float a, float b) { return a + b; }
+__device__ __forceinline__ float shuffle_xor(float x, unsigned lanes, int step) {
+    return __shfl_xor_sync(lanes, x, step);
+}
+
+// Over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane knows its
+// pair, its four, its eight, ... Groups of one warp may run different numbers of reductions: each names its own lanes.
+template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forceinline__ Value lanes_reduce(Value x) {
+    unsigned group = COUNT == 32 ? 0xffffffffu : ((1u << COUNT % 32) - 1) << threadIdx.x % 32 / COUNT * COUNT;
+#pragma unroll
+    for (int step = 1; step < COUNT; step *= 2)
+        x = join(x, shuffle_xor(x, group, step));
+    return x;
+}
+
+template <int COUNT> __device__ __forceinline__ float lanes_max(float x) {
+    return lanes_reduce<COUNT, float, larger>(x);
+}
+template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { return lanes_reduce<COUNT, float, plus>(x); }
+
+// Over all threads of the block. partial: shared memory, one value a warp; free again on return.
+template <typename Value, Value join(Value, Value)> __device__ Value block_reduce(Value x, Value *partial) {
+    x = lanes_reduce<32, Value, join>(x);
+    if (threadIdx.x % 32 == 0)
+        partial[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = partial[0];
+    for (int warp = 1; warp < static_cast<int>(blockDim.x) / 32; warp++)
+        x = join(x, partial[warp]);
+    __syncthreads(); // nobody overwrites `partial` before all have read it
+    return x;
+}
 
 // part/tile_order.cuh
 
@@ -549,6 +611,54 @@ __device__ __forceinline__ void rescale(float (&o)[HEAD_DIM_V / 2], const Rows &
             o[i] *= rows.keep[i / 2 % 2];
 }
 
+// A weight of 0 keeps out every number but NaN and infinity: 0 times those is NaN. So a row of O that is not finite may
+// have it from the value of a key it does not see, and is done over by the definition, one seen key at a time. All lanes
+// of the warp share the products q.k; the four lanes of the row sum up its values.
+__device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile, int query, float c,
+                                            float (&o)[HEAD_DIM_V / 2], Rows &rows) {
+    Head head = head_at(p, static_cast<long long>(tile.batch) * p.heads + tile.head);
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        bool finite = true;
+#pragma unroll
+        for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
+            finite &= fabsf(o[i]) < INFINITY && fabsf(o[i + 1]) < INFINITY;
+        unsigned odd = __ballot_sync(0xffffffffu, !finite);
+        for (int g = 0; g < 8 && odd; g++) { // lanes 4 g .. 4 g + 3 hold row g
+            int again = __shfl_sync(0xffffffffu, query + 8 * r, 4 * g), seen = keys_end(p, again + 1);
+            if (!(odd >> 4 * g & 15) || again >= p.len_q)
+                continue;
+            float max = -INFINITY, sum = 0;
+            if (lane / 4 == g)
+#pragma unroll
+                for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
+                    o[i] = o[i + 1] = 0;
+            for (int key = 0; key < seen; key++) {
+                float s = 0;
+                for (int d = lane; d < HEAD_DIM; d += 32)
+                    s = fmaf(to_float(head.q[again * p.q_row_stride + d]), to_float(head.k[key * p.k_row_stride + d]), s);
+                s = lanes_sum<32>(s);
+                float higher = fmaxf(max, s), shift = higher == -INFINITY ? 0 : higher;
+                float keep = exp2_approx((max - shift) * c), weight = exp2_approx((s - shift) * c);
+                max = higher;
+                sum = sum * keep + weight;
+                const Input *value = head.v + key * p.v_row_stride + lane % 4 * 2;
+                if (lane / 4 == g)
+#pragma unroll
+                    for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4) {
+                        o[i] = fmaf(weight, to_float(value[i / 4 * 8]), o[i] * keep);
+                        o[i + 1] = fmaf(weight, to_float(value[i / 4 * 8 + 1]), o[i + 1] * keep);
+                    }
+            }
+            if (lane / 4 == g) {
+                rows.max[r] = max;
+                rows.sum[r] = lane % 4 == 0 ? sum : 0; // the four lanes' shares are added up below
+            }
+        }
+    }
+}
+
 // All threads of the warpgroup are done with a stage.
 __device__ __forceinline__ void release(Barrier *empty) {
     if (warp_index() % 4 == 0 && elect_one())
@@ -662,6 +772,7 @@ __device__ __forceinline__ void consume(const attention_tma_params &p, Shared &s
         wgmma_settle(o);
     }
 
+    repeat_rows(a, tile, query, c, o, rows);
     // l over the four lanes of a row;  O = O / l;  LSE = m scale + ln l
     float inverse[2];
 #pragma unroll
