@@ -1,6 +1,7 @@
 #include "tensor_maps.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 _Static_assert(sizeof(struct tensor_map) == MAP_BYTES && alignof(struct tensor_map) == MAP_ALIGNMENT,
                "as backends fill");
@@ -47,6 +48,39 @@ static enum att_status make_request(const struct tensor *tensor, const struct pl
     return ATT_OK;
 }
 
+/* --- maps made lately ---------------------------------------------------------------------------------------------- */
+
+/* Describing a tensor to a driver takes longer than all the rest of a launch, and programs launch the same kernels on the
+   same tensors again and again. So each thread keeps its last maps: by tensor, one for each of a few addresses. A map says
+   nothing that is not in the request, so one that was made for a closed session is as good. */
+enum { KEPT = 16 };
+struct kept_map {
+    const struct backend *backend; /* null = none */
+    struct map_request request;
+    struct tensor_map map;
+};
+
+static bool same_request(const struct map_request *a, const struct map_request *b) {
+    return a->data == b->data && a->dtype == b->dtype && memcmp(a->dim, b->dim, sizeof a->dim) == 0 &&
+           memcmp(a->stride, b->stride, sizeof a->stride) == 0 && a->box_rows == b->box_rows &&
+           a->box_cols == b->box_cols;
+}
+
+static enum att_status encode(const struct backend_type *type, struct backend *backend, enum plan_tensor tensor,
+                              const struct map_request *request, struct tensor_map *map, struct failure *failure) {
+    static _Thread_local struct kept_map kept[PLAN_TENSORS][KEPT];
+    struct kept_map *slot = &kept[tensor][(uintptr_t)request->data * 0x9e3779b97f4a7c15u >> 60];
+    if (slot->backend != backend || !same_request(&slot->request, request)) {
+        slot->backend = NULL;
+        if (type->encode_map(backend, request, &slot->map, failure) != ATT_OK)
+            return failure->status;
+        slot->backend = backend;
+        slot->request = *request;
+    }
+    *map = slot->map;
+    return ATT_OK;
+}
+
 enum att_status tensor_maps_fill(const struct backend_type *type, struct backend *backend, const struct plan *plan,
                                  const struct knobs *knobs, const struct arguments *arguments,
                                  struct attention_tma_params *params, struct failure *failure) {
@@ -63,7 +97,7 @@ enum att_status tensor_maps_fill(const struct backend_type *type, struct backend
         struct map_request request;
         int dtype = tensor == PLAN_O ? knobs->dtype_out : knobs->dtype;
         if (make_request(&arguments->tensor[tensor], &plan->map[i], dtype, &request, failure) != ATT_OK ||
-            type->encode_map(backend, &request, maps[tensor], failure) != ATT_OK)
+            encode(type, backend, tensor, &request, maps[tensor], failure) != ATT_OK)
             return failure->status;
     }
     return ATT_OK;

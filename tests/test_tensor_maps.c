@@ -120,3 +120,51 @@ Test(tensor_maps, maps_are_in_the_order_of_the_parameters, .init = open_all, .fi
     cr_expect_eq(params.attention.o, args.attention.o.data);
     cr_expect_eq(params.attention.len_kv, LK);
 }
+
+static int encoded;
+static enum att_status count_encode(struct backend *backend, const struct map_request *request, void *map,
+                                    struct failure *failure) {
+    encoded++;
+    return backend_host.encode_map(backend, request, map, failure);
+}
+
+/* A map is made once for a tensor, and anew when anything about the tensor differs. */
+Test(tensor_maps, are_kept_for_the_same_tensors_only, .init = open_all, .fini = close_all) {
+    static const struct plan plan = {.maps = 1, .map = {{PLAN_Q, 64, 64}}},
+                             other_box = {.maps = 1, .map = {{PLAN_Q, 32, 64}}};
+    struct backend_type type = backend_host;
+    struct knobs knobs = knobs_default();
+    struct att_args args = {.attention = good()};
+    struct arguments arguments;
+    struct attention_tma_params params, first;
+    struct failure failure = {0};
+    type.encode_map = count_encode;
+    knobs.family = family_attention_forward;
+    knobs.dtype = dtype_bf16;
+    knobs.dtype_out = dtype_out_bf16;
+    knobs.head_dim = knobs.head_dim_v = D;
+    struct att_args changed[8];
+    for (int i = 0; i < 8; i++)
+        changed[i] = args;
+    changed[1].attention.q.data = memory + 40016;
+    changed[2].attention.q.row_stride += 8;
+    changed[3].attention.q.batch_stride = 0;
+    changed[4].attention.len_q--;
+    changed[5].attention.batch--;
+    changed[6].attention.k.data = memory + 20016; /* not q */
+    changed[7].attention.q.head_stride -= 8;
+    static const int expected[8] = {0, 1, 1, 1, 1, 1, 0, 1};
+    struct backend *const backend = (struct backend *)&type; /* never looked into */
+    for (int i = 0; i < 8; i++) {
+        cr_assert_eq(arguments_read(&knobs, &args, &arguments, &failure), ATT_OK);
+        cr_assert_eq(tensor_maps_fill(&type, backend, &plan, &knobs, &arguments, &first, &failure), ATT_OK);
+        encoded = 0;
+        cr_assert_eq(arguments_read(&knobs, &changed[i], &arguments, &failure), ATT_OK, "%d: %s", i,
+                     text_string(&failure.text));
+        cr_assert_eq(tensor_maps_fill(&type, backend, &plan, &knobs, &arguments, &params, &failure), ATT_OK);
+        cr_expect_eq(encoded, expected[i], "change %d: made %d times", i, encoded);
+        cr_expect_eq(memcmp(&first.q_map, &params.q_map, sizeof first.q_map) == 0, !expected[i], "change %d", i);
+    }
+    cr_assert_eq(tensor_maps_fill(&type, backend, &other_box, &knobs, &arguments, &params, &failure), ATT_OK);
+    cr_expect_eq(encoded, 2, "another box");
+}
