@@ -73,7 +73,7 @@ static void need_strace(void) {
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         cr_skip("strace is not installed or may not trace here (ptrace): no fault was injected");
     if (SANITIZED)
-        cr_log_warn("under a sanitizer: only some of the faults are tried");
+        cr_log_info("under a sanitizer: only some of the faults are tried");
 }
 
 /* --- the paths --- */
