@@ -21,13 +21,8 @@ const struct option options_cache_trim[] = {
     CLI_COMMON_OPTIONS,
 };
 
-static void warn(void *context, enum att_log_level level, const char *message) {
-    if (level == ATT_LOG_WARNING)
-        cli_note(context, "%s", message);
-}
-
 static enum exit_code open_cache(struct cli *cli, struct cache **cache) {
-    struct cache_options options = {.dir = cli_text(cli, "cache-dir", NULL), .log = warn, .log_context = cli};
+    struct cache_options options = {.dir = cli_text(cli, "cache-dir", NULL), .log = cli_warning, .log_context = cli};
     *cache = cache_open(&options);
     if (!*cache)
         return cli_error(cli, CLI_INTERNAL, "out of memory");

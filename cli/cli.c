@@ -38,6 +38,11 @@ void cli_note(const struct cli *cli, const char *format, ...) {
     va_end(arguments);
 }
 
+void cli_warning(void *cli, enum att_log_level level, const char *message) {
+    if (level == ATT_LOG_WARNING)
+        cli_note(cli, "%s", message);
+}
+
 enum exit_code cli_exit_code(enum att_status status) {
     static const enum exit_code codes[ATT_STATUS_COUNT] = {
         [ATT_OK] = CLI_OK,

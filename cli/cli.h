@@ -62,6 +62,9 @@ enum exit_code cli_report(const struct cli *cli, enum exit_code code, const char
 
 void cli_note(const struct cli *cli, const char *format, ...) TEXT_PRINTF(2, 3); /* not with --quiet */
 
+/* The library's log callback, with the struct cli as its context: shows its warnings as notes. */
+void cli_warning(void *cli, enum att_log_level level, const char *message);
+
 enum exit_code cli_exit_code(enum att_status status);
 
 /* The worse of two outcomes, so that one failure among many is kept. */

@@ -305,6 +305,8 @@ static enum exit_code open_session(struct job *job) {
         .cache_dir = cli_text(cli, "cache-dir", NULL),
         .no_disk_cache = cli_given(cli, "no-cache"),
         .template_dir = cli_text(cli, "templates", NULL),
+        .log = cli_warning,
+        .log_context = cli,
     };
     enum att_status status = att_open(&options, &job->session);
     if (status != ATT_OK)

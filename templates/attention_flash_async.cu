@@ -323,7 +323,7 @@ __device__ __forceinline__ void consume(const attention_tma_params &p, Shared &s
     //$ if in_turns
     if (consumer == 1)
         named_barrier_arrive(1, 256); // warpgroup 0 goes first
-    //$ else
+    //$ elif mask == causal
     // Tiles that only later warpgroups see. Their bytes are waited for, or a stage could be given back a round early.
     for (int seen = (keys_end(a, tile.query + consumer * 64 + 64) + BLOCK_N - 1) / BLOCK_N; tiles > seen; tiles--, ring.count++) {
         barrier_wait(&shared.k_full[ring.stage()], ring.parity());

@@ -395,6 +395,13 @@ Test(cli, real_attention_of_a_real_model_is_right) {
     done(&outcome);
 }
 
+Test(cli, a_cache_that_cannot_be_used_is_said_and_costs_nothing_else) {
+    struct outcome outcome = run_with("ATTILE_CACHE_DIR=/dev/null/x", "run family=softmax --shape rows=3,cols=5");
+    cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
+    cr_assert(holds(&outcome.err, "no usable directory at /dev/null/x"), "%s", text_string(&outcome.err));
+    done(&outcome);
+}
+
 Test(cli, interrupted_it_prints_finished_rows_and_exits_with_130) {
     int status = system("timeout --preserve-status -s INT 2 " ATTILE
                         " run specs/attention_ladder.yaml --device host --no-nvrtc >.out 2>.err");
