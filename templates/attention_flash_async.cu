@@ -65,6 +65,7 @@
 //$ require block_n / 2 + block_n / 4 + head_dim_v / 2 + 32 <= consumer_registers
 //$ include "params/attention_tma.h"
 //$ include "part/element.cuh"
+//$ include "part/mask.cuh"
 //$ if mask == causal
 //$ include "part/head.cuh"
 //$ include "part/reduce.cuh"
@@ -90,13 +91,9 @@ struct Ring {
     __device__ __forceinline__ int parity() const { return count / STAGES & 1; }
 };
 
-// One past the last key that any query below `query_end` sees.
+// One past the last key that any query below `query_end` sees, which may be past the end of Q.
 __device__ __forceinline__ int keys_end(const attention_params &p, int query_end) {
-    //$ if mask == causal
-    return max(0, min(p.len_kv, query_end - p.len_q + p.len_kv));
-    //$ else
-    return p.len_kv;
-    //$ end
+    return min(p.len_kv, keys_seen(p, query_end - 1));
 }
 
 __device__ __forceinline__ void produce(const attention_tma_params &p, Shared &shared, Tile tile, int tiles) {

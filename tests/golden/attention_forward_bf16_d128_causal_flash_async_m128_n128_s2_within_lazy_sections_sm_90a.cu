@@ -6,6 +6,7 @@
      params/attention.h
      part/element.cuh
      target/any.cuh
+     part/mask.cuh
      part/head.cuh
      part/reduce.cuh
      part/tile_order.cuh
@@ -178,6 +179,14 @@ __device__ __forceinline__ float to_float(Input x) { return bfloat16_to_float(x)
 
 using Output = unsigned short; // bfloat16
 __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(x); }
+
+// part/mask.cuh
+// How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
+// they hold, NaN included, stays out of the row.
+__device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
+    // The last query and the last key are aligned; subtracting first keeps the sum within int.
+    return max(0, query - p.len_q + p.len_kv + 1);
+}
 
 // part/head.cuh
 
@@ -503,9 +512,9 @@ struct Ring {
     __device__ __forceinline__ int parity() const { return count / STAGES & 1; }
 };
 
-// One past the last key that any query below `query_end` sees.
+// One past the last key that any query below `query_end` sees, which may be past the end of Q.
 __device__ __forceinline__ int keys_end(const attention_params &p, int query_end) {
-    return max(0, min(p.len_kv, query_end - p.len_q + p.len_kv));
+    return min(p.len_kv, keys_seen(p, query_end - 1));
 }
 
 __device__ __forceinline__ void produce(const attention_tma_params &p, Shared &shared, Tile tile, int tiles) {
