@@ -205,6 +205,8 @@ static void describe_plan(struct json *json, const struct plan *plan) {
         json_string(json, "grid", text_string(&grid));
         json_integer(json, "block", plan->launch[i].block);
         json_integer(json, "shared_bytes", plan->launch[i].shared);
+        if (plan->launch[i].cluster)
+            json_integer(json, "cluster", plan->launch[i].cluster);
         json_end(json);
         text_free(&grid);
     }

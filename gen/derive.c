@@ -62,9 +62,10 @@ static bool check_launch(struct walk *walk, const struct template_file *file, co
     const struct target_info *target = &targets[walk->knobs->target == AUTO ? target_any : walk->knobs->target];
     struct expr_env env = walk_env(walk);
     struct plan_expr grid;
-    int64_t block, shared;
+    int64_t block, shared, cluster = 1;
     if (!expr_plan(op->expr[0], &env, &grid, &walk->fault) || !expr_eval(op->expr[1], &env, &block, &walk->fault) ||
-        !expr_eval(op->expr[2], &env, &shared, &walk->fault))
+        !expr_eval(op->expr[2], &env, &shared, &walk->fault) ||
+        (op->expr[3] && !expr_eval(op->expr[3], &env, &cluster, &walk->fault)))
         return false;
     if (block < 1 || block > target->threads)
         return walk_fail(walk, line_of(file, op), "a block of %lld threads is not within 1 to %d of target %s",
@@ -72,6 +73,12 @@ static bool check_launch(struct walk *walk, const struct template_file *file, co
     if (shared < 0 || shared > target->shared_bytes)
         return walk_fail(walk, line_of(file, op), "%lld bytes of shared memory are not within 0 to %d of target %s",
                          (long long)shared, target->shared_bytes, target->name);
+    if (cluster < 1 || cluster > PLAN_CLUSTER)
+        return walk_fail(walk, line_of(file, op), "a cluster of %lld blocks is not within 1 to %d", (long long)cluster,
+                         PLAN_CLUSTER);
+    if (cluster > 1 && walk->knobs->target != target_sm_90a)
+        return walk_fail(walk, line_of(file, op), "a cluster of %lld blocks needs target sm_90a, and this is %s",
+                         (long long)cluster, target->name);
     if (++((struct counts *)walk->context)->launches > PLAN_LAUNCHES)
         return walk_fail(walk, line_of(file, op), "more than %d launches", PLAN_LAUNCHES);
     return true;

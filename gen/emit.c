@@ -133,7 +133,10 @@ static void print_plan(struct emitter *e, const struct plan *plan) {
         const struct plan_launch *launch = &plan->launch[i];
         text_print(&text, "     %s: grid ", launch->entry);
         plan_print(&launch->grid, &text);
-        text_print(&text, ", block %d, shared %d bytes\n", launch->block, launch->shared);
+        text_print(&text, ", block %d, shared %d bytes", launch->block, launch->shared);
+        if (launch->cluster)
+            text_print(&text, ", clusters of %d blocks", launch->cluster);
+        text_print(&text, "\n");
     }
     for (int i = 0; i < plan->maps; i++)
         text_print(&text, "     tensor map of %s: boxes of %d rows x %d columns\n",

@@ -51,17 +51,19 @@ static bool keep_let(struct walk *walk, const struct template_file *file, const 
 static bool keep_launch(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     struct plan *plan = &((struct expansion *)walk->context)->source->plan;
     struct expr_env env = walk_env(walk);
-    int64_t block, shared;
+    int64_t block, shared, cluster = 1;
     if (plan->launches == PLAN_LAUNCHES)
         return walk_fail(walk, (struct place){&file->input, op->line, 1}, "more than %d launches", PLAN_LAUNCHES);
     struct plan_launch *launch = &plan->launch[plan->launches++];
     memcpy(launch->entry, op->text, (size_t)op->size);
     launch->entry[op->size] = '\0';
     if (!expr_plan(op->expr[0], &env, &launch->grid, &walk->fault) ||
-        !expr_eval(op->expr[1], &env, &block, &walk->fault) || !expr_eval(op->expr[2], &env, &shared, &walk->fault))
+        !expr_eval(op->expr[1], &env, &block, &walk->fault) || !expr_eval(op->expr[2], &env, &shared, &walk->fault) ||
+        (op->expr[3] && !expr_eval(op->expr[3], &env, &cluster, &walk->fault)))
         return false;
     launch->block = (int)block; /* within the target's limits: the variant is feasible */
     launch->shared = (int)shared;
+    launch->cluster = cluster > 1 ? (int)cluster : 0;
     return true;
 }
 

@@ -178,6 +178,29 @@ static int parse_list(struct parser *p) {
     return list;
 }
 
+/* min(a, b) or max(a, b), at its name. */
+static int parse_call(struct parser *p, enum tree_op op) {
+    int offset = p->at, size = p->token;
+    advance(p);
+    advance(p); /* the parenthesis, which told it from a name */
+    int left = parse_binding(p, 0);
+    if (!is_token(p, ","))
+        return fail(p, p->at, "expected ',': min and max take two values");
+    advance(p);
+    int right = parse_binding(p, 0);
+    if (!is_token(p, ")"))
+        return fail(p, p->at, "expected ')': min and max take two values");
+    advance(p);
+    return add_node(p, op, left, right, offset, size);
+}
+
+static bool is_call(const struct parser *p) {
+    int after = p->at + p->token;
+    while (after < p->size && is_blank(p->text[after]))
+        after++;
+    return after < p->size && p->text[after] == '(' && (is_token(p, "min") || is_token(p, "max"));
+}
+
 static int parse_operand(struct parser *p) {
     char c = p->token ? p->text[p->at] : '\0';
     int offset = p->at;
@@ -198,6 +221,8 @@ static int parse_operand(struct parser *p) {
         return parse_list(p);
     if (is_digit(c))
         return parse_number(p);
+    if (is_call(p))
+        return parse_call(p, is_token(p, "min") ? TREE_MIN : TREE_MAX);
     if (is_letter(c) && !find_operator(p))
         return parse_name(p);
     return fail(p, p->at, "expected a name, a number, '(' or '['");

@@ -36,7 +36,7 @@ struct expr_name {
 struct expr_scope {
     const struct expr_name *names;
     int count;
-    unsigned families;        /* bit family_... set: the run-time sizes of that family are allowed */
+    unsigned families;        /* bit family_... or SHAPE_OF_DEVICE set: these run-time sizes are allowed */
     const char *const *words; /* the list that an expression of one bare word belongs to, or null */
 };
 

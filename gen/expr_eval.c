@@ -33,6 +33,8 @@ static bool arithmetic(const struct evaluation *e, const struct tree_node *n, in
         if (!overflow)
             *value = n->op == TREE_DIVIDE ? a / b : a % b;
         break;
+    case TREE_MIN: *value = a < b ? a : b; break;
+    case TREE_MAX: *value = a > b ? a : b; break;
     case TREE_EQUAL: *value = a == b; break;
     case TREE_UNEQUAL: *value = a != b; break;
     case TREE_LESS: *value = a < b; break;
@@ -118,11 +120,10 @@ bool expr_eval_item(const struct expr *list, int item, const struct expr_env *en
     return at != NONE && eval(&(struct evaluation){list, env, fault}, list->node[at].left, value);
 }
 
-static const enum plan_op plan_ops[] = {[TREE_ADD] = PLAN_ADD,
-                                        [TREE_SUBTRACT] = PLAN_SUBTRACT,
-                                        [TREE_MULTIPLY] = PLAN_MULTIPLY,
-                                        [TREE_DIVIDE] = PLAN_DIVIDE,
-                                        [TREE_MODULO] = PLAN_MODULO};
+static const enum plan_op plan_ops[] = {
+    [TREE_ADD] = PLAN_ADD,       [TREE_SUBTRACT] = PLAN_SUBTRACT, [TREE_MULTIPLY] = PLAN_MULTIPLY,
+    [TREE_DIVIDE] = PLAN_DIVIDE, [TREE_MODULO] = PLAN_MODULO,     [TREE_MIN] = PLAN_MIN,
+    [TREE_MAX] = PLAN_MAX};
 
 static bool has_shape(const struct expr *expr, int node) {
     const struct tree_node *n = &expr->node[node];

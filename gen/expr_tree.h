@@ -34,7 +34,9 @@ enum tree_op {
     TREE_SUBTRACT,
     TREE_MULTIPLY,
     TREE_DIVIDE,
-    TREE_MODULO
+    TREE_MODULO,
+    TREE_MIN,
+    TREE_MAX
 };
 
 struct tree_node {

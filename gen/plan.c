@@ -6,7 +6,7 @@
 
 _Static_assert(sizeof(struct shape) == SHAPE_COUNT * sizeof(int64_t), "shape_get sees struct shape as an array");
 
-enum { S = 1 << family_softmax, A = 1 << family_attention_forward, M = 1 << family_merge };
+enum { S = 1 << family_softmax, A = 1 << family_attention_forward, M = 1 << family_merge, D = SHAPE_OF_DEVICE };
 
 const struct shape_info shape_table[SHAPE_COUNT] = {
 #define SHAPE(name, families, least, fallback, about) {#name, families, least, fallback, about},
@@ -33,6 +33,8 @@ static bool apply(enum plan_op op, int64_t a, int64_t b, int64_t *result) {
             return false;
         *result = op == PLAN_DIVIDE ? a / b : a % b;
         return true;
+    case PLAN_MIN: *result = a < b ? a : b; return true;
+    case PLAN_MAX: *result = a > b ? a : b; return true;
     default: return false;
     }
 }
@@ -63,7 +65,7 @@ bool plan_eval(const struct plan_expr *expr, const struct shape *shape, int64_t 
 }
 
 static int binding(enum plan_op op) {
-    return op == PLAN_ADD || op == PLAN_SUBTRACT ? 1 : op == PLAN_CONSTANT || op == PLAN_SHAPE ? 3 : 2;
+    return op == PLAN_ADD || op == PLAN_SUBTRACT ? 1 : op >= PLAN_MULTIPLY && op <= PLAN_MODULO ? 2 : 3;
 }
 
 /* The first step of the operand that ends at step `last`. */
@@ -85,6 +87,12 @@ static void print_operand(const struct plan_expr *expr, int last, int least_bind
         text_print(text, "%" PRId64, step->value);
     } else if (step->op == PLAN_SHAPE) {
         text_print(text, "%s", shape_table[step->value].name);
+    } else if (step->op >= PLAN_MIN) {
+        text_print(text, step->op == PLAN_MIN ? "min(" : "max(");
+        print_operand(expr, operand_start(expr, last - 1) - 1, 0, text);
+        text_print(text, ", ");
+        print_operand(expr, last - 1, 0, text);
+        text_print(text, ")");
     } else {
         int strength = binding(step->op);
         text_print(text, strength < least_binding ? "(" : "");
@@ -106,7 +114,7 @@ static bool is_sound(const struct plan_expr *expr) {
             return false;
         if (step->op == PLAN_CONSTANT || step->op == PLAN_SHAPE)
             depth++;
-        else if (step->op < PLAN_ADD || step->op > PLAN_MODULO || --depth < 1)
+        else if (step->op < PLAN_ADD || step->op > PLAN_MAX || --depth < 1)
             return false;
     }
     return depth == 1;

@@ -22,11 +22,13 @@ struct shape {
 
 struct shape_info {
     const char *name;
-    unsigned families; /* bit family_... set: used by that family */
+    unsigned families; /* bit family_... set: used by that family; SHAPE_OF_DEVICE: the device says it, no caller */
     int64_t least;     /* smallest value allowed */
     int64_t fallback;  /* value when a test shape leaves it out; -1 = must be given */
     const char *about;
 };
+
+enum { SHAPE_OF_DEVICE = 1 << 30 };
 
 extern const struct shape_info shape_table[SHAPE_COUNT];
 
@@ -34,9 +36,19 @@ int shape_find(const char *name, size_t size); /* enum shape_id, or -1 */
 static inline int64_t shape_get(const struct shape *shape, enum shape_id id) { return ((const int64_t *)shape)[id]; }
 static inline void shape_set(struct shape *shape, enum shape_id id, int64_t v) { ((int64_t *)shape)[id] = v; }
 
-enum { PLAN_STEPS = 32, PLAN_LAUNCHES = 4, PLAN_ENTRY = 64, PLAN_MAPS = 4 };
+enum { PLAN_STEPS = 32, PLAN_LAUNCHES = 4, PLAN_ENTRY = 64, PLAN_MAPS = 4, PLAN_CLUSTER = 8 };
 
-enum plan_op { PLAN_CONSTANT, PLAN_SHAPE, PLAN_ADD, PLAN_SUBTRACT, PLAN_MULTIPLY, PLAN_DIVIDE, PLAN_MODULO };
+enum plan_op {
+    PLAN_CONSTANT,
+    PLAN_SHAPE,
+    PLAN_ADD,
+    PLAN_SUBTRACT,
+    PLAN_MULTIPLY,
+    PLAN_DIVIDE,
+    PLAN_MODULO,
+    PLAN_MIN,
+    PLAN_MAX
+};
 
 /* An integer expression over the run-time sizes in postfix order. */
 struct plan_expr {
@@ -52,6 +64,7 @@ struct plan_launch {
     struct plan_expr grid;  /* blocks, in one dimension; 0 = skip this launch */
     int block;              /* threads in a block */
     int shared;             /* bytes of dynamic shared memory of a block */
+    int cluster;            /* blocks that run side by side, at most PLAN_CLUSTER; divides the grid; 0 = no clusters */
 };
 
 enum plan_tensor { PLAN_Q, PLAN_K, PLAN_V, PLAN_O, PLAN_TENSORS };

@@ -100,6 +100,8 @@ static void print_sizes(struct text *text) {
                "| size | families | least | when left out | meaning |\n|---|---|---|---|---|\n");
     for (int id = 0; id < SHAPE_COUNT; id++) {
         const struct shape_info *size = &shape_table[id];
+        if (size->families == SHAPE_OF_DEVICE)
+            continue;
         text_print(text, "| `%s` |", size->name);
         for (int i = 0, n = 0; knob_table[KNOB_family].words[i]; i++)
             if (size->families & 1u << i)

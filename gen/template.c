@@ -30,7 +30,7 @@ static struct template *find_template(const struct template_set *set, const char
 }
 
 static unsigned families_of(const char *file) {
-    unsigned families = 0;
+    unsigned families = SHAPE_OF_DEVICE;
     for (int i = 0; i < template_row_count; i++)
         if (strcmp(template_rows[i].file, file) == 0)
             families |= 1u << template_rows[i].family;
@@ -67,7 +67,7 @@ struct template_set *template_set_open(template_loader *load, void *context, str
 static void free_template(struct template *t) {
     for (int i = 0; i < t->files; i++) {
         for (int j = 0; j < t->file[i].ops; j++)
-            for (int k = 0; k < 3; k++)
+            for (int k = 0; k < TEMPLATE_EXPRS; k++)
                 expr_free(t->file[i].op[j].expr[k]);
         free(t->file[i].op);
         free(t->file[i].name);

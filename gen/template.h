@@ -15,6 +15,7 @@ enum {
     TEMPLATE_INCLUDES = 8,   /* include within include */
     TEMPLATE_SIZE = 1 << 20, /* bytes of one file */
     TEMPLATE_NAME = 48,      /* bytes of a let's name, NUL included */
+    TEMPLATE_EXPRS = 4,      /* of one directive */
 };
 
 enum op_kind {
@@ -29,7 +30,7 @@ enum op_kind {
     OP_LET,       /* index: slot; expr[0] */
     OP_DEFAULT,   /* index: knob; expr[0] */
     OP_REQUIRE,   /* expr[0] */
-    OP_LAUNCH,    /* text[0..size): entry; expr[0..2]: grid, block, shared */
+    OP_LAUNCH,    /* text[0..size): entry; expr[0..3]: grid, block, shared, cluster or null */
     OP_WORKSPACE, /* expr[0] */
     OP_MAP,       /* index: enum plan_tensor; expr[0..1]: rows, columns of a box */
 };
@@ -41,7 +42,7 @@ struct template_op {
     int next;
     const char *text;
     int size;
-    struct expr *expr[3];
+    struct expr *expr[TEMPLATE_EXPRS];
 };
 
 struct template_file {
@@ -53,10 +54,10 @@ struct template_file {
 };
 
 struct template {
-    const char *name; /* as in templates.def */
-    bool missing;     /* no such file */
-    unsigned families;
-    unsigned used; /* bit KNOB_... set */
+    const char *name;  /* as in templates.def */
+    bool missing;      /* no such file */
+    unsigned families; /* bit family_... set, and SHAPE_OF_DEVICE: whose run-time sizes it may use */
+    unsigned used;     /* bit KNOB_... set */
     struct template_file file[TEMPLATE_FILES];
     int files;
     char slot_name[TEMPLATE_SLOTS][TEMPLATE_NAME];

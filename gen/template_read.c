@@ -72,7 +72,7 @@ static struct template_op *add_op(struct page *page, struct template_op op) {
         int room = page->room ? 2 * page->room : 32;
         struct template_op *grown = realloc(file->op, (size_t)room * sizeof *grown);
         if (!grown) {
-            for (int i = 0; i < 3; i++)
+            for (int i = 0; i < TEMPLATE_EXPRS; i++)
                 expr_free(op.expr[i]);
             diag_error(page->reader->diag, (struct place){&file->input, 0, 0}, "out of memory");
             page->reader->failed = true;
@@ -330,7 +330,8 @@ static void read_require(struct page *page, struct slice word, struct slice rest
 }
 
 static void read_launch(struct page *page, struct slice word, struct slice rest) {
-    static const char *const part[3] = {"grid", "block", "shared"};
+    static const char *const part[] = {"grid", "block", "shared", "cluster"};
+    enum { PARTS = sizeof part / sizeof *part, OPTIONAL = 3 };
     struct diag *diag = page->reader->diag;
     struct slice entry = take_name(&rest);
     struct template_op op = {.kind = OP_LAUNCH, .text = entry.text, .size = entry.size};
@@ -340,21 +341,23 @@ static void read_launch(struct page *page, struct slice word, struct slice rest)
                    entry.size ? "an entry's name has less than 64 letters"
                               : "expected '%.*s ENTRY grid EXPR block EXPR shared EXPR'",
                    word.size, word.text);
-    for (int i = 0; i < 3 && good; i++) {
+    for (int i = 0; i < PARTS && good && (i < OPTIONAL || trim(rest).size); i++) {
         size_t used = 0;
-        struct slice keyword = take_name(&rest);
+        rest = trim(rest);
+        struct slice found = rest, keyword = take_name(&rest);
         good = equals(keyword, part[i]);
         if (!good)
-            diag_error(diag, place_at(page, keyword.text),
-                       "expected '%s' here: launch ENTRY grid EXPR block EXPR shared EXPR", part[i]);
+            diag_error(diag, place_at(page, found.text),
+                       "expected '%s'%s here: launch ENTRY grid EXPR block EXPR shared EXPR%s", part[i],
+                       i < OPTIONAL ? "" : " or nothing", i < OPTIONAL ? "" : " [cluster EXPR]");
         else
-            good = (op.expr[i] = read_expr(page, rest, i < 2 ? &used : NULL, EXPR_INT, i == 0)) != NULL;
+            good = (op.expr[i] = read_expr(page, rest, i < PARTS - 1 ? &used : NULL, EXPR_INT, i == 0)) != NULL;
         rest.text += used;
         rest.size -= (int)used;
     }
     if (good)
         add_op(page, op);
-    for (int i = 0; i < 3 && !good; i++)
+    for (int i = 0; i < PARTS && !good; i++)
         expr_free(op.expr[i]);
 }
 

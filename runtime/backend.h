@@ -31,8 +31,9 @@ struct backend_options {
 struct backend_info {
     const char *device_name, *arch;
     const char *compiler; /* what is known of it; `identity` makes the device look */
-    int multiprocessors;
-    int arch_number; /* 90 for sm_90a; 0 on the host */
+    int multiprocessors;  /* of a CPU: its threads */
+    int sm_count;         /* what it is in plans; seldom as large on the host */
+    int arch_number;      /* 90 for sm_90a; 0 on the host */
 };
 
 struct compile_job {

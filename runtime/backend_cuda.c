@@ -29,7 +29,7 @@ struct module {
     int launches;
     struct {
         void *function;
-        unsigned block, shared;
+        unsigned block, shared, cluster;
     } launch[PLAN_LAUNCHES];
 };
 
@@ -145,6 +145,7 @@ static void cuda_describe(const struct backend *backend, struct backend_info *in
                                   .arch = backend->arch,
                                   .compiler = compiler.title,
                                   .multiprocessors = backend->multiprocessors,
+                                  .sm_count = backend->multiprocessors,
                                   .arch_number = backend->major * 10 + backend->minor};
 }
 
@@ -200,6 +201,7 @@ static enum att_status load_functions(struct backend *backend, const struct plan
             return cuda_api_failure(&backend->api, error, ATT_LAUNCH_FAILED, failure, what);
         module->launch[i].block = (unsigned)launch->block;
         module->launch[i].shared = (unsigned)launch->shared;
+        module->launch[i].cluster = (unsigned)launch->cluster;
     }
     module->launches = plan->launches;
     return ATT_OK;
@@ -270,8 +272,15 @@ static enum att_status cuda_launch(struct backend *backend, struct module *modul
     if (status != ATT_OK)
         return status;
     void *arguments[] = {(void *)(uintptr_t)params};
-    int error = backend->api.launch(module->launch[launch].function, (unsigned)grid, 1, 1, module->launch[launch].block,
-                                    1, 1, module->launch[launch].shared, stream, arguments, NULL);
+    unsigned cluster = module->launch[launch].cluster;
+    struct cuda_launch_attribute clusters = {.id = CUDA_CLUSTER_DIMENSION, .value = {cluster, 1, 1}};
+    const struct cuda_launch config = {.grid = {(unsigned)grid, 1, 1},
+                                       .block = {module->launch[launch].block, 1, 1},
+                                       .shared = module->launch[launch].shared,
+                                       .stream = stream,
+                                       .attributes = &clusters,
+                                       .count = cluster ? 1 : 0};
+    int error = backend->api.launch(&config, module->launch[launch].function, arguments, NULL);
     leave(backend);
     return check(backend, error, ATT_LAUNCH_FAILED, failure, "launching a kernel");
 }

@@ -107,6 +107,7 @@ static void host_describe(const struct backend *backend, struct backend_info *in
                     : compiler->path ? compiler->path
                                      : "none: no $CXX, c++, g++ or clang++ on the PATH",
         .multiprocessors = backend->cores,
+        .sm_count = 2 + (int)((backend->seed + 2) % 5), /* few, so that some blocks do several tiles and some none */
     };
 }
 
@@ -196,6 +197,9 @@ static enum att_status load_into(struct backend *backend, struct module *module,
         if (launch->shared < 0 || launch->shared > LAUNCH_SHARED)
             return failure_set(failure, ATT_LAUNCH_FAILED, "%s: expected at most %d bytes of shared memory, found %d",
                                launch->entry, LAUNCH_SHARED, launch->shared);
+        if (launch->cluster)
+            return failure_set(failure, ATT_UNSUPPORTED, "%s: the host device has no clusters of blocks",
+                               launch->entry);
         module->launch[i].entry = entry;
         module->launch[i].threads = (unsigned)launch->block;
         module->launch[i].shared = (unsigned)launch->shared;

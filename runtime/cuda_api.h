@@ -30,6 +30,19 @@ enum { CUDA_INTERLEAVE_NONE, CUDA_SWIZZLE_128B = 3, CUDA_L2_128B = 2, CUDA_FILL_
 enum { CUDA_MAX_DYNAMIC_SHARED = 8 };                                                       /* CUfunction_attribute */
 enum { CUDA_CAPTURE_NONE = 0, CUDA_CAPTURE_MODE_RELAXED = 2 }; /* CUstreamCaptureStatus, CUstreamCaptureMode */
 
+/* CUlaunchConfig with CUlaunchAttribute, of which one is enough. */
+struct cuda_launch {
+    unsigned grid[3], block[3], shared;
+    void *stream;
+    struct cuda_launch_attribute {
+        _Alignas(8) int id;
+        _Alignas(8) unsigned value[16];
+    } * attributes;
+    unsigned count;
+};
+enum { CUDA_CLUSTER_DIMENSION = 4 }; /* CUlaunchAttributeID */
+_Static_assert(sizeof(struct cuda_launch_attribute) == 72, "as in the driver's ABI");
+
 /* FUNCTION(member, symbol, parameters): every one returns a CUresult. */
 #define CUDA_FUNCTIONS(FUNCTION)                                                                                       \
     FUNCTION(init, cuInit, (unsigned flags))                                                                           \
@@ -49,9 +62,8 @@ enum { CUDA_CAPTURE_NONE = 0, CUDA_CAPTURE_MODE_RELAXED = 2 }; /* CUstreamCaptur
     FUNCTION(module_unload, cuModuleUnload, (void *module))                                                            \
     FUNCTION(module_function, cuModuleGetFunction, (void **function, void *module, const char *name))                  \
     FUNCTION(function_set, cuFuncSetAttribute, (void *function, int attribute, int value))                             \
-    FUNCTION(launch, cuLaunchKernel,                                                                                   \
-             (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,   \
-              unsigned block_z, unsigned shared, void *stream, void **params, void **extra))                           \
+    FUNCTION(launch, cuLaunchKernelEx,                                                                                 \
+             (const struct cuda_launch *launch, void *function, void **params, void **extra))                          \
     FUNCTION(stream_capturing, cuStreamIsCapturing, (void *stream, int *status))                                       \
     FUNCTION(capture_mode, cuThreadExchangeStreamCaptureMode, (int *mode))                                             \
     FUNCTION(alloc, cuMemAlloc_v2, (uint64_t * device, size_t bytes))                                                  \

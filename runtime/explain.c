@@ -53,7 +53,10 @@ static void print_plan(const struct plan *plan, struct text *text) {
         const struct plan_launch *launch = &plan->launch[i];
         text_print(text, "  launch %d: %s on ", i + 1, launch->entry);
         plan_print(&launch->grid, text);
-        text_print(text, " blocks of %d threads, %d bytes of shared memory each\n", launch->block, launch->shared);
+        text_print(text, " blocks of %d threads, %d bytes of shared memory each", launch->block, launch->shared);
+        if (launch->cluster)
+            text_print(text, ", in clusters of %d", launch->cluster);
+        text_print(text, "\n");
     }
     text_print(text, "  workspace: ");
     plan_print(&plan->workspace, text);

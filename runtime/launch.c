@@ -27,6 +27,11 @@ static enum att_status eval_grids(const struct plan *plan, const struct shape *s
         const char *entry = plan->launch[i].entry;
         if (!plan_eval(&plan->launch[i].grid, shape, &grids[i]) || grids[i] < 0)
             return too_large(entry, failure);
+        int cluster = plan->launch[i].cluster;
+        if (cluster && grids[i] % cluster)
+            return failure_set(failure, ATT_INTERNAL,
+                               "%s: %" PRId64 " blocks are not whole clusters of %d; its template's grid is wrong",
+                               entry, grids[i], cluster);
         if (grids[i] > INT_MAX)
             return failure_set(failure, ATT_INVALID_ARGUMENT,
                                "%s: these sizes take %" PRId64 " blocks, expected at most %d; launch in several parts",
@@ -61,6 +66,7 @@ static enum att_status launch(att_kernel *kernel, const struct att_args *args, v
         return failure->status;
     if (arguments.empty)
         return ATT_OK;
+    arguments.shape.sm_count = session->info.sm_count;
     if (eval_workspace(plan, &arguments.shape, &workspace, failure) != ATT_OK ||
         arguments_check_workspace(&arguments, args, workspace, failure) != ATT_OK ||
         eval_grids(plan, &arguments.shape, grids, failure) != ATT_OK)
@@ -112,8 +118,10 @@ enum att_status att_workspace_size(const att_kernel *kernel, const struct att_ar
         return status;
     if (!args || !bytes)
         failure_set(&failure, ATT_INVALID_ARGUMENT, "%s is null", args ? "bytes" : "args");
-    else if (arguments_read_sizes(&kernel->variant.knobs, args, &shape, &empty, &failure) == ATT_OK &&
-             (empty || eval_workspace(&kernel->plan, &shape, bytes, &failure) == ATT_OK))
-        return ATT_OK;
+    else if (arguments_read_sizes(&kernel->variant.knobs, args, &shape, &empty, &failure) == ATT_OK) {
+        shape.sm_count = kernel->session->info.sm_count;
+        if (empty || eval_workspace(&kernel->plan, &shape, bytes, &failure) == ATT_OK)
+            return ATT_OK;
+    }
     return session_fail(kernel->session, &failure);
 }

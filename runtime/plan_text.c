@@ -11,8 +11,9 @@ enum { THREADS_MOST = 1024, BOX_MOST = 256 };
 
 static const struct {
     enum plan_op op;
-    char symbol;
-} operators[] = {{PLAN_ADD, '+'}, {PLAN_SUBTRACT, '-'}, {PLAN_MULTIPLY, '*'}, {PLAN_DIVIDE, '/'}, {PLAN_MODULO, '%'}};
+    const char *symbol;
+} operators[] = {{PLAN_ADD, "+"},    {PLAN_SUBTRACT, "-"}, {PLAN_MULTIPLY, "*"}, {PLAN_DIVIDE, "/"},
+                 {PLAN_MODULO, "%"}, {PLAN_MIN, "min"},    {PLAN_MAX, "max"}};
 enum { OPERATORS = sizeof operators / sizeof *operators };
 
 static void write_expr(const struct plan_expr *expr, struct text *text) {
@@ -24,7 +25,7 @@ static void write_expr(const struct plan_expr *expr, struct text *text) {
             text_print(text, " %s", shape_table[step->value].name);
         for (int j = 0; j < OPERATORS; j++)
             if (operators[j].op == step->op)
-                text_print(text, " %c", operators[j].symbol);
+                text_print(text, " %s", operators[j].symbol);
     }
     text_print(text, "\n");
 }
@@ -34,6 +35,8 @@ void plan_write(const struct plan *plan, struct text *text) {
         const struct plan_launch *launch = &plan->launch[i];
         text_print(text, "launch %s %d %d", launch->entry, launch->block, launch->shared);
         write_expr(&launch->grid, text);
+        if (launch->cluster)
+            text_print(text, "cluster %d\n", launch->cluster);
     }
     for (int i = 0; i < plan->maps; i++)
         text_print(text, "map %s %d %d\n", plan_tensor_name[plan->map[i].tensor], plan->map[i].rows, plan->map[i].cols);
@@ -65,9 +68,13 @@ static bool read_number(struct word word, int64_t least, int64_t most, int64_t *
     return errno == 0 && *end == '\0' && *number >= least && *number <= most;
 }
 
+static bool is_word(struct word word, const char *expected) {
+    return word.size == strlen(expected) && memcmp(word.at, expected, word.size) == 0;
+}
+
 static bool read_step(struct word word, struct plan_step *step) {
     for (int i = 0; i < OPERATORS; i++)
-        if (word.size == 1 && *word.at == operators[i].symbol) {
+        if (is_word(word, operators[i].symbol)) {
             *step = (struct plan_step){.op = operators[i].op};
             return true;
         }
@@ -113,8 +120,14 @@ static bool read_launch(const char **at, struct plan_launch *launch) {
     return read_expr(at, &launch->grid);
 }
 
-static bool is_word(struct word word, const char *expected) {
-    return word.size == strlen(expected) && memcmp(word.at, expected, word.size) == 0;
+/* Of the launch before it. */
+static bool read_cluster(const char **at, struct plan *plan) {
+    int64_t blocks;
+    struct plan_launch *launch = plan->launches ? &plan->launch[plan->launches - 1] : NULL;
+    if (!launch || launch->cluster || !read_number(next_word(at), 1, PLAN_CLUSTER, &blocks) || *(*at)++ != '\n')
+        return false;
+    launch->cluster = (int)blocks;
+    return true;
 }
 
 static bool read_map(const char **at, struct plan_map *map) {
@@ -133,8 +146,9 @@ static bool read_map(const char **at, struct plan_map *map) {
 bool plan_read(const char *text, struct plan *plan) {
     *plan = (struct plan){0};
     struct word word;
-    while (is_word(word = next_word(&text), "launch"))
-        if (plan->launches == PLAN_LAUNCHES || !read_launch(&text, &plan->launch[plan->launches++]))
+    for (bool cluster; (cluster = is_word(word = next_word(&text), "cluster")) || is_word(word, "launch");)
+        if (cluster ? !read_cluster(&text, plan)
+                    : plan->launches == PLAN_LAUNCHES || !read_launch(&text, &plan->launch[plan->launches++]))
             return false;
     for (; is_word(word, "map"); word = next_word(&text))
         if (plan->maps == PLAN_MAPS || !read_map(&text, &plan->map[plan->maps++]))

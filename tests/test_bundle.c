@@ -7,7 +7,8 @@
 #include <string.h>
 
 static const char good_plan[] = "launch attention_flash 128 16384 len_q 63 + 64 / heads * batch *\n"
-                                "launch finish 32 0 1\n"
+                                "cluster 2\n"
+                                "launch finish 32 0 sm_count len_q min 4 max\n"
                                 "map q 128 64\n"
                                 "map o 64 64\n"
                                 "workspace batch heads * len_q * 4 *\n";
@@ -25,9 +26,12 @@ Test(plan_text, comes_back_as_it_went) {
     cr_expect_eq(plan.maps, 2);
     cr_expect_eq(plan.map[0].rows, 128);
     cr_expect_eq(plan.map[1].tensor, PLAN_O);
-    struct shape shape = {.batch = 2, .heads = 3, .len_q = 65};
+    cr_expect_eq(plan.launch[0].cluster, 2);
+    cr_expect_eq(plan.launch[1].cluster, 0);
+    struct shape shape = {.batch = 2, .heads = 3, .len_q = 65, .sm_count = 7};
     int64_t value;
     cr_expect(plan_eval(&plan.launch[0].grid, &shape, &value) && value == 2 * 3 * 2);
+    cr_expect(plan_eval(&plan.launch[1].grid, &shape, &value) && value == 7);
     cr_expect(plan_eval(&plan.workspace, &shape, &value) && value == 2 * 3 * 65 * 4);
     plan_write(&plan, &text);
     cr_expect_str_eq(text_string(&text), good_plan);
@@ -60,6 +64,14 @@ Test(plan_text, anything_else_is_refused) {
         "launch k 32 0 1\nmap q 0 64\nworkspace 0\n",
         "launch k 32 0 1\nmap q 257 64\nworkspace 0\n",
         "launch k 32 0 1\nmap q 64 64 1\nworkspace 0\n",
+        "cluster 2\nlaunch k 32 0 1\nworkspace 0\n",
+        "launch k 32 0 1\ncluster 2\ncluster 2\nworkspace 0\n",
+        "launch k 32 0 1\ncluster 0\nworkspace 0\n",
+        "launch k 32 0 1\ncluster 9\nworkspace 0\n",
+        "launch k 32 0 1\ncluster 2 2\nworkspace 0\n",
+        "launch k 32 0 1\nmap q 64 64\ncluster 2\nworkspace 0\n",
+        "launch k 32 0 1 minimum\nworkspace 0\n",
+        "launch k 32 0 min\nworkspace 0\n",
     };
     struct plan plan;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

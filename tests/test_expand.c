@@ -23,7 +23,10 @@ static void show_plan(const struct plan *plan, struct text *output) {
     for (int i = 0; i < plan->launches; i++) {
         text_print(output, "%s: grid ", plan->launch[i].entry);
         plan_print(&plan->launch[i].grid, output);
-        text_print(output, ", block %d, shared %d\n", plan->launch[i].block, plan->launch[i].shared);
+        text_print(output, ", block %d, shared %d", plan->launch[i].block, plan->launch[i].shared);
+        if (plan->launch[i].cluster)
+            text_print(output, ", cluster %d", plan->launch[i].cluster);
+        text_print(output, "\n");
     }
     for (int i = 0; i < plan->maps; i++)
         text_print(output, "tensor map of %s, %d x %d\n", plan_tensor_name[plan->map[i].tensor], plan->map[i].rows,
@@ -96,8 +99,8 @@ struct expanded {
 static struct expanded expand(const char *text, const char *spec_name) {
     static struct template_text held;
     struct expanded x = {0};
-    struct knobs knobs = template_text_knobs();
     held = (struct template_text){text, strlen(text)};
+    struct knobs knobs = case_knobs(&held);
     x.set = template_text_open(&held, &x.diag);
     cr_assert_not_null(x.set, "%s", text_string(&x.diag.text));
     cr_assert(variant_complete(x.set, &knobs, true, &x.variant), "%s", x.variant.reason);
@@ -197,6 +200,23 @@ Test(expand, the_header_tells_everything_that_made_the_file) {
         const char *found = strstr(text, parts[i]);
         cr_expect(found && found < end, "%s", parts[i]);
     }
+    drop(&x);
+}
+
+Test(expand, clusters_reach_plan_and_header) {
+    struct expanded x =
+        expand("//$ require target == sm_90a\n"
+               "//$ launch kernel grid min(sm_count, len_q) * 2 block 32 shared 0 cluster head_dim / 32\n"
+               "//$ launch second grid 1 block 32 shared 0 cluster 1\n@ knobs\ntarget=sm_90a\n",
+               "s");
+    cr_assert(x.good, "%s", text_string(&x.diag.text));
+    cr_expect_eq(x.source.plan.launch[0].cluster, 2);
+    cr_expect_eq(x.source.plan.launch[1].cluster, 0, "one block is no cluster");
+    const char *const lines[] = {
+        "kernel: grid min(sm_count, len_q) * 2, block 32, shared 0 bytes, clusters of 2 blocks\n",
+        "second: grid 1, block 32, shared 0 bytes\n"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        cr_expect(strstr(text_string(&x.source.text), lines[i]), "%s", text_string(&x.source.text));
     drop(&x);
 }
 

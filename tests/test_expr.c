@@ -12,7 +12,7 @@
 static const struct expr_name names[] = {
     {"pitch", {EXPR_INT, NULL}}, {"wide", {EXPR_BOOL, NULL}}, {"skipped", {EXPR_INT, NULL}}};
 static const struct expr_slot slots[] = {{65, true}, {1, true}, {0, false}};
-static const struct expr_scope scope = {names, 3, 1u << family_attention_forward, NULL};
+static const struct expr_scope scope = {names, 3, 1u << family_attention_forward | SHAPE_OF_DEVICE, NULL};
 
 static struct knobs some_knobs(void) {
     struct knobs knobs = knobs_default();

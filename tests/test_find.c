@@ -185,6 +185,46 @@ Test(find, own_templates_are_used) {
     att_close(session);
 }
 
+/* Launches of one row a block, in templates that count the device's multiprocessors or ask for clusters. */
+static enum att_status run_rows(const char *launch, uint64_t seed, float *rows, int count) {
+    char text[1024];
+    snprintf(
+        text, sizeof text,
+        "%s\nstruct softmax_params { const void *x; void *y; long long x_row_stride, y_row_stride, rows, cols; };\n"
+        "extern \"C\" __global__ void __launch_bounds__(32) rows(const softmax_params p) {\n"
+        "    for (int row = blockIdx.x; threadIdx.x == 0 && row < p.rows; row += gridDim.x)\n"
+        "        static_cast<float *>(p.y)[row] = gridDim.x;\n}\n",
+        launch);
+    write_file("softmax_online.cu", text);
+    const struct att_options options = {.no_disk_cache = 1, .template_dir = folder, .host_seed = seed};
+    att_session *session = open_session(&options);
+    att_kernel *kernel = find(session, SOFTMAX, "algorithm=online");
+    void *buffer;
+    cr_assert_eq(att_alloc(session, (size_t)count * sizeof *rows, &buffer), ATT_OK);
+    cr_assert_eq(att_copy_in(session, buffer, rows, (size_t)count * sizeof *rows), ATT_OK);
+    struct att_args args = {
+        .softmax = {.x = buffer, .y = buffer, .x_row_stride = 1, .y_row_stride = 1, .rows = count, .cols = 1}};
+    enum att_status status = att_launch(kernel, &args, NULL);
+    cr_assert_eq(att_copy_out(session, rows, buffer, (size_t)count * sizeof *rows), ATT_OK);
+    att_close(session);
+    return status;
+}
+
+Test(find, launches_know_the_multiprocessors_of_the_device) {
+    static const struct {
+        uint64_t seed;
+        int count, blocks;
+    } cases[] = {{0, 3, 3}, {0, 4, 4}, {0, 40, 4}, {1, 40, 5}, {3, 40, 2}, {3, 1, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        float rows[40] = {0};
+        cr_assert_eq(
+            run_rows("//$ launch rows grid min(sm_count, rows) block 32 shared 0", cases[i].seed, rows, cases[i].count),
+            ATT_OK);
+        for (int row = 0; row < 40; row++)
+            cr_expect_eq((int)rows[row], row < cases[i].count ? cases[i].blocks : 0, "case %zu, row %d", i, row);
+    }
+}
+
 Test(find, compiler_errors_lead_to_the_template) {
     att_session *session = open_with_templates("    int a = 1;\n    a = no_such_name;\n");
     att_kernel *kernel;

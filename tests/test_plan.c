@@ -12,7 +12,7 @@
 #define OP(op)                                                                                                         \
     { PLAN_##op, 0 }
 
-static const struct shape shape = {.batch = 2, .heads = 3, .len_q = 100, .len_kv = 7, .rows = INT64_MAX};
+static const struct shape shape = {.batch = 2, .heads = 3, .len_q = 100, .len_kv = 7, .rows = INT64_MAX, .sm_count = 4};
 
 Test(plan, evaluates_and_prints_with_the_fewest_parentheses) {
     static const struct {
@@ -30,6 +30,10 @@ Test(plan, evaluates_and_prints_with_the_fewest_parentheses) {
         {{5, {SIZE(len_q), SIZE(heads), OP(SUBTRACT), SIZE(batch), OP(SUBTRACT)}}, 95, "len_q - heads - batch"},
         {{5, {SIZE(len_q), SIZE(len_kv), SIZE(heads), OP(DIVIDE), OP(MULTIPLY)}}, 200, "len_q * (len_kv / heads)"},
         {{5, {SIZE(len_q), SIZE(len_kv), OP(MULTIPLY), SIZE(heads), OP(MODULO)}}, 1, "len_q * len_kv % heads"},
+        {{5, {SIZE(sm_count), SIZE(len_q), CONSTANT(9), OP(DIVIDE), OP(MIN)}}, 4, "min(sm_count, len_q / 9)"},
+        {{5, {SIZE(len_kv), SIZE(heads), OP(MAX), SIZE(batch), OP(MULTIPLY)}}, 14, "max(len_kv, heads) * batch"},
+        {{5, {SIZE(batch), SIZE(len_kv), CONSTANT(8), OP(MAX), OP(SUBTRACT)}}, -6, "batch - max(len_kv, 8)"},
+        {{5, {SIZE(len_kv), CONSTANT(1), OP(ADD), SIZE(heads), OP(MIN)}}, 3, "min(len_kv + 1, heads)"},
         {{3, {CONSTANT(-7), CONSTANT(2), OP(DIVIDE)}}, -3, "-7 / 2"}, /* truncates as in C */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -70,7 +74,7 @@ Test(plan, malformed_expressions_are_refused) {
         {1, {OP(MULTIPLY)}},
         {1, {{PLAN_SHAPE, SHAPE_COUNT}}},
         {1, {{PLAN_SHAPE, -1}}},
-        {3, {CONSTANT(1), CONSTANT(1), {(enum plan_op)77, 0}}},
+        {3, {CONSTANT(1), CONSTANT(1), {(enum plan_op)(PLAN_MAX + 1), 0}}},
         {4, {OP(ADD), CONSTANT(1), CONSTANT(1), CONSTANT(1)}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -91,7 +95,7 @@ Test(plan, random_steps_print_exactly_when_they_are_well_formed) {
         int depth = 0;
         bool good = expr.count > 0;
         for (int i = 0; i < expr.count; i++) {
-            expr.step[i].op = (enum plan_op)(rand() % 7);
+            expr.step[i].op = (enum plan_op)(rand() % (PLAN_MAX + 1));
             expr.step[i].value = rand() % 5 + 1;
             depth += expr.step[i].op < PLAN_ADD ? 1 : -1;
             good &= depth >= 1;

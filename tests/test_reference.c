@@ -35,8 +35,9 @@ Test(reference, has_every_knob_word_and_size) {
     }
     for (int id = 0; id < SHAPE_COUNT; id++) {
         char row[128];
+        bool asked = shape_table[id].families != SHAPE_OF_DEVICE; /* what the device says is no part of a spec */
         snprintf(row, sizeof row, "\n| `%s` | ", shape_table[id].name);
-        cr_assert_not_null(strstr(text_string(&text), row), "%s", row);
+        cr_assert_eq(strstr(text_string(&text), row) != NULL, asked, "%s", row);
     }
     text_free(&text);
 }
