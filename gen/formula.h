@@ -1,0 +1,232 @@
+/* formula: the language of masks and scores, from one line of text to everything that is made of it.
+
+       formula_parse        text      -> checked tree; named masks and scores (formulas.def) are expanded
+       formula_print        tree      -> canonical text: what identity, names and cache keys are made of
+       formula_print_cuda   tree      -> a C++ expression
+       formula_mask, _score tree      -> its value at one (b, h, q, k), in exact integers and double precision
+       formula_tile         mask      -> two formulas over a tile's corners: may some pair be seen, are all of them
+       formula_keys         mask      -> four formulas over a tile of queries: which keys it can see, and sees for sure
+
+   What bounds a tile is again a formula: printed by the same printer, evaluated by the same evaluator. That is the
+   whole interval arithmetic; there is no second one for the device.
+
+   Integers are exact. Every node knows a range that its value cannot leave, from FORMULA_LENGTH and FORMULA_SCALAR; what
+   could leave 64 bits is refused where it is read, and CUDA gets 64-bit arithmetic just where 32 bits are too few.
+   Every expression has a value: x // 0 is 0, x % 0 is x, shift counts are limited to 0..63. docs/expressions.md.
+
+   A formula is immutable once made and may be shared between threads. It borrows its scope, which must outlive it. */
+#ifndef ATTILE_FORMULA_H
+#define ATTILE_FORMULA_H
+
+#include "diag.h"
+
+#include <stdint.h>
+
+/* --- what a formula may speak of ------------------------------------------------------------------------------- */
+
+/* The names of the language, all integers but s. Positions are absolute: q counts so that equal positions mean the same
+   token, q = row + len_k - len_q, and so begins below 0 when there are more queries than keys. */
+enum formula_name {
+    FORMULA_B,        /* batch index */
+    FORMULA_H,        /* query head */
+    FORMULA_HK,       /* head of keys and values that h shares */
+    FORMULA_Q,        /* position of the query */
+    FORMULA_K,        /* position of the key */
+    FORMULA_BATCH,    /* how many */
+    FORMULA_HEADS,    /* query heads */
+    FORMULA_KV_HEADS, /* */
+    FORMULA_LEN_Q,    /* */
+    FORMULA_LEN_K,    /* */
+    FORMULA_Q_FIRST,  /* corners of a tile, all within it: only in what formula_tile and formula_keys make */
+    FORMULA_Q_LAST,   /* */
+    FORMULA_K_FIRST,  /* */
+    FORMULA_K_LAST,   /* */
+    FORMULA_NAMES
+};
+
+/* How far sizes and scalars may go; formula_fits checks. Within them every integer that a formula computes is exact. */
+enum {
+    FORMULA_LENGTH = 1 << 28, /* len_q, len_k: at most */
+    FORMULA_BATCHES = 1 << 24,
+    FORMULA_HEAD_COUNT = 1 << 16,
+    FORMULA_SCALAR = 1 << 30, /* an integer parameter: -FORMULA_SCALAR .. FORMULA_SCALAR */
+    FORMULA_DIMS = 4,         /* of a tensor */
+    FORMULA_PARAMS = 16,
+    FORMULA_PARAM_NAME = 32, /* bytes with the final NUL */
+    FORMULA_TEXT = 4096,     /* bytes of one formula */
+    FORMULA_NODES = 512,     /* parts, after named masks and scores are expanded */
+    FORMULA_DEPTH = 64
+};
+
+/* formula_type: what a value is. formula_storage: what a parameter is made of, as declared. */
+enum formula_type { FORMULA_BOOL, FORMULA_INT, FORMULA_REAL };
+
+enum formula_storage {
+    FORMULA_STORE_BOOL, /* "bool": a byte, anything but 0 is true */
+    FORMULA_STORE_INT,  /* "int": 32 bits */
+    FORMULA_STORE_FP32, /* "float" or "fp32" */
+    FORMULA_STORE_FP16, /* "fp16" */
+    FORMULA_STORE_BF16, /* "bf16" */
+    FORMULA_STORAGES
+};
+
+struct formula;
+
+struct formula_param {
+    char name[FORMULA_PARAM_NAME];
+    enum formula_storage storage;
+    enum formula_type type;            /* of the value in a formula */
+    int dims;                          /* 0 = a scalar, else a tensor of this rank */
+    struct formula *dim[FORMULA_DIMS]; /* its shape: integers over sizes and the scalars declared before it; owned */
+};
+
+/* The declared parameters, in order. All zero = none. */
+struct formula_scope {
+    int count;
+    struct formula_param param[FORMULA_PARAMS];
+};
+
+/* Declare `name` as `type`: "int", "float", "bool", "float[heads]", "int[batch, len_k]", "fp16[heads, 2 * window + 1]".
+   False after an error, which is in the diag. Formulas parsed before a declaration stay valid. */
+bool formula_declare(struct formula_scope *scope, struct place name_place, const char *name, struct place type_place,
+                     const char *type, struct diag *diag);
+void formula_scope_free(struct formula_scope *scope);                        /* leaves an empty, reusable scope */
+int formula_param_find(const struct formula_scope *scope, const char *name); /* -1 = none */
+
+/* "window: int, slope: float[heads]": canonical text of the declarations whose bit is set in `params`. */
+void formula_print_params(const struct formula_scope *scope, unsigned params, struct text *text);
+
+/* --- text to tree ---------------------------------------------------------------------------------------------- */
+
+enum formula_kind {
+    FORMULA_MASK,  /* boolean: true = the query sees the key */
+    FORMULA_SCORE, /* real: what becomes of the scaled score s */
+    FORMULA_SIZE   /* integer over sizes and scalars: a dimension of a tensor */
+};
+
+/* Parse and check all of `text`, which begins at `place`. Null after an error, which is in the diag. The text is
+   copied; place.input is borrowed for messages only. */
+struct formula *formula_parse(enum formula_kind kind, struct place place, const char *text, size_t size,
+                              const struct formula_scope *scope, struct diag *diag);
+void formula_free(struct formula *formula); /* accepts null */
+
+/* --- what it says ---------------------------------------------------------------------------------------------- */
+
+enum formula_type formula_type(const struct formula *formula);
+unsigned formula_params(const struct formula *formula); /* bit i set: it names parameter i of its scope */
+unsigned formula_names(const struct formula *formula);  /* bit FORMULA_...: it names this */
+bool formula_uses_score(const struct formula *formula); /* it names s */
+
+/* A mask that is true everywhere, and a score that is s: they cost nothing. */
+bool formula_is_none(const struct formula *formula);
+
+/* The word in formulas.def that says exactly this, or null: "causal" for k <= q. Only entries without parameters. */
+const char *formula_word(const struct formula *formula);
+
+/* Canonical text: named entries expanded, no blank or bracket that is not needed, `a > b` as `b < a`. Parsing it in the
+   same scope gives the same tree and so the same text. */
+void formula_print(const struct formula *formula, struct text *text);
+
+/* score = factor * s + rest, with neither of them naming s? Then a kernel can fold both into the multiply-add before
+   its exponential. *factor and *rest are new formulas, owned by the caller. False when it is no such sum, or when
+   memory ran out. */
+bool formula_split_score(const struct formula *score, struct formula **factor, struct formula **rest);
+
+/* --- named masks and scores ------------------------------------------------------------------------------------- */
+
+struct formula_entry { /* one row of formulas.def */
+    enum formula_kind kind;
+    const char *name;
+    const char *params; /* "left: int, right: int", or "" */
+    const char *text;   /* in the language itself */
+    const char *about;
+};
+extern const struct formula_entry formula_table[];
+extern const int formula_table_count;
+
+/* --- as CUDA --------------------------------------------------------------------------------------------------- */
+
+enum formula_access { FORMULA_AT, FORMULA_LEAST, FORMULA_MOST };
+
+/* How names and parameters are written. All zero = b, h, q, ...; p.NAME for scalars; NAME_at(p, i, j) for tensors, and
+   NAME_least(p, i_first, i_last, j_first, j_last), NAME_most(...) for bounds over a box of indices. */
+struct formula_spelling {
+    const char *name[FORMULA_NAMES];
+    const char *score; /* of s */
+    void *context;
+    /* Append a scalar (access FORMULA_AT, no indices), an element, or a bound over a box. `index` holds printed integer
+       expressions that need no brackets between commas: dims of them for FORMULA_AT, else dims pairs first, last. */
+    void (*param)(void *context, const struct formula_param *param, enum formula_access access,
+                  const char *const *index, struct text *out);
+};
+
+/* A C++ expression of type bool, int or long long, or float. Its functions are those of formula_print_helpers. */
+void formula_print_cuda(const struct formula *formula, const struct formula_spelling *spelling, struct text *text);
+
+/* Definitions of the functions that these formulas call and CUDA has not, each once; nothing when there are none. */
+void formula_print_helpers(const struct formula *const *formulas, int count, struct text *text);
+
+/* --- as a value ------------------------------------------------------------------------------------------------ */
+
+union formula_value {
+    int64_t integer; /* of bool and int */
+    double real;
+};
+
+struct formula_env {
+    int64_t name[FORMULA_NAMES];
+    double score;                      /* s */
+    const union formula_value *scalar; /* scalar[i]: parameter i; those of tensors are not looked at */
+    void *context;
+    /* An element of a tensor (index: dims of them), or a bound over a box (index: dims pairs first, last). A bound may
+       be wider than the truth. Indices are those that the formula computes; formula_check_indices says beforehand
+       whether they stay within the tensor. */
+    union formula_value (*tensor)(void *context, int param, enum formula_access access, const int64_t *index);
+};
+
+bool formula_mask(const struct formula *mask, const struct formula_env *env);
+double formula_score(const struct formula *score, const struct formula_env *env);
+int64_t formula_integer(const struct formula *formula, const struct formula_env *env);
+
+/* --- at a launch: sizes are known ------------------------------------------------------------------------------ */
+
+enum { FORMULA_MESSAGE = 256 };
+
+/* Are sizes (env->name[FORMULA_BATCH .. FORMULA_LEN_K]) and scalars within the limits above? */
+bool formula_fits(const struct formula_scope *scope, const struct formula_env *env, char message[FORMULA_MESSAGE]);
+
+/* The size of dimension `dim` of parameter `param`, as declared. */
+int64_t formula_dim(const struct formula_scope *scope, int param, int dim, const struct formula_env *env);
+
+/* Do all tensor indices stay within the declared shapes, whatever b, h, q, k within the sizes? What cannot be proven is
+   refused, with the index, its range and the size in the message: then the expression has to say min and max. */
+bool formula_check_indices(const struct formula *formula, const struct formula_env *env, char message[FORMULA_MESSAGE]);
+
+/* --- tiles ------------------------------------------------------------------------------------------------------ */
+
+/* Two masks over q_first, q_last, k_first, k_last instead of q and k:
+     *some  false: no pair of the tile is seen; it need not be loaded
+     *all   true: every pair is seen; the mask need not be evaluated
+   Both are safe for any values, and exact where each position occurs once in each comparison. Owned by the caller.
+   False when memory ran out. */
+bool formula_tile(const struct formula *mask, struct formula **some, struct formula **all);
+
+enum formula_class { FORMULA_EMPTY, FORMULA_PARTIAL, FORMULA_FULL };
+
+/* What the queries q_first..q_last see: integers over those two, within 0..len_k.
+     outside [first, end)            nothing is seen by any of them
+     inside  [full_first, full_end)  everything is seen by all of them; empty when full_end <= full_first
+   When `exact`, each key in [first, end) is seen by one of them at least, so that no tile there is empty and none needs
+   to be classified; when `exact_full` no key outside the full range is seen by all of them. */
+struct formula_keys {
+    struct formula *first, *end;
+    struct formula *full_first, *full_end;
+    bool exact, exact_full;
+};
+
+/* Closed form of the comparisons that are affine in q and k; the others are taken as "perhaps". False when memory ran
+   out. The caller frees the keys, also after failure. */
+bool formula_keys(const struct formula *mask, struct formula_keys *keys);
+void formula_keys_free(struct formula_keys *keys);
+
+#endif
