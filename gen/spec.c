@@ -306,6 +306,7 @@ static struct spec *make_spec(const char *name, const char *text, size_t size) {
 }
 
 struct spec *spec_read(const char *name, const char *text, size_t size, struct diag *diag) {
+    static const struct yaml_kind kind = {"spec", "family: NAME", YAML_BYTES, YAML_EVENTS};
     struct spec *spec = make_spec(name, text, size > YAML_BYTES ? 0 : size);
     if (!spec) {
         diag_error(diag, (struct place){0}, "out of memory");
@@ -313,7 +314,7 @@ struct spec *spec_read(const char *name, const char *text, size_t size, struct d
     }
     spec->input.size = size; /* too large a text is not copied, only refused */
     struct reader reader = {spec, diag, diag->errors};
-    struct node *root = yaml_tree_read(&spec->input, diag);
+    struct node *root = yaml_tree_read(&spec->input, &kind, diag);
     if (root)
         read_root(&reader, root);
     yaml_tree_free(root);

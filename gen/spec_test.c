@@ -96,17 +96,17 @@ static bool fill_shape(const struct node *map, int family, unsigned given, struc
     return complete;
 }
 
-static void read_shape(const struct node *map, struct spec *spec, struct diag *diag) {
-    struct shape shape = {0};
+bool spec_shape_read(const struct node *map, int family, struct shape *shape, struct diag *diag) {
     unsigned given = 0;
     bool good = true;
+    *shape = (struct shape){0};
     if (map->kind != NODE_MAP) {
         diag_error(diag, map->place, "a shape is a map like {rows: 3, cols: 100}, found %s", node_kind_name(map));
-        return;
+        return false;
     }
     for (const struct node *key = map->first; key; key = key->next->next) {
         const struct node *value = key->next;
-        int id = size_name_read(key, spec->family, diag);
+        int id = size_name_read(key, family, diag);
         int64_t size = 0;
         if (id >= 0 && value->kind != NODE_SCALAR)
             diag_error(diag, value->place, "%s takes one integer, found %s", key->text, node_kind_name(value));
@@ -116,18 +116,25 @@ static void read_shape(const struct node *map, struct spec *spec, struct diag *d
                good;
         if (id >= 0) {
             given |= 1u << id;
-            shape_set(&shape, (enum shape_id)id, size);
+            shape_set(shape, (enum shape_id)id, size);
         }
     }
-    good = fill_shape(map, spec->family, given, &shape, diag) && good;
+    good = fill_shape(map, family, given, shape, diag) && good;
     if (!good)
-        return;
-    if (shape.kv_heads != 0 && shape.heads % shape.kv_heads != 0)
-        diag_error(diag, map->place, "kv_heads must divide heads: %lld does not divide %lld", (long long)shape.kv_heads,
-                   (long long)shape.heads);
-    else if (!fits(&shape, spec->family))
+        return false;
+    if (shape->kv_heads != 0 && shape->heads % shape->kv_heads != 0)
+        diag_error(diag, map->place, "kv_heads must divide heads: %lld does not divide %lld",
+                   (long long)shape->kv_heads, (long long)shape->heads);
+    else if (!fits(shape, family))
         diag_error(diag, map->place, "this shape is too large: its tensors have more bytes than 64 bits can count");
-    spec->shape[spec->shapes] = shape;
+    else
+        return true;
+    return false;
+}
+
+static void read_shape(const struct node *map, struct spec *spec, struct diag *diag) {
+    /* one that is refused is kept too: the spec as a whole is not used then */
+    spec_shape_read(map, spec->family, &spec->shape[spec->shapes], diag);
     spec->shape_place[spec->shapes++] = map->place;
 }
 

@@ -8,6 +8,7 @@
 
 struct reader {
     const struct input *input;
+    const struct yaml_kind *kind;
     struct diag *diag;
     yaml_parser_t parser;
     struct node *root, *open[YAML_DEPTH]; /* containers being filled, outermost first */
@@ -51,7 +52,7 @@ static size_t character(const unsigned char *s, size_t left, unsigned *code) {
     return overlong || *code > 0x10FFFF || (*code >= 0xD800 && *code < 0xE000) ? 0 : size;
 }
 
-/* Why this character may not stand in a spec, or null. Lines end in LF or CRLF only, so that every tool counts the same
+/* Why this character may not stand in such a text, or null. Lines end in LF or CRLF only, so that every tool counts the same
    lines. */
 static const char *refuse_character(unsigned code, bool before_newline) {
     if (code == '\r' && !before_newline)
@@ -67,10 +68,10 @@ static const char *refuse_character(unsigned code, bool before_newline) {
     return (code & 0xFFFE) == 0xFFFE ? "this is not a character" : NULL;
 }
 
-static bool check_bytes(const struct input *input, struct diag *diag) {
-    if (input->size > YAML_BYTES) {
-        diag_error(diag, (struct place){input, 0, 0}, "a spec has at most %d bytes, this one has %zu", YAML_BYTES,
-                   input->size);
+static bool check_bytes(const struct input *input, const struct yaml_kind *kind, struct diag *diag) {
+    if (input->size > kind->bytes) {
+        diag_error(diag, (struct place){input, 0, 0}, "a %s has at most %zu bytes, this one has %zu", kind->noun,
+                   kind->bytes, input->size);
         return false;
     }
     const unsigned char *bytes = (const unsigned char *)input->text;
@@ -222,8 +223,10 @@ static void open_document(struct reader *reader, const yaml_event_t *event) {
     bool tags = event->data.document_start.tag_directives.start != event->data.document_start.tag_directives.end;
     if (event->data.document_start.version_directive || tags)
         fail(reader, place, "directives (%YAML, %TAG) are not supported: delete the line");
-    else if (reader->documents++ > 0)
-        fail(reader, place, "a second document starts here: a spec file holds one");
+    else if (reader->documents++ > 0) {
+        diag_error(reader->diag, place, "a second document starts here: a %s file holds one", reader->kind->noun);
+        reader->stop = true;
+    }
 }
 
 static void take_event(struct reader *reader, const yaml_event_t *event) {
@@ -275,10 +278,13 @@ static bool read_events(struct reader *reader) {
             return false;
         }
         bool end = event.type == YAML_STREAM_END_EVENT;
-        if (++reader->events > YAML_EVENTS)
-            fail(reader, place_of(reader, event.start_mark), "this spec is too large: more than 20000 YAML events");
-        else
+        if (++reader->events <= reader->kind->events)
             take_event(reader, &event);
+        else {
+            diag_error(reader->diag, place_of(reader, event.start_mark),
+                       "this %s is too large: more than %d YAML events", reader->kind->noun, reader->kind->events);
+            reader->stop = true;
+        }
         yaml_event_delete(&event);
         if (end)
             return true;
@@ -287,10 +293,10 @@ static bool read_events(struct reader *reader) {
     return false;
 }
 
-struct node *yaml_tree_read(const struct input *input, struct diag *diag) {
-    if (!check_bytes(input, diag))
+struct node *yaml_tree_read(const struct input *input, const struct yaml_kind *kind, struct diag *diag) {
+    if (!check_bytes(input, kind, diag))
         return NULL;
-    struct reader reader = {.input = input, .diag = diag, .line = 1};
+    struct reader reader = {.input = input, .kind = kind, .diag = diag, .line = 1};
     if (!yaml_parser_initialize(&reader.parser)) {
         diag_error(diag, (struct place){input, 0, 0}, "out of memory");
         return NULL;
@@ -300,7 +306,7 @@ struct node *yaml_tree_read(const struct input *input, struct diag *diag) {
     bool complete = read_events(&reader);
     yaml_parser_delete(&reader.parser);
     if (complete && !reader.root)
-        diag_error(diag, (struct place){input, 0, 0}, "this spec is empty: start it with `family: NAME`");
+        diag_error(diag, (struct place){input, 0, 0}, "this %s is empty: start it with `%s`", kind->noun, kind->start);
     if (complete)
         return reader.root;
     yaml_tree_free(reader.root);

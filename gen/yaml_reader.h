@@ -10,6 +10,14 @@
 
 enum { YAML_BYTES = 1 << 20, YAML_DEPTH = 16, YAML_EVENTS = 20000, YAML_SCALAR = 4096, YAML_KEYS = 64 };
 
+/* What the text is, for messages and limits. */
+struct yaml_kind {
+    const char *noun;  /* "spec" */
+    const char *start; /* how one begins: "family: NAME" */
+    size_t bytes;
+    int events;
+};
+
 enum node_kind { NODE_SCALAR, NODE_LIST, NODE_MAP };
 
 struct node {
@@ -26,7 +34,7 @@ struct node {
 
 /* Read one document. Returns null when its structure could not be read. A tree may come with errors in the diag too:
    it is for finding more of them, not for use. The nodes' places borrow `input`. */
-struct node *yaml_tree_read(const struct input *input, struct diag *diag);
+struct node *yaml_tree_read(const struct input *input, const struct yaml_kind *kind, struct diag *diag);
 void yaml_tree_free(struct node *node); /* accepts null */
 
 const char *node_kind_name(const struct node *node); /* "a list", for messages */

@@ -1,0 +1,246 @@
+/* tuned: making, asking and writing tables of measured best schedules; tuned_read.c reads them. */
+#include "tuned.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- making ---------------------------------------------------------------------------------------------------- */
+
+struct tuned *tuned_new(const char *name, const char *device, const char *measured) {
+    struct tuned *tuned = calloc(1, sizeof *tuned);
+    if (!tuned)
+        return NULL;
+    tuned->name = strdup(name);
+    tuned->device = strdup(device);
+    tuned->measured = strdup(measured);
+    if (tuned->name && tuned->device && tuned->measured)
+        return tuned;
+    tuned_free(tuned);
+    return NULL;
+}
+
+void tuned_free(struct tuned *tuned) {
+    if (!tuned)
+        return;
+    for (int i = 0; i < tuned->denials; i++) {
+        free(tuned->denial[i].version);
+        free(tuned->denial[i].because);
+    }
+    free(tuned->denial);
+    free(tuned->row);
+    free(tuned->name);
+    free(tuned->device);
+    free(tuned->measured);
+    free(tuned);
+}
+
+static bool same_knobs(const struct knobs *a, const struct knobs *b) { return memcmp(a, b, sizeof *a) == 0; }
+
+static bool same_shape(int family, const struct shape *a, const struct shape *b) {
+    for (int id = 0; id < SHAPE_COUNT; id++)
+        if (shape_table[id].families >> family & 1 &&
+            shape_get(a, (enum shape_id)id) != shape_get(b, (enum shape_id)id))
+            return false;
+    return true;
+}
+
+bool tuned_put(struct tuned *tuned, const struct tuned_row *row) {
+    int place = tuned->rows; /* behind the last row of the same problem */
+    for (int i = 0; i < tuned->rows; i++) {
+        if (!same_knobs(&tuned->row[i].problem, &row->problem))
+            continue;
+        place = i + 1;
+        if (same_shape(row->problem.family, &tuned->row[i].shape, &row->shape)) {
+            tuned->row[i] = *row;
+            return true;
+        }
+    }
+    struct tuned_row *rows = realloc(tuned->row, ((size_t)tuned->rows + 1) * sizeof *rows);
+    if (!rows)
+        return false;
+    memmove(rows + place + 1, rows + place, (size_t)(tuned->rows - place) * sizeof *rows);
+    rows[place] = *row;
+    tuned->row = rows;
+    tuned->rows++;
+    return true;
+}
+
+/* --- asking ---------------------------------------------------------------------------------------------------- */
+
+struct knobs tuned_problem(const struct knobs *knobs) {
+    struct knobs problem = *knobs;
+    for (int i = 0; i < KNOB_COUNT; i++) {
+        enum knob_id id = (enum knob_id)i;
+        if (knob_table[id].group != KNOB_GROUP_PROBLEM && id != KNOB_family)
+            knob_set(&problem, id, AUTO);
+        else if (knob_get(knobs, id) == AUTO) /* not given, or not used by the variant that these knobs are from */
+            knob_set(&problem, id, knob_table[id].fallback);
+    }
+    if (problem.dtype_out == AUTO)
+        problem.dtype_out = problem.dtype;
+    if (problem.head_dim_v == AUTO)
+        problem.head_dim_v = problem.head_dim;
+    return problem;
+}
+
+struct shape tuned_shape(const struct shape *shape) {
+    struct shape result = *shape;
+    if (result.kv_heads == 0)
+        result.kv_heads = result.heads;
+    return result;
+}
+
+bool tuned_is_for(const struct tuned *tuned, const char *device) {
+    return strcmp(tuned->device, device) == 0 || strcmp(tuned->device, "any") == 0;
+}
+
+static double doublings(double a, double b) { return fabs(log2(fmax(a, 1)) - log2(fmax(b, 1))); }
+
+static double distance(int family, const struct shape *a, const struct shape *b) {
+    if (family == family_attention_forward)
+        return doublings((double)a->len_q, (double)b->len_q) + doublings((double)a->len_kv, (double)b->len_kv) +
+               doublings((double)a->batch * (double)a->heads, (double)b->batch * (double)b->heads);
+    double sum = 0;
+    for (int id = 0; id < SHAPE_COUNT; id++)
+        if (shape_table[id].families >> family & 1)
+            sum += doublings((double)shape_get(a, (enum shape_id)id), (double)shape_get(b, (enum shape_id)id));
+    return sum;
+}
+
+const struct tuned_row *tuned_nearest(const struct tuned *tuned, const struct knobs *problem,
+                                      const struct shape *shape) {
+    const struct tuned_row *nearest = NULL;
+    double least = INFINITY;
+    for (const struct tuned_row *row = tuned->row; row < tuned->row + tuned->rows; row++) {
+        double here = same_knobs(&row->problem, problem) ? distance(problem->family, &row->shape, shape) : INFINITY;
+        if (here < least) {
+            least = here;
+            nearest = row;
+        }
+    }
+    return nearest;
+}
+
+static bool covers(const struct tuned_denial *denial, const struct variant *variant, const char *version) {
+    if (denial->version && strcmp(denial->version, version) != 0)
+        return false;
+    for (int id = 0; id < KNOB_COUNT; id++) {
+        int value = knob_get(&denial->knobs, (enum knob_id)id);
+        if (value != AUTO && value != knob_get(&variant->knobs, (enum knob_id)id))
+            return false;
+    }
+    return true;
+}
+
+const struct tuned_denial *tuned_denies(const struct tuned *tuned, const struct variant *variant, const char *version) {
+    for (int i = 0; i < tuned->denials; i++)
+        if (covers(&tuned->denial[i], variant, version))
+            return &tuned->denial[i];
+    return NULL;
+}
+
+/* --- writing --------------------------------------------------------------------------------------------------- */
+
+/* What goes without saying is not said: a default, and what follows from another knob. */
+static bool is_said(const struct knobs *knobs, enum knob_id id) {
+    int value = knob_get(knobs, id);
+    if (id == KNOB_dtype_out && value == knobs->dtype)
+        return false;
+    if (id == KNOB_head_dim_v && value == knobs->head_dim)
+        return false;
+    bool plain = knob_table[id].group == KNOB_GROUP_PROBLEM && id != KNOB_dtype && id != KNOB_head_dim;
+    return value != AUTO && !(plain && value == knob_table[id].fallback);
+}
+
+static void write_knobs(const struct knobs *knobs, bool all, struct text *text) {
+    const char *separator = "{";
+    for (int i = 0; i < KNOB_COUNT; i++) {
+        enum knob_id id = (enum knob_id)i;
+        int value = knob_get(knobs, id);
+        if (value == AUTO || (!all && !is_said(knobs, id)))
+            continue;
+        if (knob_table[id].kind == KNOB_KIND_WORD)
+            text_print(text, "%s%s: %s", separator, knob_table[id].name, knob_word_name(id, value));
+        else
+            text_print(text, "%s%s: %d", separator, knob_table[id].name, value);
+        separator = ", ";
+    }
+    text_print(text, "%s}", *separator == '{' ? "{" : "");
+}
+
+static void write_shape(const struct shape *shape, int family, struct text *text) {
+    const char *separator = "{";
+    for (int i = 0; i < SHAPE_COUNT; i++) {
+        enum shape_id id = (enum shape_id)i;
+        if (!(shape_table[id].families >> family & 1))
+            continue;
+        text_print(text, "%s%s: %lld", separator, shape_table[id].name, (long long)shape_get(shape, id));
+        separator = ", ";
+    }
+    text_print(text, "}");
+}
+
+/* By hand, because printf writes the locale's decimal point. */
+static void write_decimal(const char *key, double value, struct text *text) {
+    if (!(value > 0 && value < 1e15))
+        return;
+    long long thousandths = (long long)(value * 1000 + 0.5);
+    text_print(text, "        %s: %lld.%03lld\n", key, thousandths / 1000, thousandths % 1000);
+}
+
+/* As a double-quoted scalar, so that any sentence is itself again. */
+static void write_string(const char *string, struct text *text) {
+    text_append(text, "\"", 1);
+    for (const char *at = string; *at; at++) {
+        if (*at == '"' || *at == '\\')
+            text_append(text, "\\", 1);
+        text_append(text, *at == '\n' || *at == '\t' ? " " : at, 1);
+    }
+    text_append(text, "\"\n", 2);
+}
+
+static void write_row(const struct tuned_row *row, struct text *text) {
+    text_print(text, "      - shape: ");
+    write_shape(&row->shape, row->problem.family, text);
+    text_print(text, "\n        schedule: ");
+    write_knobs(&row->schedule, true, text);
+    text_print(text, "\n");
+    write_decimal("microseconds", row->microseconds, text);
+    write_decimal("margin", row->margin, text);
+}
+
+static void write_denial(const struct tuned_denial *denial, struct text *text) {
+    text_print(text, "  - variant: ");
+    write_knobs(&denial->knobs, true, text);
+    if (denial->version) {
+        text_print(text, "\n    version: ");
+        write_string(denial->version, text);
+    } else {
+        text_print(text, "\n");
+    }
+    text_print(text, "    because: ");
+    write_string(denial->because, text);
+}
+
+void tuned_write(const struct tuned *tuned, struct text *text) {
+    text_print(text, "# Measured best schedules, for att_find to choose by: docs/tuned.md.\ndevice: ");
+    write_string(tuned->device, text);
+    if (*tuned->measured) {
+        text_print(text, "measured: ");
+        write_string(tuned->measured, text);
+    }
+    text_print(text, tuned->rows ? "best:\n" : "best: []\n");
+    for (int i = 0; i < tuned->rows; i++) {
+        const struct tuned_row *row = &tuned->row[i];
+        if (i == 0 || !same_knobs(&row[-1].problem, &row->problem)) {
+            text_print(text, "  - problem: ");
+            write_knobs(&row->problem, false, text);
+            text_print(text, "\n    shapes:\n");
+        }
+        write_row(row, text);
+    }
+    text_print(text, tuned->denials ? "deny:\n" : "");
+    for (int i = 0; i < tuned->denials; i++)
+        write_denial(&tuned->denial[i], text);
+}

@@ -1,0 +1,78 @@
+/* tuned: tables of measured best schedules, as YAML text in and out. One table is for one device; a row says which
+   schedule was fastest for a problem at a shape. `attile tune` writes them, att_find chooses by them (docs/tuned.md).
+
+       device: NVIDIA H200                                   # as the driver says; `any` = every device
+       measured: attile 0.1.0, NVRTC 13.0, driver 580.65.06  # with what, for people
+       best:
+         - problem: {family: attention_forward, dtype: bf16, head_dim: 128, mask: causal}
+           shapes:
+             - shape: {batch: 4, heads: 16, len_q: 4096, len_kv: 4096}
+               schedule: {target: sm_90a, algorithm: flash_async, block_m: 128, block_n: 128, stages: 2}
+               microseconds: 581.2                           # what it took
+               margin: 1.031                                 # how many times longer the runner-up took
+       deny:                                                 # out of service: never chosen, and refused when asked for
+         - variant: {family: attention_forward, algorithm: flash_async, head_dim: 8}   # all variants with these knobs
+           version: 0.1.0                                    # of attile; left out = every version
+           because: hangs when len_kv is 1
+
+   Knobs left out of a problem have their defaults, knobs left out of a schedule are the template's to choose. */
+#ifndef ATTILE_TUNED_H
+#define ATTILE_TUNED_H
+
+#include "gen.h"
+
+struct tuned_row {
+    struct knobs problem;        /* as tuned_problem gives it */
+    struct knobs schedule;       /* target and schedule knobs that are given; the others AUTO */
+    struct shape shape;          /* where it was measured, as tuned_shape gives it */
+    double microseconds, margin; /* 0 = not said */
+    int line;                    /* of `shape:` in the file; 0 = not from a file */
+};
+
+struct tuned_denial {
+    struct knobs knobs; /* what is given; the others AUTO */
+    char *version;      /* of attile; null = every version */
+    char *because;      /* never null */
+    int line;
+};
+
+struct tuned {
+    char *name, *device, *measured; /* name: of the file, for messages; never null */
+    int rows, denials;
+    struct tuned_row *row; /* rows of one problem stand together */
+    struct tuned_denial *denial;
+};
+
+/* Read a whole table; all errors of the text in one pass. Null when there was any. Limits: 1 MiB, 200,000 YAML events,
+   otherwise as for specs. The text is not needed afterwards. */
+struct tuned *tuned_read(const char *name, const char *text, size_t size, struct diag *diag);
+
+/* A table without rows. Null: out of memory. */
+struct tuned *tuned_new(const char *name, const char *device, const char *measured);
+void tuned_free(struct tuned *tuned); /* accepts null */
+
+/* Add a row, or replace the one of the same problem and shape. False: out of memory, and nothing has changed. */
+bool tuned_put(struct tuned *tuned, const struct tuned_row *row);
+
+/* Write what tuned_read reads. Equal tables give equal bytes. */
+void tuned_write(const struct tuned *tuned, struct text *text);
+
+/* --- asking ---------------------------------------------------------------------------------------------------- */
+
+/* Problem and shape as a row has them, of a variant or of knobs as given: problem knobs that are AUTO get their default,
+   dtype_out and head_dim_v what they follow, all other knobs become AUTO; kv_heads 0 becomes heads. */
+struct knobs tuned_problem(const struct knobs *knobs);
+struct shape tuned_shape(const struct shape *shape);
+
+bool tuned_is_for(const struct tuned *tuned, const char *device);
+
+/* The row of this problem (as tuned_problem gives it) whose shape is nearest, or null when there is none. Distance is how
+   many times len_q, len_kv and batch * heads must be doubled or halved, added up; the earlier of equals wins. Families
+   without these sizes compare all their sizes so. */
+const struct tuned_row *tuned_nearest(const struct tuned *tuned, const struct knobs *problem,
+                                      const struct shape *shape);
+
+/* The first denial of this table that is for this variant and version of attile, or null. */
+const struct tuned_denial *tuned_denies(const struct tuned *tuned, const struct variant *variant, const char *version);
+
+#endif

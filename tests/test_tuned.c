@@ -1,0 +1,234 @@
+#include "tuned.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+#define HEAD    "device: NVIDIA H200\n"
+#define PROBLEM HEAD "best:\n  - problem: {family: attention_forward, dtype: bf16, head_dim: 128}\n    shapes:\n"
+
+static const char example[] = "# a comment\n"
+                              "device: NVIDIA H200\n"
+                              "measured: attile 0.1.0, NVRTC 13.0\n"
+                              "best:\n"
+                              "  - problem: {family: attention_forward, dtype: bf16, head_dim: 128, mask: causal}\n"
+                              "    shapes:\n"
+                              "      - shape: {batch: 4, heads: 16, kv_heads: 4, len_q: 4096, len_kv: 4096}\n"
+                              "        schedule: {target: sm_90a, algorithm: flash_async, block_m: 128}\n"
+                              "        microseconds: 581.25\n"
+                              "        margin: 1.031\n"
+                              "      - shape: {batch: 32, heads: 16, len_q: 512, len_kv: 512}\n"
+                              "        schedule: {algorithm: flash_tiled}\n"
+                              "  - problem: {family: attention_forward, dtype: bf16, head_dim: 128}\n"
+                              "    shapes:\n"
+                              "      - shape: {len_q: 64, len_kv: 64}\n"
+                              "        schedule: {algorithm: flash}\n"
+                              "deny:\n"
+                              "  - variant: {family: attention_forward, algorithm: flash_async, head_dim: 8}\n"
+                              "    version: 0.1.0\n"
+                              "    because: it \"hangs\"\n"
+                              "  - variant: {family: merge}\n"
+                              "    because: slow\n";
+
+static struct tuned *read_table(const char *text) {
+    struct diag diag = {0};
+    struct tuned *tuned = tuned_read("t.yaml", text, strlen(text), &diag);
+    cr_assert(tuned, "%s", text_string(&diag.text));
+    diag_free(&diag);
+    return tuned;
+}
+
+static struct knobs problem_of(const char *text) {
+    struct input input = {"<test>", text, strlen(text)};
+    struct knobs knobs = knobs_default();
+    struct diag diag = {0};
+    bool good = knobs_parse(&input, 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM, &knobs, &diag);
+    cr_assert(good, "%s", text_string(&diag.text));
+    return tuned_problem(&knobs);
+}
+
+Test(tuned, reads_rows_and_denials_with_their_places) {
+    struct tuned *tuned = read_table(example);
+    cr_expect_str_eq(tuned->name, "t.yaml");
+    cr_expect_str_eq(tuned->device, "NVIDIA H200");
+    cr_expect_str_eq(tuned->measured, "attile 0.1.0, NVRTC 13.0");
+    cr_assert_eq(tuned->rows, 3);
+    const struct tuned_row *row = tuned->row;
+    cr_expect_eq(row->problem.mask, mask_causal);
+    cr_expect_eq(row->problem.head_dim_v, 128);
+    cr_expect_eq(row->problem.dtype_out, dtype_out_bf16);
+    cr_expect_eq(row->schedule.block_m, 128);
+    cr_expect_eq(row->schedule.target, target_sm_90a);
+    cr_expect_eq(row->schedule.block_n, AUTO);
+    cr_expect_eq(row->shape.kv_heads, 4);
+    cr_expect_eq(row[1].shape.kv_heads, 16);
+    cr_expect_float_eq(row->microseconds, 581.25, 1e-9);
+    cr_expect_float_eq(row->margin, 1.031, 1e-9);
+    cr_expect_eq(row->line, 7);
+    cr_assert_eq(tuned->denials, 2);
+    cr_expect_str_eq(tuned->denial[0].because, "it \"hangs\"");
+    cr_expect_null(tuned->denial[1].version);
+    tuned_free(tuned);
+}
+
+Test(tuned, writes_what_it_reads) {
+    struct tuned *tuned = read_table(example);
+    struct text once = {0}, twice = {0};
+    tuned_write(tuned, &once);
+    struct tuned *again = read_table(text_string(&once));
+    tuned_write(again, &twice);
+    cr_expect_str_eq(text_string(&once), text_string(&twice));
+    cr_assert_eq(again->rows, tuned->rows);
+    for (int i = 0; i < tuned->rows; i++) {
+        cr_expect_arr_eq(&again->row[i].problem, &tuned->row[i].problem, sizeof(struct knobs));
+        cr_expect_arr_eq(&again->row[i].schedule, &tuned->row[i].schedule, sizeof(struct knobs));
+        cr_expect_arr_eq(&again->row[i].shape, &tuned->row[i].shape, sizeof(struct shape));
+        cr_expect_float_eq(again->row[i].microseconds, tuned->row[i].microseconds, 1e-9);
+    }
+    cr_expect_str_eq(again->denial[0].because, "it \"hangs\"");
+    text_free(&once);
+    text_free(&twice);
+    tuned_free(again);
+    tuned_free(tuned);
+}
+
+Test(tuned, a_table_without_rows_is_one) {
+    struct tuned *made = tuned_new("x", "NVIDIA H200", "");
+    struct text text = {0};
+    tuned_write(made, &text);
+    struct tuned *tuned = read_table(text_string(&text));
+    cr_expect_eq(tuned->rows, 0);
+    cr_expect(tuned_is_for(tuned, "NVIDIA H200"));
+    cr_expect_not(tuned_is_for(tuned, "NVIDIA H100"));
+    text_free(&text);
+    tuned_free(tuned);
+    tuned_free(made);
+}
+
+Test(tuned, put_replaces_a_row_of_the_same_problem_and_shape) {
+    struct tuned *tuned = read_table(example);
+    struct tuned_row row = tuned->row[0];
+    row.schedule.block_m = 64;
+    cr_assert(tuned_put(tuned, &row));
+    cr_expect_eq(tuned->rows, 3);
+    cr_expect_eq(tuned->row[0].schedule.block_m, 64);
+    row.shape.len_q = 77;
+    cr_assert(tuned_put(tuned, &row));
+    cr_assert_eq(tuned->rows, 4);
+    cr_expect_eq(tuned->row[2].shape.len_q, 77, "rows of one problem stand together");
+    tuned_free(tuned);
+}
+
+Test(tuned, nearest_counts_doublings_of_lengths_and_of_batch_times_heads) {
+    struct tuned *tuned = read_table(example);
+    struct knobs causal = problem_of("family=attention_forward dtype=bf16 head_dim=128 mask=causal");
+    static const struct {
+        struct shape shape;
+        int row;
+    } cases[] = {
+        {{.batch = 4, .heads = 16, .len_q = 4096, .len_kv = 4096}, 0},
+        {{.batch = 1, .heads = 64, .len_q = 100000, .len_kv = 8192}, 0},
+        {{.batch = 64, .heads = 8, .len_q = 600, .len_kv = 300}, 1},
+        {{.batch = 1, .heads = 1, .len_q = 0, .len_kv = 0}, 1},
+        {{.batch = 8, .heads = 16, .len_q = 2048, .len_kv = 2048}, 0},  /* 1 + 1 + 1 against 2 + 2 + 2 */
+        {{.batch = 16, .heads = 16, .len_q = 1024, .len_kv = 1024}, 1}, /* 2 + 2 + 2 against 1 + 1 + 1 */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        cr_expect_eq(tuned_nearest(tuned, &causal, &cases[i].shape), &tuned->row[cases[i].row], "case %zu", i);
+    tuned_free(tuned);
+}
+
+Test(tuned, nearest_never_answers_another_problem) {
+    struct tuned *tuned = read_table(example);
+    struct shape shape = {.batch = 4, .heads = 16, .len_q = 4096, .len_kv = 4096};
+    struct knobs none = problem_of("family=attention_forward dtype=bf16 head_dim=128 head_dim_v=128");
+    cr_expect_eq(tuned_nearest(tuned, &none, &shape), &tuned->row[2]);
+    static const char *const others[] = {
+        "family=attention_forward dtype=fp16 head_dim=128", "family=attention_forward dtype=bf16 head_dim=64",
+        "family=attention_forward dtype=bf16 head_dim=128 head_dim_v=64",
+        "family=attention_forward dtype=bf16 head_dim=128 dtype_out=fp32", "family=merge dtype=bf16"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        struct knobs problem = problem_of(others[i]);
+        cr_expect_null(tuned_nearest(tuned, &problem, &shape), "%s", others[i]);
+    }
+    tuned_free(tuned);
+}
+
+Test(tuned, a_denial_is_for_variants_with_all_its_knobs_and_for_its_version) {
+    struct tuned *tuned = read_table(example);
+    struct variant variant = {.knobs = knobs_default()};
+    variant.knobs.family = family_attention_forward;
+    variant.knobs.algorithm = algorithm_flash_async;
+    variant.knobs.head_dim = 8;
+    cr_expect_eq(tuned_denies(tuned, &variant, "0.1.0"), &tuned->denial[0]);
+    cr_expect_null(tuned_denies(tuned, &variant, "0.2.0"));
+    variant.knobs.head_dim = 16;
+    cr_expect_null(tuned_denies(tuned, &variant, "0.1.0"));
+    variant.knobs.family = family_merge;
+    cr_expect_eq(tuned_denies(tuned, &variant, "9"), &tuned->denial[1]);
+    tuned_free(tuned);
+}
+
+static const struct {
+    const char *text, *error;
+} mistakes[] = {
+    {"", "this tuned table is empty: start it with `device: NAME`"},
+    {"[]", "t.yaml:1:1: error: a tuned table takes a map, found a list"},
+    {"best: []", "a tuned table needs the key 'device'"},
+    {"device: {}", "t.yaml:1:9: error: device takes a single value, found a map"},
+    {"device:", "device takes a single value, found nothing"},
+    {HEAD "bst: []", "t.yaml:2:1: error: unknown key 'bst'; did you mean 'best'?"},
+    {HEAD "best: {}", "best takes a list, found a map"},
+    {HEAD "best: [1]", "an entry of best takes a map, found a single value"},
+    {HEAD "best: [{shapes: []}]", "an entry of best needs the key 'problem'"},
+    {HEAD "best: [{problem: {}}]", "a problem needs the key 'family'"},
+    {HEAD "best: [{problem: {family: merge}}]", "an entry of best needs the key 'shapes'"},
+    {HEAD "best: [{problem: {family: mrge}, shapes: []}]", "t.yaml:2:27: error: family must be"},
+    {HEAD "best: [{problem: {family: merge, block_m: 3}, shapes: []}]", "block_m does not belong to a problem"},
+    {PROBLEM "      - {}", "a row needs the key 'shape'"},
+    {PROBLEM "      - shape: {len_q: 1, len_kv: 1}", "a row needs the key 'schedule'"},
+    {PROBLEM "      - shape: {len_q: 1}\n        schedule: {}", "this shape needs len_kv"},
+    {PROBLEM "      - shape: {rows: 1}\n        schedule: {}", "'rows' is not a size of attention_forward"},
+    {PROBLEM "      - shape: {len_q: 1, len_kv: 1, heads: 3, kv_heads: 2}\n        schedule: {}",
+     "kv_heads must divide"},
+    {PROBLEM "      - shape: {len_q: 1, len_kv: 1}\n        schedule: {block_m: 1000}", "t.yaml:6:29: error: block_m"},
+    {PROBLEM "      - shape: {len_q: 1, len_kv: 1}\n        schedule: {block: 64}", "unknown knob 'block'"},
+    {PROBLEM "      - shape: {len_q: 1, len_kv: 1}\n        schedule: {dtype: bf16}",
+     "dtype does not belong to a schedule"},
+    {PROBLEM "      - shape: {len_q: 1, len_kv: 1}\n        schedule: {}\n        margin: 1e3",
+     "margin must be a number such as 12.5, found '1e3'"},
+    {PROBLEM "      - shape: {len_q: 1, len_kv: 1}\n        schedule: {}\n        margin: -1",
+     "margin must be a number"},
+    {PROBLEM "      - shape: {len_q: 1, len_kv: 1}\n        schedule: {}\n        margin: 1.",
+     "margin must be a number"},
+    {PROBLEM
+     "      - {shape: {len_q: 1, len_kv: 1}, schedule: {}}\n      - {shape: {len_kv: 1, len_q: 1}, schedule: {}}",
+     "t.yaml:6:9: error: this problem has a row for this shape already"},
+    {HEAD "deny: [{because: x}]", "a denial needs the key 'variant'"},
+    {HEAD "deny: [{variant: {family: merge}}]", "a denial needs the key 'because'"},
+    {HEAD "deny: [{variant: {dtype: bf16}, because: x}]", "a variant needs the key 'family'"},
+    {HEAD "device: b", "'device' appears twice"},
+    {HEAD "measured: &a x", "t.yaml:2:11: error: anchors"},
+};
+
+Test(tuned, mistakes_are_reported_where_they_are) {
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+        struct diag diag = {0};
+        struct tuned *tuned = tuned_read("t.yaml", mistakes[i].text, strlen(mistakes[i].text), &diag);
+        cr_expect_null(tuned, "%s", mistakes[i].text);
+        cr_expect(strstr(text_string(&diag.text), mistakes[i].error), "%s\ngave\n%s\nexpected\n%s", mistakes[i].text,
+                  text_string(&diag.text), mistakes[i].error);
+        tuned_free(tuned);
+        diag_free(&diag);
+    }
+}
+
+Test(tuned, all_mistakes_are_reported_in_one_pass) {
+    static const char text[] = PROBLEM "      - shape: {len_q: 0x1, len_kv: 1}\n"
+                                       "        schedule: {block_m: no}\n"
+                                       "      - shape: {len_q: 1, len_kv: 1}\n"
+                                       "        schdule: {}\n";
+    struct diag diag = {0};
+    cr_expect_null(tuned_read("t.yaml", text, strlen(text), &diag));
+    cr_expect_eq(diag.errors, 4, "%s", text_string(&diag.text)); /* two values, an unknown key, a missing one */
+    diag_free(&diag);
+}
