@@ -48,9 +48,10 @@ static void quote(struct text *text, const char *string) {
 /* Separator, indentation and key of the next member. */
 static void begin(struct json *json, const char *key) {
     if (json->depth > 0) {
-        text_print(json->text, json->filled[json->depth - 1] ? ",\n" : "\n");
+        text_print(json->text, "%s", json->filled[json->depth - 1] ? json->line ? ", " : "," : "");
         json->filled[json->depth - 1] = true;
-        text_print(json->text, "%*s", 2 * json->depth, "");
+        if (!json->line)
+            text_print(json->text, "\n%*s", 2 * json->depth, "");
     }
     if (!key)
         return;
@@ -79,7 +80,7 @@ void json_end(struct json *json) {
     if (json->depth == 0)
         return;
     json->depth--;
-    if (json->filled[json->depth])
+    if (json->filled[json->depth] && !json->line)
         text_print(json->text, "\n%*s", 2 * json->depth, "");
     text_append(json->text, &json->closing[json->depth], 1);
 }

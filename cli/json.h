@@ -12,6 +12,7 @@ enum { JSON_DEPTH = 16 };
 struct json {
     struct text *text; /* borrowed; check text->failed at the end */
     int depth;
+    bool line;                /* all on one line, for JSON lines: set after json_open */
     bool filled[JSON_DEPTH];  /* this level has a member already */
     char closing[JSON_DEPTH]; /* ']' or '}' */
 };

@@ -1,0 +1,223 @@
+#include "journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CHUNK = 1 << 16, LINE_MOST = 1 << 20 };
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static bool fail(struct text *error, const char *format, ...) TEXT_PRINTF(2, 3);
+static bool fail(struct text *error, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    text_vprint(error, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+/* --- reading ------------------------------------------------------------------------------------------------------ */
+
+struct lines { /* cuts a file into lines */
+    int file;
+    int64_t offset; /* of the next byte to read */
+    struct text rest;
+    int64_t whole; /* bytes up to and with the last newline */
+};
+
+typedef bool visit_line(void *context, const char *line, size_t size); /* false ends the reading */
+
+/* False with errno set when reading fails; what follows the last newline stays in lines->rest. */
+static bool each_line(struct lines *lines, visit_line *visit, void *context) {
+    char *chunk = malloc(CHUNK);
+    ssize_t got = chunk ? 1 : -1;
+    bool go_on = true;
+    while (go_on && got > 0) {
+        got = pread(lines->file, chunk, CHUNK, lines->offset);
+        if (got < 0 && errno == EINTR) {
+            got = 1;
+            continue;
+        }
+        const char *at = chunk, *end = chunk + (got > 0 ? got : 0);
+        for (const char *newline; go_on && (newline = memchr(at, '\n', (size_t)(end - at))); at = newline + 1) {
+            const char *line = at;
+            size_t size = (size_t)(newline - at);
+            if (lines->rest.size > 0) {
+                text_append(&lines->rest, at, size);
+                line = text_string(&lines->rest);
+                size = lines->rest.size;
+            }
+            go_on = visit(context, line, size);
+            text_free(&lines->rest);
+            lines->whole = lines->offset + (newline + 1 - chunk);
+        }
+        if (end > at && lines->rest.size < LINE_MOST)
+            text_append(&lines->rest, at, (size_t)(end - at));
+        lines->offset += got > 0 ? got : 0;
+    }
+    free(chunk);
+    return got >= 0;
+}
+
+struct records {
+    journal_visit *visit;
+    void *context;
+    int strange;
+};
+
+static bool read_record(void *context, const char *line, size_t size) {
+    struct records *records = context;
+    struct record record;
+    if (record_read(line, size, &record))
+        records->visit(records->context, &record);
+    else
+        records->strange++;
+    return true;
+}
+
+static bool read_all(int file, const char *path, struct records *records, bool torn_is_strange, struct text *error) {
+    struct lines lines = {.file = file};
+    bool read = each_line(&lines, read_record, records);
+    int why = errno;
+    if (torn_is_strange && lines.rest.size > 0)
+        records->strange++;
+    text_free(&lines.rest);
+    return read || fail(error, "%s: cannot read it: %s", path, strerror(why));
+}
+
+bool journal_read(const struct journal *journal, journal_visit *visit, void *context, int *strange,
+                  struct text *error) {
+    struct records records = {visit, context, 0};
+    bool read = read_all(journal->file, journal->path, &records, false, error);
+    if (strange)
+        *strange = records.strange;
+    return read;
+}
+
+bool journal_read_file(const char *path, journal_visit *visit, void *context, int *strange, struct text *error) {
+    struct records records = {visit, context, 0};
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return fail(error, "%s: cannot open it: %s", path, strerror(errno));
+    bool read = read_all(file, path, &records, true, error);
+    close(file);
+    if (strange)
+        *strange = records.strange;
+    return read;
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------ */
+
+/* Record locks belong to the process: forked workers do not hold them, and the holder has a number. */
+static bool lock(int file, const char *path, struct text *error) {
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(file, F_SETLK, &whole) == 0)
+        return true;
+    int why = errno;
+    if (why != EACCES && why != EAGAIN)
+        return fail(error, "%s: cannot lock it: %s", path, strerror(why));
+    fail(error, "%s: another tuner is writing it", path);
+    if (fcntl(file, F_GETLK, &whole) == 0 && whole.l_type != F_UNLCK)
+        fail(error, " (process %ld)", (long)whole.l_pid);
+    return fail(error, "; wait for it, or name another file and join them later with --merge");
+}
+
+static bool first_line(void *context, const char *line, size_t size) {
+    struct record record;
+    *(bool *)context = record_read(line, size, &record);
+    return false;
+}
+
+static bool ignore_line(void *context, const char *line, size_t size) {
+    (void)context;
+    (void)line;
+    (void)size;
+    return true;
+}
+
+/* Is it empty, or does it begin as ours do? A file of ours whose first line is torn begins so too. */
+static bool ours(int file) {
+    static const char begin[] = "{\"schema\": \"" RECORD_SCHEMA "\"";
+    struct lines lines = {.file = file};
+    bool good = false;
+    bool read = each_line(&lines, first_line, &good);
+    if (read && lines.whole == 0) {
+        size_t size = lines.rest.size < sizeof begin - 1 ? lines.rest.size : sizeof begin - 1;
+        good = memcmp(text_string(&lines.rest), begin, size) == 0;
+    }
+    text_free(&lines.rest);
+    return read && good;
+}
+
+static bool drop_torn(struct journal *journal, struct text *error) {
+    struct lines lines = {.file = journal->file};
+    bool read = each_line(&lines, ignore_line, NULL);
+    text_free(&lines.rest);
+    if (!read)
+        return fail(error, "%s: cannot read it: %s", journal->path, strerror(errno));
+    journal->size = lines.whole;
+    journal->torn = lines.offset - lines.whole;
+    if (journal->torn > 0 && ftruncate(journal->file, lines.whole) != 0)
+        return fail(error, "%s: cannot drop its unfinished last line: %s", journal->path, strerror(errno));
+    return true;
+}
+
+bool journal_open(struct journal *journal, const char *path, struct text *error) {
+    *journal = (struct journal){.path = path, .file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)};
+    if (journal->file < 0)
+        return fail(error, "%s: cannot open it: %s", path, strerror(errno));
+    bool good = lock(journal->file, path, error);
+    if (good && !ours(journal->file))
+        good = fail(error, "%s: is no results file of attile tune, so nothing is appended; name another file", path);
+    good = good && drop_torn(journal, error);
+    if (!good)
+        journal_close(journal);
+    return good;
+}
+
+void journal_close(struct journal *journal) {
+    if (journal->file >= 0) {
+        fdatasync(journal->file);
+        close(journal->file);
+    }
+    journal->file = -1;
+}
+
+/* --- appending ---------------------------------------------------------------------------------------------------- */
+
+bool journal_append_line(struct journal *journal, const char *line, size_t size, struct text *error) {
+    ssize_t put;
+    do
+        put = write(journal->file, line, size);
+    while (put < 0 && errno == EINTR);
+    if (put != (ssize_t)size) {
+        int why = put < 0 ? errno : ENOSPC;
+        if (put > 0 && ftruncate(journal->file, journal->size) != 0)
+            fail(error, "%s: cannot drop a half-written line: %s; ", journal->path, strerror(errno));
+        return fail(error, "%s: cannot append: %s; all before is kept: the same command goes on from there",
+                    journal->path, strerror(why));
+    }
+    journal->size += put;
+    if (now() - journal->synced > 1) {
+        fdatasync(journal->file); /* where that cannot be (a pipe) there is nothing to lose */
+        journal->synced = now();
+    }
+    return true;
+}
+
+bool journal_append(struct journal *journal, const struct record *record, struct text *error) {
+    struct text line = {0};
+    record_print(record, &line);
+    bool good = line.failed ? fail(error, "out of memory") : journal_append_line(journal, line.bytes, line.size, error);
+    text_free(&line);
+    return good;
+}

@@ -1,0 +1,31 @@
+/* record: one measurement or failure of one kernel on one shape, and its line in a results file: a flat JSON object
+   with every field of record.def. What is printed reads back the same. */
+#ifndef ATTILE_RECORD_H
+#define ATTILE_RECORD_H
+
+#include "text.h"
+
+#include <stdint.h>
+
+#define RECORD_SCHEMA "attile.tune/1"
+
+struct record {
+#define RECORD_TEXT(name, size, about) char name[size];
+#define RECORD_INT(name, about)        int64_t name;
+#define RECORD_NUMBER(name, about)     double name;
+#include "record.def"
+};
+
+/* Everything unknown: texts empty, integers -1, numbers NaN. */
+void record_clear(struct record *record);
+
+/* Append the line, with its newline. */
+void record_print(const struct record *record, struct text *line);
+
+/* Read a line without its newline. Fields that are missing stay unknown, those that are not ours are skipped. False
+   when it is no flat JSON object with our schema. */
+bool record_read(const char *line, size_t size, struct record *record);
+
+static inline bool record_ok(const struct record *record) { return record->status[0] == 'o'; }
+
+#endif
