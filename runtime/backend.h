@@ -26,11 +26,13 @@ struct backend_options {
     int ordinal;
     enum att_host_mode host_mode;
     uint64_t host_seed;
+    const char *compile_for; /* "sm_90a": open the compiler and no device; null = open the device. For cuda */
 };
 
 struct backend_info {
     const char *device_name, *arch;
     const char *compiler; /* what is known of it; `identity` makes the device look */
+    const char *driver;   /* "13.0"; "" without one */
     int multiprocessors;  /* of a CPU: its threads */
     int sm_count;         /* what it is in plans; seldom as large on the host */
     int arch_number;      /* 90 for sm_90a; 0 on the host */
@@ -100,6 +102,11 @@ struct backend_type {
        a device; for one thread at a time. */
     enum att_status (*timer_start)(struct backend *backend, void *stream, struct failure *failure);
     enum att_status (*timer_stop)(struct backend *backend, void *stream, double *seconds, struct failure *failure);
+
+    /* Push all that came before out of the device's caches, in stream order, without waiting. Null = has none. */
+    enum att_status (*flush)(struct backend *backend, void *stream, struct failure *failure);
+    /* Clocks of multiprocessors and memory at this moment; -1 = not known. Null = never known. */
+    void (*clocks)(struct backend *backend, int *sm_mhz, int *memory_mhz);
 
     void (*counters)(struct backend *backend, struct att_counters *counters, int reset);
 };

@@ -4,24 +4,30 @@
 #include "cubin.h"
 #include "cuda_api.h"
 #include "knobs.h"
+#include "nvml.h"
 #include "nvrtc.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { NAME = 128, ARCH = 16, WHAT = 192 };
+enum { NAME = 128, ARCH = 16, WHAT = 192, VERSION = 32, BUS = 32 };
 
 struct backend {
     struct cuda_api api;
     int device, multiprocessors, major, minor, shared_most; /* shared_most: bytes of a block with opt-in */
     void *context;                                          /* the primary one, retained */
-    char name[NAME], arch[ARCH];
+    char name[NAME], arch[ARCH], driver[VERSION];
+    int l2_bytes;
     pthread_mutex_t lock;           /* guards what follows */
     _Atomic(struct nvrtc *) nvrtc;  /* opened when first wanted, which may be never */
     struct text no_nvrtc;           /* why there is none, once tried */
     void *event_start, *event_stop; /* of the timer */
+    uint64_t flushed;               /* a buffer larger than L2, once it was flushed; see cuda_flush */
+    struct nvml *nvml;              /* null: not there, or not asked yet */
+    bool nvml_tried;
 };
 
 struct module {
@@ -40,6 +46,8 @@ static enum att_status check(struct backend *backend, int error, enum att_status
 
 /* Every driver call stands between enter and leave. */
 static enum att_status enter(struct backend *backend, struct failure *failure) {
+    if (!backend->context)
+        return failure_set(failure, ATT_NO_DEVICE, "this session only compiles; it has no GPU");
     return check(backend, backend->api.push(backend->context), ATT_LAUNCH_FAILED, failure,
                  "making the GPU's context current");
 }
@@ -64,7 +72,8 @@ static enum att_status read_device(struct backend *backend, int ordinal, struct 
     } wanted[] = {{CUDA_MULTIPROCESSORS, &backend->multiprocessors},
                   {CUDA_CAPABILITY_MAJOR, &backend->major},
                   {CUDA_CAPABILITY_MINOR, &backend->minor},
-                  {CUDA_SHARED_OPT_IN, &backend->shared_most}};
+                  {CUDA_SHARED_OPT_IN, &backend->shared_most},
+                  {CUDA_L2_BYTES, &backend->l2_bytes}};
     error = api->device_get(&backend->device, ordinal);
     if (error == CUDA_OK)
         error = api->device_name(backend->name, sizeof backend->name, backend->device);
@@ -73,6 +82,9 @@ static enum att_status read_device(struct backend *backend, int ordinal, struct 
     /* from 9.0 on the `a` form has all of this very GPU's instructions; its binaries run on no other, as ours need not */
     snprintf(backend->arch, sizeof backend->arch, "sm_%d%d%s", backend->major, backend->minor,
              backend->major >= 9 ? "a" : "");
+    int version = 0;
+    if (api->driver_version(&version) == CUDA_OK)
+        snprintf(backend->driver, sizeof backend->driver, "%d.%d", version / 1000, version % 1000 / 10);
     return check(backend, error, ATT_NO_DEVICE, failure, "asking about the GPU");
 }
 
@@ -85,14 +97,39 @@ static void cuda_close(struct backend *backend) {
                 backend->api.event_destroy(backend->event_start);
             if (backend->event_stop)
                 backend->api.event_destroy(backend->event_stop);
+            if (backend->flushed)
+                backend->api.free(backend->flushed);
             leave(backend);
         }
         backend->api.primary_release(backend->device);
     }
+    nvml_close(backend->nvml);
     nvrtc_close(backend->nvrtc);
     text_free(&backend->no_nvrtc);
     pthread_mutex_destroy(&backend->lock);
     free(backend);
+}
+
+/* Only the compiler, for this architecture: what needs a device fails. */
+static enum att_status open_compiler(struct backend *backend, const char *arch, struct failure *failure) {
+    int number = 0;
+    if (sscanf(arch, "sm_%d", &number) != 1 || strlen(arch) >= ARCH)
+        return failure_set(failure, ATT_INVALID_ARGUMENT, "'%s' is no architecture; expected sm_90a or its like", arch);
+    snprintf(backend->arch, sizeof backend->arch, "%s", arch);
+    snprintf(backend->name, sizeof backend->name, "no device, compiling for %s", arch);
+    backend->major = number / 10;
+    backend->minor = number % 10;
+    return ATT_OK;
+}
+
+static enum att_status open_device(struct backend *backend, int ordinal, struct failure *failure) {
+    enum att_status status = cuda_api_open(&backend->api, failure);
+    if (status == ATT_OK)
+        status = read_device(backend, ordinal, failure);
+    if (status == ATT_OK)
+        status = check(backend, backend->api.primary_retain(&backend->context, backend->device), ATT_NO_DEVICE, failure,
+                       "opening the GPU's primary context");
+    return status;
 }
 
 static enum att_status cuda_open(const struct backend_options *options, struct backend **result,
@@ -102,12 +139,8 @@ static enum att_status cuda_open(const struct backend_options *options, struct b
     if (!backend)
         return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while opening the cuda device");
     pthread_mutex_init(&backend->lock, NULL);
-    enum att_status status = cuda_api_open(&backend->api, failure);
-    if (status == ATT_OK)
-        status = read_device(backend, options->ordinal, failure);
-    if (status == ATT_OK)
-        status = check(backend, backend->api.primary_retain(&backend->context, backend->device), ATT_NO_DEVICE, failure,
-                       "opening the GPU's primary context");
+    enum att_status status = options->compile_for ? open_compiler(backend, options->compile_for, failure)
+                                                  : open_device(backend, options->ordinal, failure);
     if (status != ATT_OK) {
         cuda_close(backend);
         return status;
@@ -144,6 +177,7 @@ static void cuda_describe(const struct backend *backend, struct backend_info *in
     *info = (struct backend_info){.device_name = backend->name,
                                   .arch = backend->arch,
                                   .compiler = compiler.title,
+                                  .driver = backend->driver,
                                   .multiprocessors = backend->multiprocessors,
                                   .sm_count = backend->multiprocessors,
                                   .arch_number = backend->major * 10 + backend->minor};
@@ -174,7 +208,7 @@ static enum att_status cuda_compile(struct backend *backend, const struct compil
 static void cuda_unload(struct backend *backend, struct module *module) {
     if (!module)
         return;
-    if (module->handle && backend->api.push(backend->context) == CUDA_OK) {
+    if (module->handle && backend->context && backend->api.push(backend->context) == CUDA_OK) {
         backend->api.module_unload(module->handle);
         leave(backend);
     }
@@ -402,6 +436,31 @@ static enum att_status cuda_timer_stop(struct backend *backend, void *stream, do
     return check(backend, error, ATT_LAUNCH_FAILED, failure, "stopping the timer");
 }
 
+/* A buffer twice as large as L2 is written: what was there before is not there after. It takes tens of microseconds,
+   in which the host gets ahead: a launch that follows starts at once. */
+static enum att_status cuda_flush(struct backend *backend, void *stream, struct failure *failure) {
+    size_t bytes = backend->l2_bytes > 0 ? 2 * (size_t)backend->l2_bytes : (size_t)128 << 20;
+    enum att_status status = enter(backend, failure);
+    if (status != ATT_OK)
+        return status;
+    int error = backend->flushed ? CUDA_OK : backend->api.alloc(&backend->flushed, bytes);
+    if (error == CUDA_OK)
+        error = backend->api.fill(backend->flushed, 0, bytes, stream);
+    leave(backend);
+    return check(backend, error, ATT_LAUNCH_FAILED, failure, "flushing the GPU's caches");
+}
+
+static void cuda_clocks(struct backend *backend, int *sm_mhz, int *memory_mhz) {
+    char bus[BUS];
+    *sm_mhz = *memory_mhz = -1;
+    if (!backend->nvml_tried && backend->context &&
+        backend->api.device_bus(bus, sizeof bus, backend->device) == CUDA_OK)
+        backend->nvml = nvml_open(bus);
+    backend->nvml_tried = true;
+    if (backend->nvml)
+        nvml_clocks(backend->nvml, sm_mhz, memory_mhz);
+}
+
 static void cuda_counters(struct backend *backend, struct att_counters *counters, int reset) {
     (void)backend;
     (void)reset;
@@ -428,5 +487,7 @@ const struct backend_type backend_cuda = {
     .synchronize = cuda_synchronize,
     .timer_start = cuda_timer_start,
     .timer_stop = cuda_timer_stop,
+    .flush = cuda_flush,
+    .clocks = cuda_clocks,
     .counters = cuda_counters,
 };

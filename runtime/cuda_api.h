@@ -21,6 +21,7 @@ enum { /* CUresult values that we tell apart */
 };
 enum { /* CUdevice_attribute */
        CUDA_MULTIPROCESSORS = 16,
+       CUDA_L2_BYTES = 38,
        CUDA_CAPABILITY_MAJOR = 75,
        CUDA_CAPABILITY_MINOR = 76,
        CUDA_SHARED_OPT_IN = 97
@@ -52,6 +53,7 @@ _Static_assert(sizeof(struct cuda_launch_attribute) == 72, "as in the driver's A
     FUNCTION(device_count, cuDeviceGetCount, (int *count))                                                             \
     FUNCTION(device_get, cuDeviceGet, (int *device, int ordinal))                                                      \
     FUNCTION(device_name, cuDeviceGetName, (char *name, int size, int device))                                         \
+    FUNCTION(device_bus, cuDeviceGetPCIBusId, (char *text, int size, int device))                                      \
     FUNCTION(device_attribute, cuDeviceGetAttribute, (int *value, int attribute, int device))                          \
     FUNCTION(primary_retain, cuDevicePrimaryCtxRetain, (void **context, int device))                                   \
     FUNCTION(primary_release, cuDevicePrimaryCtxRelease_v2, (int device))                                              \
@@ -68,6 +70,7 @@ _Static_assert(sizeof(struct cuda_launch_attribute) == 72, "as in the driver's A
     FUNCTION(capture_mode, cuThreadExchangeStreamCaptureMode, (int *mode))                                             \
     FUNCTION(alloc, cuMemAlloc_v2, (uint64_t * device, size_t bytes))                                                  \
     FUNCTION(free, cuMemFree_v2, (uint64_t device))                                                                    \
+    FUNCTION(fill, cuMemsetD8Async, (uint64_t device, unsigned char byte, size_t bytes, void *stream))                 \
     FUNCTION(copy_in, cuMemcpyHtoD_v2, (uint64_t device, const void *host, size_t bytes))                              \
     FUNCTION(copy_out, cuMemcpyDtoH_v2, (void *host, uint64_t device, size_t bytes))                                   \
     FUNCTION(event_create, cuEventCreate, (void **event, unsigned flags))                                              \

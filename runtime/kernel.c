@@ -146,6 +146,14 @@ static bool load_from_bundle(att_kernel *kernel, bool any_schedule) {
     return true;
 }
 
+static struct att_kernel_info describe_entry(const struct build *build, const struct cache_entry *entry, int hit) {
+    return (struct att_kernel_info){.registers = read_meta(entry, "registers"),
+                                    .spill_bytes = read_meta(entry, "spill_bytes"),
+                                    .binary_size = entry->payload_size,
+                                    .compile_seconds = build->compile_seconds,
+                                    .from = hit ? "disk" : "compiler"};
+}
+
 /* Bytes that the device refuses although the cache found them whole (a changed driver, say) are rebuilt, once. */
 static enum att_status load_from_cache(att_kernel *kernel, struct build *build, const struct cache_key *key,
                                        struct failure *failure) {
@@ -157,11 +165,7 @@ static enum att_status load_from_cache(att_kernel *kernel, struct build *build, 
         if (status != ATT_OK)
             return status;
         status = load(kernel, entry.payload, entry.payload_size, failure);
-        kernel->info = (struct att_kernel_info){.registers = read_meta(&entry, "registers"),
-                                                .spill_bytes = read_meta(&entry, "spill_bytes"),
-                                                .binary_size = entry.payload_size,
-                                                .compile_seconds = build->compile_seconds,
-                                                .from = hit ? "disk" : "compiler"};
+        kernel->info = describe_entry(build, &entry, hit);
         cache_entry_free(&entry);
         if (status != ATT_LAUNCH_FAILED)
             return status;
@@ -174,27 +178,54 @@ static enum att_status load_from_cache(att_kernel *kernel, struct build *build, 
     }
 }
 
+/* Expand the source and make its key. Close it in any case. */
+static enum att_status open_build(struct build *build, struct cache_key *key, struct failure *failure) {
+    struct diag diag = {0};
+    snprintf(build->file, sizeof build->file, "%s.cu", build->variant->name);
+    enum att_status status =
+        source_expand(build->session->templates, build->variant, "<problem>", &build->source, &diag)
+            ? ATT_OK
+            : failure_take(failure, ATT_INTERNAL, &diag);
+    diag_free(&diag);
+    if (status != ATT_OK)
+        return status;
+    for (int i = 0; i < build->source.plan.launches; i++)
+        build->entries[i] = build->source.plan.launch[i].entry;
+    return make_key(build, key, failure);
+}
+
 static enum att_status load_from_source(att_kernel *kernel, struct failure *failure) {
     struct build build = {.session = kernel->session, .variant = &kernel->variant};
     struct cache_key key = {0};
-    struct diag diag = {0};
-    enum att_status status;
-    snprintf(build.file, sizeof build.file, "%s.cu", kernel->variant.name);
-    if (source_expand(kernel->session->templates, &kernel->variant, "<problem>", &build.source, &diag)) {
+    enum att_status status = open_build(&build, &key, failure);
+    if (status == ATT_OK) {
         kernel->plan = build.source.plan;
-        for (int i = 0; i < kernel->plan.launches; i++)
-            build.entries[i] = build.source.plan.launch[i].entry;
-        status = make_key(&build, &key, failure);
-        if (status == ATT_OK)
-            status = load_from_cache(kernel, &build, &key, failure);
-    } else {
-        status = failure_take(failure, ATT_INTERNAL, &diag);
+        status = load_from_cache(kernel, &build, &key, failure);
     }
     if (status == ATT_OK) {
         kernel->source = build.source.text;
         build.source.text = (struct text){0};
     }
-    diag_free(&diag);
+    cache_key_free(&key);
+    source_free(&build.source);
+    return status;
+}
+
+enum att_status kernel_compile(att_session *session, const struct variant *variant, struct att_kernel_info *info,
+                               struct failure *failure) {
+    struct build build = {.session = session, .variant = variant};
+    struct cache_key key = {0};
+    struct cache_entry entry = {0};
+    int hit = 0;
+    *info = (struct att_kernel_info){.registers = -1, .spill_bytes = -1};
+    enum att_status status = open_build(&build, &key, failure);
+    if (status == ATT_OK)
+        status = cache_get(session->cache, &key, compile, &build, &entry, &hit, failure);
+    if (status == ATT_OK) {
+        *info = describe_entry(&build, &entry, hit);
+        describe_plan(&build.source.plan, info);
+    }
+    cache_entry_free(&entry);
     cache_key_free(&key);
     source_free(&build.source);
     return status;

@@ -89,8 +89,9 @@ enum att_status session_enter(att_session *session) {
 
 /* --- opening --------------------------------------------------------------------------------------------------- */
 
-static enum att_status open_backend(att_session *session, const struct att_options *options, struct failure *failure) {
-    const struct backend_options chosen = {options->ordinal, options->host_mode, options->host_seed};
+static enum att_status open_backend(att_session *session, const struct att_options *options, const char *compile_for,
+                                    struct failure *failure) {
+    const struct backend_options chosen = {options->ordinal, options->host_mode, options->host_seed, compile_for};
     if (options->device != ATT_DEVICE_HOST) {
         session->type = &backend_cuda;
         enum att_status status = backend_cuda.open(&chosen, &session->backend, failure);
@@ -129,7 +130,8 @@ static enum att_status copy_bundles(att_session *session, const struct att_bundl
     return ATT_OK;
 }
 
-static enum att_status open_parts(att_session *session, const struct att_options *options, struct failure *failure) {
+static enum att_status open_parts(att_session *session, const struct att_options *options, const char *compile_for,
+                                  struct failure *failure) {
     if ((unsigned)options->device > ATT_DEVICE_HOST)
         return failure_set(failure, ATT_INVALID_ARGUMENT, "options.device is %d, expected an enum att_device",
                            (int)options->device);
@@ -140,7 +142,7 @@ static enum att_status open_parts(att_session *session, const struct att_options
     if (status == ATT_OK)
         status = open_templates(session, options->template_dir, failure);
     if (status == ATT_OK)
-        status = open_backend(session, options, failure);
+        status = open_backend(session, options, compile_for, failure);
     if (status != ATT_OK)
         return status;
     session->type->describe(session->backend, &session->info);
@@ -153,7 +155,7 @@ static enum att_status open_parts(att_session *session, const struct att_options
     return session->cache ? ATT_OK : failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while opening the cache");
 }
 
-enum att_status att_open(const struct att_options *options, att_session **result) {
+enum att_status session_open(const struct att_options *options, const char *compile_for, att_session **result) {
     static const struct att_options defaults;
     if (!result)
         return ATT_INVALID_ARGUMENT;
@@ -167,10 +169,14 @@ enum att_status att_open(const struct att_options *options, att_session **result
     session->log_context = options->log_context;
     pthread_mutex_init(&session->lock, NULL);
     struct failure failure = {0};
-    if (open_parts(session, options, &failure) != ATT_OK)
+    if (open_parts(session, options, compile_for, &failure) != ATT_OK)
         return session_fail(session, &failure);
     session->open = true;
     return ATT_OK;
+}
+
+enum att_status att_open(const struct att_options *options, att_session **result) {
+    return session_open(options, NULL, result);
 }
 
 /* --- closing --------------------------------------------------------------------------------------------------- */

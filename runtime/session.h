@@ -52,6 +52,9 @@ struct att_session {
     struct message *messages; /* the last failure of each thread that had one */
 };
 
+/* att_open; with `compile_for` ("sm_90a", not null) on cuda a session that only compiles, which needs no GPU. */
+enum att_status session_open(const struct att_options *options, const char *compile_for, att_session **session);
+
 /* To be called first by every public function: is this session usable, in this process? Else leaves a message. */
 enum att_status session_enter(att_session *session);
 
@@ -66,6 +69,9 @@ enum att_status find_variant(const att_session *session, const char *problem, co
 
 /* kernel.c */
 enum att_status kernel_build(att_kernel *kernel, bool any_schedule, struct failure *failure);
+/* Compile into the cache without loading; nothing to do when it is there. Needs no device. */
+enum att_status kernel_compile(att_session *session, const struct variant *variant, struct att_kernel_info *info,
+                               struct failure *failure);
 enum att_status kernel_prepare(att_kernel *kernel, struct failure *failure);
 void kernel_free(att_kernel *kernel);
 

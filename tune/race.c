@@ -5,8 +5,7 @@
 #include <string.h>
 
 bool race_open(struct race *race, int entrants) {
-    *race = (struct race){.entrants = entrants,
-                          .entrant = calloc((size_t)entrants + 1, sizeof *race->entrant)};
+    *race = (struct race){.entrants = entrants, .entrant = calloc((size_t)entrants + 1, sizeof *race->entrant)};
     float *times = calloc((size_t)entrants + 1, RACE_PASSES * sizeof *times);
     race->standing = calloc((size_t)entrants + 1, sizeof *race->standing);
     if (race->entrant)

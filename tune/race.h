@@ -25,7 +25,7 @@ struct race {
         double time;
         int entrant;
     } * standing; /* scratch, of as many */
-    bool closed;             /* late ones do not count: who has no pass yet is left aside */
+    bool closed;  /* late ones do not count: who has no pass yet is left aside */
 };
 
 bool race_open(struct race *race, int entrants); /* false when memory runs out */
