@@ -62,10 +62,17 @@ class KernelInfo(ctypes.Structure):
                 ("launches", c_int), ("binary_size", c_uint64), ("compile_seconds", c_double), ("origin", c_char_p)]
 
 
+class SessionInfo(ctypes.Structure):
+    """What a session runs on; struct att_session_info."""
+    _fields_ = [("device", c_int), ("device_name", c_char_p), ("arch", c_char_p), ("compiler", c_char_p),
+                ("cache_dir", c_char_p), ("multiprocessors", c_int)]
+
+
 _library.att_message.restype = c_char_p
 _library.att_message.argtypes = [c_void_p]
 _library.att_open.argtypes = [POINTER(_Options), POINTER(c_void_p)]
 _library.att_close.argtypes = [c_void_p]
+_library.att_session_describe.argtypes = [c_void_p, POINTER(SessionInfo)]
 _library.att_find.argtypes = [c_void_p, c_char_p, c_char_p, POINTER(c_void_p)]
 _library.att_prepare.argtypes = [c_void_p]
 _library.att_kernel_name.restype = c_char_p
@@ -73,6 +80,7 @@ _library.att_kernel_name.argtypes = [c_void_p]
 _library.att_kernel_describe.argtypes = [c_void_p, POINTER(KernelInfo)]
 _library.att_workspace_size.argtypes = [c_void_p, POINTER(_Args), POINTER(c_size_t)]
 _library.att_launch.argtypes = [c_void_p, POINTER(_Args), c_void_p]
+_library.att_alloc.argtypes = [c_void_p, c_size_t, POINTER(c_void_p)]
 _library.att_version.restype = c_char_p
 
 
@@ -87,8 +95,9 @@ def version():
 class Session:
     """One open device. Close it, or let it go: kernels found in it live as long as it does."""
 
-    def __init__(self, device="cuda", cache_dir=None):
-        options = _Options(device={"auto": 0, "cuda": 1, "host": 2}[device], cache_dir=cache_dir and cache_dir.encode())
+    def __init__(self, device="cuda", cache_dir=None, host_mode="check"):
+        options = _Options(device={"auto": 0, "cuda": 1, "host": 2}[device], cache_dir=cache_dir and cache_dir.encode(),
+                           host_mode={"check": 0, "fast": 1}[host_mode])
         self._handle = c_void_p()
         self.check(_library.att_open(byref(options), byref(self._handle)))
 
@@ -96,10 +105,22 @@ class Session:
         if status:
             raise Error(_library.att_message(self._handle).decode())
 
+    @property
+    def info(self):
+        info = SessionInfo()
+        self.check(_library.att_session_describe(self._handle, byref(info)))
+        return info
+
     def find(self, problem, schedule=None):
         handle = c_void_p()
         self.check(_library.att_find(self._handle, problem.encode(), schedule and schedule.encode(), byref(handle)))
         return Kernel(self, handle)
+
+    def alloc(self, size):
+        """The address of that many bytes of device memory, 256-byte aligned, which live as long as the session."""
+        address = c_void_p()
+        self.check(_library.att_alloc(self._handle, size, byref(address)))
+        return address.value
 
     def close(self):
         _library.att_close(self._handle)

@@ -1,0 +1,80 @@
+"""The forward kernel beside cuDNN, FlashAttention-2 and FlexAttention, on every shape of cases.py, in one process.
+
+    python3 bench/bench_matrix.py                                 the whole matrix, L2 flushed before each launch
+    python3 bench/bench_matrix.py --warm --flex                   with a warm L2 as well; FlexAttention, slow to compile
+    python3 bench/bench_matrix.py --quick --seconds 120           a subset, in about that time
+    python3 bench/bench_matrix.py --only d128 --only "d64 causal" the cases whose names have these words
+    python3 bench/bench_matrix.py --schedule block_n=176 --schedule "block_n=128 stages=3"
+    python3 bench/bench_matrix.py --variants FILE                 the same, a schedule a line
+    python3 bench/bench_matrix.py --dry-run                       without a GPU: tiny shapes on the host device
+
+Every kernel is first compared with double precision in sampled rows and with the peers everywhere; a wrong one is an
+error in its row, and so is one that cannot be built, hangs or loses the device. Rows are appended to --results as JSON
+lines; the table goes to standard output.
+"""
+import argparse
+import json
+import os
+import pathlib
+import sys
+
+import cases
+import protocol
+import runner
+import table
+
+RESULTS = pathlib.Path(__file__).parent / "results/matrix.jsonl"
+DEFAULT = "algorithm=flash_async"  # in front of every schedule that names no algorithm
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a subset of the cases")
+    parser.add_argument("--only", action="append", default=[], metavar="WORDS", help="cases with all these words")
+    parser.add_argument("--seconds", type=float, default=0, help="time for all; cases that do not fit are left out")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of every kernel (3)")
+    parser.add_argument("--warm", action="store_true", help="also without flushing L2")
+    parser.add_argument("--peers", default="cudnn,fa2", help="comma-separated (cudnn,fa2); none for no peers")
+    parser.add_argument("--flex", action="store_true", help="FlexAttention too")
+    parser.add_argument("--schedule", action="append", default=[], metavar="KNOBS", help="a column of its own each")
+    parser.add_argument("--variants", type=pathlib.Path, metavar="FILE", help="schedules, one a line; # comments")
+    parser.add_argument("--problem", default="target=sm_90a", metavar="KNOBS", help="part of every problem")
+    parser.add_argument("--results", type=pathlib.Path, help="JSON lines (bench/results/matrix.jsonl; dry run: none)")
+    parser.add_argument("--cache-dir", help="where compiled kernels are kept")
+    parser.add_argument("--commit", help="what is measured, where git does not say")
+    parser.add_argument("--dry-run", action="store_true", help="tiny cases on the host device")
+    return parser.parse_args()
+
+
+def schedules(chosen):
+    """{name of the column: text}."""
+    texts = list(chosen.schedule)
+    if chosen.variants:
+        lines = (line.split("#")[0].strip() for line in chosen.variants.read_text().splitlines())
+        texts += [line for line in lines if line]
+    return {f"attile {text}".strip(): text if "algorithm" in text else f"{DEFAULT} {text}".strip()
+            for text in texts or [""]}
+
+
+def main():
+    chosen = options()
+    todo = cases.tiny() if chosen.dry_run else cases.matrix()
+    todo = [case for case in todo if case.matches(chosen.only) and (not chosen.quick or cases.quick(case))]
+    if not todo:
+        sys.exit("no case has these words; a case is called " + cases.matrix()[0].name)
+    peers = ["plain"] if chosen.dry_run else [name for name in chosen.peers.split(",") if name != "none"]
+    if chosen.flex and "flex" not in peers:
+        peers.append("flex")
+    setup = {"device": "host" if chosen.dry_run else "cuda", "cache_dir": chosen.cache_dir}
+    job = {"schedules": schedules(chosen), "peers": peers, "problem": f"dtype=bf16 {chosen.problem}"}
+    results = chosen.results or pathlib.Path(os.devnull if chosen.dry_run else RESULTS)
+    about = {"bench": "matrix", "commit": chosen.commit, "input": "standard normal, bf16"}
+    plan = protocol.Plan(rounds=chosen.rounds, warm_too=chosen.warm)
+    machine, rows = runner.run(setup, todo, job, plan, chosen.seconds, results, about)
+    print(f"TFLOP/s, median, L2 flushed. {json.dumps(machine)}\n\n{table.markdown(rows)}")
+    if chosen.warm:
+        print(f"The same with a warm L2.\n\n{table.markdown(rows, 'warm')}")
+
+
+if __name__ == "__main__":
+    main()

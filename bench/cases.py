@@ -1,0 +1,74 @@
+"""The attention problems that are measured: which shapes, and what each is called.
+
+A case's name is made of words, "d128 b4 h16 s4096 causal" say, which is also how one selects: `--only "d128 causal"`.
+"""
+import dataclasses
+
+TOKENS, HIDDEN = 16384, 2048
+LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    group: str  # grid, llama, odd_dim, off_grid, heads, chunked
+    head_dim: int
+    batch: int
+    heads: int
+    len_q: int
+    causal: bool  # with the last query and key aligned
+    kv_heads: int = 0  # 0: as heads
+    len_kv: int = 0  # 0: as len_q
+
+    def __post_init__(self):
+        object.__setattr__(self, "kv_heads", self.kv_heads or self.heads)
+        object.__setattr__(self, "len_kv", self.len_kv or self.len_q)
+
+    @property
+    def name(self):
+        heads = f"h{self.heads}" + (f"/{self.kv_heads}" if self.kv_heads != self.heads else "")
+        length = f"s{self.len_q}" + (f"x{self.len_kv}" if self.len_kv != self.len_q else "")
+        return f"d{self.head_dim} b{self.batch} {heads} {length} {'causal' if self.causal else 'full'}"
+
+    @property
+    def flops(self):
+        """Of both products. Causal counts half a square, as is the custom, not half a square and half a diagonal."""
+        seen = min(self.len_q, self.len_kv)
+        pairs = seen * self.len_kv - seen**2 / 2 if self.causal else self.len_q * self.len_kv
+        return 4 * self.batch * self.heads * pairs * self.head_dim
+
+    def problem(self, knobs):
+        mask = "causal" if self.causal else "none"
+        return f"family=attention_forward head_dim={self.head_dim} mask={mask} {knobs}"
+
+    def matches(self, selections):
+        """Whether all words of one of the selections are in the name or the group; no selection selects all."""
+        words = set(self.name.split()) | {self.group}
+        return not selections or any(set(selection.split()) <= words for selection in selections)
+
+
+def _square(group, head_dim, length, heads=None, kv_heads=0):
+    batch = max(1, TOKENS // length)
+    return [Case(group, head_dim, batch, heads or HIDDEN // head_dim, length, causal, kv_heads)
+            for causal in (False, True)]
+
+
+def matrix():
+    cases = [case for d in (64, 96, 128, 192, 256) for length in LENGTHS for case in _square("grid", d, length)]
+    cases += [Case("llama", 128, 1, 32, 8192, True, 8), Case("llama", 128, 2, 64, 4096, True, 8)]
+    cases += [case for d in (40, 80, 112) for length in (1024, 4096) for case in _square("odd_dim", d, length)]
+    cases += [case for d, length in ((128, 1000), (128, 4100), (64, 2047)) for case in _square("off_grid", d, length)]
+    cases += _square("heads", 128, 4096, 40) + _square("heads", 128, 4096, 28, 4)
+    cases += [Case("chunked", 128, 1, 32, 512, causal, 8, 32768) for causal in (False, True)]
+    return cases
+
+
+def quick(case):
+    """A subset that shows a change of the kernel in a minute or so."""
+    return case.group == "llama" or (case.group == "grid" and case.head_dim in (64, 128, 256)
+                                     and case.len_q in (512, 4096, 16384))
+
+
+def tiny():
+    """What the host device can do: a dry run of the program, not a measurement."""
+    square = [Case("grid", 64, 1, 2, 70, causal) for causal in (False, True)]
+    return square + [Case("chunked", 32, 1, 2, 20, True, 1, 33)]

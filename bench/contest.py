@@ -1,0 +1,104 @@
+"""One case: attile's kernels and the peers' are made, checked, and timed beside each other. Runs in a worker process.
+
+    job   {case, problem: knobs beside the case's, schedules: {name: text}, peers: [name], without: [name], plan}
+    rows  one a kernel: its figures, or an "error" that says why it has none
+"""
+import attile
+import protocol
+
+WRONG = 2  # times the error of an honest computation of the same precision, in the rows that are compared with it
+APART = 4  # times that, over the whole tensor, from a peer
+
+
+def start(setup):
+    """setup: {device, cache_dir}. What is returned keeps the session and the side from case to case."""
+    if setup["device"] == "cuda":
+        from side_cuda import Side
+    else:
+        from side_host import Side
+    session = attile.Session(setup["device"], setup["cache_dir"])
+    side = Side(session)
+
+    def serve(job, say):
+        if job == "machine":
+            say("ceilings")
+            return {**side.machine(), "arch": session.info.arch.decode(), "compiler": session.info.compiler.decode(),
+                    "attile": attile.version(), **side.ceilings()}
+        return Contest(session, side, job, say).rows()
+
+    return serve
+
+
+class Contest:
+    def __init__(self, session, side, job, say):
+        self._session, self._side, self._job, self._say = session, side, job, say
+        self._case, self._rows, self._works, self._outputs = job["case"], {}, {}, {}
+
+    def rows(self):
+        self._say("inputs")
+        self._tensors = self._side.inputs(self._case)
+        self._reference = self._side.reference(self._case, *self._tensors)
+        self._honest = self._side.honest(self._case, *self._tensors, self._reference)[0]
+        for name, schedule in self._job["schedules"].items():
+            self._enter(name, lambda row: self._ours(schedule, row), 60, schedule=schedule)
+        for name, make in self._side.peers(self._case, *self._tensors, self._job["peers"]).items():
+            self._enter(name, lambda row: self._theirs(make), 240)
+        self._compare()
+        self._measure()
+        return list(self._rows.values())
+
+    def _enter(self, name, make, patience, **about):
+        """Make it, run it once, look at its answer. What fails here is not timed."""
+        if name in self._job["without"]:
+            return
+        row = self._rows[name] = {"kernel": name, **about}
+        self._say(name, patience)
+        try:
+            work, output = make(row)
+            self._side.finish()
+            relative, row["largest_error"] = map(digits, self._side.error(self._reference, output))
+            row.update(relative_error=relative, honest_error=digits(self._honest))
+            if "schedule" in row and not relative <= WRONG * self._honest:
+                raise ValueError(f"wrong: relative error {relative}, an honest computation has {digits(self._honest)}")
+            self._works[name], self._outputs[name] = work, output
+        except Exception as error:
+            row["error"] = f"{type(error).__name__}: {error}"
+            self._side.finish()  # a lost device fails here, and ends this process
+
+    def _ours(self, schedule, row):
+        kernel = self._session.find(self._case.problem(self._job["problem"]), schedule)
+        info, output = kernel.info, self._side.output(self._case)
+        row.update(variant=kernel.name, registers=info.registers, spill_bytes=info.spill_bytes,
+                   shared_bytes=info.shared_bytes, compile_seconds=round(info.compile_seconds, 3),
+                   origin=info.origin.decode())
+        args, stream = kernel.attention_args(*self._tensors, output), self._side.stream
+        kernel.launch(args, stream)
+        return lambda: kernel.launch(args, stream), output
+
+    def _theirs(self, make):
+        work = make()
+        return work, work()
+
+    def _compare(self):
+        """Ours with every peer over the whole tensor: the rows sampled above are a few."""
+        for name in [name for name in self._works if "schedule" in self._rows[name]]:
+            apart = {peer: digits(self._side.distance(self._outputs[peer], self._outputs[name]))
+                     for peer in self._works if "schedule" not in self._rows[peer]}
+            self._rows[name]["apart"] = apart
+            if apart and not min(apart.values()) <= APART * self._honest:
+                self._rows[name]["error"] = f"wrong: apart from every peer, {apart}"
+                del self._works[name]
+
+    def _measure(self):
+        before = {name: self._side.copy(self._outputs[name]) for name in self._works if "schedule" in self._rows[name]}
+        samples = protocol.measure(self._works, self._side, self._job["plan"], before=lambda name: self._say(name, 60),
+                                   after=lambda name: self._rows[name].update(self._side.state()))
+        for name, modes in samples.items():
+            self._rows[name].update({mode: protocol.summary(rounds, self._case.flops)
+                                     for mode, rounds in modes.items()})
+        for name, copy in before.items():  # the same bits after hundreds of launches
+            self._rows[name]["same_bits"] = self._side.same(copy, self._outputs[name])
+
+
+def digits(x):
+    return float(f"{x:.3g}")

@@ -1,0 +1,87 @@
+"""Runs cases in a worker, one after the other, whatever happens to it; keeps every row.
+
+A run in the results is one line that describes the machine, then one line a kernel and case with the same "run".
+"""
+import datetime
+import json
+import pathlib
+import subprocess
+import sys
+import time
+
+import table
+from worker import Lost, Worker
+
+LOSSES = 2  # times that a kernel may take the process with it; then the other cases do without it
+
+
+def commit():
+    """What is measured, as git calls it; None outside a checkout."""
+    try:
+        text = subprocess.run(["git", "-C", pathlib.Path(__file__).parent, "describe", "--always", "--dirty"],
+                              capture_output=True, text=True)
+    except OSError:
+        return None
+    return text.stdout.strip() or None
+
+
+def run(setup, todo, job, plan, seconds, results, about):
+    """All cases `todo`, as far as `seconds` reach (0: any time). Returns (the machine, the rows).
+
+    setup and job are contest.py's; `about` is added to the first line of the run in the file `results`.
+    """
+    began = time.monotonic()
+    version = about.get("commit") or commit()
+    name = f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%dT%H:%M:%SZ} {version or ''}".strip()
+    rows, losses, kernels = [], {}, len(job["schedules"]) + len(job["peers"])
+    results.parent.mkdir(parents=True, exist_ok=True)
+    with Worker("contest:start", setup) as worker, open(results, "a") as file:
+
+        def keep(row):
+            print(json.dumps(row), file=file, flush=True)
+
+        try:
+            machine = worker.run("machine")
+        except Lost as loss:
+            sys.exit(f"cannot start: {loss.reason}")
+        keep({"run": name, **about, "commit": version, **machine, "rounds": plan.rounds})
+        for number, case in enumerate(todo):
+            left = began + seconds - time.monotonic() if seconds else 1e9
+            if left <= 0:
+                print(f"out of time: {len(todo) - number} of {len(todo)} cases left out", file=sys.stderr)
+                break
+            label = f"[{number + 1}/{len(todo)}] {case.name}"
+            share = plan.within(0.8 * left / (len(todo) - number), kernels)
+            found = contest(worker, {**job, "case": case, "plan": share}, losses,
+                            lambda what: progress(f"{label}: {what}"))
+            for row in found:
+                rows.append({"run": name, "case": case.name, "group": case.group, **row})
+                keep(rows[-1])
+            progress("")
+            print(label, *(f" {row['kernel']} {table.tflops(row) or 'failed'}" for row in found), file=sys.stderr)
+    return machine, rows
+
+
+def contest(worker, job, losses, listen):
+    """The rows of one case. A kernel that takes the worker with it gets an error, and the others another try."""
+    named, lost = [*job["schedules"], *job["peers"]], []
+    while True:
+        job["without"] = [row["kernel"] for row in lost] + [name for name, n in losses.items() if n >= LOSSES]
+        try:
+            return lost + worker.run(job, listen)
+        except Lost as loss:
+            if loss.what not in named:  # nobody's fault that we know of
+                return lost + [failed(job, name, str(loss)) for name in named if name not in job["without"]]
+            losses[loss.what] = losses.get(loss.what, 0) + 1
+            lost.append(failed(job, loss.what, f"lost: {loss.reason}"))
+
+
+def failed(job, name, error):
+    schedule = {"schedule": job["schedules"][name]} if name in job["schedules"] else {}
+    return {"kernel": name, **schedule, "error": error}
+
+
+def progress(text):
+    """One line that is overwritten on a terminal; nothing elsewhere."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text[:119]}", end="", file=sys.stderr, flush=True)

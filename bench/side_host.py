@@ -1,0 +1,121 @@
+"""Where a dry run happens: this CPU, with tensors of the standard library. The same methods as side_cuda.py.
+
+It proves that the program works, not how fast anything is: shapes are tiny and the arithmetic is Python's.
+"""
+import ctypes
+import itertools
+import math
+import platform
+import random
+import struct
+import time
+
+
+def to_bf16(x):
+    """The nearest 16-bit float's bits; to even between two."""
+    bits = struct.unpack("I", struct.pack("f", x))[0]
+    return bits + 0x7FFF + (bits >> 16 & 1) >> 16 & 0xFFFF
+
+
+def from_bf16(bits):
+    return struct.unpack("f", struct.pack("I", bits << 16))[0]
+
+
+class Tensor:
+    """(batch, heads, length, head_dim) of bf16, contiguous; with a session in its memory, whose bounds are checked."""
+
+    def __init__(self, shape, values, session=None):
+        self.shape, kind = shape, ctypes.c_uint16 * math.prod(shape)
+        self.bits = kind.from_address(session.alloc(ctypes.sizeof(kind))) if session else kind()
+        self.bits[:] = [to_bf16(x) for x in values]
+
+    def data_ptr(self):
+        return ctypes.addressof(self.bits)
+
+    def stride(self):
+        return tuple(math.prod(self.shape[i + 1:]) for i in range(4))
+
+    def row(self, batch, head, index):
+        at = ((batch * self.shape[1] + head) * self.shape[2] + index) * self.shape[3]
+        return [from_bf16(bits) for bits in self.bits[at:at + self.shape[3]]]
+
+
+class Side:
+    stream = None
+
+    def __init__(self, session):
+        self._session = session
+
+    def machine(self):
+        return {"gpu": None, "cpu": platform.machine(), "python": platform.python_version()}
+
+    def ceilings(self):
+        return {}
+
+    def inputs(self, case):
+        source = random.Random(1)
+        query = (case.batch, case.heads, case.len_q, case.head_dim)
+        key = (case.batch, case.kv_heads, case.len_kv, case.head_dim)
+        return [Tensor(shape, (source.gauss(0, 1) for _ in range(math.prod(shape))), self._session)
+                for shape in (query, key, key)]
+
+    def output(self, case):
+        shape = (case.batch, case.heads, case.len_q, case.head_dim)
+        return Tensor(shape, itertools.repeat(math.nan, math.prod(shape)), self._session)
+
+    def peers(self, case, q, k, v, names):
+        """{name: how to make the callable that computes O}; making it may fail."""
+        return {"plain": lambda: lambda: plain(case, q, k, v)} if "plain" in names else {}
+
+    def finish(self):
+        pass
+
+    def reference(self, case, q, k, v):
+        return plain(case, q, k, v, keep=True)
+
+    def honest(self, case, q, k, v, reference):
+        return self.error(reference, plain(case, q, k, v))
+
+    def error(self, reference, o):
+        """(Frobenius norm of the difference in proportion to the reference's, largest difference)"""
+        pairs = [(x, from_bf16(bits)) for x, bits in zip(reference, o.bits)]
+        if any(math.isnan(y) for _, y in pairs):
+            return math.nan, math.nan
+        return (math.sqrt(sum((x - y)**2 for x, y in pairs) / sum(x * x for x, _ in pairs)),
+                max(abs(x - y) for x, y in pairs))
+
+    def distance(self, a, b):
+        return self.error([from_bf16(bits) for bits in a.bits], b)[0]
+
+    def copy(self, o):
+        return bytes(o.bits)
+
+    def same(self, copy, o):
+        return copy == bytes(o.bits)
+
+    def times(self, work, count, cold):
+        times = []
+        for _ in range(min(count, 2)):
+            start = time.perf_counter()
+            work()
+            times.append(1000 * (time.perf_counter() - start))
+        return times
+
+    def state(self):
+        return {}
+
+
+def plain(case, q, k, v, keep=False):
+    """O by the definition, in double precision; rounded to bf16 unless `keep`, which returns a flat list."""
+    result = []
+    for b, h, i in itertools.product(range(case.batch), range(case.heads), range(case.len_q)):
+        kv_head, query = h // (case.heads // case.kv_heads), q.row(b, h, i)
+        seen = max(0, min(case.len_kv, i + 1 + case.len_kv - case.len_q)) if case.causal else case.len_kv
+        scores = [sum(x * y for x, y in zip(query, k.row(b, kv_head, j))) / math.sqrt(case.head_dim)
+                  for j in range(seen)]
+        weights = [math.exp(s - max(scores)) for s in scores]
+        total, row = sum(weights) or 1, [0.0] * case.head_dim
+        for j, weight in enumerate(weights):
+            row = [x + weight / total * y for x, y in zip(row, v.row(b, kv_head, j))]
+        result += row
+    return result if keep else Tensor((case.batch, case.heads, case.len_q, case.head_dim), result)

@@ -1,0 +1,162 @@
+"""What can be tested without a GPU: python3 bench/test_bench.py. Needs the library (ATTILE_LIBRARY)."""
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import cases
+import protocol
+import runner
+import table
+from worker import Lost, Worker
+
+
+class FakeClock:
+    """Every kernel takes as long as it says; records who ran how often."""
+
+    def __init__(self):
+        self.calls = []
+
+    def times(self, work, count, cold):
+        self.calls.append((work, count, cold))
+        return [work] * count
+
+
+class Cases(unittest.TestCase):
+    def test_the_matrix_has_every_published_shape(self):
+        names = [case.name for case in cases.matrix()]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertLessEqual(set(table.published()), set(names))
+
+    def test_causal_counts_the_half_of_a_square_that_is_seen(self):
+        square, causal = (cases.Case("grid", 64, 2, 3, 100, causal) for causal in (False, True))
+        self.assertEqual(square.flops, 4 * 2 * 3 * 100 * 100 * 64)
+        self.assertEqual(causal.flops, square.flops / 2)
+        for len_q, len_kv in ((50, 400), (400, 50)):
+            case = cases.Case("chunked", 64, 1, 1, len_q, True, 0, len_kv)
+            exact = sum(max(0, min(len_kv, i + 1 + len_kv - len_q)) for i in range(len_q))
+            self.assertAlmostEqual(case.flops / 256, exact, delta=max(len_q, len_kv) / 2)
+
+    def test_words_select(self):
+        case = cases.Case("llama", 128, 1, 32, 8192, True, 8)
+        self.assertEqual(case.name, "d128 b1 h32/8 s8192 causal")
+        self.assertTrue(case.matches([]) and case.matches(["d64", "causal d128"]) and case.matches(["llama"]))
+        self.assertFalse(case.matches(["d12"]) or case.matches(["d128 full"]))
+
+
+class Protocol(unittest.TestCase):
+    def test_every_kernel_leads_a_round_and_gets_the_same_time(self):
+        clock, order = FakeClock(), []
+        works = {"a": 1.0, "b": 2.0, "c": 0.5}
+        samples = protocol.measure(works, clock, protocol.Plan(rounds=3, warm_too=True), before=order.append)
+        self.assertEqual(order, list("abcbcacab"))
+        self.assertEqual({name: len(one["cold"][0]) for name, one in samples.items()}, {"a": 100, "b": 50, "c": 200})
+        self.assertEqual({name: len(one["warm"]) for name, one in samples.items()}, {"a": 3, "b": 3, "c": 3})
+        self.assertIn((1.0, 25, True), clock.calls)
+
+    def test_summary_is_of_all_samples(self):
+        found = protocol.summary([[1, 2, 3], [4, 5]], 6e9)
+        self.assertEqual([found[key] for key in ("q1", "ms", "q3", "samples", "tflops")], [2, 3, 4, 5, 2.0])
+        self.assertEqual(found["rounds"], [2, 4.5])
+
+    def test_a_plan_shrinks_to_its_time(self):
+        plan = protocol.Plan(rounds=2)
+        self.assertEqual(plan.within(1e9, 4).repeat_ms, 100)
+        self.assertAlmostEqual(plan.within(0.8, 4).repeat_ms, 100 - 37.5)
+        self.assertEqual(plan.within(0.01, 4).repeat_ms, 15)
+
+
+def row(kernel, tflops, case="d128 b4 h16 s4096 full", **more):
+    return {"case": case, "kernel": kernel, "cold": {"tflops": tflops}, **more}
+
+
+class Table(unittest.TestCase):
+    def test_ratios(self):
+        rows = [row("attile a", 500, schedule="a"), row("attile b", 660, schedule="b"), row("cudnn", 600),
+                row("fa2", 400)]
+        kernels = table.by_case(rows)[rows[0]["case"]]
+        self.assertEqual(table.ours(kernels)["kernel"], "attile b")
+        self.assertAlmostEqual(table.against_now(kernels), 1.1)
+        # there cuDNN has 603 and FA3 650
+        self.assertAlmostEqual(table.against_published(rows[0]["case"], kernels, table.published()), 1.1 / (650 / 603))
+
+    def test_losing_and_failing_cells_are_shown(self):
+        text = table.markdown([row("attile", 300, schedule="a", spill_bytes=8), row("cudnn", 600),
+                               row("fa2", 0, error="Error: no\nmore")])
+        self.assertIn("| **300** | 600 | failed | 0.50 ◀ | 0.46 ◀ |", text)
+        self.assertIn("fa2: Error: no\n", text)
+        self.assertIn("8 bytes spilled", text)
+
+    def test_a_wrong_kernel_has_no_ratio(self):
+        kernels = {"attile": row("attile", 900, schedule="", error="wrong"), "cudnn": row("cudnn", 600)}
+        self.assertIsNone(table.against_now(kernels))
+
+    def test_geometric_mean(self):
+        self.assertAlmostEqual(table.geometric_mean([0.5, 2, None]), 1)
+        self.assertIsNone(table.geometric_mean([None]))
+
+
+def fragile(setup):
+    """A stand-in for contest.start whose kernels do what their names say."""
+
+    def serve(job, say):
+        rows = []
+        for name in [*job["schedules"], *job["peers"]]:
+            if name in job["without"]:
+                continue
+            say(name, 0.5)
+            if name == "hangs":
+                time.sleep(60)
+            if name == "dies":
+                os._exit(7)
+            if name == "raises":
+                raise ValueError("lost the device")
+            rows.append({"kernel": name})
+        return rows
+
+    return serve
+
+
+class Losses(unittest.TestCase):
+    def test_the_others_are_measured_whatever_one_does(self):
+        with Worker("test_bench:fragile", None) as worker:
+            for name, reason in (("hangs", "no answer"), ("dies", "ended with 7"), ("raises", "lost the device")):
+                losses, job = {}, {"schedules": {name: "", "good": ""}, "peers": ["peer"]}
+                for _ in range(runner.LOSSES):
+                    rows = {row["kernel"]: row for row in runner.contest(worker, job, losses, lambda what: None)}
+                    self.assertIn(reason, rows[name]["error"])
+                    self.assertEqual(set(rows), {name, "good", "peer"})
+                rows = runner.contest(worker, job, losses, lambda what: None)  # not a third time
+                self.assertEqual([row["kernel"] for row in rows], ["good", "peer"])
+
+    def test_a_child_that_cannot_start_says_why(self):
+        with Worker("test_bench:missing", None) as worker, self.assertRaisesRegex(Lost, "missing"):
+            worker.run("job")
+
+
+class DryRun(unittest.TestCase):
+    def test_the_whole_program_on_the_host_device(self):
+        with tempfile.TemporaryDirectory() as folder:
+            results = pathlib.Path(folder) / "results.jsonl"
+            done = subprocess.run([sys.executable, pathlib.Path(__file__).with_name("bench_matrix.py"), "--dry-run",
+                                   "--rounds", "2", "--only", "chunked", "--results", results, "--cache-dir", folder,
+                                   "--schedule", "block_n=32", "--schedule", "block_n=33"],
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            machine, good, bad, plain = map(json.loads, results.read_text().splitlines())
+        self.assertEqual(machine["bench"], "matrix")
+        self.assertTrue({machine["run"]} == {good["run"], bad["run"], plain["run"]})
+        self.assertIn("_n32_", good["variant"])
+        self.assertLess(good["relative_error"], 2 * good["honest_error"])
+        self.assertTrue(0 < good["apart"]["plain"] < 0.01 and good["same_bits"] and math.isfinite(good["cold"]["ms"]))
+        self.assertIn("block_n", bad["error"])
+        self.assertIn("| d32 b1 h2/1 s20x33 causal |", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
