@@ -3,8 +3,11 @@
 A case's name is made of words, "d128 b4 h16 s4096 causal" say, which is also how one selects: `--only "d128 causal"`.
 """
 import dataclasses
+import math
 
 TOKENS, HIDDEN = 16384, 2048
+# What stands in element 3 of the middle row of a tensor's head 0, 1, ..., for inputs of the kind "special".
+SPECIAL = [(name, what) for what in (math.nan, math.inf) for name in "qkv"]
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 
 
@@ -35,6 +38,10 @@ class Case:
         seen = min(self.len_q, self.len_kv)
         pairs = seen * self.len_kv - seen**2 / 2 if self.causal else self.len_q * self.len_kv
         return 4 * self.batch * self.heads * pairs * self.head_dim
+
+    def seen(self, query):
+        """How many keys, from the first, that query sees."""
+        return max(0, min(self.len_kv, query + 1 + self.len_kv - self.len_q)) if self.causal else self.len_kv
 
     def problem(self, knobs):
         mask = "causal" if self.causal else "none"

@@ -6,6 +6,8 @@ from torch.nn.attention import SDPBackend, bias, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
+from cases import SPECIAL
+
 ROWS = 64  # of each sampled head are compared with double precision
 FLUSH_BYTES = 256 << 20  # several times the L2 cache
 
@@ -40,11 +42,25 @@ class Side:
         return {"cublas_tflops": round(2 * 8192**3 / median(lambda: torch.mm(a, b, out=product)) / 1e9, 1),
                 "copy_tbps": round(2 * (1 << 30) / median(lambda: target.copy_(source)) / 1e9, 2)}
 
-    def inputs(self, case):
+    def inputs(self, case, kind="normal"):
+        """q, k and v of a kind; gpu_checks.py says which there are."""
         torch.manual_seed(1)
         query = (case.batch, case.heads, case.len_q, case.head_dim)
         key = (case.batch, case.kv_heads, case.len_kv, case.head_dim)
-        return [torch.randn(shape, dtype=torch.bfloat16, device="cuda") for shape in (query, key, key)]
+        q, k, v = (torch.randn(shape, dtype=torch.bfloat16, device="cuda") for shape in (query, key, key))
+        if kind == "outliers":
+            for tensor in (q, k, v):
+                tensor.view(-1)[::997] *= 50
+        elif kind == "growing":
+            growth = torch.arange(case.len_kv, device="cuda") * 4 / case.len_kv
+            q, k = q.abs(), (k.abs() * growth[:, None]).bfloat16()
+        elif kind == "equal":
+            k = k[:, :, :1].expand(key).contiguous()
+        elif kind == "special":
+            for head, (name, what) in enumerate(SPECIAL):
+                tensor = {"q": q, "k": k, "v": v}[name]
+                tensor[0, head, tensor.shape[2] // 2, 3] = what
+        return q, k, v
 
     def output(self, case):
         shape = (case.batch, case.heads, case.len_q, case.head_dim)
@@ -88,29 +104,31 @@ class Side:
 
     # --- is it right?
 
-    def reference(self, case, q, k, v):
-        """[(batch, head, rows, O there in double precision)] for some rows of the first and the last head."""
-        rows = torch.linspace(0, case.len_q - 1, min(ROWS, case.len_q), device="cuda").long()
-        places = {(0, 0), (case.batch - 1, case.heads - 1)}
-        return [(b, h, rows, self._rows(case, q, k, v, b, h, rows, torch.float64)) for b, h in sorted(places)]
+    def reference(self, case, q, k, v, thorough=False):
+        """[(batch, head, rows, O there in double precision)] for rows of the first and the last head, or of all heads."""
+        every = [(b, h) for b in range(case.batch) for h in range(case.heads)]
+        rows = torch.linspace(0, case.len_q - 1, min(ROWS, case.len_q)).long().tolist()
+        return [(b, h, rows, self._rows(case, q, k, v, b, h, rows, torch.float64))
+                for b, h in (every if thorough else [every[0], every[-1]])]
 
     def honest(self, case, q, k, v, reference):
-        """The error of a straightforward computation that rounds what a tensor core must have rounded: P and O."""
-        parts = [(self._rows(case, q, k, v, b, h, rows, torch.float32).bfloat16().double(), exact)
-                 for b, h, rows, exact in reference]
-        return _compare(parts)
+        """The error of a straightforward computation that rounds what a matrix unit must have rounded: P and O."""
+        return _compare([(self._rows(case, q, k, v, b, h, rows, torch.float32).bfloat16().double(), exact)
+                         for b, h, rows, exact in reference])
 
     def _rows(self, case, q, k, v, b, h, rows, precision):
-        kv_head = h // (case.heads // case.kv_heads)
-        score = q[b, h, rows].to(precision) @ k[b, kv_head].to(precision).T / case.head_dim**0.5
-        if case.causal:
-            keys = torch.arange(case.len_kv, device="cuda")
-            score.masked_fill_(keys > rows[:, None] + (case.len_kv - case.len_q), -torch.inf)
-        weights = (score - score.amax(-1, keepdim=True)).exp()
-        total = weights.sum(-1, keepdim=True)
-        if precision == torch.float32:
-            weights = weights.bfloat16().float()
-        return weights @ v[b, kv_head].to(precision) / total
+        """Rows of O by the definition: of what a row does not see, not even a NaN reaches it."""
+        kv_head, result = h // (case.heads // case.kv_heads), []
+        keys, values = k[b, kv_head].to(precision), v[b, kv_head].to(precision)
+        for row in rows:
+            seen = case.seen(row)
+            score = keys[:seen] @ q[b, h, row].to(precision) / case.head_dim**0.5
+            weights = (score - score.max()).exp() if seen else score
+            total = weights.sum() if seen else 1
+            if precision == torch.float32:
+                weights = weights.bfloat16().float()
+            result.append(weights @ values[:seen] / total)
+        return torch.stack(result)
 
     def error(self, reference, o):
         """(Frobenius norm of the difference in proportion to the reference's, largest difference)"""
@@ -147,13 +165,18 @@ class Side:
 
 
 def _compare(parts):
+    """Infinite where NaN and infinity are not the same in both."""
     wrong, right, largest = 0.0, 0.0, 0.0
     for found, exact in parts:
-        difference = found - exact
+        finite = found.isfinite() & exact.isfinite()
+        same = finite | (found == exact) | (found.isnan() & exact.isnan())
+        if not same.all():
+            return float("inf"), float("inf")
+        difference = torch.where(finite, found - exact, 0)
         wrong += difference.square().sum().item()
-        right += exact.square().sum().item()
+        right += torch.where(finite, exact, 0).square().sum().item()
         largest = max(largest, difference.abs().max().item())
-    return (wrong / right)**0.5, largest
+    return (wrong / (right or 1))**0.5, largest
 
 
 class Monitor:

@@ -10,6 +10,8 @@ import random
 import struct
 import time
 
+from cases import SPECIAL
+
 
 def to_bf16(x):
     """The nearest 16-bit float's bits; to even between two."""
@@ -52,12 +54,13 @@ class Side:
     def ceilings(self):
         return {}
 
-    def inputs(self, case):
+    def inputs(self, case, kind="normal"):
+        """q, k and v of a kind; gpu_checks.py says which there are."""
         source = random.Random(1)
         query = (case.batch, case.heads, case.len_q, case.head_dim)
         key = (case.batch, case.kv_heads, case.len_kv, case.head_dim)
-        return [Tensor(shape, (source.gauss(0, 1) for _ in range(math.prod(shape))), self._session)
-                for shape in (query, key, key)]
+        return [Tensor(shape, spoil(kind, name, shape, [source.gauss(0, 1) for _ in range(math.prod(shape))]),
+                       self._session) for name, shape in (("q", query), ("k", key), ("v", key))]
 
     def output(self, case):
         shape = (case.batch, case.heads, case.len_q, case.head_dim)
@@ -70,7 +73,7 @@ class Side:
     def finish(self):
         pass
 
-    def reference(self, case, q, k, v):
+    def reference(self, case, q, k, v, thorough=False):
         return plain(case, q, k, v, keep=True)
 
     def honest(self, case, q, k, v, reference):
@@ -78,11 +81,13 @@ class Side:
 
     def error(self, reference, o):
         """(Frobenius norm of the difference in proportion to the reference's, largest difference)"""
-        pairs = [(x, from_bf16(bits)) for x, bits in zip(reference, o.bits)]
-        if any(math.isnan(y) for _, y in pairs):
-            return math.nan, math.nan
-        return (math.sqrt(sum((x - y)**2 for x, y in pairs) / sum(x * x for x, _ in pairs)),
-                max(abs(x - y) for x, y in pairs))
+        right, wrong, largest = 0.0, 0.0, 0.0
+        for x, y in zip(reference, map(from_bf16, o.bits)):
+            if math.isfinite(x) and math.isfinite(y):
+                right, wrong, largest = right + x * x, wrong + (x - y)**2, max(largest, abs(x - y))
+            elif x != y and not (math.isnan(x) and math.isnan(y)):
+                return math.inf, math.inf
+        return math.sqrt(wrong / (right or 1)), largest
 
     def distance(self, a, b):
         return self.error([from_bf16(bits) for bits in a.bits], b)[0]
@@ -105,14 +110,29 @@ class Side:
         return {}
 
 
+def spoil(kind, name, shape, values):
+    """Normal values become those of a kind."""
+    size, (_, heads, length, width) = len(values), shape
+    if kind == "outliers":
+        values = [x * (50 if i % 997 == 0 else 1) for i, x in enumerate(values)]
+    elif kind == "growing" and name in "qk":
+        values = [abs(x) * (4 * (i // width % length) / length if name == "k" else 1) for i, x in enumerate(values)]
+    elif kind == "equal" and name == "k":
+        values = [values[i // (width * length) * width * length + i % width] for i in range(size)]
+    elif kind == "special":
+        for head, (where, what) in enumerate(SPECIAL[:heads]):
+            if where == name:
+                values[head * length * width + length // 2 * width + 3] = what
+    return values
+
+
 def plain(case, q, k, v, keep=False):
     """O by the definition, in double precision; rounded to bf16 unless `keep`, which returns a flat list."""
     result = []
     for b, h, i in itertools.product(range(case.batch), range(case.heads), range(case.len_q)):
         kv_head, query = h // (case.heads // case.kv_heads), q.row(b, h, i)
-        seen = max(0, min(case.len_kv, i + 1 + case.len_kv - case.len_q)) if case.causal else case.len_kv
         scores = [sum(x * y for x, y in zip(query, k.row(b, kv_head, j))) / math.sqrt(case.head_dim)
-                  for j in range(seen)]
+                  for j in range(case.seen(i))]
         weights = [math.exp(s - max(scores)) for s in scores]
         total, row = sum(weights) or 1, [0.0] * case.head_dim
         for j, weight in enumerate(weights):

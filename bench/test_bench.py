@@ -10,8 +10,10 @@ import time
 import unittest
 
 import cases
+import gpu_checks
 import protocol
 import runner
+import side_host
 import table
 from worker import Lost, Worker
 
@@ -156,6 +158,62 @@ class DryRun(unittest.TestCase):
         self.assertTrue(0 < good["apart"]["plain"] < 0.01 and good["same_bits"] and math.isfinite(good["cold"]["ms"]))
         self.assertIn("block_n", bad["error"])
         self.assertIn("| d32 b1 h2/1 s20x33 causal |", done.stdout)
+
+
+class Checks(unittest.TestCase):
+    def run_checks(self, *words):
+        program = pathlib.Path(__file__).with_name("gpu_checks.py")
+        with tempfile.TemporaryDirectory() as folder:
+            results = pathlib.Path(folder) / "results.jsonl"
+            done = subprocess.run([sys.executable, program, "--dry-run", "--part", "numbers", "--results", results,
+                                   "--cache-dir", folder, *words], capture_output=True, text=True)
+            return done.returncode, [json.loads(line) for line in results.read_text().splitlines()]
+
+    def test_unkind_data_is_computed_honestly(self):
+        status, rows = self.run_checks()
+        self.assertEqual((status, [row["kind"] for row in rows]), (0, list(gpu_checks.KINDS)))
+        self.assertTrue(all(row["ok"] and row["same_bits"] == 2 and row["relative_error"] > 0 for row in rows))
+
+    def test_what_cannot_run_is_wrong(self):
+        status, rows = self.run_checks("--schedule", "algorithm=flash_async block_n=33")
+        self.assertEqual(status, 1)
+        self.assertTrue(rows and all(not row["ok"] and "block_n" in row["error"] for row in rows))
+
+    def test_commands_end_in_time_with_what_they_started(self):
+        began = time.monotonic()
+        status, _, errors = gpu_checks.command(["sh", "-c", "sleep 60 | cat"], 0.2)
+        self.assertIsNone(status)
+        self.assertIn("not finished", errors)
+        self.assertLess(time.monotonic() - began, 20)
+
+
+class Errors(unittest.TestCase):
+    """Special values must match exactly; a wrong element shows."""
+
+    def setUp(self):
+        self.case = cases.Case("check", 4, 1, 1, 3, False)
+        q, k, v = (side_host.Tensor((1, 1, 3, 4), [math.sin(i + 3 * n) for i in range(12)]) for n in range(3))
+        self.reference, self.o = side_host.plain(self.case, q, k, v, keep=True), side_host.plain(self.case, q, k, v)
+        self.error = lambda: side_host.Side(None).error(self.reference, self.o)[0]
+
+    def test_rounding_is_small_and_one_wrong_element_is_not(self):
+        self.assertLess(self.error(), 0.004)
+        self.o.bits[5] ^= 0x80
+        self.assertGreater(self.error(), 0.02)
+
+    def test_nan_and_infinity(self):
+        nan, inf = math.nan, math.inf
+        for here, there, finite in ((nan, nan, True), (inf, inf, True), (inf, -inf, False), (nan, inf, False),
+                                    (1.0, nan, False), (inf, 1.0, False)):
+            self.reference[5], self.o.bits[5] = here, side_host.to_bf16(there)
+            self.assertEqual(math.isfinite(self.error()), finite, (here, there))
+
+    def test_kinds_of_data(self):
+        spoiled = lambda kind, name: side_host.spoil(kind, name, (1, 1, 1000, 2), [1.0] * 1000 + [-1.0] * 1000)
+        self.assertEqual(spoiled("outliers", "v").count(50), 2)
+        self.assertEqual(len(set(zip(*[iter(spoiled("equal", "k"))] * 2))), 1)
+        self.assertEqual(spoiled("growing", "k"), sorted(spoiled("growing", "k")))
+        self.assertTrue(math.isnan(spoiled("special", "q")[1003]))
 
 
 if __name__ == "__main__":

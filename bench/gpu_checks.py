@@ -1,0 +1,191 @@
+"""What only a GPU can show, as JSON lines: is every kernel right there, on unkind data too, and does it repeat itself?
+
+    python3 bench/gpu_checks.py                 everything
+    python3 bench/gpu_checks.py --part numbers  accuracy, equal bits run to run, more than 2^31 elements; needs PyTorch
+    python3 bench/gpu_checks.py --part specs    every spec against the oracle, through `attile run`
+    python3 bench/gpu_checks.py --part sanitizer    memcheck and synccheck of the Hopper kernel's specs
+    python3 bench/gpu_checks.py --dry-run       the first and second on the host device, small
+
+Exit status 1 when anything is wrong or did not finish.
+"""
+import argparse
+import json
+import math
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+
+import runner
+from cases import SPECIAL, Case
+from worker import Lost, Worker
+
+ROOT = pathlib.Path(__file__).parents[1]
+RESULTS = ROOT / "bench/results/gpu_checks.jsonl"
+
+# Normal; a thousandth of the elements 50 times as large; scores that grow along the keys; scores that are all equal; NaN
+# and infinity in Q, K and V. Right means: at most twice the error of a straightforward computation of the same precision,
+# and NaN and infinity exactly where the definition has them.
+KINDS = ("normal", "outliers", "growing", "equal", "special")
+LAUNCHES = {"cuda": 10, "host": 2}  # that must give the same bits
+
+
+def numbers(dry_run):
+    """[(case, kind)]; the shapes have partial tiles, queries without keys, and groups of heads."""
+    if dry_run:
+        return [(Case("check", 16, 1, len(SPECIAL), 20, True, 0, 17), kind) for kind in KINDS]
+    cases = [Case("check", head_dim, batch, 2 * len(SPECIAL), len_q, causal, kv_heads, len_kv)
+             for head_dim in (40, 64, 80, 96, 128, 192, 256) for causal in (False, True)
+             for batch, kv_heads, len_q, len_kv in ((2, 0, 333, 777), (1, 6, 1000, 900))]
+    huge = Case("huge", 128, 8, 32, 66000, True)  # 2.16e9 elements each of Q, K, V and O
+    return [(case, kind) for case in cases for kind in KINDS] + [(huge, "normal")]
+
+
+def start(setup):
+    """In a worker process: jobs are (case, kind, problem, schedule)."""
+    import attile
+    from contest import WRONG, digits
+    if setup["device"] == "cuda":
+        from side_cuda import Side
+    else:
+        from side_host import Side
+    session = attile.Session(setup["device"], setup["cache_dir"])
+    side = Side(session)
+
+    def serve(job, say):
+        if job == "machine":
+            return {**side.machine(), "compiler": session.info.compiler.decode(), "attile": attile.version()}
+        case, kind, problem, schedule = job
+        say("kernel", 120)
+        kernel = session.find(case.problem(problem), schedule)
+        say("inputs")
+        q, k, v = side.inputs(case, kind)
+        o = side.output(case)
+        reference = side.reference(case, q, k, v, thorough=case.group == "check")
+        honest = side.honest(case, q, k, v, reference)[0]
+        args = kernel.attention_args(q, k, v, o)
+        say("launch")
+        kernel.launch(args, side.stream)
+        side.finish()
+        relative, largest = side.error(reference, o)
+        first, launches, same = side.copy(o), LAUNCHES[setup["device"]], 1
+        for _ in range(launches - 1):
+            kernel.launch(args, side.stream)
+            side.finish()
+            same += side.same(first, o)
+        return {"variant": kernel.name, "relative_error": digits(relative), "largest_error": digits(largest),
+                "honest_error": digits(honest), "launches": launches, "same_bits": same,
+                "ok": math.isfinite(relative) and relative <= WRONG * honest and same == launches}
+
+    return serve
+
+
+def check_numbers(chosen, keep):
+    setup = {"device": "host" if chosen.dry_run else "cuda", "cache_dir": chosen.cache_dir}
+    with Worker("gpu_checks:start", setup) as worker:
+        try:
+            machine = worker.run("machine")
+        except Lost as loss:
+            return keep("numbers", error=str(loss), ok=False)
+        for case, kind in numbers(chosen.dry_run):
+            runner.progress(f"{case.name}: {kind}")
+            try:
+                found = worker.run((case, kind, chosen.problem, chosen.schedule))
+            except Lost as loss:
+                found = {"error": str(loss), "ok": False}
+            keep("numbers", case=case.name, kind=kind, **found, **machine)
+
+
+def command(words, seconds):
+    """(exit status or None when it took too long, standard output, the end of the errors)"""
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+                               start_new_session=True)
+    try:
+        output, errors = process.communicate(timeout=seconds)
+        return process.returncode, output, errors.strip()[-2000:]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # what it started, too
+        process.communicate()
+        return None, "", f"not finished within {seconds:.0f} s"
+
+
+def run_words(chosen, spec):
+    return [str(chosen.attile), "run", str(spec.relative_to(ROOT)), "--device", "host" if chosen.dry_run else "cuda",
+            "--repeat", "0", "--json"]
+
+
+def check_specs(chosen, keep):
+    for spec in sorted((ROOT / "specs").glob("*.yaml")):
+        if chosen.dry_run and spec.name != "merge.yaml":
+            continue
+        words = run_words(chosen, spec)
+        runner.progress(" ".join(words))
+        status, output, errors = command(words, chosen.patience)
+        try:
+            found = json.loads(output)
+        except json.JSONDecodeError:
+            keep("oracle", what=spec.name, status=status, error=errors, ok=False)
+            continue
+        states = {}  # a variant is as good as the worst of its shapes
+        for result in found["results"]:
+            states.setdefault(result["variant"], []).append(result["status"])
+        wrong = [name for name, every in states.items() if set(every) != {"ok"}]
+        keep("oracle", what=spec.name, variants=len(states), agree=len(states) - len(wrong), wrong=wrong[:20],
+             device=found["device"], compiler=found["compiler"], ok=status == 0 and not wrong and bool(states))
+
+
+def check_sanitizer(chosen, keep):
+    """The caches are warm after check_specs, so that the time goes to launches."""
+    tool = shutil.which("compute-sanitizer", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
+    if not tool:
+        return keep("compute-sanitizer", error="compute-sanitizer is not installed", ok=False)
+    for name in ("memcheck", "synccheck"):
+        for spec in sorted((ROOT / "specs").glob("attention_hopper*.yaml")):
+            words = [tool, "--tool", name, "--error-exitcode", "99", *run_words(chosen, spec)]
+            runner.progress(" ".join(words))
+            status, output, errors = command(words, chosen.patience)
+            summary = [line for line in (output + errors).splitlines() if "ERROR SUMMARY" in line]
+            keep(f"compute-sanitizer {name}", what=spec.name, status=status, summary=" ".join(summary).strip("= "),
+                 error=None if status == 0 else errors[-500:], ok=status == 0)
+
+
+PARTS = {"numbers": check_numbers, "specs": check_specs, "sanitizer": check_sanitizer}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", action="append", choices=PARTS, help="only that; may be repeated")
+    parser.add_argument("--problem", default="dtype=bf16 target=sm_90a", metavar="KNOBS", help="of the numbers")
+    parser.add_argument("--schedule", default="algorithm=flash_async", metavar="KNOBS", help="of the numbers")
+    parser.add_argument("--attile", type=pathlib.Path, default=ROOT / "build/release/cli/attile", help="the command")
+    parser.add_argument("--patience", type=float, default=150, metavar="SECONDS", help="for one command (150)")
+    parser.add_argument("--results", type=pathlib.Path, help="JSON lines (results/gpu_checks.jsonl; dry run: none)")
+    parser.add_argument("--cache-dir", help="where compiled kernels are kept")
+    parser.add_argument("--commit", help="what is checked, where git does not say")
+    parser.add_argument("--dry-run", action="store_true", help="on the host device, without the sanitizer")
+    chosen, wrong = parser.parse_args(), []
+    version = chosen.commit or runner.commit()
+    if chosen.cache_dir:
+        os.environ["ATTILE_CACHE_DIR"] = chosen.cache_dir
+    with open(chosen.results or (os.devnull if chosen.dry_run else RESULTS), "a") as file:
+
+        def keep(check, ok, **row):
+            row = {"check": check, "ok": ok, **{name: value for name, value in row.items() if value is not None}}
+            print(json.dumps({**row, "commit": version}), file=file, flush=True)
+            runner.progress("")
+            if not ok:
+                wrong.append(row)
+            print("ok   " if ok else "WRONG", check, row.get("case") or row.get("what") or "", row.get("kind", ""),
+                  row.get("error", ""), flush=True)
+
+        for name in chosen.part or PARTS:
+            if not (chosen.dry_run and name == "sanitizer"):
+                PARTS[name](chosen, keep)
+    print(f"{len(wrong)} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# What only a GPU can show, in one command; results are appended to bench/results/gpu_checks.jsonl. Words are
+# gpu_checks.py's: --commit NAME, --part numbers, ... Exit status 1 when anything is wrong.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+export ATTILE_LIBRARY=${ATTILE_LIBRARY:-$PWD/build/release/runtime/libattile.so} PYTHONUNBUFFERED=1
+wrong=0
+if [ -x build/release/tests/test_cuda ]; then
+    build/release/tests/test_cuda || wrong=1
+fi
+python3 bench/gpu_checks.py "$@" || wrong=1
+exit $wrong
