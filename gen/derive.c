@@ -15,6 +15,7 @@ static const struct target_info {
 
 struct counts {
     int launches, workspaces, maps;
+    int64_t block_threads, shared_bytes; /* of the largest launch */
 };
 
 /* For the walk's fault, which carries the place; variant_complete appends it. */
@@ -79,7 +80,10 @@ static bool check_launch(struct walk *walk, const struct template_file *file, co
     if (cluster > 1 && walk->knobs->target != target_sm_90a)
         return walk_fail(walk, line_of(file, op), "a cluster of %lld blocks needs target sm_90a, and this is %s",
                          (long long)cluster, target->name);
-    if (++((struct counts *)walk->context)->launches > PLAN_LAUNCHES)
+    struct counts *counts = walk->context;
+    counts->block_threads = block > counts->block_threads ? block : counts->block_threads;
+    counts->shared_bytes = shared > counts->shared_bytes ? shared : counts->shared_bytes;
+    if (++counts->launches > PLAN_LAUNCHES)
         return walk_fail(walk, line_of(file, op), "more than %d launches", PLAN_LAUNCHES);
     return true;
 }
@@ -164,6 +168,8 @@ static bool run_directives(struct variant *variant, const struct template *templ
         return refuse(variant, "%.*s (%s:%d)", room, walk.fault.message, walk.fault.place.input->name,
                       walk.fault.place.line);
     }
+    variant->block_threads = (int)counts.block_threads;
+    variant->shared_bytes = (int)counts.shared_bytes;
     if (counts.launches == 0)
         return refuse(variant, "%s launches nothing for these knobs", template->name);
     for (int id = 0; id < KNOB_COUNT; id++)
@@ -213,6 +219,7 @@ bool variant_complete(const struct template_set *set, const struct knobs *knobs,
     variant->knobs = *knobs;
     variant->used = 0;
     variant->feasible = false;
+    variant->block_threads = variant->shared_bytes = 0;
     variant->name[0] = variant->reason[0] = '\0';
     if (!check_given(variant))
         return false;

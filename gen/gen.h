@@ -40,6 +40,8 @@ struct variant {
     struct knobs knobs; /* complete: AUTO only in knobs that this variant's template does not use */
     unsigned used;      /* bit KNOB_... set: the template uses this knob; family, algorithm, target always */
     bool feasible;
+    int block_threads;           /* of the largest block of its launches */
+    int shared_bytes;            /* likewise, dynamic shared memory */
     char name[VARIANT_NAME];     /* a C identifier, injective over feasible variants, built from knobs.def in order */
     char reason[VARIANT_REASON]; /* when not feasible: the constraint that failed, with its values; else "" */
 };
@@ -109,6 +111,32 @@ struct variants {
 
 void variants_open(struct variants *variants, const struct spec *spec, const struct template_set *set);
 bool variants_next(struct variants *variants, struct variant *variant); /* false at the end */
+
+/* --- spaces ---------------------------------------------------------------------------------------------------- */
+
+/* A spec that pins the knobs of "family=attention_forward head_dim=96 ..." and leaves the others open, as if they were
+   left out of a file. The caller frees it. Null after errors, which are in the diag. */
+struct spec *spec_from_knobs(const char *name, const char *text, struct diag *diag);
+
+/* Every schedule of a spec's problems, lazily: where the spec leaves a schedule knob open, the values of the template's
+   `tune` directive, else all words of the knob, else its default; where it leaves algorithm, loop order or target open,
+   all there are. Targets outside of `targets` (bit target_... set) are not tried; a template that does not use the
+   target has one variant for all. */
+struct space {
+    const struct template_set *set;
+    const struct spec *spec;
+    unsigned targets;
+    struct spec narrowed; /* the spec, its open axes filled for one template */
+    int *values;          /* of those axes; owned */
+    struct variants variants;
+    int row;   /* next of templates.def */
+    bool open; /* `variants` has more */
+    bool failed;
+};
+
+void space_open(struct space *space, const struct spec *spec, const struct template_set *set, unsigned targets);
+bool space_next(struct space *space, struct variant *variant); /* false at the end, or when memory ran out: `failed` */
+void space_close(struct space *space);
 
 /* --- sources --------------------------------------------------------------------------------------------------- */
 

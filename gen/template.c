@@ -72,6 +72,8 @@ static void free_template(struct template *t) {
         free(t->file[i].op);
         free(t->file[i].name);
     }
+    for (int id = 0; id < KNOB_COUNT; id++)
+        expr_free(t->tune[id]);
     free(t);
 }
 

@@ -58,6 +58,7 @@ struct template {
     bool missing;      /* no such file */
     unsigned families; /* bit family_... set, and SHAPE_OF_DEVICE: whose run-time sizes it may use */
     unsigned used;     /* bit KNOB_... set */
+    struct expr *tune[KNOB_COUNT]; /* list of values worth trying for a knob that is left open, or null */
     struct template_file file[TEMPLATE_FILES];
     int files;
     char slot_name[TEMPLATE_SLOTS][TEMPLATE_NAME];

@@ -322,6 +322,52 @@ static void read_default(struct page *page, struct slice word, struct slice rest
     expr_free(value);
 }
 
+/* The values are plain numbers, so that the space of schedules is known before any knob is. */
+static bool check_tune(struct page *page, int knob, const struct expr *list) {
+    struct knobs none = knobs_default();
+    struct expr_env env = {.knobs = &none};
+    struct expr_fault fault;
+    for (int i = 0; i < expr_items(list); i++) {
+        int64_t value;
+        if (expr_type(list).kind != EXPR_INT || expr_knobs(list) || !expr_eval_item(list, i, &env, &value, &fault)) {
+            diag_error(page->reader->diag, expr_place(list), "the values to try are plain integers");
+            return false;
+        }
+        if (value < knob_table[knob].least || value > knob_table[knob].most) {
+            diag_error(page->reader->diag, expr_place(list), "%s is %d to %d, found %lld", knob_table[knob].name,
+                       knob_table[knob].least, knob_table[knob].most, (long long)value);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* NAME in LIST */
+static void read_tune(struct page *page, struct slice word, struct slice rest) {
+    struct diag *diag = page->reader->diag;
+    struct slice name = take_name(&rest), how = take_name(&rest);
+    const struct expr_scope numbers = {0};
+    int knob = knob_find(name.text, (size_t)name.size);
+    if (knob < 0 || knob_table[knob].group != KNOB_GROUP_SCHEDULE || knob_table[knob].kind != KNOB_KIND_INT) {
+        diag_error(diag, place_at(page, name.text),
+                   "expected an integer schedule knob: of the others all words are tried");
+        return;
+    }
+    struct expr **list = &page->reader->template->tune[knob];
+    if (page->nesting)
+        diag_error(diag, place_at(page, word.text),
+                   "'tune' cannot stand in an 'if': a 'require' rules out what is not possible");
+    else if (*list)
+        diag_error(diag, place_at(page, name.text), "the values of %s are listed already", knob_table[knob].name);
+    else if (!equals(how, "in"))
+        diag_error(diag, place_at(page, how.text), "expected 'tune NAME in LIST'");
+    else {
+        *list = expr_parse(place_at(page, rest.text), rest.text, (size_t)rest.size, NULL, EXPR_LIST, &numbers, diag);
+        if (*list)
+            check_tune(page, knob, *list);
+    }
+}
+
 static void read_require(struct page *page, struct slice word, struct slice rest) {
     (void)word;
     struct expr *condition = read_expr(page, rest, NULL, EXPR_BOOL, false);
@@ -434,17 +480,12 @@ static const struct directive {
     void (*read)(struct page *page, struct slice word, struct slice rest);
     bool in_loop; /* may stand in a `for`: what it says does not depend on how often it is said */
 } directives[] = {
-    {"require", read_require, false},
-    {"default", read_default, false},
-    {"let", read_let, false},
-    {"launch", read_launch, false},
-    {"workspace", read_workspace, false},
-    {"tensor_map", read_map, false},
-    {"if", read_if, true},
-    {"elif", read_elif, true},
-    {"else", read_else, true},
-    {"end", read_end, true},
-    {"for", read_for, true},
+    {"require", read_require, false}, {"default", read_default, false},
+    {"let", read_let, false},         {"tune", read_tune, false},
+    {"launch", read_launch, false},   {"workspace", read_workspace, false},
+    {"tensor_map", read_map, false},  {"if", read_if, true},
+    {"elif", read_elif, true},        {"else", read_else, true},
+    {"end", read_end, true},          {"for", read_for, true},
     {"include", read_include, false},
 };
 enum { DIRECTIVES = sizeof directives / sizeof *directives };

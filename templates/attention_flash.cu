@@ -3,6 +3,7 @@
 // Dividing by l is left to the end, where it costs once a row instead of once a key.
 // A row of Q and of O belongs to LANES lanes, which hold both in registers; K and V are read once for every query.
 //$ default threads = 128
+//$ tune threads in [32, 64, 128, 256, 512, 1024]
 //$ require threads % 32 == 0
 //$ if head_dim + head_dim_v <= 256
 //$ let lanes = 8

@@ -49,6 +49,10 @@
 //$ default thread_m = 2
 //$ default thread_n = 4
 //$ end
+//$ tune block_m in [16, 32, 64, 128, 256]
+//$ tune block_n in [16, 32, 64, 128]
+//$ tune thread_m in [1, 2, 4, 8]
+//$ tune thread_n in [4, 8, 16]
 //$ require block_n % thread_n == 0 and thread_n % 4 == 0
 //$ let lanes_n = block_n / thread_n
 //$ require lanes_n in [4, 8, 16]

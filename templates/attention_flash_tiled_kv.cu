@@ -23,6 +23,8 @@
 //$ default block_m = 16
 //$ default block_n = 16
 //$ end
+//$ tune block_m in [4, 8, 16, 32, 64]
+//$ tune block_n in [8, 16, 32, 64, 128]
 //$ require block_m * lanes % 32 == 0
 //$ require block_m * lanes <= 1024
 //$ require block_n % lanes == 0

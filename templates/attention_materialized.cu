@@ -5,6 +5,9 @@
 //$ default block_m = 64
 //$ default block_n = 64
 //$ default threads = 256
+//$ tune block_m in [32, 64, 128]
+//$ tune block_n in [32, 64, 128]
+//$ tune threads in [128, 256, 512]
 //$ let depth = 32
 //$ let across = 16
 //$ let down = threads / across

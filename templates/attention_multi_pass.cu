@@ -3,6 +3,7 @@
 // adds exp(score - m) / l times its value row. Nothing of size len_q x len_kv is ever written.
 // A row of Q belongs to LANES lanes, which hold it in registers; K is read twice and V once for every query.
 //$ default threads = 128
+//$ tune threads in [32, 64, 128, 256, 512, 1024]
 //$ require threads % 32 == 0
 //$ if head_dim + head_dim_v <= 256
 //$ let lanes = 8

@@ -3,6 +3,7 @@
 // is attention again, with the same associative join; a part that saw no key has lse -INFINITY and is neutral.
 // A row belongs to LANES lanes; lse_parts are read twice and o_parts once.
 //$ default threads = 128
+//$ tune threads in [32, 64, 128, 256, 512, 1024]
 //$ require threads % 32 == 0
 //$ let lanes = 8
 //$ let rows = threads / lanes

@@ -2,6 +2,7 @@
 // what was summed so far shrinks by exp(old max - new max), as if the new maximum had been known all along.
 // One block a row. Moves 3 elements for each element: two reads, one write.
 //$ default threads = 128
+//$ tune threads in [32, 64, 128, 256, 512, 1024]
 //$ require threads % 32 == 0
 //$ let shared_bytes = 8 * threads / 32
 //$ launch softmax_online grid rows block threads shared shared_bytes

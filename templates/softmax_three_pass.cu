@@ -2,6 +2,7 @@
 // Subtracting the maximum makes it safe: every exponent is at most 0, so nothing overflows, and at least one term is 1,
 // so the sum is never lost to underflow. One block a row. Moves 4 elements for each element: three reads, one write.
 //$ default threads = 128
+//$ tune threads in [32, 64, 128, 256, 512, 1024]
 //$ require threads % 32 == 0
 //$ let shared_bytes = 4 * threads / 32
 //$ launch softmax_three_pass grid rows block threads shared shared_bytes
