@@ -12,5 +12,6 @@ struct embedded_file {
 
 extern const struct embedded_file embedded_templates[]; /* templates/ */
 extern const struct embedded_file embedded_host[]; /* runtime/host/device/: what a kernel sees on the host device */
+extern const struct embedded_file embedded_devices[]; /* devices/: GPUs that the model knows */
 
 #endif

@@ -1,0 +1,46 @@
+/* async: a round of flash_async. One block an SM; its warpgroups of 64 queries share the tensor pipe and the units of the
+   softmax, and each has a chain of its own: scores, softmax, output. */
+#include "work.h"
+
+#include <math.h>
+
+static int up(int value, int to) { return (value + to - 1) / to * to; }
+
+bool work_flash_async(struct work *work) {
+    const struct knobs *k = work->knobs;
+    const struct model_gpu *gpu = work->gpu;
+    struct model_terms *t = work->terms;
+    if (k->block_m < 64 || k->block_n < 1 || k->head_dim < 1 || k->head_dim_v < 1)
+        return false;
+    double groups = k->block_m / 64, scores = 64.0 * k->block_n;
+    double flop_clocks = 2 * scores / gpu->tensor; /* of one element of a row */
+    double s_clocks = up(k->head_dim, 16) * flop_clocks, o_clocks = k->head_dim_v * flop_clocks;
+
+    /* Rescaling O: every round, or only when a maximum grows, which the vote costs. Two lanes of a register a clock. */
+    double rescale = k->rescale == rescale_always ? k->head_dim_v / 2.0 : 0;
+    double rate = groups < 2 ? gpu->softmax_one : groups < 3 ? gpu->softmax_two : gpu->softmax_three;
+    t->tensor = groups * (s_clocks + o_clocks);
+    t->special = groups * (scores / rate + rescale);
+
+    double alone = scores / gpu->softmax_one + rescale + gpu->softmax_latency;
+    bool ahead = k->overlap == overlap_within || k->overlap == overlap_both;
+    t->chain = ahead ? s_clocks + fmax(o_clocks, alone) : s_clocks + alone + o_clocks;
+    if (k->stages < 2) /* the next tile is asked for when this one is done with */
+        t->chain += 2 * gpu->load_latency;
+
+    double bytes = 128.0 * k->block_n * (up(k->head_dim, 64) / 64 + up(k->head_dim_v, 64) / 64);
+    double tiles = work_cover((double)work->shape->len_q, k->block_m);
+    t->fill = bytes / (tiles > 1 ? gpu->fill_together : gpu->fill);
+
+    double units[] = {t->tensor, t->special, t->chain, t->fill};
+    t->round = work->busy = work_overlap(units, 4, gpu->overlap);
+    t->start = gpu->async_start;
+    t->blocks = tiles * (double)work->shape->heads * (double)work->shape->batch;
+    work->block_m = k->block_m;
+    work->block_n = k->block_n;
+    work->heaviest_first = k->tile_order != tile_order_plain;
+    work->all_heads = k->tile_order == tile_order_heaviest_first;
+    if (work->usage && work->usage->spills > 0)
+        t->round = work->busy *= 1.3; /* no such variant was ever worth measuring twice */
+    return true;
+}

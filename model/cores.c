@@ -1,0 +1,180 @@
+/* cores: kernels on the fp32 pipe. flash_tiled is modelled instruction by instruction, and calibrated; the steps before
+   it on the ladder are modelled by what binds them, and only their order is meant. */
+#include "work.h"
+
+#include <math.h>
+
+static double least(double a, double b, double c) { return fmin(a, fmin(b, c)); }
+
+/* Blocks that fit an SM at a time. */
+static double count_resident(const struct work *work, double by_registers) {
+    const struct model_gpu *gpu = work->gpu;
+    double threads = fmax(32, work->variant->block_threads);
+    if (work->usage && work->usage->registers > 0) /* given out in units of 8 a thread */
+        by_registers = floor(gpu->registers / (threads * 8 * work_cover(work->usage->registers, 8)));
+    double fit = least(floor(gpu->shared_size / (work->variant->shared_bytes + gpu->shared_reserved)),
+                       floor(gpu->threads / threads), by_registers);
+    return fmax(1, fit);
+}
+
+/* --- flash_tiled, q_outer ------------------------------------------------------------------------------------------- */
+
+static bool work_q_outer(struct work *work) {
+    const struct knobs *k = work->knobs;
+    const struct model_gpu *gpu = work->gpu;
+    struct model_terms *t = work->terms;
+    double lanes_n = (double)k->block_n / k->thread_n, threads = k->threads, warps = threads / 32;
+    double chunks = work_cover(k->head_dim, 4), thread_v = work_cover(k->head_dim_v, 4 * lanes_n);
+    double pairs = (double)k->block_m * k->block_n;
+    double accumulators = k->thread_m * (k->thread_n + 4 * thread_v);
+
+    double fma = pairs * 4 * (chunks + thread_v * lanes_n);
+    double loads = warps * (chunks * (k->thread_m + k->thread_n) + k->block_n / 4.0 * (k->thread_m + 4 * thread_v));
+    t->fma = fma / gpu->fma + loads * gpu->load_issue / gpu->issue + pairs * gpu->score_issue / (32 * gpu->issue);
+    t->shared = loads * gpu->load_shared;
+    double units[] = {t->fma, t->shared};
+    work->busy = work_overlap(units, 2, gpu->core_overlap);
+    t->wait = gpu->round_latency + (k->target == target_any ? gpu->copy_latency : 0);
+
+    double by_registers = accumulators <= 64 && threads <= 512 ? floor(512 / threads) : floor(256 / threads);
+    t->resident = count_resident(work, fmax(1, by_registers));
+    double excess = accumulators - gpu->spill_registers;
+    if (excess > 0) {
+        work->busy *= 1 + gpu->spill_slowdown * excess / 100;
+        t->wait *= 1 + gpu->spill_slowdown * excess / 100;
+    }
+    t->round = work->busy + t->wait;
+    t->start = t->wait;
+    t->blocks =
+        work_cover((double)work->shape->len_q, k->block_m) * (double)work->shape->heads * (double)work->shape->batch;
+    work->block_m = k->block_m;
+    work->block_n = k->block_n;
+    work->heaviest_first = true;
+    return true;
+}
+
+/* --- the steps before ------------------------------------------------------------------------------------------------- */
+
+/* Fp32 clocks for `pairs` scores of one row a group of lanes: multiply-adds, as many loads of one number each as the
+   kernel does not share, and the softmax that every lane repeats. */
+static double row_clocks(const struct work *work, double pairs, double lanes, double passes_k) {
+    const struct knobs *k = work->knobs;
+    const struct model_gpu *gpu = work->gpu;
+    double width = passes_k * k->head_dim + k->head_dim_v;
+    return pairs * width / gpu->fma + pairs * (width + passes_k * lanes * gpu->score_issue) / (32 * gpu->issue);
+}
+
+static bool work_kv_outer(struct work *work) {
+    const struct knobs *k = work->knobs;
+    const struct shape *s = work->shape;
+    struct model_terms *t = work->terms;
+    double lanes = k->head_dim + k->head_dim_v <= 256 ? 8 : 16, heads = (double)s->heads * (double)s->batch;
+    double q_tiles = work_cover((double)s->len_q, k->block_m), kv_tiles = work_cover((double)s->len_kv, k->block_n);
+    work->block_m = k->block_m;
+    work->block_n = k->block_n;
+    t->fma = row_clocks(work, (double)k->block_m * k->block_n, lanes, 1);
+    work->busy = t->fma;
+    t->wait = work->gpu->round_latency;
+    t->round = t->fma + t->wait;
+    t->resident = count_resident(work, floor(work->gpu->threads / fmax(32, work->variant->block_threads)));
+    /* A block does a whole head: fewer blocks, each with the rounds of all tiles of queries. */
+    t->blocks = heads;
+    work->busy *= q_tiles;
+    t->wait *= q_tiles;
+    work->extra_bytes = 2 * 4 * heads * (double)s->len_q * (k->head_dim_v + 2) * kv_tiles;
+    return true;
+}
+
+bool work_flash_tiled(struct work *work) {
+    const struct knobs *k = work->knobs;
+    if (k->block_m < 1 || k->block_n < 1 || k->head_dim < 1 || k->head_dim_v < 1)
+        return false;
+    return k->loop_order == loop_order_kv_outer                    ? work_kv_outer(work)
+           : k->thread_m < 1 || k->thread_n < 1 || k->threads < 32 ? false
+                                                                   : work_q_outer(work);
+}
+
+bool work_row_by_row(struct work *work) {
+    const struct knobs *k = work->knobs;
+    struct model_terms *t = work->terms;
+    if (k->threads < 32 || k->head_dim < 1 || k->head_dim_v < 1)
+        return false;
+    double lanes = k->head_dim + k->head_dim_v <= 256 ? 8 : 16, rows = k->threads / lanes;
+    enum { KEYS = 32 };
+    work->block_m = (int)rows;
+    work->block_n = KEYS;
+    t->fma = row_clocks(work, rows * KEYS, lanes, k->algorithm == algorithm_multi_pass ? 2 : 1);
+    t->wait = 100.0 * KEYS; /* the chain from one key to the next */
+    work->busy = t->fma;
+    t->round = t->fma + t->wait;
+    t->start = t->wait;
+    t->resident = count_resident(work, floor(work->gpu->threads / k->threads));
+    t->blocks = work_cover((double)work->shape->len_q * (double)work->shape->heads * (double)work->shape->batch, rows);
+    return true;
+}
+
+bool work_materialized(struct work *work) {
+    const struct knobs *k = work->knobs;
+    const struct shape *s = work->shape;
+    struct model_terms *t = work->terms;
+    if (k->block_m < 1 || k->block_n < 1 || k->threads < 32 || k->head_dim < 1 || k->head_dim_v < 1)
+        return false;
+    const struct model_gpu *gpu = work->gpu;
+    double pairs = (double)k->block_m * k->block_n, width = k->head_dim + k->head_dim_v;
+    double per_thread = pairs / k->threads,
+           loads = 2 * sqrt(per_thread) / per_thread; /* numbers for one multiply-add */
+    work->block_m = k->block_m;
+    work->block_n = k->block_n;
+    t->fma = pairs * width * (1 / gpu->fma + loads / (32 * gpu->issue));
+    t->shared = pairs * width * loads * 4 / gpu->shared;
+    double units[] = {t->fma, t->shared};
+    work->busy = work_overlap(units, 2, gpu->core_overlap);
+    t->wait = gpu->round_latency;
+    t->round = work->busy + t->wait;
+    t->resident = count_resident(work, floor(512.0 / k->threads));
+    t->blocks = work_cover((double)s->len_q, k->block_m) * (double)s->heads * (double)s->batch;
+    /* S is written, turned into P in place, and read: four times through memory. */
+    work->extra_bytes = 4 * 4.0 * (double)s->batch * (double)s->heads * (double)s->len_q * (double)s->len_kv;
+    work->launches = 3;
+    return true;
+}
+
+/* --- kernels that only move memory -------------------------------------------------------------------------------------- */
+
+static bool stream(struct work *work, double reads, double writes, double blocks, double per_block) {
+    struct model_terms *t = work->terms;
+    enum { BYTES_IN_FLIGHT = 16 }; /* of a thread: what it asks for before it waits */
+    double threads = fmax(32, work->variant->block_threads);
+    t->bytes = t->memory_bytes = reads + writes;
+    t->blocks = blocks;
+    t->resident = count_resident(work, floor(work->gpu->threads / threads));
+    t->rounds = work_cover(per_block, threads * BYTES_IN_FLIGHT);
+    t->wait = work->gpu->load_latency;
+    t->fma = work->busy = threads * BYTES_IN_FLIGHT / 4 * 4 / (32 * work->gpu->issue);
+    t->round = t->fma + t->wait;
+    t->start = 2 * work->gpu->load_latency;
+    t->useful = 1;
+    return blocks > 0;
+}
+
+bool work_softmax(struct work *work) {
+    const struct knobs *k = work->knobs;
+    double rows = (double)work->shape->rows, cols = (double)work->shape->cols;
+    double in = k->dtype == dtype_fp32 ? 4 : 2, out = k->dtype_out == dtype_out_fp32 ? 4 : 2;
+    double passes = k->algorithm == algorithm_three_pass ? 3 : 2;
+    /* A row that an SM read just now comes from its caches the next time. */
+    double row_bytes = cols * in, again = row_bytes > work->gpu->l2 / work->gpu->multiprocessors ? passes : 1;
+    work->terms->flops = 5 * rows * cols;
+    return stream(work, rows * cols * in * again, rows * cols * out, rows, cols * (passes * in + out));
+}
+
+bool work_merge(struct work *work) {
+    const struct knobs *k = work->knobs;
+    const struct shape *s = work->shape;
+    double rows = (double)s->batch * (double)s->heads * (double)s->len_q, width = k->head_dim_v;
+    double in = k->dtype == dtype_fp32 ? 4 : 2, out = k->dtype_out == dtype_out_fp32 ? 4 : 2;
+    double groups = fmax(1, k->threads / 32);
+    work->terms->flops = 2 * rows * width * (double)s->parts;
+    return stream(work, rows * (double)s->parts * (width * in + 4), rows * (width * out + 4), work_cover(rows, groups),
+                  groups * width * ((double)s->parts * in + out));
+}

@@ -1,0 +1,186 @@
+/* model: what a round of a block costs -> what a launch takes. The part that all kernels share: how many rounds there
+   are, how blocks fill the SMs and run out, what device memory moves, how far the clock drops. */
+#include "work.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct {
+    int algorithm;
+    work_function *work;
+} kernels[] = {
+    {algorithm_flash_async, work_flash_async},   {algorithm_flash_tiled, work_flash_tiled},
+    {algorithm_flash, work_row_by_row},          {algorithm_multi_pass, work_row_by_row},
+    {algorithm_materialized, work_materialized}, {algorithm_online, work_softmax},
+    {algorithm_three_pass, work_softmax},        {algorithm_fold, work_merge},
+};
+
+double work_overlap(const double *clocks, int count, double exponent) {
+    double sum = 0, most = 0;
+    for (int i = 0; i < count; i++)
+        most = clocks[i] > most ? clocks[i] : most;
+    for (int i = 0; i < count && most > 0; i++)
+        sum += pow(clocks[i] / most, exponent);
+    return most > 0 ? most * pow(sum, 1 / exponent) : 0;
+}
+
+static double element_bytes(int dtype) { return dtype == dtype_fp32 ? 4 : 2; }
+
+/* --- rounds ------------------------------------------------------------------------------------------------------ */
+
+/* Keys that the queries before `end` see; the last query and the last key are aligned. */
+static double keys_before(const struct work *work, double end) {
+    double len_q = (double)work->shape->len_q, len_kv = (double)work->shape->len_kv;
+    if (work->knobs->mask != mask_causal)
+        return len_kv;
+    double keys = fmin(end, len_q) + len_kv - len_q;
+    return fmax(0, fmin(keys, len_kv));
+}
+
+struct rounds {
+    double mean, least, most; /* of a block */
+};
+
+/* Over the blocks of one head. Long sequences are sampled: the number of rounds grows evenly along them. */
+static struct rounds count_rounds(const struct work *work) {
+    enum { SAMPLES = 64 };
+    double tiles = work_cover((double)work->shape->len_q, work->block_m);
+    int samples = tiles < SAMPLES ? (int)tiles : SAMPLES;
+    struct rounds rounds = {0};
+    for (int i = 0; i < samples; i++) {
+        double tile = floor((i + 0.5) * tiles / samples);
+        double count = work_cover(keys_before(work, (tile + 1) * work->block_m), work->block_n);
+        rounds.mean += count / samples;
+        rounds.most = fmax(rounds.most, count);
+        rounds.least = i == 0 ? count : fmin(rounds.least, count);
+    }
+    return rounds;
+}
+
+/* Pairs of query and key that the mask leaves. */
+static double seen_pairs(const struct work *work) {
+    double len_q = (double)work->shape->len_q, len_kv = (double)work->shape->len_kv;
+    if (work->knobs->mask != mask_causal)
+        return len_q * len_kv;
+    double first = len_kv - len_q + 1; /* keys of the first query, perhaps none or fewer */
+    double skipped = first < 1 ? fmin(1 - first, len_q) : 0, rows = len_q - skipped;
+    return rows * (fmax(first, 1) + len_kv) / 2;
+}
+
+/* --- filling the SMs ------------------------------------------------------------------------------------------------- */
+
+/* Clocks of one SM with `blocks` side by side, for `rounds` rounds: what they take from the SM adds up, what they wait
+   does not. */
+static double beside(const struct work *work, double blocks, double rounds) {
+    const struct model_terms *t = work->terms;
+    return blocks > 0 ? t->start + rounds * (blocks * work->busy + t->wait) : 0;
+}
+
+/* Clocks from the first block's start to the last one's end. */
+static double fill_multiprocessors(const struct work *work, struct rounds rounds) {
+    struct model_terms *t = work->terms;
+    double sms = work->gpu->multiprocessors, slots = sms * t->resident;
+    double full = floor(t->blocks / slots), left = t->blocks - full * slots;
+    double clocks;
+    if (rounds.most > rounds.least) { /* blocks end one by one: what is left over at the end is what counts */
+        double share = t->blocks / slots;
+        double spread = beside(work, t->resident, rounds.mean);
+        double last = beside(work, t->resident, work->heaviest_first ? rounds.least : rounds.most) / 2;
+        double longest = beside(work, fmin(t->resident, work_cover(t->blocks, sms)), rounds.most);
+        clocks = fmax(share * spread + fmin(share, 1) * last * (slots - 1) / slots, longest);
+    } else {
+        clocks = full * beside(work, t->resident, rounds.mean) + beside(work, work_cover(left, sms), rounds.mean);
+    }
+    double even = t->blocks / slots * beside(work, t->resident, rounds.mean);
+    t->tail = clocks > 0 ? fmax(0, 1 - even / clocks) : 0;
+    return clocks;
+}
+
+/* --- device memory --------------------------------------------------------------------------------------------------- */
+
+static void count_bytes(const struct work *work) {
+    const struct knobs *k = work->knobs;
+    const struct shape *s = work->shape;
+    struct model_terms *t = work->terms;
+    double heads = (double)s->batch * (double)s->heads, kv_heads = (double)s->batch * (double)s->kv_heads;
+    double d = k->head_dim, dv = k->head_dim_v > 0 ? k->head_dim_v : d;
+    double kv = kv_heads * (double)s->len_kv * (d + dv) * element_bytes(k->dtype);
+    double q = heads * (double)s->len_q * (d * element_bytes(k->dtype) + dv * element_bytes(k->dtype_out) + 4);
+    double share = work->block_m > 0 ? seen_pairs(work) / fmax(1, (double)s->len_q * (double)s->len_kv) : 1;
+    double passes = work->block_m > 0 ? work_cover((double)s->len_q, work->block_m) * heads / fmax(1, kv_heads) : 1;
+    /* Keys and values are read again by every tile of queries; what does not fit the L2 comes from memory again. */
+    double missed = work->all_heads ? fmax(0, 1 - work->gpu->l2 / fmax(1, kv)) : 0;
+    t->bytes = q + kv;
+    t->memory_bytes = t->bytes + work->extra_bytes + fmax(0, passes - 1) * kv * share * missed;
+}
+
+/* --- putting it together --------------------------------------------------------------------------------------------- */
+
+static void name_bound(struct model_terms *t) {
+    const struct {
+        double clocks;
+        const char *name;
+    } units[] = {{t->tensor, "tensor pipe"},   {t->special, "softmax"},   {t->fma, "fp32 and issue"},
+                 {t->shared, "shared memory"}, {t->fill, "L2 to the SM"}, {t->chain, "one warpgroup's chain"},
+                 {t->wait, "waiting"}};
+    double most = 0;
+    t->bound = "start of blocks";
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (units[i].clocks > most) {
+            most = units[i].clocks;
+            t->bound = units[i].name;
+        }
+    if (most * t->rounds < t->start)
+        t->bound = "start of blocks";
+    if (t->memory_seconds > t->compute_seconds)
+        t->bound = "memory";
+    if (t->blocks < 1)
+        t->bound = "launch";
+}
+
+static void add_up(struct work *work, struct rounds rounds) {
+    const struct model_gpu *gpu = work->gpu;
+    struct model_terms *t = work->terms;
+    t->rounds = rounds.mean;
+    double clocks = fill_multiprocessors(work, rounds);
+    double tensor = t->tensor * rounds.mean * t->blocks / gpu->multiprocessors;
+    t->busy = clocks > 0 ? fmin(1, tensor / clocks) : 0;
+    t->clock = gpu->clock - gpu->clock_drop * fmax(0, t->busy - gpu->clock_knee) / (1 - gpu->clock_knee);
+    t->compute_seconds = clocks / t->clock;
+    t->memory_seconds = t->memory_bytes / gpu->memory;
+    t->seconds = fmax(t->compute_seconds, t->memory_seconds) +
+                 gpu->memory_exposed * fmin(t->compute_seconds, t->memory_seconds) + work->launches * gpu->launch;
+}
+
+bool model_predict(const struct model_gpu *gpu, const struct variant *variant, const struct shape *shape,
+                   const struct model_usage *usage, struct model_terms *terms) {
+    struct shape full = *shape;
+    if (full.kv_heads == 0)
+        full.kv_heads = full.heads;
+    struct work work = {.gpu = gpu,
+                        .knobs = &variant->knobs,
+                        .variant = variant,
+                        .usage = usage,
+                        .shape = &full,
+                        .terms = terms,
+                        .launches = 1};
+    *terms = (struct model_terms){.resident = 1, .bound = ""};
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+        if (kernels[i].algorithm != variant->knobs.algorithm || !kernels[i].work(&work))
+            continue;
+        struct rounds rounds = {terms->rounds, terms->rounds, terms->rounds};
+        if (work.block_m > 0) { /* attention by tiles */
+            double width = variant->knobs.head_dim + variant->knobs.head_dim_v;
+            double pairs = seen_pairs(&work), heads = (double)full.batch * (double)full.heads;
+            rounds = count_rounds(&work);
+            terms->flops = 2 * width * pairs * heads;
+            double done = rounds.mean * work_cover((double)full.len_q, work.block_m) * work.block_m * work.block_n;
+            terms->useful = done > 0 ? pairs / done : 0;
+            count_bytes(&work);
+        }
+        add_up(&work, rounds);
+        name_bound(terms);
+        return terms->seconds > 0;
+    }
+    return false;
+}

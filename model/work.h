@@ -1,0 +1,36 @@
+/* work: what the parts of the model share. A kernel's file says what a round of a block costs; model.c what that makes
+   of a launch. */
+#ifndef ATTILE_MODEL_WORK_H
+#define ATTILE_MODEL_WORK_H
+
+#include "model.h"
+
+struct work {
+    const struct model_gpu *gpu;
+    const struct knobs *knobs;
+    const struct variant *variant;
+    const struct model_usage *usage; /* or null */
+    const struct shape *shape;
+    struct model_terms *terms;
+
+    /* What a kernel's function finds out, besides terms: tensor .. start, resident, blocks. */
+    int block_m, block_n; /* queries and keys of a tile; a shape's queries are cut into blocks of block_m */
+    double busy;         /* clocks that a round of a block takes from the SM: k blocks side by side take k times that */
+    double launches;     /* kernels started one after the other */
+    double extra_bytes;  /* that device memory moves besides Q, K, V and O */
+    bool heaviest_first; /* blocks with most rounds start first */
+    bool all_heads;      /* blocks of all heads run side by side: their keys and values share the L2 */
+};
+
+/* One function a kernel; false when it knows nothing of these knobs. */
+typedef bool work_function(struct work *work);
+work_function work_flash_async, work_flash_tiled, work_row_by_row, work_materialized, work_softmax, work_merge;
+
+/* Sum of `clocks` over units that work at once: the busiest decides, the more so the higher the exponent. */
+double work_overlap(const double *clocks, int count, double exponent);
+
+static inline double work_cover(double size, double part) {
+    return part > 0 ? (double)(int64_t)((size + part - 1) / part) : 0;
+}
+
+#endif
