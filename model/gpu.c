@@ -125,10 +125,11 @@ static void check_complete(struct reader *reader, const struct node *root) {
 }
 
 bool model_gpu_read(const struct input *input, struct model_gpu *gpu, struct diag *diag) {
+    static const struct yaml_kind kind = {"device file", "name: NAME", YAML_BYTES, YAML_EVENTS};
     struct reader reader = {.gpu = gpu, .diag = diag};
     int errors = diag->errors;
     *gpu = (struct model_gpu){0};
-    struct node *root = yaml_tree_read(input, diag);
+    struct node *root = yaml_tree_read(input, &kind, diag);
     if (root && diag->errors == errors)
         read_root(&reader, root);
     if (root && diag->errors == errors)
