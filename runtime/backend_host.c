@@ -35,7 +35,7 @@ struct module {
     void *handle;
     struct {
         const struct attile_entry *entry;
-        unsigned threads, shared;
+        unsigned threads, shared, cluster;
     } launch[PLAN_LAUNCHES];
     int launches;
 };
@@ -198,12 +198,13 @@ static enum att_status load_into(struct backend *backend, struct module *module,
         if (launch->shared < 0 || launch->shared > LAUNCH_SHARED)
             return failure_set(failure, ATT_LAUNCH_FAILED, "%s: expected at most %d bytes of shared memory, found %d",
                                launch->entry, LAUNCH_SHARED, launch->shared);
-        if (launch->cluster)
-            return failure_set(failure, ATT_UNSUPPORTED, "%s: the host device has no clusters of blocks",
-                               launch->entry);
+        if (launch->cluster < 0 || launch->cluster > ATTILE_CLUSTER)
+            return failure_set(failure, ATT_LAUNCH_FAILED, "%s: expected clusters of at most %d blocks, found %d",
+                               launch->entry, ATTILE_CLUSTER, launch->cluster);
         module->launch[i].entry = entry;
         module->launch[i].threads = (unsigned)launch->block;
         module->launch[i].shared = (unsigned)launch->shared;
+        module->launch[i].cluster = launch->cluster ? (unsigned)launch->cluster : 1;
     }
     module->launches = plan->launches;
     return ATT_OK;
@@ -277,6 +278,9 @@ static enum att_status host_launch(struct backend *backend, struct module *modul
     if (grid < 0 || grid > INT32_MAX)
         return failure_set(failure, ATT_LAUNCH_FAILED, "%s: expected 0 to %d blocks, found %lld", entry->name,
                            INT32_MAX, (long long)grid);
+    if (grid % module->launch[index].cluster)
+        return failure_set(failure, ATT_LAUNCH_FAILED, "%s: %lld blocks are not whole clusters of %u", entry->name,
+                           (long long)grid, module->launch[index].cluster);
     if (params_size != entry->params_size || params_size > LAUNCH_PARAMS)
         return failure_set(failure, ATT_LAUNCH_FAILED, "%s: expected %llu bytes of parameters, found %zu", entry->name,
                            entry->params_size, params_size);
@@ -289,6 +293,7 @@ static enum att_status host_launch(struct backend *backend, struct module *modul
         .seed = backend->seed,
         .workers = (unsigned)backend->cores,
         .grid = (unsigned)grid,
+        .cluster = module->launch[index].cluster,
         .threads = module->launch[index].threads,
         .shared = module->launch[index].shared,
     };

@@ -31,10 +31,15 @@ void *device_buffer(struct device *device, size_t bytes, const void *contents) {
 }
 
 enum att_status device_run(struct device *device, const struct kernel *kernel, const void *params, size_t size) {
+    return device_run_clusters(device, kernel, 0, params, size);
+}
+
+enum att_status device_run_clusters(struct device *device, const struct kernel *kernel, int cluster, const void *params,
+                                    size_t size) {
     struct failure *failure = &device->failure;
     const char *const entries[] = {"kernel"};
     struct compile_job job = {.source = kernel->source, .name = "kernel.cu", .entries = entries, .entry_count = 1};
-    struct plan plan = {.launches = 1, .launch = {{"kernel", {0}, kernel->block, kernel->shared}}};
+    struct plan plan = {.launches = 1, .launch = {{"kernel", {0}, kernel->block, kernel->shared, cluster}}};
     struct binary binary;
     struct module *module;
     failure_clear(failure);

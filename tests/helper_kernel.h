@@ -20,7 +20,9 @@ struct kernel {
     int grid, block, shared;
 };
 
-/* Compile, load, launch, unload. The launch's status; see device->failure. */
+/* Compile, load, launch, unload. The launch's status; see device->failure. Blocks run in clusters of so many; 0 = none. */
+enum att_status device_run_clusters(struct device *device, const struct kernel *kernel, int cluster, const void *params,
+                                    size_t size);
 enum att_status device_run(struct device *device, const struct kernel *kernel, const void *params, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* race_probe SOURCE GRID BLOCK SEED: runs the kernel in that file twice in race mode and prints what the launches said;
+/* race_probe SOURCE GRID BLOCK SEED CLUSTER: runs the kernel in that file twice in race mode and prints what the launches said;
    0 = no race. Linked with ThreadSanitizer, which test_race, a Criterion program, cannot be. */
 #include "helper_kernel.h"
 
@@ -18,7 +18,7 @@ static char *read_source(const char *path) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 5)
+    if (argc != 6)
         return 2;
     struct kernel kernel = {read_source(argv[1]), atoi(argv[2]), atoi(argv[3]), SHARED};
     struct device device = device_open(ATT_HOST_RACE, strtoull(argv[4], NULL, 10));
@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
            device_buffer(&device, ELEMENTS * sizeof *zero, zero)};
     enum att_status status = ATT_OK;
     for (int i = 0; i < 2 && !status; i++)
-        status = device_run(&device, &kernel, &p, sizeof p);
+        status = device_run_clusters(&device, &kernel, atoi(argv[5]), &p, sizeof p);
     puts(text_string(&device.failure.text));
     device_close(&device);
     free(zero);

@@ -198,7 +198,7 @@ static enum att_status run_rows(const char *launch, uint64_t seed, float *rows, 
     write_file("softmax_online.cu", text);
     const struct att_options options = {.no_disk_cache = 1, .template_dir = folder, .host_seed = seed};
     att_session *session = open_session(&options);
-    att_kernel *kernel = find(session, SOFTMAX, "algorithm=online");
+    att_kernel *kernel = find(session, SOFTMAX " target=sm_90a", "algorithm=online");
     void *buffer;
     cr_assert_eq(att_alloc(session, (size_t)count * sizeof *rows, &buffer), ATT_OK);
     cr_assert_eq(att_copy_in(session, buffer, rows, (size_t)count * sizeof *rows), ATT_OK);
@@ -223,6 +223,13 @@ Test(find, launches_know_the_multiprocessors_of_the_device) {
         for (int row = 0; row < 40; row++)
             cr_expect_eq((int)rows[row], row < cases[i].count ? cases[i].blocks : 0, "case %zu, row %d", i, row);
     }
+}
+
+Test(find, clusters_divide_the_grid) {
+    float rows[40] = {0};
+    cr_expect_eq(run_rows("//$ launch rows grid rows block 32 shared 0 cluster 2", 0, rows, 6), ATT_OK);
+    cr_expect_eq((int)rows[5], 6);
+    cr_expect_eq(run_rows("//$ launch rows grid rows block 32 shared 0 cluster 2", 0, rows, 7), ATT_INTERNAL);
 }
 
 Test(find, compiler_errors_lead_to_the_template) {

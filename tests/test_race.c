@@ -41,6 +41,28 @@ static const char exchange_warp[] = KERNEL "float sum = 0;\n"
                                            "p.y[b * n + t] = sum;\n"
                                            "}\n";
 
+/* The first block's warp waits until the second's has said that it may. */
+static const char hand_over[] =
+    KERNEL "unsigned long long *gate = dynamic_shared<unsigned long long>() + 100; int rank = cluster_rank();\n"
+           "if (t == 0) { barrier_init(gate, 1); barrier_init_fence(); }\n"
+           "cluster_arrive(); cluster_wait();\n" /* line 6 */
+           "if (rank == 1) p.y[b / 2 * 32 + t] = 1;\n"
+           "if (rank == 1) __syncwarp();\n" /* line 8 */
+           "if (rank == 1 && t == 0) barrier_arrive_at(gate, 0);\n"
+           "if (rank == 0) barrier_wait(gate, 0);\n" /* line 10 */
+           "if (rank == 0) p.y[b / 2 * 32 + t] += 1;\n"
+           "cluster_arrive(); cluster_wait();\n"
+           "}\n";
+
+/* The second block arrives where nobody waits. */
+static const char reach[] =
+    KERNEL "unsigned long long *gate = dynamic_shared<unsigned long long>() + 100; int rank = cluster_rank();\n"
+           "if (t == 0) { barrier_init(gate, 1); barrier_init_fence(); }\n"
+           "cluster_arrive(); cluster_wait();\n"
+           "if (rank == 1 && t == 0) barrier_arrive_at(gate, 0);\n" /* line 7 */
+           "cluster_arrive(); cluster_wait();\n"
+           "}\n";
+
 struct race_case {
     const char *name, *source, *removed; /* what to take out of the source; null = nothing */
     int which, grid, block;              /* take out the which-th; launch so many blocks of so many threads */
@@ -97,6 +119,29 @@ static const struct race_case cases[] = {
      8,
      64,
      {0}},
+    {"intact cluster", hand_over, NULL, 0, 4, 32, {0}},
+    {"another intact cluster", reach, NULL, 0, 4, 32, {0}},
+    {"cluster, read before it is written",
+     hand_over,
+     "barrier_wait(gate, 0);",
+     0,
+     2,
+     32,
+     {"race", "block 1, thread", "writes 4 bytes, line 7", "line 11"}},
+    {"cluster, an arrival says nothing of other threads",
+     hand_over,
+     "__syncwarp();",
+     0,
+     2,
+     32,
+     {"race", "block 1, thread", "writes 4 bytes, line 7", "line 11"}},
+    {"cluster, a block that may have ended",
+     reach,
+     "cluster_arrive(); cluster_wait();",
+     1,
+     2,
+     32,
+     {"block 0", "block 1, thread 0", "line 7"}},
 };
 
 /* The source without the which-th `removed`; blanks take its place, so that lines stay. */
@@ -115,8 +160,8 @@ static bool run_probe(const struct race_case *race, int seed, struct text *outpu
     cr_assert(file >= 0 && write(file, source, strlen(source)) == (ssize_t)strlen(source));
     close(file);
     free(source);
-    snprintf(command, sizeof command, "TSAN_OPTIONS=exitcode=0 %s %s %d %d %d 2>/dev/null", RACE_PROBE, path,
-             race->grid, race->block, seed);
+    snprintf(command, sizeof command, "TSAN_OPTIONS=exitcode=0 %s %s %d %d %d %d 2>/dev/null", RACE_PROBE, path,
+             race->grid, race->block, seed, strstr(race->source, "cluster_") ? 2 : 0);
     FILE *pipe = popen(command, "r");
     while (pipe && fgets(line, sizeof line, pipe))
         text_print(output, "%s", line);

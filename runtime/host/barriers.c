@@ -1,6 +1,8 @@
 /* barriers: named barriers, transaction barriers, and the pool of registers. See units.h. */
+#include "cluster.h"
 #include "units.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { ARRIVALS_MOST = (1 << 20) - 1, BYTES_MOST = (1 << 20) - 1 };
@@ -28,18 +30,18 @@ void units_named(struct attile_block *shown, unsigned index, int id, int threads
         fiber_refuse(fiber, line, NULL, "%s of barrier %d for %d threads, but for %u at line %d", name, id, threads,
                      named->expected, named->line);
     unsigned slot = ORDER_NAMED + (unsigned)id, phase = named->phase;
-    order_release(fiber, slot, phase);
+    order_release(fiber, fiber->block, slot, phase);
     named->expected = (unsigned)threads;
     named->line = named->arrived ? named->line : line;
     if (++named->arrived == named->expected) {
         named->arrived = 0;
         named->phase++;
-        queue_wake(block, &named->waiting);
+        queue_wake(&named->waiting);
     } else if (wait) {
         fiber_wait(fiber, &named->waiting, (struct wait){name, line, (unsigned)id, missing_named});
     }
     if (wait)
-        order_acquire(fiber, slot, phase);
+        order_acquire(fiber, fiber->block, slot, phase);
 }
 
 /* --- transaction barriers ------------------------------------------------------------------------------------------ */
@@ -48,8 +50,8 @@ static size_t place_of(const struct block *block, const void *word) {
     return (size_t)((const unsigned char *)word - block->shared);
 }
 
-unsigned transaction_slot(const struct block *block, const struct transaction *transaction) {
-    return ORDER_TRANSACTIONS + (unsigned)(transaction - block->units->transaction);
+unsigned transaction_slot(const struct transaction *transaction) {
+    return ORDER_TRANSACTIONS + (unsigned)(transaction - transaction->block->units->transaction);
 }
 
 static struct transaction *look_up(struct block *block, const void *word) {
@@ -60,15 +62,25 @@ static struct transaction *look_up(struct block *block, const void *word) {
     return NULL;
 }
 
-struct transaction *transaction_find(struct fiber *fiber, const void *word, int line) {
-    struct block *block = fiber->block;
-    struct transaction *transaction = look_up(block, word);
+/* " of block 3", where there are several */
+static const char *owner_name(const struct block *owner, char name[32]) {
+    snprintf(name, 32, owner->shown->cluster > 1 ? " of block %u" : "%.0u", owner->shown->index);
+    return name;
+}
+
+struct transaction *transaction_find(struct fiber *fiber, struct block *owner, const void *word, int line) {
+    size_t place = place_of(fiber->block, word);
+    struct transaction *transaction = look_up(owner, owner->shared + place);
+    char name[32];
+    if (owner != fiber->block && block_ended(owner))
+        fiber_refuse(fiber, line, NULL, "block %u of the cluster has ended, and its shared memory is gone",
+                     owner->shown->index);
     if (!transaction)
-        fiber_refuse(fiber, line, NULL, "a barrier at byte %zu of shared memory is used before barrier_init",
-                     place_of(block, word));
+        fiber_refuse(fiber, line, NULL, "a barrier at byte %zu of shared memory%s is used before barrier_init", place,
+                     owner_name(owner, name));
     if (*transaction->word != word_of_barrier)
-        fiber_refuse(fiber, line, NULL, "the barrier at byte %zu of shared memory was overwritten",
-                     place_of(block, word));
+        fiber_refuse(fiber, line, NULL, "the barrier at byte %zu of shared memory%s was overwritten", place,
+                     owner_name(owner, name));
     return transaction;
 }
 
@@ -87,36 +99,39 @@ static void make(struct fiber *fiber, void *word, int arrivals, int line) {
         fiber_refuse(fiber, line, NULL, "more than %d transaction barriers in a block", ORDER_TRANSACTION_BARRIERS);
     if (!transaction)
         transaction = &units->transaction[units->transactions++];
-    *transaction = (struct transaction){.word = word, .arrivals = (unsigned)arrivals, .pending = (unsigned)arrivals};
+    *transaction = (struct transaction){
+        .block = block, .word = word, .arrivals = (unsigned)arrivals, .pending = (unsigned)arrivals};
     *transaction->word = word_of_barrier;
 }
 
-static void end_phase_if_complete(struct block *block, struct transaction *transaction) {
+static void end_phase_if_complete(struct transaction *transaction) {
     if (transaction->pending || transaction->bytes)
         return;
     transaction->phase++;
     transaction->pending = transaction->arrivals;
-    queue_wake(block, &transaction->waiting);
+    queue_wake(&transaction->waiting);
 }
 
-void transaction_bytes(struct block *block, struct transaction *transaction, int bytes) {
+void transaction_bytes(struct transaction *transaction, int bytes) {
     transaction->bytes -= bytes;
-    end_phase_if_complete(block, transaction);
+    end_phase_if_complete(transaction);
 }
 
 static void arrive(struct fiber *fiber, struct transaction *transaction, int bytes, int line) {
-    struct block *block = fiber->block;
+    struct block *owner = transaction->block;
+    char name[32];
     if (bytes < 0 || transaction->bytes + bytes > BYTES_MOST)
         fiber_refuse(fiber, line, NULL, "barrier_expect of %d bytes, beside %d: at most %d can be outstanding", bytes,
                      transaction->bytes, BYTES_MOST);
     if (!transaction->pending)
         fiber_refuse(fiber, line, NULL,
-                     "arrival at the barrier at byte %zu of shared memory: all %u of phase %u are there already",
-                     place_of(block, transaction->word), transaction->arrivals, transaction->phase);
-    order_release(fiber, transaction_slot(block, transaction), transaction->phase);
+                     "arrival at the barrier at byte %zu of shared memory%s: all %u of phase %u are there already",
+                     place_of(owner, transaction->word), owner_name(owner, name), transaction->arrivals,
+                     transaction->phase);
+    order_release(fiber, owner, transaction_slot(transaction), transaction->phase);
     transaction->bytes += bytes;
     transaction->pending--;
-    end_phase_if_complete(block, transaction);
+    end_phase_if_complete(transaction);
 }
 
 static void missing_arrivals(const struct block *block, const struct fiber *fiber, struct text *text) {
@@ -134,7 +149,17 @@ static void await(struct fiber *fiber, struct transaction *transaction, int pari
     while (transaction->phase % 2 ==
            (unsigned)parity) /* who comes too late for its phase waits for the next, as there */
         fiber_wait(fiber, &transaction->waiting, (struct wait){"barrier_wait()", line, which, missing_arrivals});
-    order_acquire(fiber, transaction_slot(block, transaction), (unsigned)parity);
+    order_acquire(fiber, block, transaction_slot(transaction), (unsigned)parity);
+}
+
+/* The block at whose barrier the thread arrives. */
+static struct block *find_owner(struct fiber *fiber, int operation, int rank, int line) {
+    const struct cluster *cluster = fiber->block->cluster;
+    if (operation != ATTILE_ARRIVE_PEER)
+        return fiber->block;
+    if (rank < 0 || (unsigned)rank >= cluster->blocks)
+        fiber_refuse(fiber, line, NULL, "barrier_arrive_at rank %d of a cluster of %u blocks", rank, cluster->blocks);
+    return cluster->block[rank];
 }
 
 void units_transaction(struct attile_block *shown, unsigned index, int operation, void *word, int value, int line) {
@@ -147,12 +172,12 @@ void units_transaction(struct attile_block *shown, unsigned index, int operation
     }
     if (operation == ATTILE_INIT)
         make(fiber, word, value, line);
-    struct transaction *transaction = transaction_find(fiber, word, line);
-    order_access(fiber->block, word, sizeof *transaction->word, operation == ATTILE_INIT, pc);
+    struct transaction *transaction = transaction_find(fiber, find_owner(fiber, operation, value, line), word, line);
+    order_access(fiber->block, transaction->word, sizeof *transaction->word, operation == ATTILE_INIT, pc);
     if (operation == ATTILE_WAIT)
         await(fiber, transaction, value, line);
     else if (operation != ATTILE_INIT)
-        arrive(fiber, transaction, value, line);
+        arrive(fiber, transaction, operation == ATTILE_EXPECT ? value : 0, line);
 }
 
 /* --- registers ----------------------------------------------------------------------------------------------------- */
@@ -175,7 +200,7 @@ void units_registers(struct attile_block *shown, unsigned index, int count, int 
         fiber_refuse(fiber, line, NULL, "%s of %d, but the thread has %u", name, count, thread->registers);
     if (!acquire) {
         units->registers += thread->registers - wanted;
-        queue_wake(fiber->block, &units->registers_waiting);
+        queue_wake(&units->registers_waiting);
     }
     while (acquire && units->registers < wanted - thread->registers)
         fiber_wait(fiber, &units->registers_waiting, (struct wait){name, line, wanted, missing_registers});

@@ -1,5 +1,6 @@
 /* block: see block.h. */
 #include "block.h"
+#include "cluster.h"
 #include "order.h"
 #include "race.h"
 #include "units.h"
@@ -129,10 +130,10 @@ void fiber_wait(struct fiber *fiber, struct queue *queue, struct wait wait) {
     context_switch(&fiber->context, &fiber->block->scheduler);
 }
 
-void queue_wake(struct block *block, struct queue *queue) {
+void queue_wake(struct queue *queue) {
     for (struct fiber *fiber = queue->first, *next; fiber; fiber = next) {
         next = fiber->next;
-        make_ready(block, fiber);
+        make_ready(fiber->block, fiber);
     }
     *queue = (struct queue){0};
 }
@@ -176,6 +177,7 @@ static void run_thread(void *argument) {
     collective_ended(fiber);
     race_release(block->launch);
     block->ended++;
+    cluster_ended(fiber);
     leave(fiber);
 }
 
@@ -192,6 +194,14 @@ static void describe_place(const struct block *block, uintptr_t address, const s
     if (address - shared < SHARED_ROOM) {
         text_print(text, "byte %zu of the block's %llu bytes of shared memory", (size_t)(address - shared),
                    block->shown->shared_size);
+        return;
+    }
+    for (unsigned rank = 0; rank < block->cluster->blocks; rank++) {
+        uintptr_t offset = address - (uintptr_t)block->cluster->block[rank]->shared;
+        if (offset >= SHARED_ROOM)
+            continue;
+        text_print(text, "byte %zu of the shared memory of block %u", (size_t)offset,
+                   block->cluster->block[rank]->shown->index);
         return;
     }
     if (address - stacks < ATTILE_REGION) {
@@ -278,6 +288,7 @@ static const struct attile_host host = {
     .boxes = units_boxes,
     .product = units_product,
     .products = units_products,
+    .cluster = cluster_barrier,
     .copy = copy,
     .fill = fill,
 };
@@ -306,7 +317,7 @@ static void *identify(struct block *block, struct fiber *fiber) {
     return *identity;
 }
 
-static bool start(struct block *block, struct launch *launch, unsigned index) {
+bool block_start(struct block *block, struct launch *launch, struct cluster *cluster, unsigned index) {
     if (launch->mode == ATT_HOST_RACE && !renew_memory(block))
         return false;
     guard_stacks(block, launch->threads);
@@ -316,11 +327,14 @@ static bool start(struct block *block, struct launch *launch, unsigned index) {
         .device = block,
         .index = index,
         .grid = launch->grid,
+        .rank = index % cluster->blocks,
+        .cluster = cluster->blocks,
         .threads = launch->threads,
         .shared = block->shared,
         .shared_size = launch->shared,
     };
     block->launch = launch;
+    block->cluster = cluster;
     block->first = block->ready_count = block->ended = 0;
     block->random = launch->seed ? (launch->seed + index) * 0x9e3779b97f4a7c15 | 1 : 0;
     block->runs++;
@@ -333,6 +347,7 @@ static bool start(struct block *block, struct launch *launch, unsigned index) {
         fiber->block = block;
         fiber->index = i;
         fiber->copies.first = fiber->copies.count = 0;
+        fiber->at_cluster = false;
         unsigned char *low = stack_low(block, i);
         unsigned char *high = block->region + (size_t)(i + 1) * ATTILE_STACK - i % COLORS * COLOR;
         context_make(&fiber->context, low, (size_t)(high - low), run_thread, fiber);
@@ -343,7 +358,7 @@ static bool start(struct block *block, struct launch *launch, unsigned index) {
     return true;
 }
 
-static void count(struct block *block) {
+void block_count(struct block *block) {
     struct launch *launch = block->launch;
     const unsigned long long *counts = block->shown->count;
     pthread_mutex_lock(&launch->lock);
@@ -361,50 +376,29 @@ static bool alike(const struct fiber *a, const struct fiber *b) {
     return a->wait.what == b->wait.what && a->wait.line == b->wait.line && a->wait.object == b->wait.object;
 }
 
-/* Nothing can run and not all have ended: say who waits for whom. */
-static void report_deadlock(struct block *block) {
-    struct fault fault = {.block = block->shown->index};
+void block_explain(const struct block *block, struct fault *fault) {
     unsigned threads = block->shown->threads;
-    text_print(&fault.text, "deadlock: no thread can go on");
+    char where[32] = "";
+    if (block->shown->cluster > 1)
+        snprintf(where, sizeof where, "block %u, ", block->shown->index);
     for (unsigned i = 0, end; i < threads; i = end) {
-        struct fiber *fiber = &block->fiber[i];
+        const struct fiber *fiber = &block->fiber[i];
         for (end = i + 1; end < threads && alike(fiber, &block->fiber[end]);)
             end++;
-        text_print(&fault.text, end == i + 1 ? "\n  thread %u" : "\n  threads %u to %u", i, end - 1);
+        text_print(&fault->text, end == i + 1 ? "\n  %sthread %u" : "\n  %sthreads %u to %u", where, i, end - 1);
         if (fiber->state == FIBER_ENDED) {
-            text_print(&fault.text, end == i + 1 ? " has ended" : " have ended");
+            text_print(&fault->text, end == i + 1 ? " has ended" : " have ended");
             continue;
         }
-        text_print(&fault.text, end == i + 1 ? " waits in %s, line %d" : " wait in %s, line %d", fiber->wait.what,
+        text_print(&fault->text, end == i + 1 ? " waits in %s, line %d" : " wait in %s, line %d", fiber->wait.what,
                    fiber->wait.line);
-        fiber->wait.missing(block, fiber, &fault.text);
-        if (!fault.line) {
-            fault.line = fiber->wait.line;
-            fault.thread = i;
+        fiber->wait.missing(block, fiber, &fault->text);
+        if (!fault->line) {
+            fault->line = fiber->wait.line;
+            fault->block = block->shown->index;
+            fault->thread = i;
         }
     }
-    launch_fault(block->launch, &fault);
 }
 
-bool block_run(struct block *block, struct launch *launch, unsigned index) {
-    if (!start(block, launch, index)) {
-        struct fault fault = {.block = index};
-        text_print(&fault.text, "no memory for the stacks of a block");
-        launch_fault(launch, &fault);
-        return false;
-    }
-    while (!atomic_load_explicit(&launch->stop, memory_order_relaxed))
-        if (units_due(block, block->ready_count == 0))
-            units_step(block);
-        else if (block->ready_count)
-            context_switch(&block->scheduler, &take_ready(block)->context);
-        else
-            break;
-    count(block);
-    if (atomic_load_explicit(&launch->stop, memory_order_relaxed))
-        return false;
-    if (block->ended == launch->threads)
-        return units_finished(block);
-    report_deadlock(block);
-    return false;
-}
+void block_step(struct block *block) { context_switch(&block->scheduler, &take_ready(block)->context); }

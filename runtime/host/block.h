@@ -1,5 +1,4 @@
-/* block: runs one block of a launch on the calling OS thread: each CUDA thread a fiber, scheduled until all have ended,
-   one of them is refused, or nothing can run. Whoever waits does so in a wait queue; anything a later device needs
+/* block: one block of a launch on the calling OS thread: each CUDA thread a fiber, which runs until it has to wait. Whoever waits does so in a wait queue; anything a later device needs
    (copy engines, named barriers, phases) is another queue and, where it acts by itself, another fiber.
    Never instrumented for ThreadSanitizer. */
 #ifndef ATTILE_BLOCK_H
@@ -32,7 +31,9 @@ struct fiber {
     struct {
         struct attile_copy *item; /* owned */
         unsigned first, count, room;
-    } copies; /* started and not waited for: [first, count) */
+    } copies;               /* started and not waited for: [first, count) */
+    bool at_cluster;        /* has arrived at the cluster's barrier, and not waited there */
+    unsigned cluster_phase; /* ... in this phase of it */
     struct context context;
     void *identity[RACE_SETS];
 };
@@ -64,6 +65,7 @@ struct warp {
 struct block {
     struct attile_block *shown; /* what the kernel sees, at the start of the region */
     struct launch *launch;      /* while running */
+    struct cluster *cluster;    /* while running: the blocks beside this one */
     struct context scheduler;
     struct barrier barrier;
     struct warp warp[ATTILE_THREADS / ATTILE_WARP];
@@ -81,20 +83,28 @@ struct block {
         void *identity[RACE_SETS];
         unsigned run; /* of the block that it was last made for */
     } courier[ATTILE_THREADS / ATTILE_WARP];
-    bool couriers;      /* this block has them */
-    struct block *next; /* in the device's list of idle ones */
+    bool couriers;        /* this block has them */
+    void *end[RACE_SETS]; /* see order_leave */
+    struct block *next;   /* in the device's list of idle ones */
 };
 
 /* Room for a block of any launch; null = out of memory. */
 struct block *block_create(void);
 void block_free(struct block *block); /* accepts null */
 
-/* Run block `index` of the launch. False when it was refused: launch->fault says why, or another block's does. */
-bool block_run(struct block *block, struct launch *launch, unsigned index);
+/* Make it block `index` of the launch, with all its threads ready. False = no memory. Then cluster.c lets it run. */
+bool block_start(struct block *block, struct launch *launch, struct cluster *cluster, unsigned index);
+/* Let one of the ready threads run until it waits or ends; there must be one. */
+void block_step(struct block *block);
+static inline bool block_ended(const struct block *block) { return block->ended == block->shown->threads; }
+/* For a report of what cannot go on: who waits where, a line for threads in the same situation. */
+void block_explain(const struct block *block, struct fault *fault);
+/* Add what it counted to the launch's counters. */
+void block_count(struct block *block);
 
 /* For the words that wait. Between the two, other fibers run. */
 void fiber_wait(struct fiber *fiber, struct queue *queue, struct wait wait);
-void queue_wake(struct block *block, struct queue *queue);
+void queue_wake(struct queue *queue);
 
 /* A number below `limit`, of the seeded schedule. */
 unsigned block_random(struct block *block, unsigned limit);

@@ -34,16 +34,16 @@ void collective_barrier(struct attile_block *shown, unsigned index, int line) {
         fiber_refuse(fiber, line, NULL,
                      "divergent __syncthreads(): this thread is at line %d while %u others wait at line %d", line,
                      barrier->arrived, barrier->line);
-    order_release(fiber, ORDER_BARRIER, phase);
+    order_release(fiber, fiber->block, ORDER_BARRIER, phase);
     barrier->line = line;
     if (++barrier->arrived < block->shown->threads)
         fiber_wait(fiber, &barrier->waiting, (struct wait){"__syncthreads()", line, 0, missing_threads});
     else {
         barrier->arrived = 0;
         barrier->phase++;
-        queue_wake(block, &barrier->waiting);
+        queue_wake(&barrier->waiting);
     }
-    order_acquire(fiber, ORDER_BARRIER, phase);
+    order_acquire(fiber, fiber->block, ORDER_BARRIER, phase);
 }
 
 static const char *const collective_name[] = {
@@ -62,7 +62,7 @@ static struct group *find_group(struct warp *warp, unsigned mask) {
 }
 
 /* All have arrived: hand out results. `lanes` are the fibers of the warp. */
-static void finish(struct block *block, struct fiber *lanes, struct group *group) {
+static void finish(struct fiber *lanes, struct group *group) {
     uint64_t ballot = 0;
     for (unsigned lane = 0; lane < ATTILE_WARP; lane++)
         if (group->arrived >> lane & 1 && group->value[lane])
@@ -73,7 +73,7 @@ static void finish(struct block *block, struct fiber *lanes, struct group *group
         }
     group->arrived = 0;
     group->phase++;
-    queue_wake(block, &group->waiting);
+    queue_wake(&group->waiting);
 }
 
 static void missing_lanes(const struct block *block, const struct fiber *fiber, struct text *text) {
@@ -113,16 +113,16 @@ unsigned long long collective_warp(struct attile_block *shown, unsigned index, i
     }
     unsigned slot = group_slot(block, warp, group), phase = group->phase;
     if (operation == ATTILE_SYNC)
-        order_release(fiber, slot, phase);
+        order_release(fiber, fiber->block, slot, phase);
     group->value[lane] = value;
     group->source[lane] = source;
     group->arrived |= 1u << lane;
     if (group->arrived == expected)
-        finish(block, fiber - lane, group);
+        finish(fiber - lane, group);
     else
         fiber_wait(fiber, &group->waiting, (struct wait){name, line, mask, missing_lanes});
     if (operation == ATTILE_SYNC)
-        order_acquire(fiber, slot, phase);
+        order_acquire(fiber, fiber->block, slot, phase);
     return fiber->result;
 }
 
@@ -134,6 +134,6 @@ void collective_ended(struct fiber *fiber) {
     for (int i = 0; i < GROUPS; i++) {
         struct group *group = &warp->group[i];
         if (group->arrived && group->arrived == (group->mask & warp->alive))
-            finish(fiber->block, fiber - lane, group);
+            finish(fiber - lane, group);
     }
 }

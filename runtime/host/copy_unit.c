@@ -1,5 +1,6 @@
 /* copy_unit: boxes between tensors and shared memory (TMA), in the 128-byte swizzle. See units.h.
    A box is checked when it is asked for, so that copying cannot fail. */
+#include "cluster.h"
 #include "race.h"
 #include "units.h"
 
@@ -36,63 +37,82 @@ static unsigned char *place_of(const struct copy *copy, int64_t row, int64_t col
 }
 
 /* One row of the box, a chunk of 16 bytes at a time; `part` says which columns are there. */
-static void copy_row(struct block *block, const struct copy *copy, int row, const struct part *part) {
+static void copy_row(const struct copy *copy, unsigned char *shared, int row, const struct part *part) {
     const struct host_map *map = &copy->map;
     int64_t element = map->element, per_chunk = CHUNK / element;
     bool row_inside = row >= part->row && row < part->row_end;
     for (int64_t col = 0; col < map->box_cols; col += per_chunk) {
         size_t linear = copy->shared + (size_t)row * row_bytes(map) + (size_t)(col * element);
-        unsigned char *chunk = block->shared + (linear ^ (linear / SWIZZLE_BYTES % 8) * CHUNK);
+        unsigned char *chunk = shared + (linear ^ (linear / SWIZZLE_BYTES % 8) * CHUNK);
         int64_t from = col > part->col ? col : part->col;
         int64_t end = col + per_chunk < part->col_end ? col + per_chunk : part->col_end;
         size_t bytes = row_inside && from < end ? (size_t)((end - from) * element) : 0;
         unsigned char *there = chunk + (bytes ? (from - col) * element : 0);
-        if (copy->barrier && bytes < CHUNK)
+        if (copy->load && bytes < CHUNK)
             memset(chunk, 0, CHUNK);
-        if (bytes && copy->barrier)
+        if (bytes && copy->load)
             memcpy(there, place_of(copy, row, from), bytes);
         else if (bytes)
             memcpy(place_of(copy, row, from), there, bytes);
     }
 }
 
-static void tell_accesses(struct block *block, const struct copy *copy, const struct part *part) {
-    bool load = copy->barrier;
-    order_access(block, block->shared + copy->shared, box_bytes(&copy->map), load, copy->pc);
+static void tell_tensor(struct block *block, const struct copy *copy, const struct part *part) {
     for (int64_t row = part->row; row < part->row_end; row++)
         order_access(block, place_of(copy, row, part->col), (size_t)((part->col_end - part->col) * copy->map.element),
-                     !load, copy->pc);
+                     !copy->load, copy->pc);
 }
 
-static void count(struct block *block, const struct copy *copy, const struct part *part) {
-    if (block->launch->mode != ATT_HOST_CHECK)
+/* Between the tensor and the shared memory of one block. */
+static void copy_box(struct block *block, const struct copy *copy, const struct part *part) {
+    order_access(block, block->shared + copy->shared, box_bytes(&copy->map), copy->load, copy->pc);
+    race_ignore_begin();
+    for (int row = 0; row < copy->map.box_rows; row++)
+        copy_row(copy, block->shared, row, part);
+    race_ignore_end();
+    if (block->launch->mode == ATT_HOST_CHECK)
+        block->shown->count[copy->load ? ATTILE_SHARED_WRITTEN : ATTILE_SHARED_READ] += box_bytes(&copy->map);
+}
+
+static void count_tensor(struct block *block, const struct copy *copy, const struct part *part) {
+    if (block->launch->mode == ATT_HOST_CHECK)
+        block->shown->count[copy->load ? ATTILE_GLOBAL_READ : ATTILE_GLOBAL_WRITTEN] +=
+            (unsigned long long)((part->row_end - part->row) * (part->col_end - part->col) * copy->map.element);
+}
+
+/* Box and bytes arrive in one block of the cluster. */
+static void deliver(struct block *asking, struct transaction *barrier, const struct copy *copy,
+                    const struct part *part) {
+    struct block *block = barrier->block;
+    if (block != asking && block_ended(block)) {
+        struct fault fault = {.block = asking->shown->index, .thread = copy->fiber->index, .pc = copy->pc};
+        text_print(&fault.text, "tma_load_multicast into block %u of the cluster, which has ended",
+                   block->shown->index);
+        launch_fault(block->launch, &fault);
         return;
-    unsigned long long *counts = block->shown->count, bytes = box_bytes(&copy->map);
-    bool load = copy->barrier;
-    counts[load ? ATTILE_SHARED_WRITTEN : ATTILE_SHARED_READ] += bytes;
-    counts[load ? ATTILE_GLOBAL_READ : ATTILE_GLOBAL_WRITTEN] +=
-        (unsigned long long)((part->row_end - part->row) * (part->col_end - part->col) * copy->map.element);
+    }
+    copy_box(block, copy, part);
+    order_access(block, barrier->word, sizeof *barrier->word, false, copy->pc);
+    order_done(block, transaction_slot(barrier), barrier->phase);
+    transaction_bytes(barrier, (int)box_bytes(&copy->map));
 }
 
 static void perform(struct block *block, const struct copy *copy) {
     struct part part = inside(copy);
     void **identity = &block->units->copier[copy->copier][block->runs % RACE_SETS];
     void *self = order_be_unit(block, identity, "the copy unit", ORDER_COPIES + copy->copier);
-    tell_accesses(block, copy, &part);
-    count(block, copy, &part);
-    race_ignore_begin();
-    for (int row = 0; row < copy->map.box_rows; row++)
-        copy_row(block, copy, row, &part);
-    race_ignore_end();
-    if (copy->barrier) {
-        order_access(block, copy->barrier->word, sizeof *copy->barrier->word, false, copy->pc);
-        order_done(block, transaction_slot(block, copy->barrier), copy->barrier->phase);
-        transaction_bytes(block, copy->barrier, (int)box_bytes(&copy->map));
+    tell_tensor(block, copy, &part);
+    count_tensor(block, copy, &part);
+    if (copy->load) {
+        for (int rank = 0; rank < ATTILE_CLUSTER; rank++)
+            if (copy->barrier[rank])
+                deliver(block, copy->barrier[rank], copy, &part);
     } else {
+        copy_box(block, copy, &part);
         block->units->thread[copy->fiber->index].storing--;
         order_done(block, ORDER_STORES + copy->fiber->index / ATTILE_WARP, 0);
         race_release(block->launch);
-        queue_wake(block, &block->units->storing);
+        queue_wake(&block->units->storing);
     }
     order_be(self);
 }
@@ -135,7 +155,24 @@ static void check_tensor(struct fiber *fiber, const struct copy *copy, int line)
     if (!memory_find(fiber->block->launch->memory, first, end - first, &buffer, &nearest))
         fiber_refuse(fiber, line, NULL,
                      "out of bounds: %s row %d of head %d of batch %d, and what follows, is not within one buffer",
-                     copy->barrier ? "tma_load:" : "tma_store:", copy->place[1], copy->place[2], copy->place[3]);
+                     copy->load ? "tma_load:" : "tma_store:", copy->place[1], copy->place[2], copy->place[3]);
+}
+
+/* The barriers that count the bytes of a load; until these are complete, what it overwrites is NaN. */
+static void find_targets(struct fiber *fiber, const struct attile_box *box, struct copy *copy, int line) {
+    struct cluster *cluster = fiber->block->cluster;
+    unsigned mask = box->mask ? box->mask : 1u << fiber->block->shown->rank;
+    if (mask >> cluster->blocks)
+        fiber_refuse(fiber, line, NULL, "tma_load_multicast to ranks 0x%x of a cluster of %u blocks", mask,
+                     cluster->blocks);
+    for (unsigned rank = 0; rank < cluster->blocks; rank++)
+        if (mask >> rank & 1)
+            copy->barrier[rank] = transaction_find(fiber, cluster->block[rank], box->barrier, line);
+    race_ignore_begin();
+    for (unsigned rank = 0; rank < cluster->blocks; rank++)
+        if (mask >> rank & 1)
+            memset(cluster->block[rank]->shared + copy->shared, 0xff, box_bytes(&copy->map));
+    race_ignore_end();
 }
 
 void units_box(struct attile_block *shown, unsigned index, const struct attile_box *box, int line) {
@@ -146,17 +183,14 @@ void units_box(struct attile_block *shown, unsigned index, const struct attile_b
     check(fiber, box, box->map, line);
     struct copy copy = {.map = *(const struct host_map *)box->map,
                         .shared = (size_t)((unsigned char *)box->shared - block->shared),
+                        .load = box->barrier,
                         .fiber = fiber,
                         .copier = units->copies_asked++ % ORDER_COPIERS,
                         .pc = __builtin_return_address(0)};
     memcpy(copy.place, box->place, sizeof copy.place);
-    if (box->barrier)
-        copy.barrier = transaction_find(fiber, box->barrier, line);
     check_tensor(fiber, &copy, line);
-    if (box->barrier) {
-        race_ignore_begin();
-        memset(box->shared, 0xff, box_bytes(&copy.map));
-        race_ignore_end();
+    if (copy.load) {
+        find_targets(fiber, box, &copy, line);
     } else {
         units->thread[index].stores++;
         units->thread[index].storing++;
@@ -186,6 +220,6 @@ void units_boxes(struct attile_block *shown, unsigned index, int operation, int 
         while (thread->grouped && thread->storing > thread->stores)
             fiber_wait(fiber, &block->units->storing, (struct wait){"tma_store_wait_read()", line, 0, missing_stores});
         thread->grouped = 0;
-        order_acquire(fiber, ORDER_STORES + index / ATTILE_WARP, 0);
+        order_acquire(fiber, fiber->block, ORDER_STORES + index / ATTILE_WARP, 0);
     }
 }

@@ -2,7 +2,7 @@
    of the device runs between launches. A seeded launch, and one under ThreadSanitizer, uses the calling thread only:
    that makes it replayable. */
 #include "launch.h"
-#include "block.h"
+#include "cluster.h"
 #include "race.h"
 
 #include <dlfcn.h>
@@ -54,13 +54,17 @@ void block_pool_free(struct block_pool *pool) {
 
 static void *work(void *argument) {
     struct launch *launch = argument;
-    struct block *block = take_block(launch);
-    if (!block) /* out of memory: other workers may still finish the grid, launch_run looks whether they did */
-        return NULL;
-    for (unsigned i; (i = atomic_fetch_add(&launch->next, 1)) < launch->grid;)
-        if (!block_run(block, launch, (unsigned)(((uint64_t)i * launch->stride + launch->offset) % launch->grid)))
+    struct cluster cluster = {0};
+    while (cluster.blocks < launch->cluster && (cluster.block[cluster.blocks] = take_block(launch)))
+        cluster.blocks++;
+    bool complete = cluster.blocks == launch->cluster;
+    /* out of memory: other workers may still finish the grid, launch_run looks whether they did */
+    for (unsigned i; complete && (i = atomic_fetch_add(&launch->next, 1)) < launch->clusters;)
+        if (!cluster_run(&cluster, launch,
+                         (unsigned)(((uint64_t)i * launch->stride + launch->offset) % launch->clusters)))
             break;
-    give_block(launch, block);
+    while (cluster.blocks)
+        give_block(launch, cluster.block[--cluster.blocks]);
     return NULL;
 }
 
@@ -79,22 +83,23 @@ static void choose_order(struct launch *launch) {
     if (!launch->seed)
         return;
     uint64_t mixed = launch->seed * 0x9e3779b97f4a7c15;
-    launch->offset = (unsigned)((mixed >> 32) % launch->grid);
-    launch->stride = (unsigned)(mixed % launch->grid);
-    while (divisor(launch->stride, launch->grid) != 1) /* ends at grid - 1 or 1 at the latest */
-        launch->stride = (launch->stride + 1) % launch->grid;
+    launch->offset = (unsigned)((mixed >> 32) % launch->clusters);
+    launch->stride = (unsigned)(mixed % launch->clusters);
+    while (divisor(launch->stride, launch->clusters) != 1) /* ends at clusters - 1 or 1 at the latest */
+        launch->stride = (launch->stride + 1) % launch->clusters;
 }
 
 static unsigned count_workers(const struct launch *launch) {
     if (launch->seed || launch->mode == ATT_HOST_RACE)
         return 1;
     unsigned workers = launch->workers < WORKERS ? launch->workers : WORKERS;
-    return workers < launch->grid ? workers : launch->grid;
+    return workers < launch->clusters ? workers : launch->clusters;
 }
 
 enum att_status launch_run(struct launch *launch) {
     if (launch->grid == 0)
         return ATT_OK;
+    launch->clusters = launch->grid / launch->cluster;
     pthread_mutex_init(&launch->lock, NULL);
     atomic_init(&launch->next, 0);
     atomic_init(&launch->stop, false);
@@ -112,5 +117,5 @@ enum att_status launch_run(struct launch *launch) {
     pthread_mutex_destroy(&launch->lock);
     if (atomic_load(&launch->stop) || launch->race.count)
         return ATT_LAUNCH_FAILED;
-    return atomic_load(&launch->next) < launch->grid ? ATT_OUT_OF_MEMORY : ATT_OK;
+    return atomic_load(&launch->next) < launch->clusters ? ATT_OUT_OF_MEMORY : ATT_OK;
 }

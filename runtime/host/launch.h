@@ -1,4 +1,4 @@
-/* launch: runs a grid of blocks on this CPU's cores and says what went wrong first. */
+/* launch: runs a grid of blocks, or clusters of them, on this CPU's cores and says what went wrong first. */
 #ifndef ATTILE_HOST_LAUNCH_H
 #define ATTILE_HOST_LAUNCH_H
 
@@ -44,6 +44,7 @@ struct launch {
     enum att_host_mode mode;
     uint64_t seed; /* 0 = round robin */
     unsigned grid, threads, workers;
+    unsigned cluster; /* blocks side by side, 1 to ATTILE_CLUSTER; divides the grid */
     size_t shared;
     /* the result */
     struct fault fault; /* text owned by the caller */
@@ -53,7 +54,7 @@ struct launch {
     pthread_mutex_t lock;
     atomic_uint next;
     atomic_bool stop;
-    unsigned stride, offset; /* the order of blocks: (stride i + offset) mod grid */
+    unsigned clusters, stride, offset; /* the order of clusters: (stride i + offset) mod clusters */
 };
 
 /* Run it. ATT_OK, ATT_LAUNCH_FAILED (see fault and race), or ATT_OUT_OF_MEMORY. */

@@ -155,7 +155,7 @@ void product_run(struct block *block, struct warpgroup *warpgroup) {
     order_be(self);
     product->asked = 0;
     warpgroup->done++;
-    queue_wake(block, &warpgroup->waiting);
+    queue_wake(&warpgroup->waiting);
 }
 
 /* --- asking -------------------------------------------------------------------------------------------------------- */
@@ -297,7 +297,7 @@ static void finish(struct fiber *fiber, unsigned pending, int line) {
     while (warpgroup->done < done)
         fiber_wait(fiber, &warpgroup->waiting, (struct wait){"wgmma_wait()", line, done, missing_products});
     if (done)
-        order_acquire(fiber,
+        order_acquire(fiber, fiber->block,
                       ORDER_DONE + fiber->index / ATTILE_WARPGROUP * ORDER_PRODUCTS + (done - 1) % ORDER_PRODUCTS, 0);
     give_parts(fiber, done);
 }

@@ -41,23 +41,21 @@ static void *courier_of(struct block *block, unsigned warp) {
 
 static void *be_courier(struct block *block, unsigned warp) { return be(courier_of(block, warp)); }
 
-void order_release(struct fiber *fiber, unsigned slot, unsigned phase) {
-    struct block *block = fiber->block;
-    race_release(object(block, THREADS, slot, phase));
-    if (!block->couriers)
+void order_release(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase) {
+    race_release(object(owner, THREADS, slot, phase));
+    if (!fiber->block->couriers)
         return;
-    void *self = be_courier(block, fiber->index / ATTILE_WARP);
-    race_release(object(block, COURIERS, slot, phase));
+    void *self = be_courier(fiber->block, fiber->index / ATTILE_WARP);
+    race_release(object(owner, COURIERS, slot, phase));
     race_switch(self);
 }
 
-void order_acquire(struct fiber *fiber, unsigned slot, unsigned phase) {
-    struct block *block = fiber->block;
-    race_acquire(object(block, THREADS, slot, phase));
-    if (!block->couriers)
+void order_acquire(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase) {
+    race_acquire(object(owner, THREADS, slot, phase));
+    if (!fiber->block->couriers)
         return;
-    void *self = be_courier(block, fiber->index / ATTILE_WARP);
-    race_acquire(object(block, COURIERS, slot, phase));
+    void *self = be_courier(fiber->block, fiber->index / ATTILE_WARP);
+    race_acquire(object(owner, COURIERS, slot, phase));
     race_switch(self);
 }
 
@@ -95,9 +93,28 @@ void *order_be_unit(struct block *block, void **identity, const char *name, unsi
     return self;
 }
 
-void order_done(struct block *block, unsigned slot, unsigned phase) {
-    race_release(object(block, THREADS, slot, phase));
-    race_release(object(block, COURIERS, slot, phase));
+void order_done(const struct block *owner, unsigned slot, unsigned phase) {
+    race_release(object(owner, THREADS, slot, phase));
+    race_release(object(owner, COURIERS, slot, phase));
+}
+
+void order_leave(struct fiber *fiber, bool last) {
+    struct block *block = fiber->block;
+    if (!block->order)
+        return;
+    race_release(object(block, THREADS, ORDER_END, 0));
+    if (!last)
+        return;
+    void *self = be(block->scheduler.race), **identity = &block->end[block->runs % RACE_SETS];
+    if (!*identity)
+        *identity = race_create();
+    char name[64];
+    snprintf(name, sizeof name, "the end of block %u", block->shown->index);
+    race_name(*identity, name);
+    race_switch(*identity);
+    race_acquire(object(block, THREADS, ORDER_END, 0));
+    race_access(block->shared, block->shown->shared_size, true, NULL);
+    race_switch(self);
 }
 
 void order_access(const struct block *block, const void *address, size_t size, bool write, const void *pc) {
@@ -106,6 +123,8 @@ void order_access(const struct block *block, const void *address, size_t size, b
 }
 
 void order_free(struct block *block) {
+    for (unsigned set = 0; set < RACE_SETS; set++)
+        race_destroy(block->end[set]);
     for (unsigned warp = 0; warp < ORDER_WARPS; warp++)
         for (unsigned set = 0; set < RACE_SETS; set++)
             race_destroy(block->courier[warp].identity[set]);

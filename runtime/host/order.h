@@ -30,14 +30,16 @@ enum {
     ORDER_ISSUED = ORDER_STORES + ORDER_WARPS,                      /* a warpgroup each */
     ORDER_DONE = ORDER_ISSUED + ORDER_WARPGROUPS,                   /* ... and ORDER_PRODUCTS of them */
     ORDER_COPIES = ORDER_DONE + ORDER_WARPGROUPS * ORDER_PRODUCTS,  /* a copier each */
-    ORDER_SLOTS = ORDER_COPIES + ORDER_COPIERS,
+    ORDER_CLUSTER = ORDER_COPIES + ORDER_COPIERS,                   /* of the cluster's first block */
+    ORDER_END,
+    ORDER_SLOTS,
     ORDER_ROOM = 64 * 1024 /* bytes of block->order */
 };
 
 /* What the fiber, and its warp's courier, did so far happens before ... */
-void order_release(struct fiber *fiber, unsigned slot, unsigned phase);
-/* ... what they do from now on. */
-void order_acquire(struct fiber *fiber, unsigned slot, unsigned phase);
+void order_release(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase);
+/* ... what they do from now on. `owner` is the block whose slot it is: the fiber's, or one of its cluster. */
+void order_acquire(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase);
 
 /* A unit of Hopper is used: from now on this block has couriers. */
 void order_use_couriers(struct block *block);
@@ -52,7 +54,10 @@ void *order_be_unit(struct block *block, void **identity, const char *name, unsi
 void order_be(void *identity);
 
 /* A unit is done: for threads and couriers alike. */
-void order_done(struct block *block, unsigned slot, unsigned phase);
+void order_done(const struct block *owner, unsigned slot, unsigned phase);
+
+/* A thread of a cluster ends; with the last of its block goes the block's shared memory, which counts as writing it. */
+void order_leave(struct fiber *fiber, bool last);
 
 /* An access of who we are now, by code that is not watched; see race_access. */
 void order_access(const struct block *block, const void *address, size_t size, bool write, const void *pc);

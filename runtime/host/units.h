@@ -31,6 +31,7 @@ struct named {
 
 /* Its 8 bytes of shared memory only say that it was made; what it counts is here. */
 struct transaction {
+    struct block *block; /* whose shared memory it is in */
     unsigned long long *word;
     unsigned arrivals, pending, phase; /* expected in each phase; still to come in this one; phases done */
     int bytes;                         /* still to come in this phase */
@@ -41,8 +42,9 @@ struct copy {
     struct host_map map;
     size_t shared; /* offset */
     int place[4];
-    struct transaction *barrier; /* null = a store */
-    struct fiber *fiber;         /* who asked for it */
+    bool load;
+    struct transaction *barrier[ATTILE_CLUSTER]; /* of each rank of the cluster that a load goes to; else null */
+    struct fiber *fiber;                         /* who asked for it */
     unsigned copier;
     const void *pc;
 };
@@ -119,9 +121,10 @@ bool units_finished(struct block *block);
 void units_named(struct attile_block *shown, unsigned index, int id, int threads, int wait, int line);
 void units_transaction(struct attile_block *shown, unsigned index, int operation, void *word, int value, int line);
 void units_registers(struct attile_block *shown, unsigned index, int count, int acquire, int line);
-struct transaction *transaction_find(struct fiber *fiber, const void *word, int line);
-void transaction_bytes(struct block *block, struct transaction *transaction, int bytes);
-unsigned transaction_slot(const struct block *block, const struct transaction *transaction);
+/* In the shared memory of `owner`, at the place that `word` has in the fiber's own; refuses when there is none. */
+struct transaction *transaction_find(struct fiber *fiber, struct block *owner, const void *word, int line);
+void transaction_bytes(struct transaction *transaction, int bytes);
+unsigned transaction_slot(const struct transaction *transaction);
 
 /* copy_unit.c */
 void units_box(struct attile_block *shown, unsigned index, const struct attile_box *box, int line);

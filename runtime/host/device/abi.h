@@ -6,13 +6,14 @@
 #define ATTILE_HOST_ABI_H
 
 enum {
-    ATTILE_HOST_ABI = 4, /* raised when anything here changes */
+    ATTILE_HOST_ABI = 5, /* raised when anything here changes */
     ATTILE_THREADS = 1024,
     ATTILE_STACK = 256 * 1024, /* bytes, a power of two */
     ATTILE_REGION = ATTILE_THREADS * ATTILE_STACK,
     ATTILE_RANGES = 8,
     ATTILE_WARP = 32,
-    ATTILE_WARPGROUP = 128
+    ATTILE_WARPGROUP = 128,
+    ATTILE_CLUSTER = 8 /* blocks */
 };
 
 /* What lanes of a warp do together. */
@@ -23,7 +24,14 @@ enum attile_collective {
 };
 
 /* What a thread does with a transaction barrier. */
-enum attile_transaction { ATTILE_INIT, ATTILE_INIT_FENCE, ATTILE_ARRIVE, ATTILE_EXPECT, ATTILE_WAIT };
+enum attile_transaction {
+    ATTILE_INIT,
+    ATTILE_INIT_FENCE,
+    ATTILE_ARRIVE,
+    ATTILE_ARRIVE_PEER, /* at the same place in another block of the cluster; the value is its rank */
+    ATTILE_EXPECT,
+    ATTILE_WAIT
+};
 
 /* ... with its asynchronous copies, and its warpgroup's asynchronous products. */
 enum attile_group { ATTILE_FENCE, ATTILE_COMMIT, ATTILE_FINISH };
@@ -34,6 +42,7 @@ struct attile_box {
     void *shared;
     void *barrier; /* that counts the bytes; null = a store */
     int place[4];  /* column, row, head, batch */
+    unsigned mask; /* ranks of the cluster that a load goes to, a bit each; 0 = this block */
 };
 
 /* sum (64, columns) = a (64, 16) b, plus sum if `keep`: what one thread of the warpgroup says of it. */
@@ -86,14 +95,18 @@ struct attile_host {
     void (*product)(struct attile_block *block, unsigned index, const struct attile_product *product, int line);
     void (*products)(struct attile_block *block, unsigned index, int operation, int pending, int line);
 
+    /* The barrier of the cluster's threads: arrive, or wait until all have. */
+    void (*cluster)(struct attile_block *block, unsigned index, int wait, int line);
+
     void *(*copy)(void *to, const void *from, unsigned long long size);
     void *(*fill)(void *to, int byte, unsigned long long size);
 };
 
 struct attile_block {
     const struct attile_host *host;
-    void *device;         /* the device's own view of this block */
-    unsigned index, grid; /* this block, of so many */
+    void *device;           /* the device's own view of this block */
+    unsigned index, grid;   /* this block, of so many */
+    unsigned rank, cluster; /* this block within its cluster, of so many; 0 of 1 where there are none */
     unsigned threads;
     unsigned char *shared; /* dynamic shared memory, 1024-byte aligned */
     unsigned long long shared_size;

@@ -35,6 +35,18 @@ ATTILE_INLINE void barrier_wait(void *barrier, int parity, ATTILE_LINE) {
     attile_transact(ATTILE_WAIT, barrier, parity, line);
 }
 
+/* --- clusters ------------------------------------------------------------------------------------------------------ */
+
+static ATTILE_UNWATCHED int cluster_rank() { return (int)attile_self()->rank; }
+static ATTILE_UNWATCHED void attile_cluster(int wait, int line) {
+    attile_self()->host->cluster(attile_self(), attile_self_index(), wait, line);
+}
+ATTILE_INLINE void cluster_arrive(ATTILE_LINE) { attile_cluster(0, line); }
+ATTILE_INLINE void cluster_wait(ATTILE_LINE) { attile_cluster(1, line); }
+ATTILE_INLINE void barrier_arrive_at(void *barrier, int rank, ATTILE_LINE) {
+    attile_transact(ATTILE_ARRIVE_PEER, barrier, rank, line);
+}
+
 /* --- the copy unit ------------------------------------------------------------------------------------------------- */
 
 static ATTILE_UNWATCHED void attile_copy_box(const attile_box *box, int line) {
@@ -46,12 +58,17 @@ static ATTILE_UNWATCHED void attile_boxes(int operation, int line) {
 ATTILE_INLINE void tma_prefetch(const void *) {}
 ATTILE_INLINE void tma_load(void *shared, const void *map, void *barrier, int column, int row, int head, int batch,
                             ATTILE_LINE) {
-    attile_box box = {map, shared, barrier, {column, row, head, batch}};
+    attile_box box = {map, shared, barrier, {column, row, head, batch}, 0};
+    attile_copy_box(&box, line);
+}
+ATTILE_INLINE void tma_load_multicast(void *shared, const void *map, void *barrier, unsigned mask, int column, int row,
+                                      int head, int batch, ATTILE_LINE) {
+    attile_box box = {map, shared, barrier, {column, row, head, batch}, mask};
     attile_copy_box(&box, line);
 }
 ATTILE_INLINE void tma_store(const void *map, const void *shared, int column, int row, int head, int batch,
                              ATTILE_LINE) {
-    attile_box box = {map, (void *)shared, nullptr, {column, row, head, batch}};
+    attile_box box = {map, (void *)shared, nullptr, {column, row, head, batch}, 0};
     attile_copy_box(&box, line);
 }
 ATTILE_INLINE void tma_store_commit(ATTILE_LINE) { attile_boxes(ATTILE_COMMIT, line); }
