@@ -1,9 +1,13 @@
-/* bench_runtime: what the library itself costs: finding a kernel that is in memory or on disk, and launching one.
+/* bench_runtime: what the library itself costs: finding a kernel in memory, on disk and by compiling, and launching one.
 
        bench_runtime [COMMIT]      JSON lines on stdout
 
-   On the GPU where there is one, else on the host device, whose launches run to their end and are left out. */
+   Finding is measured on the GPU where there is one. Up to where the driver loads the kernel it is measured everywhere
+   that NVRTC is, by sessions that only compile for sm_90a. A launch is measured beside the driver's own launch of an
+   empty kernel with as many bytes of parameters. */
+#include "cuda_api.h"
 #include "session.h"
+#include "tensor_maps.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +15,25 @@
 #include <sys/utsname.h>
 #include <time.h>
 
-enum { MEMORY_HITS = 100000, DISK_HITS = 50, LAUNCHES = 10000, LEN = 64, DIM = 64 };
+enum { MEMORY_HITS = 100000, DISK_HITS = 50, COMPILES = 3, ROUNDS = 20, BATCH = 500, LEN = 64 };
 
-static const char problem[] = "family=attention_forward head_dim=64 mask=causal";
+static const struct problem {
+    const char *name, *problem, *schedule;
+    int head_dim, element_bytes;
+    size_t parameter_bytes;
+} problem_table[] = {
+    {"fp32 d64 causal, the library's choice", "family=attention_forward head_dim=64 mask=causal", NULL, 64, 4,
+     sizeof(struct attention_params)},
+    {"flash_async bf16 d64 causal", "family=attention_forward dtype=bf16 head_dim=64 mask=causal target=sm_90a",
+     "algorithm=flash_async", 64, 2, sizeof(struct attention_tma_params)},
+    {"flash_async bf16 d128 causal", "family=attention_forward dtype=bf16 head_dim=128 mask=causal target=sm_90a",
+     "algorithm=flash_async", 128, 2, sizeof(struct attention_tma_params)},
+    {"flash_async bf16 d256 causal", "family=attention_forward dtype=bf16 head_dim=256 mask=causal target=sm_90a",
+     "algorithm=flash_async", 256, 2, sizeof(struct attention_tma_params)},
+};
+
+static char cache_folder[] = "/tmp/attile-bench-XXXXXX";
+static const char *commit = "";
 
 static double now(void) {
     struct timespec time;
@@ -33,90 +53,164 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void report(const char *what, const char *device, double seconds, int count, const char *commit) {
-    struct utsname machine;
-    uname(&machine);
-    printf("{\"bench\": \"runtime\", \"what\": \"%s\", \"device\": \"%s\", \"microseconds\": %.3f, \"count\": %d, "
-           "\"system\": \"%s %s\", \"version\": \"%s\", \"commit\": \"%s\"}\n",
-           what, device, seconds * 1e6, count, machine.sysname, machine.machine, att_version(), commit);
+static double median(double *seconds, int count) {
+    qsort(seconds, (size_t)count, sizeof *seconds, compare);
+    return seconds[count / 2];
 }
 
-static att_session *open_session(const char *cache_dir) {
-    const struct att_options options = {.cache_dir = cache_dir};
+static void report(const char *what, const char *name, att_session *session, double seconds, int count) {
+    struct utsname machine;
+    struct att_session_info info;
+    uname(&machine);
+    must(session, att_session_describe(session, &info));
+    printf("{\"bench\": \"runtime\", \"what\": \"%s\", \"kernel\": \"%s\", \"device\": \"%s\", \"microseconds\": %.3f, "
+           "\"count\": %d, \"compiler\": \"%s\", \"system\": \"%s %s\", \"version\": \"%s\", \"commit\": \"%s\"}\n",
+           what, name, info.device_name, seconds * 1e6, count, info.compiler, machine.sysname, machine.machine,
+           att_version(), commit);
+    fflush(stdout);
+}
+
+/* compile_for: as in session_open. */
+static att_session *open_session(const char *compile_for, bool keep) {
+    const struct att_options options = {.cache_dir = cache_folder, .no_disk_cache = !keep};
     att_session *session = NULL;
-    enum att_status status = att_open(&options, &session);
+    enum att_status status = session_open(&options, compile_for, &session);
     must(session, status);
     return session;
 }
 
-/* One find in a new session: the disk's answer, with expanding, hashing and loading. Median. */
-static double time_disk_hit(const char *cache_dir) {
-    static double seconds[DISK_HITS];
-    for (int i = 0; i < DISK_HITS; i++) {
-        att_session *session = open_session(cache_dir);
-        struct att_kernel_info info;
-        att_kernel *kernel;
+/* A find that may end where a GPU is needed. */
+static att_kernel *find(att_session *session, const struct problem *problem) {
+    att_kernel *kernel = NULL;
+    enum att_status status = att_find(session, problem->problem, problem->schedule, &kernel);
+    if (status != ATT_NO_DEVICE)
+        must(session, status);
+    return kernel;
+}
+
+/* The first find of a session, whose library and templates are loaded: by the compiler, or from disk. Median. */
+static double time_first_find(const struct problem *problem, const char *compile_for, bool from_disk, int count) {
+    double seconds[DISK_HITS];
+    for (int i = 0; i < count; i++) {
+        att_session *session = open_session(compile_for, from_disk);
+        struct att_session_info info;
+        must(session, att_session_describe(session, &info)); /* opens the compiler, which a process does once */
         double start = now();
-        must(session, att_find(session, problem, NULL, &kernel));
+        find(session, problem);
         seconds[i] = now() - start;
-        must(session, att_kernel_describe(kernel, &info));
-        if (strcmp(info.from, "disk") != 0)
-            fprintf(stderr, "warning: measured a kernel from the %s\n", info.from);
         att_close(session);
     }
-    qsort(seconds, DISK_HITS, sizeof *seconds, compare);
-    return seconds[DISK_HITS / 2];
+    return median(seconds, count);
 }
 
-static double time_memory_hit(att_session *session) {
-    att_kernel *kernel;
-    double start = now();
-    for (int i = 0; i < MEMORY_HITS; i++)
-        must(session, att_find(session, problem, NULL, &kernel));
-    return (now() - start) / MEMORY_HITS;
+static void measure_finds(const struct problem *problem, const char *compile_for) {
+    const char *until = compile_for ? ", until the driver loads it" : "";
+    char what[96];
+    att_session *session = open_session(compile_for, true);
+    find(session, problem); /* now it is on disk */
+    snprintf(what, sizeof what, "find, compiled (median)%s", until);
+    report(what, problem->name, session, time_first_find(problem, compile_for, false, COMPILES), COMPILES);
+    snprintf(what, sizeof what, "find, on disk (median)%s", until);
+    report(what, problem->name, session, time_first_find(problem, compile_for, true, DISK_HITS), DISK_HITS);
+    if (!compile_for) {
+        double start = now();
+        for (int i = 0; i < MEMORY_HITS; i++)
+            find(session, problem);
+        report("find, in memory", problem->name, session, (now() - start) / MEMORY_HITS, MEMORY_HITS);
+    }
+    att_close(session);
 }
 
-/* Time of the calls, not of the kernels: the stream is drained before its queue fills. */
-static double time_launch(att_session *session, att_kernel *kernel) {
-    enum { BATCH = 500 };
-    const size_t bytes = LEN * DIM * sizeof(float);
+/* Time of the calls, not of the kernels: the stream is drained before its queue fills. Median of the rounds. */
+static double time_launch(att_session *session, const struct problem *problem) {
     struct att_args args = {.attention = {.batch = 1, .heads = 1, .len_q = LEN, .len_kv = LEN}};
     struct att_tensor *tensors[] = {&args.attention.q, &args.attention.k, &args.attention.v, &args.attention.o};
+    att_kernel *kernel = find(session, problem);
     for (int i = 0; i < 4; i++) {
-        must(session, att_alloc(session, bytes, &tensors[i]->data));
-        tensors[i]->row_stride = DIM;
+        must(session,
+             att_alloc(session, (size_t)(LEN * problem->head_dim * problem->element_bytes), &tensors[i]->data));
+        tensors[i]->row_stride = problem->head_dim;
     }
     must(session, att_prepare(kernel));
-    double total = 0;
-    for (int done = 0; done < LAUNCHES; done += BATCH) {
+    double seconds[ROUNDS];
+    for (int round = 0; round < ROUNDS; round++) {
         double start = now();
         for (int i = 0; i < BATCH; i++)
             must(session, att_launch(kernel, &args, NULL));
-        total += now() - start;
+        seconds[round] = (now() - start) / BATCH;
         must(session, att_synchronize(session));
     }
     for (int i = 0; i < 4; i++)
         must(session, att_free(session, tensors[i]->data));
-    return total / LAUNCHES;
+    return median(seconds, ROUNDS);
+}
+
+/* The same of nothing but the driver. */
+static double time_driver_launch(size_t parameter_bytes) {
+    static const char source[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                                 ".visible .entry empty(.param .align 64 .b8 p[%zu]) { ret; }\n";
+    static _Alignas(64) char parameters[4096];
+    char text[256];
+    struct cuda_api api = {0};
+    struct failure failure = {0};
+    void *context, *module, *function, *values[] = {parameters};
+    int device;
+    snprintf(text, sizeof text, source, parameter_bytes);
+    if (parameter_bytes > sizeof parameters || cuda_api_open(&api, &failure) != ATT_OK || api.device_get(&device, 0) ||
+        api.primary_retain(&context, device) || api.push(context) || api.module_load(&module, text) ||
+        api.module_function(&function, module, "empty")) {
+        fprintf(stderr, "the driver did not take an empty kernel\n");
+        exit(1);
+    }
+    const struct cuda_launch launch = {.grid = {1, 1, 1}, .block = {128, 1, 1}};
+    double seconds[ROUNDS];
+    for (int round = 0; round < ROUNDS; round++) {
+        double start = now();
+        for (int i = 0; i < BATCH; i++)
+            if (api.launch(&launch, function, values, NULL))
+                exit(1);
+        seconds[round] = (now() - start) / BATCH;
+        api.context_synchronize();
+    }
+    api.module_unload(module);
+    api.pop(&context);
+    api.primary_release(device);
+    return median(seconds, ROUNDS);
+}
+
+/* Without an NVRTC there is nothing that compiles for a GPU. */
+static bool compiles_for_gpu(void) {
+    const struct att_options options = {.cache_dir = cache_folder, .device = ATT_DEVICE_CUDA};
+    att_session *session = NULL;
+    bool works = session_open(&options, "sm_90a", &session) == ATT_OK;
+    if (!works)
+        fprintf(stderr, "without a compiler for GPUs: %s\n", att_message(session));
+    att_close(session);
+    return works;
 }
 
 int main(int argc, char **argv) {
-    const char *commit = argc > 1 ? argv[1] : "";
-    char cache_dir[] = "/tmp/attile-bench-XXXXXX", command[64];
-    att_kernel *kernel;
-    struct att_session_info info;
-    if (!mkdtemp(cache_dir))
+    enum { PROBLEMS = sizeof problem_table / sizeof *problem_table };
+    char command[64];
+    commit = argc > 1 ? argv[1] : "";
+    if (!mkdtemp(cache_folder))
         return 1;
-    att_session *session = open_session(cache_dir);
+    att_session *session = open_session(NULL, true);
+    struct att_session_info info;
     must(session, att_session_describe(session, &info));
-    double start = now();
-    must(session, att_find(session, problem, NULL, &kernel));
-    report("find, compiled", info.device_name, now() - start, 1, commit);
-    report("find, in memory", info.device_name, time_memory_hit(session), MEMORY_HITS, commit);
-    report("find, on disk (median)", info.device_name, time_disk_hit(cache_dir), DISK_HITS, commit);
-    if (info.device == ATT_DEVICE_CUDA)
-        report("launch call", info.device_name, time_launch(session, kernel), LAUNCHES, commit);
+    bool on_gpu = info.device == ATT_DEVICE_CUDA, compiles = compiles_for_gpu();
+    for (int i = 0; i < PROBLEMS; i++) {
+        if (compiles)
+            measure_finds(&problem_table[i], "sm_90a");
+        if (on_gpu || i == 0) /* the host device once: its compiler is not what anybody waits for */
+            measure_finds(&problem_table[i], NULL);
+        if (!on_gpu)
+            continue;
+        report("launch call", problem_table[i].name, session, time_launch(session, &problem_table[i]), ROUNDS * BATCH);
+        report("launch call of the driver alone, empty kernel", problem_table[i].name, session,
+               time_driver_launch(problem_table[i].parameter_bytes), ROUNDS * BATCH);
+    }
     att_close(session);
-    snprintf(command, sizeof command, "rm -r %s", cache_dir);
+    snprintf(command, sizeof command, "rm -r %s", cache_folder);
     return system(command) ? 1 : 0;
 }

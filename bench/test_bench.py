@@ -1,14 +1,17 @@
 """What can be tested without a GPU: python3 bench/test_bench.py. Needs the library (ATTILE_LIBRARY)."""
+import ctypes
 import json
 import math
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
+import attile
 import cases
 import gpu_checks
 import protocol
@@ -158,6 +161,33 @@ class DryRun(unittest.TestCase):
         self.assertTrue(0 < good["apart"]["plain"] < 0.01 and good["same_bits"] and math.isfinite(good["cold"]["ms"]))
         self.assertIn("block_n", bad["error"])
         self.assertIn("| d32 b1 h2/1 s20x33 causal |", done.stdout)
+
+
+class Layout(unittest.TestCase):
+    """attile.py repeats the structs of runtime/attile.h; the compiler knows where their members are."""
+
+    NAMES = {"att_options": attile._Options, "att_tensor": attile._Tensor, "att_attention_args": attile._Attention,
+             "att_merge_args": attile._Merge, "att_args": attile._Args, "att_kernel_info": attile.KernelInfo,
+             "att_session_info": attile.SessionInfo}
+    SPELLED = {"origin": "from", "family": "attention"}  # what Python or ctypes cannot call so
+
+    @unittest.skipUnless(shutil.which("cc"), "needs a C compiler")
+    def test_members_are_where_the_header_has_them(self):
+        lines, expected = [], []
+        for name, struct in self.NAMES.items():
+            lines.append(f'printf("{name} %zu\\n", sizeof(struct {name}));')
+            expected.append(f"{name} {ctypes.sizeof(struct)}")
+            for member, _ in struct._fields_:
+                spelled = self.SPELLED.get(member, member)
+                lines.append(f'printf("{name}.{spelled} %zu\\n", offsetof(struct {name}, {spelled}));')
+                expected.append(f"{name}.{spelled} {getattr(struct, member).offset}")
+        source = '#include "attile.h"\n#include <stdio.h>\nint main(void) {\n' + "\n".join(lines) + "\n}\n"
+        with tempfile.TemporaryDirectory() as folder:
+            header = pathlib.Path(__file__).parents[1] / "runtime"
+            subprocess.run(["cc", "-x", "c", "-I", header, "-o", f"{folder}/layout", "-"], input=source, text=True,
+                           check=True)
+            found = subprocess.run(f"{folder}/layout", capture_output=True, text=True, check=True).stdout
+        self.assertEqual(found.splitlines(), expected)
 
 
 class Checks(unittest.TestCase):
