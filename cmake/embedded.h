@@ -11,7 +11,8 @@ struct embedded_file {
 };
 
 extern const struct embedded_file embedded_templates[]; /* templates/ */
-extern const struct embedded_file embedded_host[]; /* runtime/host/device/: what a kernel sees on the host device */
+extern const struct embedded_file embedded_host[];    /* runtime/host/device/: what a kernel sees on the host device */
 extern const struct embedded_file embedded_devices[]; /* devices/: GPUs that the model knows */
+extern const struct embedded_file embedded_tuned[];   /* tuned/ */
 
 #endif

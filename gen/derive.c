@@ -170,6 +170,7 @@ static bool run_directives(struct variant *variant, const struct template *templ
     }
     variant->block_threads = (int)counts.block_threads;
     variant->shared_bytes = (int)counts.shared_bytes;
+    variant->boxed = counts.maps > 0;
     if (counts.launches == 0)
         return refuse(variant, "%s launches nothing for these knobs", template->name);
     for (int id = 0; id < KNOB_COUNT; id++)
@@ -218,7 +219,7 @@ bool variant_complete(const struct template_set *set, const struct knobs *knobs,
     const struct template_row *row = NULL;
     variant->knobs = *knobs;
     variant->used = 0;
-    variant->feasible = false;
+    variant->feasible = variant->boxed = false;
     variant->block_threads = variant->shared_bytes = 0;
     variant->name[0] = variant->reason[0] = '\0';
     if (!check_given(variant))

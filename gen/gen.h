@@ -40,8 +40,9 @@ struct variant {
     struct knobs knobs; /* complete: AUTO only in knobs that this variant's template does not use */
     unsigned used;      /* bit KNOB_... set: the template uses this knob; family, algorithm, target always */
     bool feasible;
-    int block_threads;           /* of the largest block of its launches */
-    int shared_bytes;            /* likewise, dynamic shared memory */
+    int block_threads; /* of the largest block of its launches */
+    int shared_bytes;  /* likewise, dynamic shared memory */
+    bool boxed;        /* copies tensors in boxes (tensor_map): wants addresses and strides in multiples of 16 bytes */
     char name[VARIANT_NAME];     /* a C identifier, injective over feasible variants, built from knobs.def in order */
     char reason[VARIANT_REASON]; /* when not feasible: the constraint that failed, with its values; else "" */
 };
@@ -59,6 +60,16 @@ void variant_print(const struct variant *variant, struct text *text);
    `knobs`; knobs not named keep their value. `groups` has bit KNOB_GROUP_... set for each group that may be named.
    `input` is borrowed for the messages. */
 bool knobs_parse(const struct input *input, unsigned groups, struct knobs *knobs, struct diag *diag);
+
+/* What is known of the launches to come. It helps to choose a variant and is no part of it. */
+struct hints {
+    struct shape shape; /* a size that was not said is -1 */
+    int alignment;      /* bytes that addresses and strides are multiples of; 0 = not said */
+};
+
+/* The same for a problem's text, in which sizes may stand too: "head_dim=96 len_q=4096 alignment=16". */
+bool problem_parse(const struct input *input, unsigned groups, struct knobs *knobs, struct hints *hints,
+                   struct diag *diag);
 
 /* --- specs ----------------------------------------------------------------------------------------------------- */
 

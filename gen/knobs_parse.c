@@ -1,7 +1,11 @@
-/* knobs_parse: "dtype=bf16 head_dim=96, mask=causal" -> struct knobs. The text of a problem or schedule where there is
-   no file: a C string, a command line. */
+/* knobs_parse: "dtype=bf16 head_dim=96, mask=causal" -> struct knobs, and for problems struct hints. The text of a problem
+   or schedule where there is no file: a C string, a command line. */
 #include "gen.h"
 #include "knob_text.h"
+
+#include <string.h>
+
+enum { ALIGNMENT_MOST = 256 };
 
 struct cursor {
     const struct input *input;
@@ -51,9 +55,53 @@ static bool may_stand_here(int id, unsigned groups, struct place place, struct d
     return false;
 }
 
-/* One NAME=VALUE; `given` has bit KNOB_... set for each knob already read. False when there is no such pair here: what
-   follows would only give more errors. */
-static bool parse_one(struct cursor *cursor, unsigned groups, struct knobs *knobs, unsigned *given, struct diag *diag) {
+/* What is being filled, and what of it was there already. */
+struct result {
+    struct knobs knobs;
+    struct hints hints;
+    bool hinted;                          /* sizes may stand here */
+    unsigned given;                       /* bit KNOB_... */
+    struct place size_place[SHAPE_COUNT]; /* line 0 = not given */
+    struct place alignment_place;
+};
+
+static void parse_knob(const char *name, size_t name_size, struct place name_place, const char *word, size_t size,
+                       struct place place, unsigned groups, struct result *result, struct diag *diag) {
+    int value, id = knob_name_read(name, name_size, groups, name_place, diag);
+    if (id < 0 || !may_stand_here(id, groups, name_place, diag))
+        return;
+    if (result->given & 1u << id)
+        diag_error(diag, name_place, "%s is given twice", knob_table[id].name);
+    result->given |= 1u << id;
+    if (knob_value_read((enum knob_id)id, word, size, place, diag, &value))
+        knob_set(&result->knobs, (enum knob_id)id, value);
+}
+
+/* A size or `alignment`. False when the name is neither. */
+static bool parse_hint(const char *name, size_t name_size, struct place name_place, const char *word, size_t size,
+                       struct place place, struct result *result, struct diag *diag) {
+    bool is_alignment = name_size == strlen("alignment") && memcmp(name, "alignment", name_size) == 0;
+    int id = is_alignment ? -1 : shape_find(name, name_size);
+    int64_t value;
+    if (!is_alignment && id < 0)
+        return false;
+    struct place *seen = is_alignment ? &result->alignment_place : &result->size_place[id];
+    if (seen->line)
+        diag_error(diag, name_place, "%.*s is given twice", (int)name_size, name);
+    *seen = name_place;
+    if (!is_alignment) {
+        if (integer_read(shape_table[id].name, word, size, shape_table[id].least, INT64_MAX, place, diag, &value))
+            shape_set(&result->hints.shape, (enum shape_id)id, value);
+    } else if (integer_read("alignment", word, size, 1, ALIGNMENT_MOST, place, diag, &value)) {
+        result->hints.alignment = (int)value;
+        if (value & (value - 1))
+            diag_error(diag, place, "alignment must be a power of two");
+    }
+    return true;
+}
+
+/* One NAME=VALUE. False when there is no such pair here: what follows would only give more errors. */
+static bool parse_one(struct cursor *cursor, unsigned groups, struct result *result, struct diag *diag) {
     const char *name = cursor->input->text + cursor->at;
     struct place name_place = here(cursor);
     size_t name_size = take_token(cursor, true);
@@ -67,30 +115,48 @@ static bool parse_one(struct cursor *cursor, unsigned groups, struct knobs *knob
     const char *word = cursor->input->text + cursor->at;
     struct place place = here(cursor);
     size_t size = take_token(cursor, false);
-
-    int value, id = knob_name_read(name, name_size, groups, name_place, diag);
-    if (id < 0 || !may_stand_here(id, groups, name_place, diag))
-        return true;
-    if (*given & 1u << id)
-        diag_error(diag, name_place, "%s is given twice", knob_table[id].name);
-    *given |= 1u << id;
-    if (knob_value_read((enum knob_id)id, word, size, place, diag, &value))
-        knob_set(knobs, (enum knob_id)id, value);
+    if (!result->hinted || !parse_hint(name, name_size, name_place, word, size, place, result, diag))
+        parse_knob(name, name_size, name_place, word, size, place, groups, result, diag);
     return true;
 }
 
-bool knobs_parse(const struct input *input, unsigned groups, struct knobs *knobs, struct diag *diag) {
+static void check_sizes(const struct result *result, struct diag *diag) {
+    int family = result->knobs.family;
+    for (int id = 0; family != AUTO && id < SHAPE_COUNT; id++)
+        if (result->size_place[id].line && !(shape_table[id].families >> family & 1))
+            diag_error(diag, result->size_place[id], "%s is not a size of %s", shape_table[id].name,
+                       knob_word_name(KNOB_family, family));
+}
+
+static bool parse(const struct input *input, unsigned groups, struct result *result, struct diag *diag) {
     struct cursor cursor = {input, 0, 0, 1};
     int errors_before = diag->errors;
-    unsigned given = 0;
-    struct knobs result = *knobs;
     for (bool good = true; good && diag->errors - errors_before < DIAG_LIMIT;) {
         while (more(&cursor) && is_blank(peek(&cursor)))
             step(&cursor);
-        good = more(&cursor) && parse_one(&cursor, groups, &result, &given, diag);
+        good = more(&cursor) && parse_one(&cursor, groups, result, diag);
     }
-    if (diag->errors != errors_before)
-        return false;
-    *knobs = result;
-    return true;
+    check_sizes(result, diag);
+    return diag->errors == errors_before;
+}
+
+bool knobs_parse(const struct input *input, unsigned groups, struct knobs *knobs, struct diag *diag) {
+    struct result result = {.knobs = *knobs};
+    bool good = parse(input, groups, &result, diag);
+    if (good)
+        *knobs = result.knobs;
+    return good;
+}
+
+bool problem_parse(const struct input *input, unsigned groups, struct knobs *knobs, struct hints *hints,
+                   struct diag *diag) {
+    struct result result = {.knobs = *knobs, .hinted = true};
+    for (int id = 0; id < SHAPE_COUNT; id++)
+        shape_set(&result.hints.shape, (enum shape_id)id, -1);
+    bool good = parse(input, groups, &result, diag);
+    if (good) {
+        *knobs = result.knobs;
+        *hints = result.hints;
+    }
+    return good;
 }

@@ -66,6 +66,15 @@ bool tuned_put(struct tuned *tuned, const struct tuned_row *row) {
     return true;
 }
 
+void tuned_file_name(const char *device, struct text *text) {
+    for (const char *at = device; *at; at++) {
+        bool plain = (*at >= 'a' && *at <= 'z') || (*at >= '0' && *at <= '9');
+        char lower = (char)(*at >= 'A' && *at <= 'Z' ? *at - 'A' + 'a' : plain ? *at : '_');
+        text_append(text, &lower, 1);
+    }
+    text_print(text, ".yaml");
+}
+
 /* --- asking ---------------------------------------------------------------------------------------------------- */
 
 struct knobs tuned_problem(const struct knobs *knobs) {

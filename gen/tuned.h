@@ -57,6 +57,12 @@ bool tuned_put(struct tuned *tuned, const struct tuned_row *row);
 /* Write what tuned_read reads. Equal tables give equal bytes. */
 void tuned_write(const struct tuned *tuned, struct text *text);
 
+/* What the table of a device is called: "nvidia_h200.yaml" for "NVIDIA H200". */
+void tuned_file_name(const char *device, struct text *text);
+
+/* A table that is built into this library (tuned/), by its file's name. Null when there is none. */
+const char *tuned_embedded(const char *file, size_t *size);
+
 /* --- asking ---------------------------------------------------------------------------------------------------- */
 
 /* Problem and shape as a row has them, of a variant or of knobs as given: problem knobs that are AUTO get their default,

@@ -15,7 +15,7 @@
        att_close(session);
 
    Threads: a session and its kernels may be used from many threads at once, att_close excepted.
-   Environment read: ATTILE_CACHE_DIR, XDG_CACHE_HOME, HOME, ATTILE_NVRTC, CUDA_HOME, CUDA_PATH, CXX, PATH; none when
+   Environment read: ATTILE_CACHE_DIR, ATTILE_TUNED, XDG_CACHE_HOME, HOME, ATTILE_NVRTC, CUDA_HOME, CUDA_PATH, CXX, PATH; none when
    the process is setuid. Nothing else. */
 #ifndef ATTILE_H
 #define ATTILE_H
@@ -51,7 +51,7 @@ enum att_status {
     ATT_NO_DEVICE,        /* no usable GPU or driver */
     ATT_NO_COMPILER,      /* NVRTC (cuda) or a C++ compiler (host) was not found */
     ATT_COMPILE_FAILED,   /* the compiler's log is in the message, with template lines */
-    ATT_NOT_PREPARED,     /* launch in a graph capture without att_prepare before it */
+    ATT_NOT_PREPARED,     /* a launch in a graph capture, or of unaligned tensors, without att_prepare before it */
     ATT_LAUNCH_FAILED,    /* the device refused or faulted; on the host device: what a check found */
     ATT_OUT_OF_MEMORY,    /* host or device memory */
     ATT_IO,               /* a file could not be read or written */
@@ -87,6 +87,7 @@ struct att_options {
     int no_disk_cache;        /* 1 = keep compiled kernels in memory only */
     uint64_t cache_limit;     /* bytes on disk; 0 = 1 GiB; least recently used entries go first */
     const char *template_dir; /* null = the templates built into the library */
+    const char *tuned_table;  /* a file of measured schedules, asked before the built-in ones; null = ATTILE_TUNED */
     /* Null-terminated list, searched before compiling; the kernels must outlive the session. Null = none. */
     const struct att_bundle *const *bundles;
     enum att_host_mode host_mode;
@@ -114,16 +115,21 @@ ATT_API const char *att_message(const att_session *session);
 
    problem   knobs that say what is computed, written as in a spec: "family=attention_forward dtype=bf16 head_dim=96
              mask=causal" (name=value or name: value; spaces, commas and newlines separate). Field reference:
-             specs/README.md. Knobs left out have their defaults.
-   schedule  knobs that say how, in the same form, or null to let the library choose.
+             specs/README.md. Knobs left out have their defaults. What is known of the launches to come may stand there
+             too, so that the choice suits them: sizes ("batch=4 heads=16 len_q=1024 len_kv=1024"; unsaid = long
+             sequences) and alignment, the bytes that addresses and strides of all tensors are multiples of.
+   schedule  knobs that say how, in the same form, or null to let the library choose (docs/tuned.md).
+
+   Any sizes may be launched, whatever was said. alignment=16 or more is a promise; less chooses a kernel that keeps to
+   it; unsaid, the kernel takes any arguments after att_prepare, and aligned ones at once.
 
    Chosen once per problem and schedule and compiled at most once; later calls return the same kernel.
    Compiling happens here on a miss: memory, then bundles, then disk, then the compiler. A bundle answers a problem
    without a schedule by its first kernel for that problem. */
 ATT_API enum att_status att_find(att_session *session, const char *problem, const char *schedule, att_kernel **kernel);
 
-/* Load onto the device now what the driver would put off to the first launch. Call before graph capture and before
-   measuring memory. Idempotent. */
+/* Load onto the device now what the driver would put off to the first launch, and build what a kernel that the library
+   chose needs to take arguments of any alignment. Call before graph capture and before measuring memory. Idempotent. */
 ATT_API enum att_status att_prepare(att_kernel *kernel);
 
 ATT_API const char *att_kernel_name(const att_kernel *kernel);   /* an identifier with every knob in it */

@@ -2,6 +2,7 @@
 #include "bundle.h"
 #include "session.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static void print_value(enum knob_id id, int value, struct text *text) {
@@ -18,7 +19,8 @@ static bool is_given(const char *text, unsigned group, enum knob_id id) {
     struct diag diag = {0};
     for (int i = 0; i < KNOB_COUNT; i++)
         knob_set(&knobs, (enum knob_id)i, AUTO);
-    bool good = knobs_parse(&input, group, &knobs, &diag);
+    struct hints hints;
+    bool good = problem_parse(&input, group, &knobs, &hints, &diag);
     diag_free(&diag);
     return good && knob_get(&knobs, id) != AUTO;
 }
@@ -63,23 +65,66 @@ static void print_plan(const struct plan *plan, struct text *text) {
     text_print(text, " bytes\n");
 }
 
-static enum att_status explain(const att_session *session, const char *problem, const char *schedule, struct text *text,
+static void print_shape(const struct request *request, struct text *text) {
+    struct shape shape = choose_shape(request);
+    text_print(text, "  for launches of");
+    for (int i = 0; i < SHAPE_COUNT; i++)
+        if (shape_table[i].families >> request->knobs.family & 1)
+            text_print(text, " %s=%" PRId64 "%s", shape_table[i].name, shape_get(&shape, (enum shape_id)i),
+                       shape_get(&request->hints.shape, (enum shape_id)i) < 0 ? " (assumed)" : "");
+    text_print(text, "\n");
+}
+
+/* The candidates after the chosen one, which answer when it does not compile. */
+static void print_others(att_session *session, const struct request *request, struct choice choice, struct text *text) {
+    while (choose_next(session, request, &choice, text))
+        text_print(text, "  would be next: %s (%s)\n", choice.variant.name, choice.rule);
+}
+
+static void print_stand_in(att_session *session, struct request request, const struct variant *variant,
+                           struct text *text) {
+    struct choice choice = {0};
+    if (!variant->boxed || request.hints.alignment || !request.any_schedule)
+        return;
+    request.hints.alignment = 1;
+    if (choose_next(session, &request, &choice, NULL))
+        text_print(text, "  stand-in for tensors without an alignment of 16 bytes, once prepared: %s\n",
+                   choice.variant.name);
+}
+
+static enum att_status explain(att_session *session, const char *problem, const char *schedule, struct text *text,
                                struct failure *failure) {
-    struct variant variant;
+    struct request request;
+    struct choice choice = {0};
     struct source source = {0};
     struct diag diag = {0};
-    enum att_status status = find_variant(session, problem, schedule, &variant, failure);
+    struct text passed = {0};
+    enum att_status status = choose_read(session, problem, schedule, &request, failure);
     if (status != ATT_OK)
         return status;
-    const struct att_bundle_kernel *bundled = bundle_find(session->bundles, &variant, session->info.arch, !schedule);
-    text_print(text, "%s on %s (%s)\n", variant.name, session->info.device_name, session->info.arch);
-    print_knobs(&variant, problem, schedule ? schedule : "", text);
-    if (!source_expand(session->templates, &variant, "<problem>", &source, &diag))
-        status = failure_take(failure, ATT_INTERNAL, &diag);
-    else
-        print_plan(&source.plan, text);
-    if (bundled)
-        text_print(text, "  a bundle holds %s for this problem, built for %s\n", bundled->name, bundled->arch);
+    if (choose_next(session, &request, &choice, &passed)) {
+        const struct variant *variant = &choice.variant;
+        const struct att_bundle_kernel *bundled =
+            bundle_find(session->bundles, variant, session->info.arch, request.any_schedule);
+        text_print(text, "%s on %s (%s)\n  chosen by: %s\n", variant->name, session->info.device_name,
+                   session->info.arch, choice.rule);
+        print_shape(&request, text);
+        print_knobs(variant, problem, schedule ? schedule : "", text);
+        if (!source_expand(session->templates, variant, "<problem>", &source, &diag))
+            status = failure_take(failure, ATT_INTERNAL, &diag);
+        else
+            print_plan(&source.plan, text);
+        if (bundled)
+            text_print(text, "  a bundle holds %s for this problem, built for %s\n", bundled->name, bundled->arch);
+        print_stand_in(session, request, variant, text);
+        text_print(text, "%s", text_string(&passed));
+        print_others(session, &request, choice, text);
+    } else {
+        status = failure_set(failure, ATT_UNSUPPORTED, "no kernel answers this problem: %s", choice.reason);
+        if (passed.size)
+            failure_add(failure, "\n%s", text_string(&passed));
+    }
+    text_free(&passed);
     source_free(&source);
     diag_free(&diag);
     return status;

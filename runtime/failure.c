@@ -3,6 +3,8 @@
 #include <string.h>
 
 enum att_status failure_set(struct failure *failure, enum att_status status, const char *format, ...) {
+    if (!failure)
+        return status;
     failure_clear(failure);
     failure->status = status;
     va_list arguments;

@@ -1,89 +1,9 @@
 /* From a problem's text to a kernel: which variant answers it, and is it here already? */
+#include "bundle.h"
 #include "session.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { SM_80 = 80, SM_90 = 90 };
-
-/* --- choosing -------------------------------------------------------------------------------------------------- */
-
-static bool read_knobs(const char *name, const char *text, unsigned groups, struct knobs *knobs,
-                       struct failure *failure) {
-    struct input input = {name, text, strlen(text)};
-    struct diag diag = {0};
-    bool good = knobs_parse(&input, groups, knobs, &diag);
-    if (!good)
-        failure_take(failure, ATT_INVALID_TEXT, &diag);
-    diag_free(&diag);
-    return good;
-}
-
-/* Complete with a target that the caller may not have asked for: such a wish is dropped, not refused, where the
-   template has no use for it. */
-static bool complete(const struct template_set *set, struct knobs knobs, int target, struct variant *variant) {
-    knobs.target = target;
-    variant_complete(set, &knobs, false, variant);
-    if (!(variant->used >> KNOB_target & 1))
-        knobs.target = target_any;
-    return variant_complete(set, &knobs, true, variant);
-}
-
-static const char *missing_from_gpu(const att_session *session, int target) {
-    int arch = session->info.arch_number;
-    if (session->type == &backend_host)
-        return NULL;
-    if (target == target_sm_80 && arch < SM_80)
-        return "compute capability 8.0 or later";
-    return target == target_sm_90a && arch != SM_90 ? "compute capability 9.0" : NULL;
-}
-
-/* The instruction set that suits most kernels first, unless the caller named one. */
-static bool choose(const att_session *session, const struct knobs *knobs, struct variant *variant) {
-    static const int targets[] = {target_sm_80, target_any, target_sm_90a};
-    if (knobs->target != AUTO)
-        return variant_complete(session->templates, knobs, true, variant);
-    bool first = true;
-    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
-        struct variant tried;
-        if (missing_from_gpu(session, targets[i]))
-            continue;
-        bool feasible = complete(session->templates, *knobs, targets[i], &tried);
-        if (feasible || first)
-            *variant = tried; /* when none is feasible, the first reason is told */
-        if (feasible)
-            return true;
-        first = false;
-    }
-    return false;
-}
-
-enum att_status find_variant(const att_session *session, const char *problem, const char *schedule,
-                             struct variant *variant, struct failure *failure) {
-    struct knobs knobs = knobs_default();
-    knobs.target = AUTO; /* to see whether the caller names one */
-    if (!problem)
-        return failure_set(failure, ATT_INVALID_ARGUMENT,
-                           "problem is null, expected a text such as "
-                           "\"family=attention_forward dtype=bf16 head_dim=64\"");
-    if (!read_knobs("<problem>", problem, 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM, &knobs, failure) ||
-        !read_knobs("<schedule>", schedule ? schedule : "", 1u << KNOB_GROUP_SCHEDULE, &knobs, failure))
-        return failure->status;
-    if (knobs.family == AUTO) {
-        failure_set(failure, ATT_INVALID_TEXT, "<problem>: error: no family is named; expected family= with one of");
-        for (int i = 0; knob_table[KNOB_family].words[i]; i++)
-            failure_add(failure, "%s %s", i ? "," : "", knob_table[KNOB_family].words[i]);
-        return failure->status;
-    }
-    const char *missing = missing_from_gpu(session, knobs.target);
-    if (missing)
-        return failure_set(failure, ATT_UNSUPPORTED, "target %s needs a GPU of %s; %s is %s",
-                           knob_word_name(KNOB_target, knobs.target), missing, session->info.device_name,
-                           session->info.arch);
-    if (!choose(session, &knobs, variant))
-        return failure_set(failure, ATT_UNSUPPORTED, "no kernel answers this problem: %s", variant->reason);
-    return ATT_OK;
-}
 
 /* --- remembering ----------------------------------------------------------------------------------------------- */
 
@@ -127,25 +47,76 @@ static att_kernel *add_kernel(att_session *session, const struct variant *varian
     return kernel;
 }
 
-/* The kernel of a variant, new or known, now also by the name it was asked for under. Null: out of memory. */
-static att_kernel *intern(att_session *session, const struct variant *variant, bool any_schedule,
-                          const struct text *asked) {
+/* The kernel of a variant, new or known. Null: out of memory. */
+static att_kernel *intern(att_session *session, const struct variant *variant, const char *kind) {
     struct text canonical = {0};
-    /* a bundle may answer differently when the schedule is left open, so these are two kernels */
-    text_print(&canonical, session->bundles && any_schedule ? "any schedule\n" : "\n");
-    variant_print(variant, &canonical);
     att_kernel *kernel = NULL;
+    text_print(&canonical, "%s\n", kind);
+    variant_print(variant, &canonical);
     if (!canonical.failed) {
         pthread_mutex_lock(&session->lock);
         kernel = recall(session, &canonical);
         if (!kernel)
             kernel = add_kernel(session, variant, &canonical);
-        if (kernel && !recall(session, asked))
-            remember(session, asked, kernel); /* when memory is short the longer way serves as well */
         pthread_mutex_unlock(&session->lock);
     }
     text_free(&canonical);
     return kernel;
+}
+
+/* --- finding --------------------------------------------------------------------------------------------------- */
+
+/* A kernel that the library chose on its own has to take all arguments. */
+static bool wants_stand_in(const struct request *request, const struct variant *variant) {
+    return variant->boxed && request->any_schedule && request->hints.alignment == 0;
+}
+
+/* A bundle's kernels need no compiler, so their stand-in comes from a bundle, or there is none. */
+static void add_stand_in(att_session *session, const struct request *request, att_kernel *kernel) {
+    struct request any = *request;
+    struct choice choice = {0};
+    any.hints.alignment = 1;
+    if (!choose_next(session, &any, &choice, NULL))
+        return;
+    if (strcmp(kernel->info.from, "bundle") == 0 &&
+        !bundle_find(session->bundles, &choice.variant, session->info.arch, false))
+        return;
+    att_kernel *stand_in = intern(session, &choice.variant, "");
+    pthread_mutex_lock(&session->lock);
+    if (!kernel->stand_in)
+        kernel->stand_in = stand_in; /* when memory is short there is none */
+    pthread_mutex_unlock(&session->lock);
+}
+
+/* The best candidate that compiles. A bundle may answer differently when the schedule is open, and a kernel with a
+   stand-in differs from the same one that was asked for by its schedule: each kind is remembered on its own. */
+static enum att_status find_new(att_session *session, const char *problem, const char *schedule, att_kernel **result,
+                                struct failure *failure) {
+    struct request request;
+    struct choice choice = {0};
+    if (choose_read(session, problem, schedule, &request, failure) != ATT_OK)
+        return failure->status;
+    while (choose_next(session, &request, &choice, NULL)) {
+        bool stand_in = wants_stand_in(&request, &choice.variant);
+        bool any = request.any_schedule && (session->bundles || stand_in);
+        att_kernel *kernel = intern(session, &choice.variant, any ? stand_in ? "any arguments" : "any schedule" : "");
+        if (!kernel)
+            return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while finding a kernel");
+        failure_clear(failure); /* of the candidate before */
+        if (kernel_build(kernel, request.any_schedule, failure) == ATT_OK) {
+            if (stand_in)
+                add_stand_in(session, &request, kernel);
+            *result = kernel;
+            return ATT_OK;
+        }
+        if (failure->status != ATT_COMPILE_FAILED || !request.any_schedule)
+            return failure->status;
+        session_log(session, ATT_LOG_WARNING, "%s is passed over: %s", choice.variant.name,
+                    text_string(&failure->text));
+    }
+    if (failure->status == ATT_OK)
+        failure_set(failure, ATT_UNSUPPORTED, "no kernel answers this problem: %s", choice.reason);
+    return failure->status;
 }
 
 static enum att_status find(att_session *session, const char *problem, const char *schedule, att_kernel **result,
@@ -159,14 +130,13 @@ static enum att_status find(att_session *session, const char *problem, const cha
     pthread_mutex_unlock(&session->lock);
     enum att_status status = ATT_OK;
     if (!kernel) {
-        struct variant variant;
-        status = find_variant(session, problem, schedule, &variant, failure);
-        if (status == ATT_OK && !(kernel = intern(session, &variant, !schedule, &asked)))
-            status = failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while finding a kernel");
+        status = find_new(session, problem, schedule, &kernel, failure);
+        pthread_mutex_lock(&session->lock);
+        if (status == ATT_OK && !asked.failed && !recall(session, &asked))
+            remember(session, &asked, kernel); /* when memory is short the longer way serves as well */
+        pthread_mutex_unlock(&session->lock);
     }
     text_free(&asked);
-    if (status == ATT_OK)
-        status = kernel_build(kernel, !schedule, failure);
     if (status == ATT_OK)
         *result = kernel;
     return status;
@@ -188,14 +158,26 @@ enum att_status att_find(att_session *session, const char *problem, const char *
 
 /* --- asking about kernels --------------------------------------------------------------------------------------- */
 
+/* Without it most launches are as good, so that it cannot be had is no failure: a launch that needs it will say so. */
+static void prepare_stand_in(const att_kernel *kernel) {
+    att_kernel *stand_in = kernel->stand_in;
+    struct failure failure = {0};
+    if (!atomic_load(&stand_in->prepared) &&
+        (kernel_build(stand_in, false, &failure) != ATT_OK || kernel_prepare(stand_in, &failure) != ATT_OK))
+        session_log(kernel->session, ATT_LOG_WARNING, "%s has no stand-in for arguments that it cannot take: %s",
+                    kernel->variant.name, text_string(&failure.text));
+    failure_clear(&failure);
+}
+
 enum att_status att_prepare(att_kernel *kernel) {
     struct failure failure = {0};
     if (!kernel)
         return ATT_INVALID_ARGUMENT;
     enum att_status status = session_enter(kernel->session);
-    if (status != ATT_OK || atomic_load(&kernel->prepared))
-        return status;
-    status = kernel_prepare(kernel, &failure);
+    if (status == ATT_OK && !atomic_load(&kernel->prepared))
+        status = kernel_prepare(kernel, &failure);
+    if (status == ATT_OK && kernel->stand_in)
+        prepare_stand_in(kernel);
     return status == ATT_OK ? ATT_OK : session_fail(kernel->session, &failure);
 }
 

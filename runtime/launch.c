@@ -20,6 +20,19 @@ static enum att_status eval_workspace(const struct plan *plan, const struct shap
     return ATT_OK;
 }
 
+/* Enough for the kernel, and for its stand-in once there is one: which of them runs hangs on the pointers. */
+static enum att_status eval_largest_workspace(const att_kernel *kernel, const struct shape *shape, size_t *bytes,
+                                              struct failure *failure) {
+    size_t more = 0;
+    const att_kernel *stand_in = kernel->stand_in;
+    if (eval_workspace(&kernel->plan, shape, bytes, failure) != ATT_OK)
+        return failure->status;
+    if (stand_in && atomic_load(&stand_in->ready) && eval_workspace(&stand_in->plan, shape, &more, failure) != ATT_OK)
+        return failure->status;
+    *bytes = more > *bytes ? more : *bytes;
+    return ATT_OK;
+}
+
 /* All grids before the first launch, so that a size which is refused starts nothing. */
 static enum att_status eval_grids(const struct plan *plan, const struct shape *shape, int64_t grids[PLAN_LAUNCHES],
                                   struct failure *failure) {
@@ -56,6 +69,21 @@ static enum att_status prepare(att_kernel *kernel, void *stream, struct failure 
     return kernel_prepare(kernel, failure);
 }
 
+/* Arguments that a kernel chosen by the library cannot take go to its stand-in. */
+static bool takes(const att_kernel *kernel, const struct arguments *arguments) {
+    return !kernel->stand_in || tensor_maps_check(arguments, NULL) == ATT_OK;
+}
+
+static enum att_status refuse_for_stand_in(const att_kernel *kernel, const struct arguments *arguments,
+                                           struct failure *failure) {
+    tensor_maps_check(arguments, failure);
+    failure->status = ATT_NOT_PREPARED;
+    return failure_add(failure,
+                       ". The library chose %s for aligned tensors; for these arguments it has %s, which "
+                       "att_prepare builds. Call that first, or say alignment=1 in the problem",
+                       kernel->variant.name, kernel->stand_in->variant.name);
+}
+
 static enum att_status launch(att_kernel *kernel, const struct att_args *args, void *stream, struct failure *failure) {
     const att_session *session = kernel->session;
     const struct plan *plan = &kernel->plan;
@@ -66,6 +94,11 @@ static enum att_status launch(att_kernel *kernel, const struct att_args *args, v
         return failure->status;
     if (arguments.empty)
         return ATT_OK;
+    if (!takes(kernel, &arguments)) {
+        if (!atomic_load_explicit(&kernel->stand_in->prepared, memory_order_acquire))
+            return refuse_for_stand_in(kernel, &arguments, failure);
+        return launch(kernel->stand_in, args, stream, failure); /* which has no stand-in itself */
+    }
     arguments.shape.sm_count = session->info.sm_count;
     if (eval_workspace(plan, &arguments.shape, &workspace, failure) != ATT_OK ||
         arguments_check_workspace(&arguments, args, workspace, failure) != ATT_OK ||
@@ -120,7 +153,7 @@ enum att_status att_workspace_size(const att_kernel *kernel, const struct att_ar
         failure_set(&failure, ATT_INVALID_ARGUMENT, "%s is null", args ? "bytes" : "args");
     else if (arguments_read_sizes(&kernel->variant.knobs, args, &shape, &empty, &failure) == ATT_OK) {
         shape.sm_count = kernel->session->info.sm_count;
-        if (empty || eval_workspace(&kernel->plan, &shape, bytes, &failure) == ATT_OK)
+        if (empty || eval_largest_workspace(kernel, &shape, bytes, &failure) == ATT_OK)
             return ATT_OK;
     }
     return session_fail(kernel->session, &failure);

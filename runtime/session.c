@@ -141,6 +141,9 @@ static enum att_status open_parts(att_session *session, const struct att_options
     enum att_status status = copy_bundles(session, options->bundles, failure);
     if (status == ATT_OK)
         status = open_templates(session, options->template_dir, failure);
+    const char *tuned = options->tuned_table ? options->tuned_table : secure_getenv("ATTILE_TUNED");
+    if (status == ATT_OK)
+        status = tables_open(&session->tables, tuned && *tuned ? tuned : NULL, failure);
     if (status == ATT_OK)
         status = open_backend(session, options, compile_for, failure);
     if (status != ATT_OK)
@@ -206,6 +209,7 @@ void att_close(att_session *session) {
     cache_close(session->cache);
     if (session->backend)
         session->type->close(session->backend);
+    tables_close(&session->tables);
     template_set_close(session->templates);
     template_folder_close(session->template_folder);
     free((void *)(uintptr_t)session->bundles);

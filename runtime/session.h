@@ -4,7 +4,9 @@
 
 #include "backend.h"
 #include "cache.h"
+#include "choose.h"
 #include "gen.h"
+#include "tables.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,6 +24,10 @@ struct att_kernel {
     struct plan plan;
     struct text source; /* empty for a bundle's kernel */
     struct att_kernel_info info;
+
+    /* Takes the arguments that this one, which the library chose, cannot: any alignment, any scale. att_prepare builds it.
+       Null = none. Set before the kernel is handed out, never changed. */
+    struct att_kernel *stand_in;
     struct att_kernel *next; /* of all in the session */
 };
 
@@ -47,6 +53,7 @@ struct att_session {
     void *log_context;
 
     pthread_mutex_t lock; /* guards what follows */
+    struct tables tables;
     struct kernel_name *names[KERNEL_BUCKETS];
     struct att_kernel *kernels;
     struct message *messages; /* the last failure of each thread that had one */
@@ -62,10 +69,6 @@ enum att_status session_enter(att_session *session);
 enum att_status session_fail(att_session *session, struct failure *failure);
 
 void session_log(const att_session *session, enum att_log_level level, const char *format, ...) TEXT_PRINTF(3, 4);
-
-/* find.c: the variant that answers a problem. ATT_INVALID_TEXT, or ATT_UNSUPPORTED with the reason. */
-enum att_status find_variant(const att_session *session, const char *problem, const char *schedule,
-                             struct variant *variant, struct failure *failure);
 
 /* kernel.c */
 enum att_status kernel_build(att_kernel *kernel, bool any_schedule, struct failure *failure);

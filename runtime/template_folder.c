@@ -1,10 +1,8 @@
 #include "template_folder.h"
+#include "text_file.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { FILE_MOST = 1 << 20 };
 
 struct template_folder {
     struct file {
@@ -53,16 +51,8 @@ static bool stays_inside(const char *name) {
 static bool read_file(const char *folder, const char *name, struct text *text) {
     struct text path = {0};
     text_print(&path, "%s/%s", folder, name);
-    FILE *file = path.failed ? NULL : fopen(text_string(&path), "rb");
+    bool good = !path.failed && text_file_read(text_string(&path), text);
     text_free(&path);
-    if (!file)
-        return false;
-    char part[4096];
-    text_append(text, "", 0); /* an empty file is a text too */
-    for (size_t size; text->size <= FILE_MOST && (size = fread(part, 1, sizeof part, file)) > 0;)
-        text_append(text, part, size);
-    bool good = !ferror(file) && !text->failed && text->size <= FILE_MOST;
-    fclose(file);
     return good;
 }
 

@@ -24,28 +24,48 @@ static enum att_status check_stride(const struct tensor *tensor, int dim, struct
     return ATT_OK;
 }
 
-/* `tensor` was checked: sizes fit an int, strides are not negative. An empty one is described as if it had one element
-   at no address: no kernel looks. The stride of a dimension with one element is never used, and so may be anything. */
-static enum att_status make_request(const struct tensor *tensor, const struct plan_map *map, int dtype,
-                                    struct map_request *request, struct failure *failure) {
-    bool empty = tensor->begin == tensor->end;
-    *request = (struct map_request){
-        .data = empty ? NULL : tensor->data, .dtype = dtype, .box_rows = map->rows, .box_cols = map->cols};
-    if (!empty && tensor->begin % ALIGNMENT)
+/* Does this dimension's stride matter? With one element in it, it is never used, and so may be anything. */
+static bool is_stepped(const struct tensor *tensor, int dim) {
+    return tensor->begin != tensor->end && tensor->dim[dim].extent > 1 && dim != COLS;
+}
+
+static enum att_status check_tensor(const struct tensor *tensor, struct failure *failure) {
+    if (tensor->begin != tensor->end && tensor->begin % ALIGNMENT)
         return failure_set(failure, ATT_INVALID_ARGUMENT,
                            "%s: address %p is not aligned to %d bytes: this kernel copies in boxes; "
                            "algorithm=flash_tiled takes any address",
                            tensor->name, tensor->data, ALIGNMENT);
+    for (int dim = BATCH; dim <= COLS; dim++)
+        if (is_stepped(tensor, dim) && check_stride(tensor, dim, failure) != ATT_OK)
+            return ATT_INVALID_ARGUMENT;
+    return ATT_OK;
+}
+
+enum att_status tensor_maps_check(const struct arguments *arguments, struct failure *failure) {
+    float scale = arguments->params.attention.scale;
+    if (!(scale > 0)) /* its softmax finds the maximum before it scales */
+        return failure_set(failure, ATT_INVALID_ARGUMENT,
+                           "scale is %g, expected more than 0 by this kernel; algorithm=flash_tiled takes any",
+                           (double)scale);
+    for (int i = 0; i < PLAN_TENSORS; i++) /* O too when it has no map: it is written in vectors then */
+        if (check_tensor(&arguments->tensor[i], failure) != ATT_OK)
+            return ATT_INVALID_ARGUMENT;
+    return ATT_OK;
+}
+
+/* `tensor` was checked: sizes fit an int, strides are not negative. An empty one is described as if it had one element
+   at no address: no kernel looks. */
+static void make_request(const struct tensor *tensor, const struct plan_map *map, int dtype,
+                         struct map_request *request) {
+    bool empty = tensor->begin == tensor->end;
+    *request = (struct map_request){
+        .data = empty ? NULL : tensor->data, .dtype = dtype, .box_rows = map->rows, .box_cols = map->cols};
     for (int dim = BATCH; dim <= COLS; dim++) {
         int64_t extent = tensor->dim[dim].extent;
-        bool stepped = !empty && extent > 1 && dim != COLS;
         request->dim[COLS - dim] = extent > 0 ? extent : 1;
-        if (stepped && check_stride(tensor, dim, failure) != ATT_OK)
-            return failure->status;
         if (dim != COLS)
-            request->stride[ROWS - dim] = stepped ? tensor->dim[dim].step : ALIGNMENT / tensor->element;
+            request->stride[ROWS - dim] = is_stepped(tensor, dim) ? tensor->dim[dim].step : ALIGNMENT / tensor->element;
     }
-    return ATT_OK;
 }
 
 /* --- maps made lately ---------------------------------------------------------------------------------------------- */
@@ -88,16 +108,14 @@ enum att_status tensor_maps_fill(const struct backend_type *type, struct backend
     struct tensor_map *const maps[] = {&params->q_map, &params->k_map, &params->v_map, &params->o_map};
     if (knobs->family != family_attention_forward)
         return failure_set(failure, ATT_INTERNAL, "family %d has no tensor maps", knobs->family);
-    if (!(params->attention.scale > 0)) /* its softmax finds the maximum before it scales */
-        return failure_set(failure, ATT_INVALID_ARGUMENT,
-                           "scale is %g, expected more than 0 by this kernel; algorithm=flash_tiled takes any",
-                           (double)params->attention.scale);
+    if (tensor_maps_check(arguments, failure) != ATT_OK)
+        return failure->status;
     for (int i = 0; i < plan->maps; i++) {
         enum plan_tensor tensor = plan->map[i].tensor;
         struct map_request request;
-        int dtype = tensor == PLAN_O ? knobs->dtype_out : knobs->dtype;
-        if (make_request(&arguments->tensor[tensor], &plan->map[i], dtype, &request, failure) != ATT_OK ||
-            encode(type, backend, tensor, &request, maps[tensor], failure) != ATT_OK)
+        make_request(&arguments->tensor[tensor], &plan->map[i], tensor == PLAN_O ? knobs->dtype_out : knobs->dtype,
+                     &request);
+        if (encode(type, backend, tensor, &request, maps[tensor], failure) != ATT_OK)
             return failure->status;
     }
     return ATT_OK;

@@ -1,0 +1,224 @@
+#include "choose.h"
+#include "session.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SM_80 = 80, SM_90 = 90, BOX_ALIGNMENT = 16 };
+
+/* --- reading --------------------------------------------------------------------------------------------------- */
+
+static const char *missing_from_gpu(const att_session *session, int target) {
+    int arch = session->info.arch_number;
+    if (session->type == &backend_host)
+        return NULL;
+    if (target == target_sm_80 && arch < SM_80)
+        return "compute capability 8.0 or later";
+    return target == target_sm_90a && arch != SM_90 ? "compute capability 9.0" : NULL;
+}
+
+static void refuse_without_family(struct failure *failure) {
+    failure_set(failure, ATT_INVALID_TEXT, "<problem>: error: no family is named; expected family= with one of");
+    for (int i = 0; knob_table[KNOB_family].words[i]; i++)
+        failure_add(failure, "%s %s", i ? "," : "", knob_table[KNOB_family].words[i]);
+}
+
+enum att_status choose_read(const struct att_session *session, const char *problem, const char *schedule,
+                            struct request *request, struct failure *failure) {
+    struct diag diag = {0};
+    *request = (struct request){.knobs = knobs_default(), .any_schedule = !schedule || !*schedule};
+    request->knobs.target = AUTO; /* to see whether the caller names one */
+    if (!problem)
+        return failure_set(failure, ATT_INVALID_ARGUMENT,
+                           "problem is null, expected a text such as "
+                           "\"family=attention_forward dtype=bf16 head_dim=64\"");
+    const struct input what = {"<problem>", problem, strlen(problem)};
+    const struct input how = {"<schedule>", schedule ? schedule : "", schedule ? strlen(schedule) : 0};
+    if (!problem_parse(&what, 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM, &request->knobs, &request->hints,
+                       &diag) ||
+        !knobs_parse(&how, 1u << KNOB_GROUP_SCHEDULE, &request->knobs, &diag))
+        return failure_take(failure, ATT_INVALID_TEXT, &diag);
+    if (request->knobs.family == AUTO) {
+        refuse_without_family(failure);
+        return failure->status;
+    }
+    const char *missing = missing_from_gpu(session, request->knobs.target);
+    if (missing)
+        return failure_set(failure, ATT_UNSUPPORTED, "target %s needs a GPU of %s; %s is %s",
+                           knob_word_name(KNOB_target, request->knobs.target), missing, session->info.device_name,
+                           session->info.arch);
+    return ATT_OK;
+}
+
+struct shape choose_shape(const struct request *request) {
+    enum { LENGTH = 8192, TOKENS = 16384, HEADS = 16 };
+    struct shape shape = request->hints.shape;
+    if (shape.len_q < 0)
+        shape.len_q = shape.len_kv < 0 ? LENGTH : shape.len_kv;
+    if (shape.len_kv < 0)
+        shape.len_kv = shape.len_q;
+    if (shape.heads < 0)
+        shape.heads = HEADS;
+    if (shape.batch < 0)
+        shape.batch = shape.len_q < TOKENS / 2 ? TOKENS / (shape.len_q ? shape.len_q : 1) : 2;
+    for (int id = 0; id < SHAPE_COUNT; id++)
+        if (shape_get(&shape, (enum shape_id)id) < 0)
+            shape_set(&shape, (enum shape_id)id, id == SHAPE_kv_heads ? 0 : LENGTH);
+    return tuned_shape(&shape);
+}
+
+/* --- candidates ------------------------------------------------------------------------------------------------ */
+
+enum { ANY = AUTO };
+
+/* First come the kernels made for a kind of device, then the instruction set that suits most kernels. */
+static const struct preference {
+    int family, algorithm, target; /* ANY: of every family; the family's first algorithm */
+    bool gpu_only;                 /* unless its target is asked for: on a CPU its price buys nothing */
+} preferences[] = {
+    {family_attention_forward, algorithm_flash_async, target_sm_90a, true},
+    {ANY, ANY, target_sm_80, false},
+    {ANY, ANY, target_any, false},
+    {ANY, ANY, target_sm_90a, false},
+};
+
+enum { PREFERENCES = sizeof preferences / sizeof *preferences };
+
+static bool agrees(int asked, int offered) { return asked == AUTO || offered == AUTO || asked == offered; }
+
+/* Complete with a target that the caller may not have asked for: such a wish is dropped, not refused, where the
+   template has no use for it. */
+static bool complete(const struct template_set *set, struct knobs knobs, int target, struct variant *variant) {
+    if (knobs.target != AUTO)
+        return variant_complete(set, &knobs, true, variant);
+    knobs.target = target;
+    variant_complete(set, &knobs, false, variant);
+    if (!(variant->used >> KNOB_target & 1))
+        knobs.target = target_any;
+    return variant_complete(set, &knobs, true, variant);
+}
+
+/* False, without a reason, when this preference has nothing to do with the request. */
+static bool try_preference(const att_session *session, const struct request *request, const struct preference *row,
+                           struct choice *choice) {
+    struct knobs knobs = request->knobs;
+    bool host = session->type == &backend_host;
+    if (!agrees(row->family, knobs.family) || !agrees(knobs.algorithm, row->algorithm) ||
+        !agrees(knobs.target, row->target) || missing_from_gpu(session, row->target) ||
+        (host && row->gpu_only && knobs.target == AUTO))
+        return false;
+    if (row->algorithm != ANY)
+        knobs.algorithm = row->algorithm;
+    complete(session->templates, knobs, row->target, &choice->variant);
+    snprintf(choice->rule, sizeof choice->rule, "%s, with the template's defaults%s",
+             request->knobs.algorithm != AUTO ? "the algorithm that is asked for"
+             : row->algorithm != ANY          ? "the algorithm for this kind of GPU"
+                                              : "the family's first algorithm",
+             request->any_schedule ? "" : " where the schedule leaves them open");
+    return true;
+}
+
+static void describe_row(const struct tuned *table, const struct tuned_row *row, char *rule) {
+    struct text text = {0};
+    text_print(&text, "%s:%d measured it best at", table->name, row->line);
+    for (int i = 0; i < SHAPE_COUNT; i++)
+        if (shape_table[i].families >> row->problem.family & 1)
+            text_print(&text, " %s=%" PRId64, shape_table[i].name, shape_get(&row->shape, (enum shape_id)i));
+    if (row->margin > 0)
+        text_print(&text, ", %.3f times as fast as the next", row->margin);
+    snprintf(rule, CHOICE_RULE, "%s", text_string(&text));
+    text_free(&text);
+}
+
+static bool try_tuned(const att_session *session, const struct request *request, struct choice *choice) {
+    struct knobs problem = tuned_problem(&request->knobs);
+    struct shape shape = choose_shape(request);
+    for (int i = 0; request->any_schedule && i < session->tables.count; i++) {
+        const struct tuned *table = session->tables.table[i];
+        const struct tuned_row *row =
+            tuned_is_for(table, session->info.device_name) ? tuned_nearest(table, &problem, &shape) : NULL;
+        if (!row || !agrees(request->knobs.target, row->schedule.target))
+            continue;
+        struct knobs knobs = request->knobs;
+        for (int id = 0; id < KNOB_COUNT; id++)
+            if (knob_get(&row->schedule, (enum knob_id)id) != AUTO)
+                knob_set(&knobs, (enum knob_id)id, knob_get(&row->schedule, (enum knob_id)id));
+        complete(session->templates, knobs, target_any, &choice->variant);
+        describe_row(table, row, choice->rule);
+        return true;
+    }
+    return false;
+}
+
+/* --- choosing -------------------------------------------------------------------------------------------------- */
+
+/* The built-in tables are read once, by the first choice. They are part of this library, so that they cannot be read is
+   a fault of the library, which a test would have seen, or of memory: then the choice goes on without them. */
+static void fill_tables(att_session *session) {
+    struct failure failure = {0};
+    pthread_mutex_lock(&session->lock);
+    if (tables_fill(&session->tables, session->info.device_name, &failure) != ATT_OK)
+        session_log(session, ATT_LOG_WARNING, "%s", text_string(&failure.text));
+    pthread_mutex_unlock(&session->lock);
+    failure_clear(&failure);
+}
+
+/* What speaks against a candidate goes into its own reason. */
+static bool is_usable(const att_session *session, const struct request *request, struct variant *variant) {
+    if (!variant->feasible)
+        return false;
+    if (variant->boxed && request->hints.alignment && request->hints.alignment < BOX_ALIGNMENT) {
+        snprintf(variant->reason, sizeof variant->reason,
+                 "it copies in boxes, which takes an alignment of %d bytes; %d is all that is promised", BOX_ALIGNMENT,
+                 request->hints.alignment);
+        return false;
+    }
+    for (int i = 0; i < session->tables.count; i++) {
+        const struct tuned *table = session->tables.table[i];
+        const struct tuned_denial *denial =
+            tuned_is_for(table, session->info.device_name) ? tuned_denies(table, variant, GEN_VERSION) : NULL;
+        if (!denial)
+            continue;
+        snprintf(variant->reason, sizeof variant->reason, "out of service on %s: %s (%s:%d)", session->info.device_name,
+                 denial->because, table->name, denial->line);
+        return false;
+    }
+    return true;
+}
+
+static void pass_over(const struct choice *choice, struct text *passed) {
+    if (!passed)
+        return;
+    if (*choice->variant.name)
+        text_print(passed, "  passed over: %s: %s\n", choice->variant.name, choice->variant.reason);
+    else
+        text_print(passed, "  passed over: %s for %s: %s\n",
+                   knob_word_name(KNOB_algorithm, choice->variant.knobs.algorithm),
+                   knob_word_name(KNOB_target, choice->variant.knobs.target), choice->variant.reason);
+}
+
+bool choose_next(struct att_session *session, const struct request *request, struct choice *choice,
+                 struct text *passed) {
+    char last[VARIANT_NAME] = "";
+    bool general = false; /* the reason kept is of a kernel for any device */
+    if (choice->next > 0)
+        snprintf(last, sizeof last, "%s", choice->variant.name);
+    else
+        fill_tables(session);
+    while (choice->next <= PREFERENCES) {
+        const struct preference *row = choice->next ? &preferences[choice->next - 1] : NULL;
+        choice->next++;
+        if (!(row ? try_preference(session, request, row, choice) : try_tuned(session, request, choice)))
+            continue;
+        if (!is_usable(session, request, &choice->variant)) {
+            if (!*choice->reason || (!general && row && row->algorithm == ANY))
+                snprintf(choice->reason, sizeof choice->reason, "%s", choice->variant.reason);
+            general = general || (row && row->algorithm == ANY);
+            pass_over(choice, passed);
+        } else if (strcmp(choice->variant.name, last) != 0) { /* a tuned row may say what the template says */
+            return true;
+        }
+    }
+    return false;
+}

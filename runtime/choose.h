@@ -1,0 +1,40 @@
+/* choose: a problem in words -> the variants that answer it, best first, each with the rule that put it there.
+
+   1. The row of the tuned tables for this device and problem whose shape is nearest (gen/tuned.h).
+   2. The table of preferences in choose.c: what suits most shapes on this kind of device.
+
+   A schedule in the request is kept in all of them. Whatever is infeasible, out of service, or cannot take the
+   alignment that the request states is passed over. */
+#ifndef ATTILE_CHOOSE_H
+#define ATTILE_CHOOSE_H
+
+#include "failure.h"
+#include "gen.h"
+
+struct request {
+    struct knobs knobs; /* as given, defaults elsewhere; target AUTO when not given */
+    struct hints hints;
+    bool any_schedule; /* none was given */
+};
+
+/* Read the two texts; schedule may be null. ATT_INVALID_TEXT, or ATT_UNSUPPORTED when the device cannot run the target. */
+enum att_status choose_read(const struct att_session *session, const char *problem, const char *schedule,
+                            struct request *request, struct failure *failure);
+
+enum { CHOICE_RULE = 320 };
+
+struct choice {
+    struct variant variant;
+    char rule[CHOICE_RULE];      /* why this one */
+    char reason[VARIANT_REASON]; /* why there is none, while there was none */
+    int next;                    /* place among all candidates; start with 0 */
+};
+
+/* The next best variant; false at the end. `passed`, unless null, gets a line for each candidate passed over. */
+bool choose_next(struct att_session *session, const struct request *request, struct choice *choice,
+                 struct text *passed);
+
+/* The shape that is assumed: what the request says or pins, and long sequences where it says nothing. */
+struct shape choose_shape(const struct request *request);
+
+#endif
