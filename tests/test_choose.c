@@ -1,0 +1,404 @@
+/* What answers a problem on which device, and what becomes of arguments that the answer cannot take. The GPU is played
+   by the host device under another name. */
+#include "choose.h"
+#include "session.h"
+#include "tables.h"
+
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BF16 "family=attention_forward dtype=bf16 head_dim=16"
+
+static struct backend_type gpu;  /* the host device, not recognised */
+static const char *uncompilable; /* kernels with this in their name are refused by the compiler */
+static int compiles;
+static struct text logged;
+
+static enum att_status compile(struct backend *backend, const struct compile_job *job, struct binary *binary,
+                               struct failure *failure) {
+    compiles++;
+    if (uncompilable && strstr(job->name, uncompilable))
+        return failure_set(failure, ATT_COMPILE_FAILED, "refused on purpose");
+    return backend_host.compile(backend, job, binary, failure);
+}
+
+static void keep_log(void *context, enum att_log_level level, const char *message) {
+    (void)context;
+    if (level == ATT_LOG_WARNING)
+        text_print(&logged, "%s\n", message);
+}
+
+static att_session *open_session(const char *tuned) {
+    const struct att_options options = {.device = ATT_DEVICE_HOST,
+                                        .no_disk_cache = 1,
+                                        .host_mode = ATT_HOST_FAST,
+                                        .tuned_table = tuned,
+                                        .log = keep_log};
+    att_session *session;
+    cr_assert_eq(att_open(&options, &session), ATT_OK, "%s", att_message(session));
+    return session;
+}
+
+static att_session *open_gpu(const char *tuned, const char *name, int arch) {
+    att_session *session = open_session(tuned);
+    gpu = backend_host;
+    gpu.compile = compile;
+    session->type = &gpu;
+    session->info.device_name = name;
+    session->info.arch_number = arch;
+    session->tables.filled = true; /* the choice without what was measured; tests bring their own tables */
+    return session;
+}
+
+static const char *write_table(const char *rows) {
+    static char path[] = "/tmp/attile-choose-XXXXXX";
+    int file = mkstemp(path);
+    cr_assert(file >= 0);
+    dprintf(file, "device: NVIDIA H200\n%s", rows);
+    close(file);
+    return path;
+}
+
+/* The first candidate's name, or why there is none. */
+static const char *first(att_session *session, const char *problem, const char *schedule) {
+    static struct choice choice;
+    struct request request;
+    struct failure failure = {0};
+    cr_assert_eq(choose_read(session, problem, schedule, &request, &failure), ATT_OK, "%s", text_string(&failure.text));
+    choice = (struct choice){0};
+    return choose_next(session, &request, &choice, NULL) ? choice.variant.name : choice.reason;
+}
+
+/* --- preferences -------------------------------------------------------------------------------------------------- */
+
+Test(choose, each_device_gets_the_kernel_made_for_it) {
+    static const struct {
+        int arch;
+        const char *problem, *schedule, *words[2];
+    } cases[] = {
+        {90, BF16, NULL, {"_flash_async_", "_sm_90a"}},
+        {90, BF16 " mask=causal head_dim_v=24 dtype_out=fp32", NULL, {"_flash_async_", "_sm_90a"}},
+        {90, BF16 " len_q=1024 len_kv=1024 alignment=32", NULL, {"_flash_async_", "_sm_90a"}},
+        {90, BF16 " alignment=8", NULL, {"_flash_tiled_", "bf16_d16"}},
+        {90, BF16 " target=sm_90a", NULL, {"_flash_async_", "_sm_90a"}},
+        {90, BF16 " target=any", NULL, {"_flash_tiled_", "bf16_d16"}},
+        {90, BF16, "algorithm=flash", {"_flash_t", "bf16_d16"}},
+        {90, BF16, "stages=3", {"_flash_async_", "_s3_"}},
+        {90, "family=attention_forward dtype=bf16 head_dim=12", NULL, {"_flash_tiled_", "bf16_d12"}},
+        {90, "family=attention_forward dtype=fp32", NULL, {"_flash_tiled_", "_sm_80"}},
+        {90, "family=softmax", NULL, {"softmax_", "_online_"}},
+        {80, BF16, NULL, {"_flash_tiled_", "bf16_d16"}},
+        {100, BF16, NULL, {"_flash_tiled_", "bf16_d16"}},
+        {75, "family=attention_forward", NULL, {"_flash_tiled_", "fp32"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        att_session *session = open_gpu(NULL, "GPU", cases[i].arch);
+        const char *name = first(session, cases[i].problem, cases[i].schedule);
+        for (int k = 0; k < 2; k++)
+            cr_expect(strstr(name, cases[i].words[k]), "case %zu: %s in %s", i, cases[i].words[k], name);
+        att_close(session);
+    }
+}
+
+Test(choose, this_cpu_gets_the_plain_kernel_unless_asked) {
+    att_session *session = open_session(NULL);
+    cr_expect(strstr(first(session, BF16, NULL), "_flash_tiled_"));
+    cr_expect(strstr(first(session, BF16 " target=sm_90a", NULL), "_flash_async_"));
+    cr_expect(strstr(first(session, BF16, "algorithm=flash_async"), "_flash_async_"));
+    att_close(session);
+}
+
+Test(choose, hints_are_checked_like_knobs) {
+    att_session *session = open_session(NULL);
+    static const char *const cases[][2] = {
+        {BF16 " len_q=-1", "len_q must be an integer of at least 0"},
+        {BF16 " len_q=4 len_q=5", "len_q is given twice"},
+        {BF16 " rows=4", "rows is not a size of attention_forward"},
+        {BF16 " sm_count=4", "sm_count is not a size of attention_forward"},
+        {BF16 " alignment=24", "alignment must be a power of two"},
+        {BF16 " alignment=0", "alignment must be an integer from 1 to 256"},
+        {BF16 " alignment=16 alignment=16", "alignment is given twice"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct request request;
+        struct failure failure = {0};
+        cr_expect_eq(choose_read(session, cases[i][0], NULL, &request, &failure), ATT_INVALID_TEXT, "%s", cases[i][0]);
+        cr_expect(strstr(text_string(&failure.text), cases[i][1]), "%s", text_string(&failure.text));
+        failure_clear(&failure);
+    }
+    att_close(session);
+}
+
+/* --- tuned tables ------------------------------------------------------------------------------------------------- */
+
+#define ROWS                                                                                                           \
+    "best:\n"                                                                                                          \
+    "  - problem: {family: attention_forward, dtype: bf16, head_dim: 16}\n"                                            \
+    "    shapes:\n"                                                                                                    \
+    "      - shape: {batch: 32, heads: 16, len_q: 512, len_kv: 512}\n"                                                 \
+    "        schedule: {target: sm_90a, algorithm: flash_async, block_m: 64}\n"                                        \
+    "        margin: 1.25\n"                                                                                           \
+    "      - shape: {batch: 2, heads: 16, len_q: 8192, len_kv: 8192}\n"                                                \
+    "        schedule: {target: sm_90a, algorithm: flash_async, block_m: 192, stages: 3}\n"                            \
+    "  - problem: {family: attention_forward, dtype: bf16, head_dim: 24}\n"                                            \
+    "    shapes:\n"                                                                                                    \
+    "      - shape: {len_q: 512, len_kv: 512}\n"                                                                       \
+    "        schedule: {target: sm_90a, algorithm: flash_async, block_m: 65}\n"
+
+Test(choose, the_nearest_measured_shape_decides) {
+    const char *path = write_table(ROWS);
+    att_session *session = open_gpu(path, "NVIDIA H200", 90);
+    cr_expect(strstr(first(session, BF16, NULL), "_m192_"), "unsaid sizes are long sequences");
+    cr_expect(strstr(first(session, BF16 " len_q=700 len_kv=700", NULL), "_m64_"));
+    cr_expect(strstr(first(session, BF16 " len_kv=700", NULL), "_m64_"), "one length stands for both");
+    cr_expect(strstr(first(session, BF16 " len_q=9000 len_kv=9000 batch=1 heads=1", NULL), "_m192_"));
+    cr_expect(strstr(first(session, BF16 " len_q=700 len_kv=700 alignment=4", NULL), "_flash_tiled_"));
+    cr_expect(strstr(first(session, BF16 " target=any", NULL), "_flash_tiled_"));
+    cr_expect(strstr(first(session, BF16, "block_m=128"), "_m128_"), "a schedule of one's own comes first");
+    cr_expect(
+        strstr(first(session, "family=attention_forward dtype=fp16 head_dim=16", NULL), "_flash_async_m192_n128_s2"),
+        "no row: the template's defaults");
+    cr_expect(
+        strstr(first(session, "family=attention_forward dtype=bf16 head_dim=24", NULL), "_flash_async_m192_n128_s2"),
+        "a row that no template can follow");
+    att_close(session);
+    session = open_gpu(path, "NVIDIA H100", 90);
+    cr_expect_not(strstr(first(session, BF16 " len_q=700 len_kv=700", NULL), "_m64_"), "another device");
+    att_close(session);
+    setenv("ATTILE_TUNED", path, 1);
+    session = open_gpu(NULL, "NVIDIA H200", 90);
+    cr_expect(strstr(first(session, BF16 " len_kv=700", NULL), "_m64_"), "by the environment");
+    att_close(session);
+    unlink(path);
+}
+
+static void explain(att_session *session, const char *problem, const char *schedule, enum att_status expected,
+                    const char *const *words) {
+    char text[8192];
+    cr_expect_eq(att_explain(session, problem, schedule, text, sizeof text, NULL), expected, "%s", text);
+    for (; *words; words++)
+        cr_expect(strstr(text, *words), "no \"%s\" in:\n%s", *words, text);
+}
+#define EXPLAIN(problem, schedule, status, ...)                                                                        \
+    explain(session, problem, schedule, status, (const char *[]){__VA_ARGS__, NULL})
+
+Test(choose, explain_says_which_rule_and_why_not_the_others) {
+    const char *path = write_table(ROWS);
+    char place[64];
+    att_session *session = open_gpu(path, "NVIDIA H200", 90);
+    snprintf(place, sizeof place, "%s:5 measured it best at batch=32 heads=16", path);
+    EXPLAIN(BF16 " len_q=600 len_kv=600", NULL, ATT_OK, place, "1.250 times as fast as the next",
+            "for launches of batch=27 (assumed) heads=16 (assumed) kv_heads=16 (assumed) len_q=600 len_kv=600\n",
+            "would be next: attention_forward_bf16_d16_none_flash_async_m192", "the algorithm for this kind of GPU",
+            "stand-in for tensors without an alignment of 16 bytes");
+    EXPLAIN(BF16 " alignment=2", NULL, ATT_OK, "the family's first algorithm",
+            "passed over: attention_forward_bf16_d16",
+            "it copies in boxes, which takes an alignment of 16 bytes; 2 is all that is promised");
+    EXPLAIN("family=attention_forward head_dim=8", NULL, ATT_OK, "passed over: flash_async for sm_90a: dtype != fp32");
+    EXPLAIN("family=attention_forward dtype=bf16 head_dim=24", NULL, ATT_OK,
+            "passed over: flash_async for sm_90a: block_m in");
+    EXPLAIN(BF16, "algorithm=flash", ATT_OK, "the algorithm that is asked for");
+    EXPLAIN(BF16, "threads=33", ATT_UNSUPPORTED,
+            "no kernel answers this problem: ", "passed over: flash_async for sm_90a");
+    att_close(session);
+    unlink(path);
+}
+
+Test(choose, denied_variants_are_out_of_service) {
+    const char *path = write_table("deny:\n"
+                                   "  - variant: {family: attention_forward, algorithm: flash_async, head_dim: 16}\n"
+                                   "    because: it hangs\n"
+                                   "  - variant: {family: attention_forward, algorithm: flash_async, head_dim: 32}\n"
+                                   "    version: 0.0.1\n"
+                                   "    because: it was slow once\n");
+    att_kernel *kernel;
+    char words[96];
+    att_session *session = open_gpu(path, "NVIDIA H200", 90);
+    snprintf(words, sizeof words, "out of service on NVIDIA H200: it hangs (%s:3)", path);
+    cr_expect(strstr(first(session, BF16, NULL), "_flash_tiled_"));
+    cr_expect(strstr(first(session, "family=attention_forward dtype=bf16 head_dim=32", NULL), "_flash_async_"));
+    cr_expect_eq(att_find(session, BF16 " target=sm_90a", "algorithm=flash_async", &kernel), ATT_UNSUPPORTED);
+    cr_expect(strstr(att_message(session), words), "%s", att_message(session));
+    EXPLAIN(BF16, NULL, ATT_OK, words);
+    att_close(session);
+    unlink(path);
+}
+
+Test(choose, a_table_that_cannot_be_read_is_an_error_at_open) {
+    const char *path = write_table("best: [{problem: {family: merge}}]\n");
+    static const char *const words[] = {":2:8: error: an entry of best needs the key 'shapes'",
+                                        "cannot be read: No such"};
+    const char *const tables[] = {path, "/nonexistent/table.yaml"};
+    static const enum att_status statuses[] = {ATT_INVALID_TEXT, ATT_IO};
+    for (int i = 0; i < 2; i++) {
+        const struct att_options options = {.device = ATT_DEVICE_HOST, .no_disk_cache = 1, .tuned_table = tables[i]};
+        att_session *session;
+        cr_expect_eq(att_open(&options, &session), statuses[i]);
+        cr_expect(strstr(att_message(session), words[i]), "%s", att_message(session));
+        att_close(session);
+    }
+    unlink(path);
+}
+
+Test(choose, every_row_of_the_shipped_tables_is_a_variant_of_its_device) {
+    struct diag diag = {0};
+    struct template_set *set = template_set_open(NULL, NULL, &diag);
+    DIR *folder = opendir(SOURCE_DIR "/tuned");
+    cr_assert(set && folder);
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        size_t size;
+        struct text file = {0};
+        const char *text = tuned_embedded(entry->d_name, &size);
+        if (!strstr(entry->d_name, ".yaml"))
+            continue;
+        cr_assert(text, "%s is built in", entry->d_name);
+        struct tuned *tuned = tuned_read(entry->d_name, text, size, &diag);
+        cr_assert(tuned, "%s", text_string(&diag.text));
+        tuned_file_name(tuned->device, &file);
+        cr_expect_str_eq(text_string(&file), entry->d_name, "the name by which it is found");
+        for (int i = 0; i < tuned->rows; i++) {
+            struct knobs knobs = tuned->row[i].problem;
+            struct variant variant;
+            for (int id = 0; id < KNOB_COUNT; id++)
+                if (knob_get(&tuned->row[i].schedule, id) != AUTO)
+                    knob_set(&knobs, id, knob_get(&tuned->row[i].schedule, id));
+            cr_expect(variant_complete(set, &knobs, false, &variant), "%s:%d: %s", entry->d_name, tuned->row[i].line,
+                      variant.reason);
+        }
+        text_free(&file);
+        tuned_free(tuned);
+    }
+    closedir(folder);
+    template_set_close(set);
+    diag_free(&diag);
+}
+
+/* --- kernels that do not compile ---------------------------------------------------------------------------------- */
+
+Test(choose, what_does_not_compile_is_passed_over_unless_it_was_asked_for) {
+    att_session *session = open_gpu(NULL, "GPU", 90);
+    att_kernel *kernel, *again;
+    uncompilable = "flash_async";
+    cr_assert_eq(att_find(session, BF16, NULL, &kernel), ATT_OK, "%s", att_message(session));
+    cr_expect(strstr(att_kernel_name(kernel), "_flash_tiled_"));
+    cr_expect(strstr(text_string(&logged), "is passed over: refused on purpose"), "%s", text_string(&logged));
+    cr_expect_eq(compiles, 2);
+    cr_assert_eq(att_find(session, BF16, NULL, &again), ATT_OK);
+    cr_expect(again == kernel && compiles == 2, "the choice is kept");
+    cr_expect_eq(att_find(session, BF16, "algorithm=flash_async", &kernel), ATT_COMPILE_FAILED);
+    uncompilable = "attention";
+    cr_expect_eq(att_find(session, BF16 " mask=causal", NULL, &kernel), ATT_COMPILE_FAILED);
+    cr_expect(strstr(att_message(session), "refused on purpose"));
+    att_close(session);
+}
+
+/* --- arguments that the choice cannot take ------------------------------------------------------------------------ */
+
+enum { B = 1, H = 2, L = 9, D = 16, GAP = 3, ELEMENTS = B * H * L * (D + GAP) };
+
+static unsigned short bf16(float x) {
+    unsigned bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (unsigned short)(bits >> 16);
+}
+
+static float from_bf16(unsigned short x) {
+    unsigned bits = (unsigned)x << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+struct run {
+    enum att_status status;
+    unsigned short o[ELEMENTS];
+};
+
+/* Attention on rows of D elements, `pitch` apart. */
+static struct run run(att_session *session, att_kernel *kernel, int pitch, float scale) {
+    struct run result = {0};
+    unsigned short values[3][ELEMENTS];
+    void *tensor[4];
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < ELEMENTS; j++)
+            values[i][j] =
+                j % pitch < D ? bf16((float)((i + 7 * (j / pitch) + 3 * (j % pitch)) % 11) / 8 - 0.5f) : 0x7fff;
+    for (int i = 0; i < 4; i++) {
+        cr_assert_eq(att_alloc(session, sizeof result.o, &tensor[i]), ATT_OK);
+        att_copy_in(session, tensor[i], i < 3 ? values[i] : result.o, sizeof result.o);
+    }
+    struct att_tensor t[4];
+    for (int i = 0; i < 4; i++)
+        t[i] = (struct att_tensor){tensor[i], H * L * pitch, L * pitch, pitch};
+    struct att_args args = {
+        .attention = {t[0], t[1], t[2], t[3], .batch = B, .heads = H, .len_q = L, .len_kv = L, .scale = scale}};
+    result.status = att_launch(kernel, &args, NULL);
+    att_copy_out(session, result.o, tensor[3], sizeof result.o);
+    for (int i = 0; i < 4; i++)
+        att_free(session, tensor[i]);
+    return result;
+}
+
+static void expect_near(const struct run *a, int pitch_a, const struct run *b, int pitch_b) {
+    for (int row = 0; row < B * H * L; row++)
+        for (int d = 0; d < D; d++) {
+            float x = from_bf16(a->o[row * pitch_a + d]), y = from_bf16(b->o[row * pitch_b + d]);
+            cr_assert(fabsf(x - y) < 0.004f, "row %d, element %d: %g and %g", row, d, (double)x, (double)y);
+        }
+}
+
+Test(choose, a_chosen_kernel_takes_any_arguments_once_prepared) {
+    att_session *session = open_gpu(NULL, "GPU", 90);
+    att_kernel *kernel;
+    cr_assert_eq(att_find(session, BF16, NULL, &kernel), ATT_OK, "%s", att_message(session));
+    cr_assert(strstr(att_kernel_name(kernel), "_flash_async_"));
+    struct run aligned = run(session, kernel, D, 0);
+    cr_assert_eq(aligned.status, ATT_OK, "%s", att_message(session));
+    cr_expect_eq(compiles, 1, "the stand-in is not built until it is asked for");
+    cr_expect_eq(run(session, kernel, D + GAP, 0).status, ATT_NOT_PREPARED);
+    static const char *const words[] = {"elements of 2 bytes, expected a multiple of 16", "att_prepare builds",
+                                        "alignment=1 in the problem"};
+    for (int i = 0; i < 3; i++)
+        cr_expect(strstr(att_message(session), words[i]), "%s", att_message(session));
+    cr_assert_eq(att_prepare(kernel), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(compiles, 2);
+    struct run odd = run(session, kernel, D + GAP, 0);
+    cr_assert_eq(odd.status, ATT_OK, "%s", att_message(session));
+    expect_near(&odd, D + GAP, &aligned, D);
+    cr_expect_eq(run(session, kernel, D, -1).status, ATT_OK, "a scale that the first kernel refuses");
+    struct att_args sizes = {.attention = {.batch = B, .heads = H, .len_q = L, .len_kv = L}};
+    size_t bytes = 1;
+    cr_expect_eq(att_workspace_size(kernel, &sizes, &bytes), ATT_OK);
+    att_close(session);
+}
+
+Test(choose, a_promise_or_a_schedule_has_no_stand_in) {
+    att_session *session = open_gpu(NULL, "GPU", 90);
+    static const char *const cases[][2] = {{BF16 " alignment=16", NULL}, {BF16, "algorithm=flash_async"}};
+    for (int i = 0; i < 2; i++) {
+        att_kernel *kernel;
+        cr_assert_eq(att_find(session, cases[i][0], cases[i][1], &kernel), ATT_OK, "%s", att_message(session));
+        cr_assert_eq(att_prepare(kernel), ATT_OK);
+        cr_expect_eq(compiles, 1);
+        cr_expect_eq(run(session, kernel, D + GAP, 0).status, ATT_INVALID_ARGUMENT);
+        cr_expect_eq(run(session, kernel, D, 0).status, ATT_OK);
+    }
+    att_close(session);
+}
+
+Test(choose, a_stand_in_that_cannot_be_built_costs_only_what_needs_it) {
+    att_session *session = open_gpu(NULL, "GPU", 90);
+    att_kernel *kernel;
+    uncompilable = "flash_tiled";
+    cr_assert_eq(att_find(session, BF16, NULL, &kernel), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(att_prepare(kernel), ATT_OK);
+    cr_expect(strstr(text_string(&logged), "has no stand-in"), "%s", text_string(&logged));
+    cr_expect_eq(run(session, kernel, D, 0).status, ATT_OK);
+    cr_expect_eq(run(session, kernel, D + GAP, 0).status, ATT_NOT_PREPARED);
+    att_close(session);
+}
