@@ -3,6 +3,7 @@
 #include "template_folder.h"
 
 #include <fnmatch.h>
+#include <inttypes.h>
 #include <string.h>
 
 enum { SPEC_BYTES = 2 << 20, UNWANTED = -2 }; /* the spec reader has a limit of its own, with a better message */
@@ -24,8 +25,15 @@ static enum exit_code open_problem(struct catalog *catalog, const char *text, st
     unsigned all = 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM | 1u << KNOB_GROUP_SCHEDULE;
     struct input input = {"<problem>", text, strlen(text)};
     catalog->name = "<problem>";
+    for (int id = 0; id < KNOB_COUNT; id++)
+        knob_set(&catalog->given, (enum knob_id)id, AUTO);
+    if (!problem_parse(&input, all, &catalog->given, &catalog->hints, diag))
+        return CLI_SPEC;
     catalog->problem = knobs_default();
-    return knobs_parse(&input, all, &catalog->problem, diag) ? CLI_OK : CLI_SPEC;
+    for (int id = 0; id < KNOB_COUNT; id++)
+        if (knob_get(&catalog->given, (enum knob_id)id) != AUTO)
+            knob_set(&catalog->problem, (enum knob_id)id, knob_get(&catalog->given, (enum knob_id)id));
+    return CLI_OK;
 }
 
 static enum exit_code open_spec(struct catalog *catalog, struct cli *cli, const char *path, struct diag *diag) {
@@ -151,6 +159,17 @@ static void print_group(const struct variant *variant, bool schedule, struct tex
 void catalog_print_problem(const struct variant *variant, struct text *problem, struct text *schedule) {
     print_group(variant, false, problem);
     print_group(variant, true, schedule);
+}
+
+void catalog_print_given(const struct catalog *catalog, struct text *problem, struct text *schedule) {
+    const struct variant given = {.knobs = catalog->given, .used = ~0u};
+    catalog_print_problem(&given, problem, schedule);
+    for (int i = 0; i < SHAPE_COUNT; i++)
+        if (shape_get(&catalog->hints.shape, (enum shape_id)i) >= 0)
+            text_print(problem, " %s=%" PRId64, shape_table[i].name,
+                       shape_get(&catalog->hints.shape, (enum shape_id)i));
+    if (catalog->hints.alignment)
+        text_print(problem, " alignment=%d", catalog->hints.alignment);
 }
 
 enum exit_code catalog_expand(const struct catalog *catalog, const struct cli *cli, const struct variant *variant,

@@ -11,6 +11,8 @@ struct catalog {
     struct spec *spec;    /* null for a problem */
     const char *name;     /* of the spec, for messages and emitted headers */
     struct knobs problem; /* when there is no spec */
+    struct knobs given;   /* what of it was given; AUTO elsewhere */
+    struct hints hints;   /* what it says of sizes and alignment */
     const char *pattern;  /* --variant as a shell pattern for names, or null */
     struct knobs wanted;  /* --variant as name=value pairs: UNWANTED where any
                            value will do */
@@ -42,6 +44,10 @@ enum exit_code catalog_count(struct catalog *catalog, const struct cli *cli, int
 
 /* The two texts with which att_find finds exactly this variant. */
 void catalog_print_problem(const struct variant *variant, struct text *problem, struct text *schedule);
+
+/* The two texts with which a problem was given, without what was left open, so that the library chooses that.
+   `schedule` stays empty when none was given. */
+void catalog_print_given(const struct catalog *catalog, struct text *problem, struct text *schedule);
 
 /* Expand a variant, reporting what is wrong. Free the source in any case. */
 enum exit_code catalog_expand(const struct catalog *catalog, const struct cli *cli, const struct variant *variant,

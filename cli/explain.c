@@ -41,13 +41,8 @@ static void answer(struct cli *cli, struct json *json, const char *name, const c
 /* A problem goes to the library as it is, so that the answer shows what the library would choose. */
 static enum exit_code explain_problem(struct cli *cli, struct json *json, att_session *session,
                                       struct catalog *catalog) {
-    struct variant given = {.knobs = catalog->problem, .used = ~0u};
     struct text problem = {0}, schedule = {0}, words = {0};
-    struct knobs defaults = knobs_default();
-    for (int id = 0; id < KNOB_COUNT; id++) /* only what the user set */
-        if (knob_get(&given.knobs, id) == knob_get(&defaults, id))
-            knob_set(&given.knobs, id, AUTO);
-    catalog_print_problem(&given, &problem, &schedule);
+    catalog_print_given(catalog, &problem, &schedule);
     enum att_status status = ask(session, text_string(&problem), schedule.size ? text_string(&schedule) : NULL, &words);
     answer(cli, json, NULL, words.size ? text_string(&words) : att_message(session));
     text_free(&problem);

@@ -3,6 +3,7 @@
 #include "file.h"
 #include "inputs.h"
 #include "nvrtc.h"
+#include "session.h"
 #include "terminal.h"
 
 #include <inttypes.h>
@@ -217,13 +218,26 @@ static void report_missing(struct job *job, struct row *row) {
     }
 }
 
-static void run_variant(struct job *job, struct row *row) {
+/* A spec's variant is found as it is, a problem as a program would find it: the library chooses what was left open. */
+static att_kernel *find(struct job *job, struct row *row) {
     struct text problem = {0}, schedule = {0};
     att_kernel *kernel = NULL;
-    catalog_print_problem(row->variant, &problem, &schedule);
+    if (job->catalog.spec)
+        catalog_print_problem(row->variant, &problem, &schedule);
+    else
+        catalog_print_given(&job->catalog, &problem, &schedule);
     row->status = att_find(job->session, text_string(&problem), text_string(&schedule), &kernel);
+    if (row->status == ATT_OK && !job->catalog.spec) {
+        row->variant = &kernel->variant;
+        row->status = att_prepare(kernel);
+    }
     text_free(&problem);
     text_free(&schedule);
+    return kernel;
+}
+
+static void run_variant(struct job *job, struct row *row) {
+    att_kernel *kernel = find(job, row);
     if (row->status != ATT_OK) {
         report_missing(job, row);
         return;
@@ -323,6 +337,26 @@ static enum exit_code open_session(struct job *job) {
     return CLI_OK;
 }
 
+/* The knobs of the variant that the library would choose first; it may choose another when that does not compile. */
+static enum exit_code choose(struct job *job) {
+    struct text problem = {0}, schedule = {0};
+    struct request request;
+    struct choice choice = {0};
+    struct failure failure = {0};
+    enum exit_code code = CLI_OK;
+    catalog_print_given(&job->catalog, &problem, &schedule);
+    if (choose_read(job->session, text_string(&problem), text_string(&schedule), &request, &failure) != ATT_OK)
+        code = cli_error(job->cli, cli_exit_code(failure.status), "%s", text_string(&failure.text));
+    else if (choose_next(job->session, &request, &choice, NULL))
+        job->catalog.problem = choice.variant.knobs;
+    else
+        code = cli_error(job->cli, CLI_SPEC, "no kernel answers this problem: %s", choice.reason);
+    text_free(&problem);
+    text_free(&schedule);
+    failure_clear(&failure);
+    return code;
+}
+
 static void describe(struct job *job) {
     struct cli *cli = job->cli;
     const struct inputs *inputs = &job->inputs;
@@ -345,6 +379,10 @@ static enum exit_code run(struct job *job) {
     int pruned;
     enum exit_code code = catalog_open(&job->catalog, cli);
     if (!code)
+        code = open_session(job);
+    if (!code && !job->catalog.spec)
+        code = choose(job);
+    if (!code)
         code = catalog_count(&job->catalog, cli, &job->variants, &pruned);
     if (!code)
         code = inputs_open(&job->inputs, cli, &job->catalog);
@@ -354,8 +392,6 @@ static enum exit_code run(struct job *job) {
                          job->variants, job->inputs.shapes);
     if (!code && strcmp(cli_text(cli, "out", ""), "-") == 0)
         code = cli_error(cli, CLI_USAGE, "--out needs a file; standard output has the table");
-    if (!code)
-        code = open_session(job);
     if (code)
         return code;
     describe(job);

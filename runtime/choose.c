@@ -75,7 +75,7 @@ enum { ANY = AUTO };
 /* First come the kernels made for a kind of device, then the instruction set that suits most kernels. */
 static const struct preference {
     int family, algorithm, target; /* ANY: of every family; the family's first algorithm */
-    bool gpu_only;                 /* unless its target is asked for: on a CPU its price buys nothing */
+    bool gpu_only;                 /* unless asked for: on a CPU its price buys nothing */
 } preferences[] = {
     {family_attention_forward, algorithm_flash_async, target_sm_90a, true},
     {ANY, ANY, target_sm_80, false},
@@ -106,10 +106,13 @@ static bool try_preference(const att_session *session, const struct request *req
     bool host = session->type == &backend_host;
     if (!agrees(row->family, knobs.family) || !agrees(knobs.algorithm, row->algorithm) ||
         !agrees(knobs.target, row->target) || missing_from_gpu(session, row->target) ||
-        (host && row->gpu_only && knobs.target == AUTO))
+        (host && row->gpu_only && knobs.target == AUTO && knobs.algorithm == AUTO))
         return false;
-    if (row->algorithm != ANY)
+    choice->by_rule = knobs.target == AUTO ? 1u << KNOB_target : 0;
+    if (row->algorithm != ANY && knobs.algorithm == AUTO) {
         knobs.algorithm = row->algorithm;
+        choice->by_rule |= 1u << KNOB_algorithm;
+    }
     complete(session->templates, knobs, row->target, &choice->variant);
     snprintf(choice->rule, sizeof choice->rule, "%s, with the template's defaults%s",
              request->knobs.algorithm != AUTO ? "the algorithm that is asked for"
@@ -141,9 +144,12 @@ static bool try_tuned(const att_session *session, const struct request *request,
         if (!row || !agrees(request->knobs.target, row->schedule.target))
             continue;
         struct knobs knobs = request->knobs;
+        choice->by_rule = 0;
         for (int id = 0; id < KNOB_COUNT; id++)
-            if (knob_get(&row->schedule, (enum knob_id)id) != AUTO)
+            if (knob_get(&row->schedule, (enum knob_id)id) != AUTO) {
                 knob_set(&knobs, (enum knob_id)id, knob_get(&row->schedule, (enum knob_id)id));
+                choice->by_rule |= 1u << id;
+            }
         complete(session->templates, knobs, target_any, &choice->variant);
         describe_row(table, row, choice->rule);
         return true;
@@ -212,9 +218,10 @@ bool choose_next(struct att_session *session, const struct request *request, str
         if (!(row ? try_preference(session, request, row, choice) : try_tuned(session, request, choice)))
             continue;
         if (!is_usable(session, request, &choice->variant)) {
-            if (!*choice->reason || (!general && row && row->algorithm == ANY))
+            bool plain = row && row->algorithm == ANY && request->knobs.algorithm == AUTO;
+            if (!*choice->reason || (plain && !general))
                 snprintf(choice->reason, sizeof choice->reason, "%s", choice->variant.reason);
-            general = general || (row && row->algorithm == ANY);
+            general = general || plain;
             pass_over(choice, passed);
         } else if (strcmp(choice->variant.name, last) != 0) { /* a tuned row may say what the template says */
             return true;

@@ -25,13 +25,14 @@ static bool is_given(const char *text, unsigned group, enum knob_id id) {
     return good && knob_get(&knobs, id) != AUTO;
 }
 
-static const char *explain_origin(const struct variant *variant, enum knob_id id, const char *problem,
+static const char *explain_origin(const struct choice *choice, enum knob_id id, const char *problem,
                                   const char *schedule) {
+    const struct variant *variant = &choice->variant;
     if (is_given(problem, 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM, id) ||
         is_given(schedule, 1u << KNOB_GROUP_SCHEDULE, id))
         return "given";
-    if (id == KNOB_target)
-        return "the library's choice for this device";
+    if (choice->by_rule >> id & 1)
+        return "by the rule above";
     if (id == KNOB_algorithm)
         return "the family's default";
     if (knob_get(&variant->knobs, id) == knob_table[id].fallback)
@@ -39,14 +40,15 @@ static const char *explain_origin(const struct variant *variant, enum knob_id id
     return knob_table[id].group == KNOB_GROUP_SCHEDULE ? "the template's choice" : "derived";
 }
 
-static void print_knobs(const struct variant *variant, const char *problem, const char *schedule, struct text *text) {
+static void print_knobs(const struct choice *choice, const char *problem, const char *schedule, struct text *text) {
+    const struct variant *variant = &choice->variant;
     for (int i = 0; i < KNOB_COUNT; i++) {
         enum knob_id id = (enum knob_id)i;
         if (!(variant->used >> id & 1))
             continue;
         text_print(text, "  %-11s = ", knob_table[id].name);
         print_value(id, knob_get(&variant->knobs, id), text);
-        text_print(text, "  (%s): %s\n", explain_origin(variant, id, problem, schedule), knob_table[id].about);
+        text_print(text, "  (%s): %s\n", explain_origin(choice, id, problem, schedule), knob_table[id].about);
     }
 }
 
@@ -109,7 +111,7 @@ static enum att_status explain(att_session *session, const char *problem, const 
         text_print(text, "%s on %s (%s)\n  chosen by: %s\n", variant->name, session->info.device_name,
                    session->info.arch, choice.rule);
         print_shape(&request, text);
-        print_knobs(variant, problem, schedule ? schedule : "", text);
+        print_knobs(&choice, problem, schedule ? schedule : "", text);
         if (!source_expand(session->templates, variant, "<problem>", &source, &diag))
             status = failure_take(failure, ATT_INTERNAL, &diag);
         else
