@@ -139,8 +139,9 @@ static void print_plan(struct emitter *e, const struct plan *plan) {
         text_print(&text, "\n");
     }
     for (int i = 0; i < plan->maps; i++)
-        text_print(&text, "     tensor map of %s: boxes of %d rows x %d columns\n",
-                   plan_tensor_name[plan->map[i].tensor], plan->map[i].rows, plan->map[i].cols);
+        text_print(&text, "     tensor map of %s: boxes of %d rows x %d columns%s\n",
+                   plan_tensor_name[plan->map[i].tensor], plan->map[i].rows, plan->map[i].cols,
+                   plan->map[i].packed ? ", the heads of a key head packed" : "");
     text_print(&text, "\n   Workspace\n     ");
     plan_print(&plan->workspace, &text);
     emit_print(e, "%s bytes\n", text_string(&text));

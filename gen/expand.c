@@ -80,7 +80,7 @@ static bool keep_map(struct walk *walk, const struct template_file *file, const 
     (void)file;
     if (!expr_eval(op->expr[0], &env, &rows, &walk->fault) || !expr_eval(op->expr[1], &env, &cols, &walk->fault))
         return false;
-    plan->map[plan->maps++] = (struct plan_map){(enum plan_tensor)op->index, (int)rows, (int)cols};
+    plan->map[plan->maps++] = (struct plan_map){(enum plan_tensor)op->index, (int)rows, (int)cols, op->size};
     return true;
 }
 

@@ -32,7 +32,7 @@ enum op_kind {
     OP_REQUIRE,   /* expr[0] */
     OP_LAUNCH,    /* text[0..size): entry; expr[0..3]: grid, block, shared, cluster or null */
     OP_WORKSPACE, /* expr[0] */
-    OP_MAP,       /* index: enum plan_tensor; expr[0..1]: rows, columns of a box */
+    OP_MAP,       /* index: enum plan_tensor; expr[0..1]: rows, columns of a box; size: 1 = packed */
 };
 
 struct template_op {
@@ -54,10 +54,10 @@ struct template_file {
 };
 
 struct template {
-    const char *name;  /* as in templates.def */
-    bool missing;      /* no such file */
-    unsigned families; /* bit family_... set, and SHAPE_OF_DEVICE: whose run-time sizes it may use */
-    unsigned used;     /* bit KNOB_... set */
+    const char *name;              /* as in templates.def */
+    bool missing;                  /* no such file */
+    unsigned families;             /* bit family_... set, and SHAPE_OF_DEVICE: whose run-time sizes it may use */
+    unsigned used;                 /* bit KNOB_... set */
     struct expr *tune[KNOB_COUNT]; /* list of values worth trying for a knob that is left open, or null */
     struct template_file file[TEMPLATE_FILES];
     int files;

@@ -427,18 +427,24 @@ static void read_map(struct page *page, struct slice word, struct slice rest) {
     rest.text += used;
     rest.size -= (int)used;
     struct slice cols = take_name(&rest);
+    used = 0;
     if (op.expr[0] && equals(cols, "cols"))
-        op.expr[1] = read_expr(page, rest, NULL, EXPR_INT, false); /* which says itself what is wrong */
+        op.expr[1] = read_expr(page, rest, &used, EXPR_INT, false); /* which says itself what is wrong */
     else
         diag_error(diag,
                    place_at(page, op.index < 0 ? tensor.text
                                   : op.expr[0] ? cols.text
                                                : rows.text),
                    "expected '%.*s TENSOR rows EXPR cols EXPR' with TENSOR one of q, k, v, o", word.size, word.text);
-    if (op.expr[1])
+    rest = trim((struct slice){rest.text + used, rest.size - (int)used});
+    op.size = equals(rest, "packed");
+    bool good = op.expr[1] && (!rest.size || op.size);
+    if (op.expr[1] && !good)
+        diag_error(diag, place_at(page, rest.text), "expected 'packed' or nothing here");
+    if (good)
         add_op(page, op);
-    else
-        expr_free(op.expr[0]);
+    for (int i = 0; i < 2 && !good; i++)
+        expr_free(op.expr[i]);
 }
 
 /* NAME in LIST, or NAME below COUNT: 0, 1, ... COUNT - 1. */

@@ -46,13 +46,13 @@ struct compile_job {
     int entry_count;
 };
 
-/* A tensor that kernels copy in boxes, one head at a time: (cols, rows, heads, batch), the first contiguous. */
+/* A tensor that kernels copy in boxes: four dimensions in the kernel's order, the first contiguous. */
 struct map_request {
-    const void *data;       /* 16-byte aligned; null only where no kernel looks */
-    int dtype;              /* dtype_fp32, dtype_fp16, dtype_bf16 */
-    int64_t dim[4];         /* elements, at least 1 each */
-    int64_t stride[3];      /* of dim[1] .. dim[3], in elements; a multiple of 16 bytes, below 2^40 bytes */
-    int box_rows, box_cols; /* box_cols elements are at most 128 bytes */
+    const void *data;  /* 16-byte aligned; null only where no kernel looks */
+    int dtype;         /* dtype_fp32, dtype_fp16, dtype_bf16 */
+    int64_t dim[4];    /* elements, at least 1 each */
+    int64_t stride[3]; /* of dim[1] .. dim[3], in elements; a multiple of 16 bytes, below 2^40 bytes */
+    int box[3];        /* of dim[0] .. dim[2], 1 of dim[3]; box[0] elements are at most 128 bytes */
 };
 enum { MAP_BYTES = 128, MAP_ALIGNMENT = 64 };
 

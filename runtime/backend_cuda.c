@@ -323,7 +323,8 @@ static enum att_status cuda_encode_map(struct backend *backend, const struct map
                                        struct failure *failure) {
     static const int types[] = {
         [dtype_fp32] = CUDA_TYPE_FP32, [dtype_fp16] = CUDA_TYPE_FP16, [dtype_bf16] = CUDA_TYPE_BF16};
-    const unsigned steps[] = {1, 1, 1, 1}, box[] = {(unsigned)request->box_cols, (unsigned)request->box_rows, 1, 1};
+    const unsigned steps[] = {1, 1, 1, 1};
+    const unsigned box[] = {(unsigned)request->box[0], (unsigned)request->box[1], (unsigned)request->box[2], 1};
     uint64_t dims[4], strides[3], element = request->dtype == dtype_fp32 ? 4 : 2;
     for (int i = 0; i < 4; i++)
         dims[i] = (uint64_t)request->dim[i];

@@ -39,7 +39,8 @@ void plan_write(const struct plan *plan, struct text *text) {
             text_print(text, "cluster %d\n", launch->cluster);
     }
     for (int i = 0; i < plan->maps; i++)
-        text_print(text, "map %s %d %d\n", plan_tensor_name[plan->map[i].tensor], plan->map[i].rows, plan->map[i].cols);
+        text_print(text, "map %s %d %d%s\n", plan_tensor_name[plan->map[i].tensor], plan->map[i].rows,
+                   plan->map[i].cols, plan->map[i].packed ? " packed" : "");
     text_print(text, "workspace");
     write_expr(&plan->workspace, text);
 }
@@ -137,10 +138,11 @@ static bool read_map(const char **at, struct plan_map *map) {
     while (tensor < PLAN_TENSORS && !is_word(name, plan_tensor_name[tensor]))
         tensor++;
     if (tensor == PLAN_TENSORS || !read_number(next_word(at), 1, BOX_MOST, &rows) ||
-        !read_number(next_word(at), 1, BOX_MOST, &cols) || *(*at)++ != '\n')
+        !read_number(next_word(at), 1, BOX_MOST, &cols))
         return false;
-    *map = (struct plan_map){(enum plan_tensor)tensor, (int)rows, (int)cols};
-    return true;
+    struct word packed = next_word(at);
+    *map = (struct plan_map){(enum plan_tensor)tensor, (int)rows, (int)cols, packed.size};
+    return (!packed.size || is_word(packed, "packed")) && *(*at)++ == '\n';
 }
 
 bool plan_read(const char *text, struct plan *plan) {

@@ -7,8 +7,8 @@ _Static_assert(sizeof(struct tensor_map) == MAP_BYTES && alignof(struct tensor_m
                "as backends fill");
 _Static_assert(PLAN_Q == 0 && PLAN_O == 3, "the order of struct attention_tma_params");
 
-enum { ALIGNMENT = 16, BATCH = 0, ROWS = 2, COLS = 3 }; /* bytes; dimensions of struct tensor */
-static const int64_t stride_most = (int64_t)1 << 40;    /* bytes, exclusive */
+enum { ALIGNMENT = 16, BATCH = 0, HEADS = 1, ROWS = 2, COLS = 3, DIMS = 4 }; /* bytes; dimensions of struct tensor */
+static const int64_t stride_most = (int64_t)1 << 40;                         /* bytes, exclusive */
 
 static enum att_status check_stride(const struct tensor *tensor, int dim, struct failure *failure) {
     int64_t step = tensor->dim[dim].step;
@@ -55,17 +55,36 @@ enum att_status tensor_maps_check(const struct arguments *arguments, struct fail
 
 /* `tensor` was checked: sizes fit an int, strides are not negative. An empty one is described as if it had one element
    at no address: no kernel looks. */
-static void make_request(const struct tensor *tensor, const struct plan_map *map, int dtype,
+static void make_request(const struct tensor *tensor, const struct plan_map *map, int dtype, int group,
                          struct map_request *request) {
+    static const int orders[][DIMS] = {{COLS, ROWS, HEADS, BATCH}, {COLS, HEADS, ROWS, BATCH}};
+    const int *order = orders[map->packed];
     bool empty = tensor->begin == tensor->end;
-    *request = (struct map_request){
-        .data = empty ? NULL : tensor->data, .dtype = dtype, .box_rows = map->rows, .box_cols = map->cols};
-    for (int dim = BATCH; dim <= COLS; dim++) {
-        int64_t extent = tensor->dim[dim].extent;
-        request->dim[COLS - dim] = extent > 0 ? extent : 1;
-        if (dim != COLS)
-            request->stride[ROWS - dim] = is_stepped(tensor, dim) ? tensor->dim[dim].step : ALIGNMENT / tensor->element;
+    *request =
+        (struct map_request){.data = empty ? NULL : tensor->data, .dtype = dtype, .box = {map->cols, map->rows, 1}};
+    if (map->packed) {
+        request->box[1] = group;
+        request->box[2] = map->rows / group;
     }
+    for (int i = 0; i < DIMS; i++) {
+        int64_t extent = tensor->dim[order[i]].extent, step = tensor->dim[order[i]].step;
+        request->dim[i] = extent > 0 ? extent : 1;
+        if (i > 0)
+            request->stride[i - 1] = is_stepped(tensor, order[i]) ? step : ALIGNMENT / tensor->element;
+    }
+}
+
+/* The heads that share a key head, where boxes are to hold all of them; they hold at least one query. */
+static enum att_status find_group(const struct shape *shape, const struct plan *plan, int *group,
+                                  struct failure *failure) {
+    *group = shape->kv_heads ? (int)(shape->heads / shape->kv_heads) : 1;
+    for (int i = 0; i < plan->maps; i++)
+        if (plan->map[i].packed && *group > plan->map[i].rows)
+            return failure_set(failure, ATT_INVALID_ARGUMENT,
+                               "heads / kv_heads is %d, expected at most %d by this kernel, which packs them into one "
+                               "tile; pack_heads=off takes any",
+                               *group, plan->map[i].rows);
+    return ATT_OK;
 }
 
 /* --- maps made lately ---------------------------------------------------------------------------------------------- */
@@ -82,8 +101,7 @@ struct kept_map {
 
 static bool same_request(const struct map_request *a, const struct map_request *b) {
     return a->data == b->data && a->dtype == b->dtype && memcmp(a->dim, b->dim, sizeof a->dim) == 0 &&
-           memcmp(a->stride, b->stride, sizeof a->stride) == 0 && a->box_rows == b->box_rows &&
-           a->box_cols == b->box_cols;
+           memcmp(a->stride, b->stride, sizeof a->stride) == 0 && memcmp(a->box, b->box, sizeof a->box) == 0;
 }
 
 static enum att_status encode(const struct backend_type *type, struct backend *backend, enum plan_tensor tensor,
@@ -108,13 +126,15 @@ enum att_status tensor_maps_fill(const struct backend_type *type, struct backend
     struct tensor_map *const maps[] = {&params->q_map, &params->k_map, &params->v_map, &params->o_map};
     if (knobs->family != family_attention_forward)
         return failure_set(failure, ATT_INTERNAL, "family %d has no tensor maps", knobs->family);
-    if (tensor_maps_check(arguments, failure) != ATT_OK)
+    int group;
+    if (tensor_maps_check(arguments, failure) != ATT_OK ||
+        find_group(&arguments->shape, plan, &group, failure) != ATT_OK)
         return failure->status;
     for (int i = 0; i < plan->maps; i++) {
         enum plan_tensor tensor = plan->map[i].tensor;
         struct map_request request;
         make_request(&arguments->tensor[tensor], &plan->map[i], tensor == PLAN_O ? knobs->dtype_out : knobs->dtype,
-                     &request);
+                     group, &request);
         if (encode(type, backend, tensor, &request, maps[tensor], failure) != ATT_OK)
             return failure->status;
     }

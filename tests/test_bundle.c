@@ -10,7 +10,7 @@ static const char good_plan[] = "launch attention_flash 128 16384 len_q 63 + 64 
                                 "cluster 2\n"
                                 "launch finish 32 0 sm_count len_q min 4 max\n"
                                 "map q 128 64\n"
-                                "map o 64 64\n"
+                                "map o 64 64 packed\n"
                                 "workspace batch heads * len_q * 4 *\n";
 
 /* --- plans as text ------------------------------------------------------------------------------------------------ */
@@ -26,6 +26,7 @@ Test(plan_text, comes_back_as_it_went) {
     cr_expect_eq(plan.maps, 2);
     cr_expect_eq(plan.map[0].rows, 128);
     cr_expect_eq(plan.map[1].tensor, PLAN_O);
+    cr_expect(plan.map[1].packed && !plan.map[0].packed);
     cr_expect_eq(plan.launch[0].cluster, 2);
     cr_expect_eq(plan.launch[1].cluster, 0);
     struct shape shape = {.batch = 2, .heads = 3, .len_q = 65, .sm_count = 7};
@@ -64,6 +65,8 @@ Test(plan_text, anything_else_is_refused) {
         "launch k 32 0 1\nmap q 0 64\nworkspace 0\n",
         "launch k 32 0 1\nmap q 257 64\nworkspace 0\n",
         "launch k 32 0 1\nmap q 64 64 1\nworkspace 0\n",
+        "launch k 32 0 1\nmap q 64 64 packed packed\nworkspace 0\n",
+        "launch k 32 0 1\nmap q 64 64 backed\nworkspace 0\n",
         "cluster 2\nlaunch k 32 0 1\nworkspace 0\n",
         "launch k 32 0 1\ncluster 2\ncluster 2\nworkspace 0\n",
         "launch k 32 0 1\ncluster 0\nworkspace 0\n",

@@ -66,8 +66,7 @@ static enum att_status run(const char *source, int blocks, enum att_host_mode mo
                                   .dtype = dtype_bf16,
                                   .dim = {BOX_COLS, blocks * BOX_ROWS, ROUNDS, 1},
                                   .stride = {BOX_COLS, blocks * BOX_ROWS * BOX_COLS, count},
-                                  .box_rows = BOX_ROWS,
-                                  .box_cols = BOX_COLS};
+                                  .box = {BOX_COLS, BOX_ROWS, 1}};
     cr_assert_eq(backend_host.encode_map(device->backend, &request, params.in, &device->failure), ATT_OK, "%s",
                  text_string(&device->failure.text));
     snprintf(text, sizeof text, "constexpr int BLOCKS = %d, ROUNDS = %d;\n%s", blocks, ROUNDS, source);
@@ -179,8 +178,8 @@ Test(cluster, pointers_do_not_reach_into_another_block) {
     struct device device;
     bool right;
     cr_expect_eq(run(source, 2, ATT_HOST_CHECK, 0, &right, &device), ATT_LAUNCH_FAILED);
-    cr_expect(strstr(text_string(&device.failure.text), "of the shared memory of block"),
-              "%s", text_string(&device.failure.text));
+    cr_expect(strstr(text_string(&device.failure.text), "of the shared memory of block"), "%s",
+              text_string(&device.failure.text));
     device_close(&device);
 }
 

@@ -29,8 +29,8 @@ static void show_plan(const struct plan *plan, struct text *output) {
         text_print(output, "\n");
     }
     for (int i = 0; i < plan->maps; i++)
-        text_print(output, "tensor map of %s, %d x %d\n", plan_tensor_name[plan->map[i].tensor], plan->map[i].rows,
-                   plan->map[i].cols);
+        text_print(output, "tensor map of %s, %d x %d%s\n", plan_tensor_name[plan->map[i].tensor], plan->map[i].rows,
+                   plan->map[i].cols, plan->map[i].packed ? ", packed" : "");
     text_print(output, "workspace ");
     plan_print(&plan->workspace, output);
     text_print(output, "\n");

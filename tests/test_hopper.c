@@ -33,16 +33,20 @@ enum { BOX_ROWS = 16, BOX_COLS = 64 };
 
 static size_t elements(const struct array *a) { return (size_t)a->cols * (size_t)(a->rows * a->heads * a->batch); }
 
-static void encode(struct device *device, const struct array *a, void *data, void *map) {
+/* Boxes of BOX_ROWS rows, `side` of one head and as many heads as that makes. */
+static void encode_heads(struct device *device, const struct array *a, int side, void *data, void *map) {
     struct map_request request = {
         .data = data,
         .dtype = dtype_bf16,
         .dim = {a->cols, a->rows, a->heads, a->batch},
         .stride = {a->cols, (int64_t)a->cols * a->rows, (int64_t)a->cols * a->rows * a->heads},
-        .box_rows = BOX_ROWS,
-        .box_cols = BOX_COLS};
+        .box = {BOX_COLS, side, BOX_ROWS / side}};
     cr_assert_eq(backend_host.encode_map(device->backend, &request, map, &device->failure), ATT_OK, "%s",
                  text_string(&device->failure.text));
+}
+
+static void encode(struct device *device, const struct array *a, void *data, void *map) {
+    encode_heads(device, a, BOX_ROWS, data, map);
 }
 
 /* --- what is refused ----------------------------------------------------------------------------------------------- */
@@ -91,7 +95,7 @@ static const struct refusal {
     {"store before the tensor",
      WORDS "if (t == 0) tma_store(&p.out, shared, 0, -1, 0, 0);\n}\n",
      32,
-     {"row -1", "expected 0 or more"}},
+     {"(0, -1, 0, 0)", "expected 0 or more"}},
     {"store not committed",
      WORDS "if (t == 0) tma_store(&p.out, shared, 0, 0, 0, 0);\n}\n",
      32,
@@ -192,15 +196,15 @@ static const char copy_box[] =
            "}\n";
 
 /* Element (col, row) of the box at `place`, or -1 outside of the array. */
-static long find(const struct array *a, const int place[4], int row, int col) {
-    int c = place[0] + col, r = place[1] + row;
-    if (c < 0 || c >= a->cols || r < 0 || r >= a->rows || place[2] < 0 || place[2] >= a->heads || place[3] < 0 ||
+static long find(const struct array *a, int side, const int place[4], int row, int col) {
+    int c = place[0] + col, r = place[1] + row % side, h = place[2] + row / side;
+    if (c < 0 || c >= a->cols || r < 0 || r >= a->rows || h < 0 || h >= a->heads || place[3] < 0 ||
         place[3] >= a->batch)
         return -1;
-    return ((long)(place[3] * a->heads + place[2]) * a->rows + r) * a->cols + c;
+    return ((long)(place[3] * a->heads + h) * a->rows + r) * a->cols + c;
 }
 
-Test(hopper, boxes_are_copied_swizzled_and_cut_at_the_edges) {
+static void check_boxes(int side) {
     static const struct array array = {72, 20, 2, 3};
     static const int places[][8] = {
         {0, 0, 0, 0, 0, 0, 0, 0},   {64, 0, 1, 2, 64, 16, 1, 0},  {8, 4, 1, 1, 8, 4, 0, 2},
@@ -218,25 +222,31 @@ Test(hopper, boxes_are_copied_swizzled_and_cut_at_the_edges) {
             }
             for (int row = 0; row < BOX_ROWS; row++)
                 for (int col = 0; col < BOX_COLS; col++) {
-                    long from = find(&array, places[i], row, col), to = find(&array, places[i] + 4, row, col);
+                    long from = find(&array, side, places[i], row, col),
+                         to = find(&array, side, places[i] + 4, row, col);
                     if (to >= 0)
                         expected[to] = (uint16_t)((from >= 0 ? in[from] : 0) + row * BOX_COLS + col + 1);
                 }
             struct params params;
             void *target = device_buffer(&device, bytes, out);
-            encode(&device, &array, device_buffer(&device, bytes, in), params.in);
-            encode(&device, &array, target, params.out);
+            encode_heads(&device, &array, side, device_buffer(&device, bytes, in), params.in);
+            encode_heads(&device, &array, side, target, params.out);
             params.y = device_buffer(&device, sizeof *places, places[i]);
             struct kernel kernel = {copy_box, 1, 32, SHARED};
-            cr_expect_eq(device_run(&device, &kernel, &params, sizeof params), ATT_OK, "box %zu, seed %d: %s", i, seed,
-                         text_string(&device.failure.text));
+            cr_expect_eq(device_run(&device, &kernel, &params, sizeof params), ATT_OK,
+                         "box %zu of %d rows, seed %d: %s", i, side, seed, text_string(&device.failure.text));
             backend_host.copy_out(device.backend, out, target, bytes, &device.failure);
-            cr_expect_arr_eq(out, expected, bytes, "box %zu, seed %d", i, seed);
+            cr_expect_arr_eq(out, expected, bytes, "box %zu of %d rows, seed %d", i, side, seed);
             free(in);
             free(out);
             free(expected);
             device_close(&device);
         }
+}
+
+Test(hopper, boxes_are_copied_swizzled_and_cut_at_the_edges) {
+    for (int side = BOX_ROWS; side; side = side == BOX_ROWS ? 8 : 0) /* 8: two heads a box */
+        check_boxes(side);
 }
 
 Test(hopper, a_box_outside_of_the_buffer_is_refused) {
@@ -256,13 +266,9 @@ Test(hopper, a_box_outside_of_the_buffer_is_refused) {
 
 Test(hopper, a_map_keeps_the_rules_of_the_hardware) {
     static float data[16];
-    const struct map_request good = {.data = data,
-                                     .dtype = dtype_bf16,
-                                     .dim = {64, 2, 2, 2},
-                                     .stride = {64, 128, 256},
-                                     .box_rows = 256,
-                                     .box_cols = 64};
-    struct map_request cases[9];
+    const struct map_request good = {
+        .data = data, .dtype = dtype_bf16, .dim = {64, 2, 2, 2}, .stride = {64, 128, 256}, .box = {64, 256, 1}};
+    struct map_request cases[10];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         cases[i] = good;
     cases[0].data = (char *)data + 8;
@@ -270,10 +276,11 @@ Test(hopper, a_map_keeps_the_rules_of_the_hardware) {
     cases[2].dim[2] = ((int64_t)1 << 32) + 1;
     cases[3].stride[0] = 4;
     cases[4].stride[2] = (int64_t)1 << 39;
-    cases[5].box_rows = 257;
-    cases[6].box_cols = 72;
-    cases[7].box_cols = 4;
+    cases[5].box[1] = 257;
+    cases[6].box[0] = 72;
+    cases[7].box[0] = 4;
     cases[8].stride[1] = -8;
+    cases[9].box[2] = 0;
     struct device device = device_open(ATT_HOST_FAST, 0);
     alignas(64) unsigned char map[MAP_BYTES];
     cr_expect_eq(backend_host.encode_map(device.backend, &good, map, &device.failure), ATT_OK);

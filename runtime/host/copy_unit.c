@@ -8,81 +8,79 @@
 
 enum { CHUNK = 16, SWIZZLE_BYTES = 128 };
 
-static size_t row_bytes(const struct host_map *map) { return (size_t)map->box_cols * (size_t)map->element; }
-static size_t box_bytes(const struct host_map *map) { return row_bytes(map) * (size_t)map->box_rows; }
+static size_t row_bytes(const struct host_map *map) { return (size_t)map->box[0] * (size_t)map->element; }
+static int box_rows(const struct host_map *map) { return map->box[1] * map->box[2]; }
+static size_t box_bytes(const struct host_map *map) { return row_bytes(map) * (size_t)box_rows(map); }
 
-/* The part of a box that lies within the tensor: rows and columns [first, end) of the box; empty when there is none. */
+/* The part of a box's row that lies within the tensor: columns [col, end) of the box; empty when there is none. */
 struct part {
-    int64_t row, row_end, col, col_end;
+    int64_t col, end;
+    unsigned char *data; /* of column `col` */
 };
 
-static struct part inside(const struct copy *copy) {
+static struct part inside(const struct copy *copy, int row) {
     const struct host_map *map = &copy->map;
-    struct part part = {.row = copy->place[1] < 0 ? -(int64_t)copy->place[1] : 0,
-                        .row_end = map->dim[1] - copy->place[1],
-                        .col = copy->place[0] < 0 ? -(int64_t)copy->place[0] : 0,
-                        .col_end = map->dim[0] - copy->place[0]};
-    part.row_end = part.row_end < map->box_rows ? part.row_end : map->box_rows;
-    part.col_end = part.col_end < map->box_cols ? part.col_end : map->box_cols;
-    bool within = copy->place[2] >= 0 && copy->place[2] < map->dim[2] && copy->place[3] >= 0 &&
-                  copy->place[3] < map->dim[3] && part.row < part.row_end && part.col < part.col_end;
-    return within ? part : (struct part){0};
+    int64_t place[] = {copy->place[0], (int64_t)copy->place[1] + row % map->box[1],
+                       (int64_t)copy->place[2] + row / map->box[1], copy->place[3]};
+    struct part part = {.col = place[0] < 0 ? -place[0] : 0, .end = map->dim[0] - place[0], .data = map->data};
+    part.end = part.end < map->box[0] ? part.end : map->box[0];
+    for (int i = 1; i < 4; i++) {
+        if (place[i] < 0 || place[i] >= map->dim[i])
+            return (struct part){0};
+        part.data += place[i] * map->stride[i - 1];
+    }
+    part.data += (place[0] + part.col) * map->element;
+    return part.col < part.end ? part : (struct part){0};
 }
 
-/* Element (row, col) of the box, in the tensor. */
-static unsigned char *place_of(const struct copy *copy, int64_t row, int64_t col) {
-    const struct host_map *map = &copy->map;
-    return map->data + (copy->place[1] + row) * map->stride[0] + copy->place[2] * map->stride[1] +
-           copy->place[3] * map->stride[2] + (copy->place[0] + col) * map->element;
+static size_t part_bytes(const struct copy *copy, const struct part *part) {
+    return (size_t)((part->end - part->col) * copy->map.element);
 }
 
-/* One row of the box, a chunk of 16 bytes at a time; `part` says which columns are there. */
-static void copy_row(const struct copy *copy, unsigned char *shared, int row, const struct part *part) {
+/* One row of the box, a chunk of 16 bytes at a time. */
+static void copy_row(const struct copy *copy, unsigned char *shared, int row) {
     const struct host_map *map = &copy->map;
+    const struct part part = inside(copy, row);
     int64_t element = map->element, per_chunk = CHUNK / element;
-    bool row_inside = row >= part->row && row < part->row_end;
-    for (int64_t col = 0; col < map->box_cols; col += per_chunk) {
+    for (int64_t col = 0; col < map->box[0]; col += per_chunk) {
         size_t linear = copy->shared + (size_t)row * row_bytes(map) + (size_t)(col * element);
         unsigned char *chunk = shared + (linear ^ (linear / SWIZZLE_BYTES % 8) * CHUNK);
-        int64_t from = col > part->col ? col : part->col;
-        int64_t end = col + per_chunk < part->col_end ? col + per_chunk : part->col_end;
-        size_t bytes = row_inside && from < end ? (size_t)((end - from) * element) : 0;
+        int64_t from = col > part.col ? col : part.col;
+        int64_t end = col + per_chunk < part.end ? col + per_chunk : part.end;
+        size_t bytes = from < end ? (size_t)((end - from) * element) : 0;
         unsigned char *there = chunk + (bytes ? (from - col) * element : 0);
         if (copy->load && bytes < CHUNK)
             memset(chunk, 0, CHUNK);
         if (bytes && copy->load)
-            memcpy(there, place_of(copy, row, from), bytes);
+            memcpy(there, part.data + (from - part.col) * element, bytes);
         else if (bytes)
-            memcpy(place_of(copy, row, from), there, bytes);
+            memcpy(part.data + (from - part.col) * element, there, bytes);
     }
 }
 
-static void tell_tensor(struct block *block, const struct copy *copy, const struct part *part) {
-    for (int64_t row = part->row; row < part->row_end; row++)
-        order_access(block, place_of(copy, row, part->col), (size_t)((part->col_end - part->col) * copy->map.element),
-                     !copy->load, copy->pc);
+/* The tensor's side: tell and count what is read or written there. */
+static void access_tensor(struct block *block, const struct copy *copy) {
+    for (int row = 0; row < box_rows(&copy->map); row++) {
+        const struct part part = inside(copy, row);
+        order_access(block, part.data, part_bytes(copy, &part), !copy->load, copy->pc);
+        if (block->launch->mode == ATT_HOST_CHECK)
+            block->shown->count[copy->load ? ATTILE_GLOBAL_READ : ATTILE_GLOBAL_WRITTEN] += part_bytes(copy, &part);
+    }
 }
 
 /* Between the tensor and the shared memory of one block. */
-static void copy_box(struct block *block, const struct copy *copy, const struct part *part) {
+static void copy_box(struct block *block, const struct copy *copy) {
     order_access(block, block->shared + copy->shared, box_bytes(&copy->map), copy->load, copy->pc);
     race_ignore_begin();
-    for (int row = 0; row < copy->map.box_rows; row++)
-        copy_row(copy, block->shared, row, part);
+    for (int row = 0; row < box_rows(&copy->map); row++)
+        copy_row(copy, block->shared, row);
     race_ignore_end();
     if (block->launch->mode == ATT_HOST_CHECK)
         block->shown->count[copy->load ? ATTILE_SHARED_WRITTEN : ATTILE_SHARED_READ] += box_bytes(&copy->map);
 }
 
-static void count_tensor(struct block *block, const struct copy *copy, const struct part *part) {
-    if (block->launch->mode == ATT_HOST_CHECK)
-        block->shown->count[copy->load ? ATTILE_GLOBAL_READ : ATTILE_GLOBAL_WRITTEN] +=
-            (unsigned long long)((part->row_end - part->row) * (part->col_end - part->col) * copy->map.element);
-}
-
 /* Box and bytes arrive in one block of the cluster. */
-static void deliver(struct block *asking, struct transaction *barrier, const struct copy *copy,
-                    const struct part *part) {
+static void deliver(struct block *asking, struct transaction *barrier, const struct copy *copy) {
     struct block *block = barrier->block;
     if (block != asking && block_ended(block)) {
         struct fault fault = {.block = asking->shown->index, .thread = copy->fiber->index, .pc = copy->pc};
@@ -91,24 +89,22 @@ static void deliver(struct block *asking, struct transaction *barrier, const str
         launch_fault(block->launch, &fault);
         return;
     }
-    copy_box(block, copy, part);
+    copy_box(block, copy);
     order_access(block, barrier->word, sizeof *barrier->word, false, copy->pc);
     order_done(block, transaction_slot(barrier), barrier->phase);
     transaction_bytes(barrier, (int)box_bytes(&copy->map));
 }
 
 static void perform(struct block *block, const struct copy *copy) {
-    struct part part = inside(copy);
     void **identity = &block->units->copier[copy->copier][block->runs % RACE_SETS];
     void *self = order_be_unit(block, identity, "the copy unit", ORDER_COPIES + copy->copier);
-    tell_tensor(block, copy, &part);
-    count_tensor(block, copy, &part);
+    access_tensor(block, copy);
     if (copy->load) {
         for (int rank = 0; rank < ATTILE_CLUSTER; rank++)
             if (copy->barrier[rank])
-                deliver(block, copy->barrier[rank], copy, &part);
+                deliver(block, copy->barrier[rank], copy);
     } else {
-        copy_box(block, copy, &part);
+        copy_box(block, copy);
         block->units->thread[copy->fiber->index].storing--;
         order_done(block, ORDER_STORES + copy->fiber->index / ATTILE_WARP, 0);
         race_release(block->launch);
@@ -139,23 +135,25 @@ static void check(struct fiber *fiber, const struct attile_box *box, const struc
                      name, size, place, block->shown->shared_size, SWIZZLE_BYTES);
     for (int i = 0; i < 4 && !box->barrier; i++)
         if (box->place[i] < 0)
-            fiber_refuse(fiber, line, NULL, "tma_store to column %d, row %d, head %d, batch %d: expected 0 or more",
-                         box->place[0], box->place[1], box->place[2], box->place[3]);
+            fiber_refuse(fiber, line, NULL, "tma_store to (%d, %d, %d, %d): expected 0 or more", box->place[0],
+                         box->place[1], box->place[2], box->place[3]);
     if (block->units->copies == UNITS_COPIES)
         fiber_refuse(fiber, line, NULL, "%s: more than %d copies under way in a block", name, UNITS_COPIES);
 }
 
 static void check_tensor(struct fiber *fiber, const struct copy *copy, int line) {
-    struct part part = inside(copy);
-    struct buffer buffer, nearest;
-    if (part.row == part.row_end)
-        return;
-    uintptr_t first = (uintptr_t)place_of(copy, part.row, part.col);
-    uintptr_t end = (uintptr_t)place_of(copy, part.row_end - 1, part.col_end);
-    if (!memory_find(fiber->block->launch->memory, first, end - first, &buffer, &nearest))
-        fiber_refuse(fiber, line, NULL,
-                     "out of bounds: %s row %d of head %d of batch %d, and what follows, is not within one buffer",
-                     copy->load ? "tma_load:" : "tma_store:", copy->place[1], copy->place[2], copy->place[3]);
+    struct buffer buffer = {0}, nearest;
+    for (int row = 0; row < box_rows(&copy->map); row++) {
+        const struct part part = inside(copy, row);
+        size_t bytes = part_bytes(copy, &part), offset = (uintptr_t)part.data - (uintptr_t)buffer.base;
+        if (!bytes || (offset < buffer.size && bytes <= buffer.size - offset))
+            continue;
+        if (!memory_find(fiber->block->launch->memory, (uintptr_t)part.data, bytes, &buffer, &nearest))
+            fiber_refuse(fiber, line, NULL,
+                         "out of bounds: %s (%d, %d, %d, %d), and what follows, is not within one buffer",
+                         copy->load ? "tma_load: the box at" : "tma_store: the box at", copy->place[0], copy->place[1],
+                         copy->place[2], copy->place[3]);
+    }
 }
 
 /* The barriers that count the bytes of a load; until these are complete, what it overwrites is NaN. */

@@ -27,10 +27,11 @@ static enum att_status check(const struct map_request *request, int element, str
         if (request->stride[i] < 0 || request->stride[i] >= ((int64_t)1 << 40) / element ||
             request->stride[i] * element % ALIGNMENT)
             return refuse(failure, "a stride", request->stride[i] * element, "a multiple of 16 bytes below 2^40");
-    if (request->box_rows < 1 || request->box_rows > BOX_MOST)
-        return refuse(failure, "the rows of a box", request->box_rows, "1 to 256");
-    if (request->box_cols < 1 || request->box_cols * element > ROW_BYTES || request->box_cols * element % ALIGNMENT)
-        return refuse(failure, "the columns of a box", request->box_cols, "at most 128 bytes, in steps of 16");
+    if (request->box[0] < 1 || request->box[0] * element > ROW_BYTES || request->box[0] * element % ALIGNMENT)
+        return refuse(failure, "the columns of a box", request->box[0], "at most 128 bytes, in steps of 16");
+    for (int i = 1; i < 3; i++)
+        if (request->box[i] < 1 || request->box[i] > BOX_MOST)
+            return refuse(failure, "a side of a box", request->box[i], "1 to 256");
     return ATT_OK;
 }
 
@@ -40,15 +41,13 @@ enum att_status tensor_map_encode(const struct map_request *request, void *map, 
         return refuse(failure, "its own address modulo 64", (int64_t)((uintptr_t)map % MAP_ALIGNMENT), "0");
     if (check(request, element, failure) != ATT_OK)
         return failure->status;
-    struct host_map made = {.magic = host_magic,
-                            .data = (unsigned char *)(uintptr_t)request->data,
-                            .element = element,
-                            .box_rows = request->box_rows,
-                            .box_cols = request->box_cols};
+    struct host_map made = {.magic = host_magic, .data = (unsigned char *)(uintptr_t)request->data, .element = element};
     for (int i = 0; i < 4; i++)
         made.dim[i] = request->dim[i];
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         made.stride[i] = request->stride[i] * element;
+        made.box[i] = request->box[i];
+    }
     memset(map, 0, MAP_BYTES);
     memcpy(map, &made, sizeof made);
     return ATT_OK;

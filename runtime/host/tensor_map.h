@@ -7,10 +7,10 @@
 struct host_map {
     uint64_t magic;
     unsigned char *data;
-    int64_t dim[4];    /* elements: columns, rows, heads, batch */
-    int64_t stride[3]; /* bytes, of rows, heads, batch */
+    int64_t dim[4];    /* elements: columns first */
+    int64_t stride[3]; /* bytes, of the others */
     int element;       /* bytes */
-    int box_rows, box_cols;
+    int box[3];        /* of the first three; 1 of the last */
 };
 
 /* The rules of the hardware; ATT_LAUNCH_FAILED says which one is broken. */

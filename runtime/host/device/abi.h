@@ -41,7 +41,7 @@ struct attile_box {
     const void *map;
     void *shared;
     void *barrier; /* that counts the bytes; null = a store */
-    int place[4];  /* column, row, head, batch */
+    int place[4];  /* in the order of the map, columns first */
     unsigned mask; /* ranks of the cluster that a load goes to, a bit each; 0 = this block */
 };
 
