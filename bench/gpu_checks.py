@@ -25,9 +25,9 @@ from worker import Lost, Worker
 ROOT = pathlib.Path(__file__).parents[1]
 RESULTS = ROOT / "bench/results/gpu_checks.jsonl"
 
-# Normal; a thousandth of the elements 50 times as large; scores that grow along the keys; scores that are all equal; NaN
-# and infinity in Q, K and V. Right means: at most twice the error of a straightforward computation of the same precision,
-# and NaN and infinity exactly where the definition has them.
+# Normal; a thousandth of the elements 50 times as large; scores that grow along the keys; scores that are all equal;
+# NaN and infinity in Q, K and V. Right means: at most twice the error of a straightforward computation of the same
+# precision, and NaN and infinity exactly where the definition has them.
 KINDS = ("normal", "outliers", "growing", "equal", "special")
 LAUNCHES = {"cuda": 10, "host": 2}  # that must give the same bits
 

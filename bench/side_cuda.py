@@ -105,7 +105,7 @@ class Side:
     # --- is it right?
 
     def reference(self, case, q, k, v, thorough=False):
-        """[(batch, head, rows, O there in double precision)] for rows of the first and the last head, or of all heads."""
+        """[(batch, head, rows, O there in double precision)] for the first and the last head, or for all heads."""
         every = [(b, h) for b in range(case.batch) for h in range(case.heads)]
         rows = torch.linspace(0, case.len_q - 1, min(ROWS, case.len_q)).long().tolist()
         return [(b, h, rows, self._rows(case, q, k, v, b, h, rows, torch.float64))

@@ -5,13 +5,17 @@ import pathlib
 
 GOAL = 0.95  # cells below it are marked
 
-_TITLES = {"cudnn": "cuDNN", "fa2": "FA2", "flex": "Flex", "plain": "plain"}
+_TITLES = {"cudnn": "cuDNN", "fa2": "FA2", "flex": "Flex", "fa3": "FA3"}
 
 
 def published():
     """{case: {peer: TFLOP/s}} measured before, with the peer that this benchmark cannot run itself."""
     path = pathlib.Path(__file__).with_name("peers_h200.json")
     return {cell["case"]: cell for cell in json.loads(path.read_text())["cells"]}
+
+
+def title(kernel):
+    return _TITLES.get(kernel, kernel)
 
 
 def tflops(row, mode="cold"):
@@ -55,7 +59,7 @@ def markdown(rows, mode="cold"):
     """The table, a line a case, then the geometric means a head dimension and the errors."""
     cases, table = by_case(rows), published()
     names = list(dict.fromkeys(row["kernel"] for row in rows))
-    head = ["case"] + [_TITLES.get(name, name) for name in names] + ["/ best here", "/ best published"]
+    head = ["case"] + [title(name) for name in names] + ["/ best here", "/ best published"]
     lines = [_line(head), _line(["---"] + ["---:"] * (len(head) - 1))]
     for case, kernels in cases.items():
         best = ours(kernels)

@@ -10,11 +10,13 @@ import sys
 import tempfile
 import time
 import unittest
+import xml.dom.minidom
 
 import attile
 import cases
 import gpu_checks
 import protocol
+import report
 import runner
 import side_host
 import table
@@ -104,6 +106,33 @@ class Table(unittest.TestCase):
     def test_geometric_mean(self):
         self.assertAlmostEqual(table.geometric_mean([0.5, 2, None]), 1)
         self.assertIsNone(table.geometric_mean([None]))
+
+
+class Report(unittest.TestCase):
+    def rows(self, run, ours, case="d128 b4 h16 s4096 full", kernel="attile"):
+        more = {"run": run, "group": "grid"}
+        return [row(kernel, ours, case, schedule="x", **more), row("cudnn", 603, case, **more)]
+
+    def test_the_newest_run_of_the_librarys_choice_counts(self):
+        lines = [{"run": run, "bench": "matrix", "gpu": "G"} for run in "123"]
+        lines += self.rows("1", 500) + self.rows("1", 400, "d64 b4 h32 s4096 full") + self.rows("2", 600)
+        lines += self.rows("3", 900, kernel="attile block_n=8")
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "matrix.jsonl"
+            path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            program = pathlib.Path(__file__).with_name("report.py")
+            subprocess.run([sys.executable, program, "--results", path, "--docs", folder], check=True)
+            page, drawn = (pathlib.Path(folder, f"benchmarks.{kind}").read_text() for kind in ("md", "svg"))
+        self.assertIn("| d128 b4 h16 s4096 full | **600** | 603 | 1.00 | 0.92 ◀ |", page)
+        self.assertIn("| d64 b4 h32 s4096 full | **400** |", page)
+        self.assertNotIn("900", page)
+        picture = xml.dom.minidom.parseString(drawn)
+        bars = [title.firstChild.data for title in picture.getElementsByTagName("title")]
+        self.assertEqual(bars, ["attile 400", "cuDNN 603", "attile 600", "cuDNN 603"])
+
+    def test_what_the_published_peer_would_give_here(self):
+        self.assertAlmostEqual(report.expected({"cudnn": row("cudnn", 300)}, {"cudnn": 600, "fa3": 660}), 330)
+        self.assertIsNone(report.expected({"cudnn": row("cudnn", 300)}, {}))
 
 
 def fragile(setup):
