@@ -49,13 +49,13 @@ enum {
     FORMULA_LENGTH = 1 << 28, /* len_q, len_k: at most */
     FORMULA_BATCHES = 1 << 24,
     FORMULA_HEAD_COUNT = 1 << 16,
-    FORMULA_SCALAR = 1 << 30, /* an integer parameter: -FORMULA_SCALAR .. FORMULA_SCALAR */
-    FORMULA_DIMS = 4,         /* of a tensor */
+    FORMULA_SCALAR = (1 << 30) - 1, /* an integer parameter: -FORMULA_SCALAR .. FORMULA_SCALAR */
+    FORMULA_DIMS = 4,               /* of a tensor */
     FORMULA_PARAMS = 16,
     FORMULA_PARAM_NAME = 32, /* bytes with the final NUL */
     FORMULA_TEXT = 4096,     /* bytes of one formula */
     FORMULA_NODES = 512,     /* parts, after named masks and scores are expanded */
-    FORMULA_DEPTH = 64
+    FORMULA_DEPTH = 128
 };
 
 /* formula_type: what a value is. formula_storage: what a parameter is made of, as declared. */

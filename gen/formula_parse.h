@@ -1,0 +1,68 @@
+/* formula_parse: what formula_parse.c (form), formula_check.c (types) and formula_table.c (named entries) share. */
+#ifndef ATTILE_FORMULA_PARSE_H
+#define ATTILE_FORMULA_PARSE_H
+
+#include "formula_tree.h"
+
+enum { PARSE_NESTING = 100, PARSE_BINDINGS = 32 };
+
+/* A part that was read: its node, and where its text begins, for the caret. */
+struct part {
+    int node;
+    int at;
+    bool fraction; /* an integer divided by an integer with '/' */
+};
+
+/* A parameter of a named entry while its text is read. */
+struct binding {
+    const char *name;
+    size_t size;
+    int node;  /* its value, or */
+    int param; /* the tensor that it stands for; -1 = a value */
+};
+
+struct parser {
+    struct formula *formula;
+    struct place place; /* of the first byte that the user wrote */
+    const char *user_text;
+    const char *text; /* being read: the user's, or that of an entry */
+    int size, at;     /* at: start of the current token */
+    int token;        /* its length; 0 at the end */
+    int call;         /* within an entry: where its name stands in the user's text; -1 = outside */
+    int nesting;
+    int score; /* what `s` means here: NO_NODE = the score itself */
+    struct binding binding[PARSE_BINDINGS];
+    int bindings, first_binding; /* those from first_binding on are visible */
+    bool failed;
+    struct diag *diag;
+};
+
+/* --- formula_parse.c */
+void parse_advance(struct parser *p);
+bool parse_is_token(const struct parser *p, const char *symbol);
+struct part parse_expression(struct parser *p);
+/* Say what is wrong at byte `at`; only the first error of a formula is said, later ones would be guesses. */
+struct part parse_refuse(struct parser *p, int at, const char *format, ...) TEXT_PRINTF(3, 4);
+
+/* --- formula_check.c: operands must fit; null-safe: a failed operand gives a failed part */
+struct part check_one(struct parser *p, enum tree_op op, struct part a, int at);
+struct part check_two(struct parser *p, enum tree_op op, struct part a, struct part b, int at);
+struct part check_if(struct parser *p, struct part condition, struct part a, struct part b, int at);
+bool check_type(struct parser *p, struct part part, enum formula_type wanted, const char *who, struct part *out);
+struct part check_part(struct parser *p, int node, int at); /* reports a fault of the tree */
+const char *check_describe(enum formula_type type);
+
+/* --- formula_table.c */
+int table_find(enum formula_kind kind, const char *name, size_t size); /* -1 = none */
+/* Read the arguments after the entry's name, at which the parser stands, and then the entry's own text with them. */
+struct part table_expand(struct parser *p, int entry);
+
+/* --- formula_scope.c: "float[heads]" taken apart; names of storage */
+extern const char *const storage_names[FORMULA_STORAGES];
+int storage_find(const char *name, size_t size); /* -1 = none */
+enum formula_type storage_type(enum formula_storage storage);
+
+/* Is this a word of the language (a name, a function, an operator, an entry)? */
+bool parse_is_word(const char *name, size_t size);
+
+#endif
