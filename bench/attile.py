@@ -18,7 +18,8 @@ _library = ctypes.CDLL(os.environ.get("ATTILE_LIBRARY", str(_DEFAULT)))
 
 class _Options(ctypes.Structure):
     _fields_ = [("device", c_int), ("ordinal", c_int), ("cache_dir", c_char_p), ("no_disk_cache", c_int),
-                ("cache_limit", c_uint64), ("template_dir", c_char_p), ("bundles", c_void_p), ("host_mode", c_int),
+                ("cache_limit", c_uint64), ("template_dir", c_char_p), ("tuned_table", c_char_p),
+                ("bundles", c_void_p), ("host_mode", c_int),
                 ("host_seed", c_uint64), ("log", c_void_p), ("log_context", c_void_p)]
 
 

@@ -4,7 +4,8 @@
     python3 bench/bench_matrix.py --warm --flex                   with a warm L2 as well; FlexAttention, slow to compile
     python3 bench/bench_matrix.py --quick --seconds 120           a subset, in about that time
     python3 bench/bench_matrix.py --only d128 --only "d64 causal" the cases whose names have these words
-    python3 bench/bench_matrix.py --schedule block_n=176 --schedule "block_n=128 stages=3"
+    python3 bench/bench_matrix.py --schedule choice --schedule "block_n=176 stages=3"
+                                                                  schedules beside the library's choice, a column each
     python3 bench/bench_matrix.py --variants FILE                 the same, a schedule a line
     python3 bench/bench_matrix.py --dry-run                       without a GPU: tiny shapes on the host device
 
@@ -24,7 +25,7 @@ import runner
 import table
 
 RESULTS = pathlib.Path(__file__).parent / "results/matrix.jsonl"
-DEFAULT = "algorithm=flash_async"  # in front of every schedule that names no algorithm
+ALGORITHM = "algorithm=flash_async"  # part of every schedule that names none
 
 
 def options():
@@ -38,7 +39,7 @@ def options():
     parser.add_argument("--flex", action="store_true", help="FlexAttention too")
     parser.add_argument("--schedule", action="append", default=[], metavar="KNOBS", help="a column of its own each")
     parser.add_argument("--variants", type=pathlib.Path, metavar="FILE", help="schedules, one a line; # comments")
-    parser.add_argument("--problem", default="target=sm_90a", metavar="KNOBS", help="part of every problem")
+    parser.add_argument("--target", default="sm_90a", help="of the schedules that are given (sm_90a)")
     parser.add_argument("--results", type=pathlib.Path, help="JSON lines (bench/results/matrix.jsonl; dry run: none)")
     parser.add_argument("--cache-dir", help="where compiled kernels are kept")
     parser.add_argument("--commit", help="what is measured, where git does not say")
@@ -47,13 +48,15 @@ def options():
 
 
 def schedules(chosen):
-    """{name of the column: text}."""
+    """{name of the column: text}; without any, "attile" is the library's own choice."""
     texts = list(chosen.schedule)
     if chosen.variants:
         lines = (line.split("#")[0].strip() for line in chosen.variants.read_text().splitlines())
         texts += [line for line in lines if line]
-    return {f"attile {text}".strip(): text if "algorithm" in text else f"{DEFAULT} {text}".strip()
-            for text in texts or [""]}
+    given = {f"attile {text}": text if "algorithm" in text else f"{ALGORITHM} {text}" for text in texts}
+    if not given or given.pop("attile choice", None):
+        given = {"attile": "", **given}
+    return given
 
 
 def main():
@@ -66,7 +69,8 @@ def main():
     if chosen.flex and "flex" not in peers:
         peers.append("flex")
     setup = {"device": "host" if chosen.dry_run else "cuda", "cache_dir": chosen.cache_dir}
-    job = {"schedules": schedules(chosen), "peers": peers, "problem": f"dtype=bf16 {chosen.problem}"}
+    job = {"schedules": schedules(chosen), "peers": peers, "problem": "dtype=bf16",
+           "target": f"target={chosen.target}"}
     results = chosen.results or pathlib.Path(os.devnull if chosen.dry_run else RESULTS)
     about = {"bench": "matrix", "commit": chosen.commit, "input": "standard normal, bf16"}
     plan = protocol.Plan(rounds=chosen.rounds, warm_too=chosen.warm)

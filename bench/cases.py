@@ -44,8 +44,10 @@ class Case:
         return max(0, min(self.len_kv, query + 1 + self.len_kv - self.len_q)) if self.causal else self.len_kv
 
     def problem(self, knobs):
+        """The problem, with what the library may know of the launches to come."""
         mask = "causal" if self.causal else "none"
-        return f"family=attention_forward head_dim={self.head_dim} mask={mask} {knobs}"
+        return (f"family=attention_forward head_dim={self.head_dim} mask={mask} {knobs} batch={self.batch} "
+                f"heads={self.heads} kv_heads={self.kv_heads} len_q={self.len_q} len_kv={self.len_kv} alignment=16")
 
     def matches(self, selections):
         """Whether all words of one of the selections are in the name or the group; no selection selects all."""

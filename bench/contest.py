@@ -1,6 +1,7 @@
 """One case: attile's kernels and the peers' are made, checked, and timed beside each other. Runs in a worker process.
 
-    job   {case, problem: knobs beside the case's, schedules: {name: text}, peers: [name], without: [name], plan}
+    job   {case, problem: knobs beside the case's, target: more of them for those that name a schedule,
+           schedules: {name: text, or "" for the library's choice}, peers: [name], without: [name], plan}
     rows  one a kernel: its figures, or an "error" that says why it has none
 """
 import attile
@@ -66,7 +67,8 @@ class Contest:
             self._side.finish()  # a lost device fails here, and ends this process
 
     def _ours(self, schedule, row):
-        kernel = self._session.find(self._case.problem(self._job["problem"]), schedule)
+        knobs = f"{self._job['problem']} {self._job['target']}" if schedule else self._job["problem"]
+        kernel = self._session.find(self._case.problem(knobs), schedule or None)
         info, output = kernel.info, self._side.output(self._case)
         row.update(variant=kernel.name, registers=info.registers, spill_bytes=info.spill_bytes,
                    shared_bytes=info.shared_bytes, compile_seconds=round(info.compile_seconds, 3),

@@ -32,7 +32,8 @@ def read(path, word=""):
         else:
             rows.append(row)
     newest = {row["case"]: row["run"] for row in rows if row["kernel"] == "attile"}
-    kept = [row for row in rows if newest.get(row["case"]) == row["run"]]
+    kept = [row for row in rows if newest.get(row["case"]) == row["run"]
+            and (row["kernel"] == "attile" or "schedule" not in row)]
     return {run: machine for run, machine in machines.items() if run in newest.values()}, kept
 
 

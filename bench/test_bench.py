@@ -116,7 +116,7 @@ class Report(unittest.TestCase):
     def test_the_newest_run_of_the_librarys_choice_counts(self):
         lines = [{"run": run, "bench": "matrix", "gpu": "G"} for run in "123"]
         lines += self.rows("1", 500) + self.rows("1", 400, "d64 b4 h32 s4096 full") + self.rows("2", 600)
-        lines += self.rows("3", 900, kernel="attile block_n=8")
+        lines += self.rows("3", 900, kernel="attile block_n=8") + self.rows("2", 900, kernel="attile block_n=8")
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "matrix.jsonl"
             path.write_text("".join(json.dumps(line) + "\n" for line in lines))
