@@ -41,16 +41,22 @@ static const char exchange_warp[] = KERNEL "float sum = 0;\n"
                                            "p.y[b * n + t] = sum;\n"
                                            "}\n";
 
-/* The first block's warp waits until the second's has said that it may. */
-static const char hand_over[] =
+/* The second block of a cluster hands a number to the first. */
+static const char hand_over[] = KERNEL "cluster_arrive(); cluster_wait();\n"
+                                       "if (b % 2 == 1) p.y[b / 2 * 32 + t] = 1;\n" /* line 5 */
+                                       "cluster_arrive(); cluster_wait();\n"
+                                       "if (b % 2 == 0) p.y[b / 2 * 32 + t] += 1;\n" /* line 7 */
+                                       "}\n";
+
+/* The same through a barrier of the first block: an arrival from another block publishes no stores. */
+static const char hand_over_barrier[] =
     KERNEL "unsigned long long *gate = dynamic_shared<unsigned long long>() + 100; int rank = cluster_rank();\n"
-           "if (t == 0) { barrier_init(gate, 1); barrier_init_fence(); }\n"
-           "cluster_arrive(); cluster_wait();\n" /* line 6 */
-           "if (rank == 1) p.y[b / 2 * 32 + t] = 1;\n"
-           "if (rank == 1) __syncwarp();\n" /* line 8 */
-           "if (rank == 1 && t == 0) barrier_arrive_at(gate, 0);\n"
-           "if (rank == 0) barrier_wait(gate, 0);\n" /* line 10 */
-           "if (rank == 0) p.y[b / 2 * 32 + t] += 1;\n"
+           "if (t == 0) { barrier_init(gate, 32); barrier_init_fence(); }\n"
+           "cluster_arrive(); cluster_wait();\n"
+           "if (rank == 1) p.y[b / 2 * 32 + t] = 1;\n" /* line 7 */
+           "if (rank == 1) barrier_arrive_at(gate, 0);\n"
+           "if (rank == 0) barrier_wait(gate, 0);\n"
+           "if (rank == 0) p.y[b / 2 * 32 + t] += 1;\n" /* line 10 */
            "cluster_arrive(); cluster_wait();\n"
            "}\n";
 
@@ -120,21 +126,21 @@ static const struct race_case cases[] = {
      64,
      {0}},
     {"intact cluster", hand_over, NULL, 0, 4, 32, {0}},
-    {"another intact cluster", reach, NULL, 0, 4, 32, {0}},
     {"cluster, read before it is written",
      hand_over,
-     "barrier_wait(gate, 0);",
+     "cluster_arrive(); cluster_wait();",
+     1,
+     2,
+     32,
+     {"race", "block 1, thread", "writes 4 bytes, line 5", "line 7"}},
+    {"cluster, an arrival at another block publishes no stores",
+     hand_over_barrier,
+     NULL,
      0,
      2,
      32,
-     {"race", "block 1, thread", "writes 4 bytes, line 7", "line 11"}},
-    {"cluster, an arrival says nothing of other threads",
-     hand_over,
-     "__syncwarp();",
-     0,
-     2,
-     32,
-     {"race", "block 1, thread", "writes 4 bytes, line 7", "line 11"}},
+     {"race", "block 1, thread", "writes 4 bytes, line 7", "line 10"}},
+    {"another intact cluster", reach, NULL, 0, 4, 32, {0}},
     {"cluster, a block that may have ended",
      reach,
      "cluster_arrive(); cluster_wait();",

@@ -128,7 +128,10 @@ static void arrive(struct fiber *fiber, struct transaction *transaction, int byt
                      "arrival at the barrier at byte %zu of shared memory%s: all %u of phase %u are there already",
                      place_of(owner, transaction->word), owner_name(owner, name), transaction->arrivals,
                      transaction->phase);
-    order_release(fiber, owner, transaction_slot(transaction), transaction->phase);
+    if (owner == fiber->block)
+        order_release(fiber, owner, transaction_slot(transaction), transaction->phase);
+    else /* it is no release in the cluster, which would cost too much */
+        order_release_units(fiber, owner, transaction_slot(transaction), transaction->phase);
     transaction->bytes += bytes;
     transaction->pending--;
     end_phase_if_complete(transaction);

@@ -41,13 +41,17 @@ static void *courier_of(struct block *block, unsigned warp) {
 
 static void *be_courier(struct block *block, unsigned warp) { return be(courier_of(block, warp)); }
 
-void order_release(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase) {
-    race_release(object(owner, THREADS, slot, phase));
+void order_release_units(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase) {
     if (!fiber->block->couriers)
         return;
     void *self = be_courier(fiber->block, fiber->index / ATTILE_WARP);
     race_release(object(owner, COURIERS, slot, phase));
     race_switch(self);
+}
+
+void order_release(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase) {
+    race_release(object(owner, THREADS, slot, phase));
+    order_release_units(fiber, owner, slot, phase);
 }
 
 void order_acquire(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase) {

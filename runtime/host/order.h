@@ -38,6 +38,8 @@ enum {
 
 /* What the fiber, and its warp's courier, did so far happens before ... */
 void order_release(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase);
+/* The same for what its courier did, or knows, alone. */
+void order_release_units(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase);
 /* ... what they do from now on. `owner` is the block whose slot it is: the fiber's, or one of its cluster. */
 void order_acquire(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase);
 

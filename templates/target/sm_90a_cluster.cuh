@@ -17,10 +17,11 @@ __device__ __forceinline__ void cluster_arrive() {
 }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
-// Arrive at the barrier of the block with this rank.
+// Arrive at the barrier of the block with this rank. It says that wgmma and copies are done with shared memory, and
+// publishes no ordinary stores: for that it would have to be a release in the cluster, which costs ten times as much.
 __device__ __forceinline__ void barrier_arrive_at(Barrier *barrier, int rank) {
     asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(barrier)),
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(barrier)),
                  "r"(rank)
                  : "memory");
 }
