@@ -294,45 +294,56 @@ Test(hopper, a_map_keeps_the_rules_of_the_hardware) {
 
 /* --- products ------------------------------------------------------------------------------------------------------ */
 
-/* S = A (64, 32) B (N, 32)^T in two steps; then O = 1 + S C (N, M), S from registers. Constants N, M and BF are put
-   before. A tile of R rows lies in panels of 64 columns. */
-static const char multiply[] =
-    WORDS "unsigned short *a = (unsigned short *)shared, *b = a + 64 * 64, *c = b + N * 64, *panel;\n"
-          "auto put = [&](unsigned short *tile, int rows, int row, int col, float x) {\n"
-          "    int byte = (int)((unsigned char *)tile - shared) + col / 64 * rows * 128 + row * 128 + col % 64 * 2;\n"
-          "    panel = (unsigned short *)(shared + (byte ^ (byte / 128 % 8) * 16));\n"
-          "    *panel = BF ? float_to_bfloat16(x) : float_to_half(x);\n"
-          "};\n"
-          "for (int i = t; i < 64 * 32; i += 128) put(a, 64, i / 32, i % 32, p.y[i]);\n"
-          "for (int i = t; i < N * 32; i += 128) put(b, N, i / 32, i % 32, p.y[2048 + i]);\n"
-          "for (int i = t; i < N * M; i += 128) put(c, N, i / M, i % M, p.y[2048 + N * 32 + i]);\n"
-          "fence_async(); __syncthreads();\n"
-          "float s[N / 2], o[M / 2]; unsigned w[N / 16][4]; for (float &x : o) x = 1;\n"
-          "wgmma_fence();\n"
-          "wgmma_ss<N, BF>(s, matrix_descriptor(a, 0), matrix_descriptor(b, 0), 0);\n"
-          "wgmma_ss<N, BF>(s, matrix_descriptor(a, 0) + 2, matrix_descriptor(b, 0) + 2, 1);\n"
-          "wgmma_commit();\n"
-          "bool poisoned = s[0] != s[0] && s[N / 2 - 1] != s[N / 2 - 1];\n"
-          "wgmma_wait<0>(); wgmma_settle(s);\n"
-          "for (int i = 0; i < N / 4; i++) w[i / 4][i % 4] = pack<BF>(s[2 * i], s[2 * i + 1]);\n"
-          "wgmma_fence();\n"
-          "for (int k = 0; k < N / 16; k++)\n"
-          "    wgmma_rs<M, BF>(o, w[k], matrix_descriptor(c, N * 128) + k * 128);\n"
-          "wgmma_commit(); wgmma_wait<0>();\n"
-          "float *out = p.y + 2048 + N * 32 + N * M;\n"
-          "for (int i = 0; i < M / 2; i++)\n"
-          "    out[(t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8) * M + i / 4 * 8 + t % 4 * 2 + i % 2] =\n"
-          "        poisoned ? o[i] : -1e30f;\n"
-          "}\n";
+/* S = A (64, 32) B (N, 32)^T in two steps; then O = 1 + S C (N, M). Constants N, M, BF and OTHER are put before: A is in
+   shared memory and S in registers, or the other way round. A tile of R rows lies in panels of 64 columns. */
+static const char multiply[] = WORDS
+    "unsigned short *a = (unsigned short *)shared, *b = a + 64 * 64, *c = b + N * 64, *panel;\n"
+    "auto put = [&](unsigned short *tile, int rows, int row, int col, float x) {\n"
+    "    int byte = (int)((unsigned char *)tile - shared) + col / 64 * rows * 128 + row * 128 + col % 64 * 2;\n"
+    "    panel = (unsigned short *)(shared + (byte ^ (byte / 128 % 8) * 16));\n"
+    "    *panel = BF ? float_to_bfloat16(x) : float_to_half(x);\n"
+    "};\n"
+    "for (int i = t; i < 64 * 32; i += 128) put(a, 64, i / 32, i % 32, p.y[i]);\n"
+    "for (int i = t; i < N * 32; i += 128) put(b, N, i / 32, i % 32, p.y[2048 + i]);\n"
+    "for (int i = t; i < N * M; i += 128) put(c, N, i / M, i % M, p.y[2048 + N * 32 + i]);\n"
+    "fence_async(); __syncthreads();\n"
+    "float s[N / 2], o[M / 2]; unsigned w[N / 16][4]; for (float &x : o) x = 1;\n"
+    "unsigned fragment[2][4];\n"
+    "int row = t / 32 * 16 + t % 16, chunk = t % 32 / 16;\n"
+    "for (int k = 0; k < 2; k++) load_matrices(fragment[k], a + row * 64 + ((2 * k + chunk) ^ row % 8) * 8);\n"
+    "wgmma_fence();\n"
+    "for (int k = 0; k < 2; k++)\n"
+    "    if (OTHER) wgmma_rs_nt<N, BF>(s, fragment[k], matrix_descriptor(b, 0) + 2 * k, k);\n"
+    "    else wgmma_ss_nt<N, BF>(s, matrix_descriptor(a, 0) + 2 * k, matrix_descriptor(b, 0) + 2 * k, k);\n"
+    "wgmma_commit();\n"
+    "bool poisoned = s[0] != s[0] && s[N / 2 - 1] != s[N / 2 - 1];\n"
+    "wgmma_wait<0>(); wgmma_settle(s);\n"
+    "for (int i = 0; i < N / 4; i++) w[i / 4][i % 4] = pack<BF>(s[2 * i], s[2 * i + 1]);\n"
+    "unsigned short *p_tile = c + (M + 63) / 64 * N * 64;\n"
+    "for (int k = 0; k < N / 16; k++)\n"
+    "    store_matrices(p_tile + k / 4 * 4096 + row * 64 + ((2 * k % 8 + chunk) ^ row % 8) * 8, w[k][0], w[k][1], "
+    "w[k][2], w[k][3]);\n"
+    "fence_async(); __syncthreads();\n"
+    "wgmma_fence();\n"
+    "for (int k = 0; k < N / 16; k++)\n"
+    "    if (OTHER) wgmma_ss_nn<M, BF>(o, matrix_descriptor(p_tile, 0) + k / 4 * 512 + k % 4 * 2,\n"
+    "                                  matrix_descriptor(c, N * 128) + k * 128);\n"
+    "    else wgmma_rs_nn<M, BF>(o, w[k], matrix_descriptor(c, N * 128) + k * 128);\n"
+    "wgmma_commit(); wgmma_wait<0>();\n"
+    "float *out = p.y + 2048 + N * 32 + N * M;\n"
+    "for (int i = 0; i < M / 2; i++)\n"
+    "    out[(t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8) * M + i / 4 * 8 + t % 4 * 2 + i % 2] =\n"
+    "        poisoned ? o[i] : -1e30f;\n"
+    "}\n";
 
-static void check_product(int n, int m, bool bfloat16, int seed) {
+static void check_product(int n, int m, bool bfloat16, bool other, int seed) {
     size_t count = (size_t)(2048 + n * 32 + n * m + 64 * m);
     float *y = calloc(count, sizeof *y), *a = y, *b = y + 2048, *c = b + n * 32, *out = c + n * m;
     for (int i = 0; i < 2048 + n * 32 + n * m; i++) /* small integers: every sum is exact */
         y[i] = (float)((i * 7 + i / 13) % 3 - 1);
     char source[8192];
-    snprintf(source, sizeof source, "constexpr int N = %d, M = %d; constexpr bool BF = %d;\n%s", n, m, bfloat16,
-             multiply);
+    snprintf(source, sizeof source, "constexpr int N = %d, M = %d; constexpr bool BF = %d, OTHER = %d;\n%s", n, m,
+             bfloat16, other, multiply);
     struct device device = device_open(seed % 2 ? ATT_HOST_CHECK : ATT_HOST_FAST, (uint64_t)seed);
     struct params params = {.y = device_buffer(&device, count * sizeof *y, y)};
     struct kernel kernel = {source, 1, 128, 128 * 1024};
@@ -360,7 +371,7 @@ Test(hopper, products_are_right_and_registers_poisoned_until_the_wait) {
     static const struct { int n, m; } sizes[] = {{16, 8}, {64, 64}, {80, 72}, {176, 136}, {128, 256}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int seed = 0; seed < SEEDS; seed++)
-            check_product(sizes[i].n, sizes[i].m, seed >= SEEDS / 2, seed);
+            check_product(sizes[i].n, sizes[i].m, seed >= SEEDS / 2, (seed + i) % 2, seed);
 }
 
 /* Values that 16 bits hold in every way: subnormals, the largest, infinity, NaN. */

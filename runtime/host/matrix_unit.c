@@ -97,12 +97,12 @@ static void read_a_registers(const struct product *product, float (*a)[UNITS_DEP
         }
 }
 
-/* b (16, columns), given as (columns, 16) beside an a in shared memory, and as it is beside one in registers */
+/* b (16, columns), given as it is or as (columns, 16) */
 static void read_b(struct block *block, const struct product *product, float (*b)[UNITS_COLUMNS]) {
     struct descriptor matrix = decode(product->common.b_descriptor);
     size_t columns = (size_t)product->common.columns;
     float chunk[CHUNK_ELEMENTS];
-    if (product->common.a) {
+    if (!product->common.b_transposed) {
         for (size_t k = 0; k < UNITS_DEPTH; k++)
             for (size_t column = 0; column < columns; column += CHUNK_ELEMENTS)
                 read_chunk(block, product, chunk_at(&matrix, k, column / CHUNK_ELEMENTS), &b[k][column]);
@@ -180,15 +180,16 @@ static void check_product(struct fiber *fiber, const struct attile_product *prod
         fiber_refuse(fiber, line, NULL, "wgmma with %d columns, expected a multiple of 8 up to 256", product->columns);
     if (!product->a)
         check_matrix(fiber, "a", product->a_descriptor, UNITS_ROWS, 2, line);
-    if (product->a)
-        check_matrix(fiber, "b", product->b_descriptor, UNITS_DEPTH, columns / CHUNK_ELEMENTS, line);
-    else
+    if (product->b_transposed)
         check_matrix(fiber, "b", product->b_descriptor, columns, 2, line);
+    else
+        check_matrix(fiber, "b", product->b_descriptor, UNITS_DEPTH, columns / CHUNK_ELEMENTS, line);
 }
 
 static bool same(const struct attile_product *a, const struct attile_product *b) {
     return a->columns == b->columns && !a->keep == !b->keep && a->bfloat16 == b->bfloat16 && !a->a == !b->a &&
-           a->a_descriptor == b->a_descriptor && a->b_descriptor == b->b_descriptor;
+           a->b_transposed == b->b_transposed && a->a_descriptor == b->a_descriptor &&
+           a->b_descriptor == b->b_descriptor;
 }
 
 /* The accumulator that has this thread's registers, or one that none uses. */

@@ -6,7 +6,7 @@
 #define ATTILE_HOST_ABI_H
 
 enum {
-    ATTILE_HOST_ABI = 5, /* raised when anything here changes */
+    ATTILE_HOST_ABI = 6, /* raised when anything here changes */
     ATTILE_THREADS = 1024,
     ATTILE_STACK = 256 * 1024, /* bytes, a power of two */
     ATTILE_REGION = ATTILE_THREADS * ATTILE_STACK,
@@ -51,6 +51,7 @@ struct attile_product {
     const unsigned *a; /* this thread's four registers of a; null = a is in shared memory */
     unsigned long long a_descriptor, b_descriptor;
     int columns, keep, bfloat16;
+    int b_transposed; /* b is given as (columns, 16), else as (16, columns) */
 };
 
 enum attile_count {

@@ -84,6 +84,13 @@ ATTILE_INLINE void store_matrices(void *shared, unsigned a, unsigned b, unsigned
     }
 }
 
+ATTILE_INLINE void load_matrices(unsigned (&pair)[4], const void *shared, ATTILE_LINE) {
+    for (int j = 0; j < 4; j++) {
+        attile_word row = attile_pick(0xffffffffu, (attile_word)shared, 8 * j + attile_lane() / 4, line);
+        pair[j] = *((const unsigned *)row + attile_lane() % 4);
+    }
+}
+
 /* --- the matrix unit ----------------------------------------------------------------------------------------------- */
 
 static ATTILE_UNWATCHED void attile_multiply(const attile_product *product, int line) {
@@ -101,15 +108,34 @@ ATTILE_INLINE attile_word matrix_descriptor(const void *shared, int panel_bytes)
     attile_word start = (attile_word)((const unsigned char *)shared - attile_shared());
     return (start & 0x3ffff) >> 4 | (attile_word)((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
 }
+/* a in shared memory (s) or registers (r), times b in shared memory, as it is (n) or transposed (t) */
 template <int N, bool OF_BFLOAT16>
-ATTILE_INLINE void wgmma_ss(float (&sum)[N / 2], attile_word a, attile_word b, int keep, ATTILE_LINE) {
-    attile_product product = {sum, nullptr, a, b, N, keep, OF_BFLOAT16};
+ATTILE_INLINE void wgmma_ss_nt(float (&sum)[N / 2], attile_word a, attile_word b, int keep, ATTILE_LINE) {
+    attile_product product = {sum, nullptr, a, b, N, keep, OF_BFLOAT16, 1};
     attile_multiply(&product, line);
 }
 template <int N, bool OF_BFLOAT16>
-ATTILE_INLINE void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], attile_word b, ATTILE_LINE) {
-    attile_product product = {sum, a, 0, b, N, 1, OF_BFLOAT16};
+ATTILE_INLINE void wgmma_rs_nt(float (&sum)[N / 2], const unsigned (&a)[4], attile_word b, int keep, ATTILE_LINE) {
+    attile_product product = {sum, a, 0, b, N, keep, OF_BFLOAT16, 1};
     attile_multiply(&product, line);
+}
+template <int N, bool OF_BFLOAT16>
+ATTILE_INLINE void wgmma_ss_nn(float (&sum)[N / 2], attile_word a, attile_word b, ATTILE_LINE) {
+    attile_product product = {sum, nullptr, a, b, N, 1, OF_BFLOAT16, 0};
+    attile_multiply(&product, line);
+}
+template <int N, bool OF_BFLOAT16>
+ATTILE_INLINE void wgmma_rs_nn(float (&sum)[N / 2], const unsigned (&a)[4], attile_word b, ATTILE_LINE) {
+    attile_product product = {sum, a, 0, b, N, 1, OF_BFLOAT16, 0};
+    attile_multiply(&product, line);
+}
+template <int N, bool OF_BFLOAT16>
+ATTILE_INLINE void wgmma_ss(float (&sum)[N / 2], attile_word a, attile_word b, int keep, ATTILE_LINE) {
+    wgmma_ss_nt<N, OF_BFLOAT16>(sum, a, b, keep, line);
+}
+template <int N, bool OF_BFLOAT16>
+ATTILE_INLINE void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], attile_word b, ATTILE_LINE) {
+    wgmma_rs_nn<N, OF_BFLOAT16>(sum, a, b, line);
 }
 
 template <bool TO_BFLOAT16> ATTILE_INLINE unsigned pack(float first, float second) {
