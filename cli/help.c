@@ -22,6 +22,7 @@ static const char exit_codes[] = "  0  ok\n"
 
 static const char environment[] =
     "  ATTILE_CACHE_DIR, XDG_CACHE_HOME, HOME   where compiled kernels are kept\n"
+    "  ATTILE_TUNED                             a table of measured schedules to choose by\n"
     "  ATTILE_NVRTC, CUDA_HOME, CUDA_PATH       where NVRTC is looked for\n"
     "  CXX                                      C++ compiler of the host device\n"
     "  NO_COLOR, TERM                           no colours when NO_COLOR is set or TERM is dumb\n";
@@ -44,7 +45,7 @@ void help_overview(struct text *text) {
     }
     text_print(text,
                "\nSPEC is a YAML file, - for standard input, or a problem such as 'family=softmax dtype=fp16'\n"
-               "(for target any unless it names one).\n"
+               "(run and explain choose as the library would, the others take target any unless it names one).\n"
                "attile help VERB shows a verb's options.\n\nExit codes:\n%s\nEnvironment:\n%s",
                exit_codes, environment);
 }

@@ -193,7 +193,7 @@ static void derive(struct knobs *knobs, unsigned used) {
 static bool is_implied(const struct knobs *knobs, enum knob_id id) {
     return (id == KNOB_dtype_out && knobs->dtype_out == knobs->dtype) ||
            (id == KNOB_head_dim_v && knobs->head_dim_v == knobs->head_dim) ||
-           (id == KNOB_target && knobs->target == target_any);
+           (id == KNOB_target && knobs->target == target_any) || knob_is_open(id, knob_get(knobs, id));
 }
 
 /* Injective: words of different knobs differ, numbers have their knob's prefix, and what is left out equals what stands. */

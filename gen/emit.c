@@ -107,7 +107,7 @@ static void print_knobs(struct emitter *e, const struct variant *variant, int wi
     for (int id = 0; id < KNOB_COUNT; id++) {
         const struct knob_info *info = &knob_table[id];
         char value[64];
-        if (!(variant->used >> id & 1))
+        if (!(variant->used >> id & 1) || knob_is_open((enum knob_id)id, knob_get(&variant->knobs, (enum knob_id)id)))
             continue;
         expr_print_value((struct expr_type){info->words ? EXPR_WORD : EXPR_INT, info->words},
                          knob_get(&variant->knobs, id), value, sizeof value);

@@ -59,6 +59,11 @@ const char *knob_word_name(enum knob_id id, int value);     /* "auto" for AUTO; 
 static inline int knob_get(const struct knobs *knobs, enum knob_id id) { return ((const int *)knobs)[id]; }
 static inline void knob_set(struct knobs *knobs, enum knob_id id, int value) { ((int *)knobs)[id] = value; }
 
+/* A knob that pins a run-time size, and does not: the size is told at launch. */
+static inline bool knob_is_open(enum knob_id id, int value) {
+    return knob_table[id].kind == KNOB_KIND_INT && knob_table[id].fallback == 0 && value == 0;
+}
+
 struct knobs knobs_default(void); /* every knob at its default, AUTO included */
 
 #endif

@@ -1,5 +1,4 @@
 #include "plan.h"
-#include "knobs.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -12,6 +11,11 @@ const struct shape_info shape_table[SHAPE_COUNT] = {
 #define SHAPE(name, families, least, fallback, about) {#name, families, least, fallback, about},
 #include "shapes.def"
 };
+
+const struct fixed_size fixed_sizes[FIXED_SIZES] = {{SHAPE_len_q, KNOB_fixed_len_q},
+                                                    {SHAPE_len_kv, KNOB_fixed_len_kv},
+                                                    {SHAPE_heads, KNOB_fixed_heads},
+                                                    {SHAPE_kv_heads, KNOB_fixed_kv_heads}};
 
 const char *const plan_tensor_name[PLAN_TENSORS] = {"q", "k", "v", "o"};
 

@@ -4,6 +4,7 @@
 #ifndef ATTILE_PLAN_H
 #define ATTILE_PLAN_H
 
+#include "knobs.h"
 #include "text.h"
 
 #include <stdint.h>
@@ -35,6 +36,14 @@ extern const struct shape_info shape_table[SHAPE_COUNT];
 int shape_find(const char *name, size_t size); /* enum shape_id, or -1 */
 static inline int64_t shape_get(const struct shape *shape, enum shape_id id) { return ((const int64_t *)shape)[id]; }
 static inline void shape_set(struct shape *shape, enum shape_id id, int64_t v) { ((int64_t *)shape)[id] = v; }
+
+/* The sizes that knobs may pin, as `fixed: {len_q: 4096}` in a spec does: constants of the kernel then. */
+enum { FIXED_SIZES = 4 };
+struct fixed_size {
+    enum shape_id shape;
+    enum knob_id knob; /* 0 = told at launch */
+};
+extern const struct fixed_size fixed_sizes[FIXED_SIZES];
 
 enum { PLAN_STEPS = 32, PLAN_LAUNCHES = 4, PLAN_ENTRY = 64, PLAN_MAPS = 4, PLAN_CLUSTER = 8 };
 

@@ -170,6 +170,22 @@ static void read_schedule(struct reader *reader, const struct node *key, const s
     read_group(reader, key, value, KNOB_GROUP_SCHEDULE);
 }
 
+/* Sizes here are knobs of the problem: len_q is fixed_len_q, and 0 says that it is told at launch. */
+static void read_fixed(struct reader *reader, const struct node *key, const struct node *value) {
+    if (!expect(reader, key, value, NODE_MAP))
+        return;
+    for (const struct node *name = value->first; name && !enough(reader); name = name->next->next) {
+        int i = 0;
+        while (i < FIXED_SIZES && strcmp(shape_table[fixed_sizes[i].shape].name, name->text) != 0)
+            i++;
+        if (i < FIXED_SIZES)
+            read_axis(reader, fixed_sizes[i].knob, name, name->next);
+        else
+            diag_error(reader->diag, name->place, "'%s' cannot be fixed: len_q, len_kv, heads and kv_heads can",
+                       shown(name->text, name->size).text);
+    }
+}
+
 static void read_target(struct reader *reader, const struct node *key, const struct node *value) {
     read_axis(reader, KNOB_target, key, value);
 }

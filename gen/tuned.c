@@ -90,6 +90,8 @@ struct knobs tuned_problem(const struct knobs *knobs) {
         problem.dtype_out = problem.dtype;
     if (problem.head_dim_v == AUTO)
         problem.head_dim_v = problem.head_dim;
+    for (int i = 0; i < FIXED_SIZES; i++) /* a pinned size is a size: it belongs to the shape */
+        knob_set(&problem, fixed_sizes[i].knob, 0);
     return problem;
 }
 

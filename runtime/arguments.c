@@ -31,8 +31,23 @@ static enum att_status check_sizes(const struct shape *shape, int family, struct
 
 /* --- attention_forward ------------------------------------------------------------------------------------------- */
 
-static enum att_status read_attention_sizes(const struct att_attention_args *args, struct shape *shape, bool *empty,
-                                            struct failure *failure) {
+/* What the kernel has for constants. */
+static enum att_status check_fixed(const struct knobs *knobs, const struct shape *shape, struct failure *failure) {
+    for (int i = 0; i < FIXED_SIZES; i++) {
+        int fixed = knob_get(knobs, fixed_sizes[i].knob);
+        int64_t size = shape_get(shape, fixed_sizes[i].shape);
+        const char *name = shape_table[fixed_sizes[i].shape].name;
+        if (fixed > 0 && size != fixed)
+            return failure_set(failure, ATT_INVALID_ARGUMENT,
+                               "%s is %" PRId64 ", expected %d, which this kernel has as a constant; find one without "
+                               "fixed_%s for other sizes",
+                               name, size, fixed, name);
+    }
+    return ATT_OK;
+}
+
+static enum att_status read_attention_sizes(const struct knobs *knobs, const struct att_attention_args *args,
+                                            struct shape *shape, bool *empty, struct failure *failure) {
     *shape = (struct shape){.batch = args->batch,
                             .heads = args->heads,
                             .kv_heads = args->kv_heads ? args->kv_heads : args->heads,
@@ -45,7 +60,7 @@ static enum att_status read_attention_sizes(const struct att_attention_args *arg
         return failure_set(failure, ATT_INVALID_ARGUMENT,
                            "kv_heads is %" PRId64 ", expected a divisor of heads, which is %" PRId64, shape->kv_heads,
                            shape->heads);
-    return ATT_OK;
+    return check_fixed(knobs, shape, failure);
 }
 
 static struct tensor tensor_4d(const char *name, const struct att_tensor *from, const struct knobs *knobs, bool output,
@@ -83,7 +98,7 @@ static struct tensor tensor_lse(float *data, int64_t *batch_stride, int64_t *hea
 
 static enum att_status read_attention(const struct knobs *knobs, const struct att_attention_args *args,
                                       struct arguments *out, struct failure *failure) {
-    if (read_attention_sizes(args, &out->shape, &out->empty, failure) != ATT_OK)
+    if (read_attention_sizes(knobs, args, &out->shape, &out->empty, failure) != ATT_OK)
         return failure->status;
     if (!isfinite(args->scale))
         return failure_set(failure, ATT_INVALID_ARGUMENT, "scale is %f, expected a finite number; 0 = 1/sqrt(head_dim)",
@@ -253,7 +268,7 @@ enum att_status arguments_read_sizes(const struct knobs *knobs, const struct att
                                      bool *empty, struct failure *failure) {
     switch (knobs->family) {
     case family_softmax: return read_softmax_sizes(&args->softmax, shape, empty, failure);
-    case family_attention_forward: return read_attention_sizes(&args->attention, shape, empty, failure);
+    case family_attention_forward: return read_attention_sizes(knobs, &args->attention, shape, empty, failure);
     case family_merge: return read_merge_sizes(&args->merge, shape, empty, failure);
     default: return failure_set(failure, ATT_INTERNAL, "family %d has no arguments", knobs->family);
     }

@@ -54,6 +54,9 @@ enum att_status choose_read(const struct att_session *session, const char *probl
 struct shape choose_shape(const struct request *request) {
     enum { LENGTH = 8192, TOKENS = 16384, HEADS = 16 };
     struct shape shape = request->hints.shape;
+    for (int i = 0; i < FIXED_SIZES; i++)
+        if (knob_get(&request->knobs, fixed_sizes[i].knob) > 0)
+            shape_set(&shape, fixed_sizes[i].shape, knob_get(&request->knobs, fixed_sizes[i].knob));
     if (shape.len_q < 0)
         shape.len_q = shape.len_kv < 0 ? LENGTH : shape.len_kv;
     if (shape.len_kv < 0)

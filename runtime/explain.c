@@ -44,7 +44,7 @@ static void print_knobs(const struct choice *choice, const char *problem, const 
     const struct variant *variant = &choice->variant;
     for (int i = 0; i < KNOB_COUNT; i++) {
         enum knob_id id = (enum knob_id)i;
-        if (!(variant->used >> id & 1))
+        if (!(variant->used >> id & 1) || knob_is_open(id, knob_get(&variant->knobs, id)))
             continue;
         text_print(text, "  %-11s = ", knob_table[id].name);
         print_value(id, knob_get(&variant->knobs, id), text);

@@ -103,7 +103,11 @@ struct attention_params {
     long long v_batch_stride, v_head_stride, v_row_stride;
     long long o_batch_stride, o_head_stride, o_row_stride;
     long long lse_batch_stride, lse_head_stride;
-    int batch, heads, kv_heads, len_q, len_kv;
+    int batch;
+    int heads;
+    int kv_heads;
+    int len_q;
+    int len_kv;
     float scale; /* S = scale * Q K^T */
 };
 
