@@ -96,7 +96,7 @@ void catalog_rewind(struct catalog *catalog) {
         variants_open(&catalog->variants, catalog->spec, catalog->templates);
 }
 
-static bool wanted(const struct catalog *catalog, const struct variant *variant) {
+bool catalog_wants(const struct catalog *catalog, const struct variant *variant) {
     if (catalog->pattern)
         return fnmatch(catalog->pattern, variant->name, 0) == 0;
     for (int id = 0; id < KNOB_COUNT; id++) {
@@ -114,7 +114,7 @@ bool catalog_next(struct catalog *catalog, struct variant *variant) {
         if (!catalog->spec)
             variant_complete(catalog->templates, &catalog->problem, true, variant);
         catalog->started = true;
-        if (wanted(catalog, variant))
+        if (catalog_wants(catalog, variant))
             return true;
     }
 }

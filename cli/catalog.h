@@ -37,6 +37,7 @@ void catalog_close(struct catalog *catalog);
 
 /* The next variant that passes --variant, feasible or not; false at the end. Rewind to begin again. */
 bool catalog_next(struct catalog *catalog, struct variant *variant);
+bool catalog_wants(const struct catalog *catalog, const struct variant *variant); /* does it pass --variant? */
 void catalog_rewind(struct catalog *catalog);
 
 /* Count what passes --variant. An error when nothing does, or nothing feasible: then the exit code to return. */

@@ -96,6 +96,7 @@ VERB(verb_cache_trim);
 VERB(verb_cache_verify);
 VERB(verb_doctor);
 VERB(verb_explain);
+VERB(verb_explore);
 VERB(verb_generate);
 VERB(verb_help);
 VERB(verb_list);
@@ -105,7 +106,7 @@ VERB(verb_version);
 #undef VERB
 
 extern const struct option options_build[], options_cache[], options_cache_explain[], options_cache_trim[],
-    options_common[], options_explain[], options_generate[], options_help_verb[], options_list[], options_run[],
+    options_common[], options_explain[], options_explore[], options_generate[], options_help_verb[], options_list[], options_run[],
     options_show[];
 
 #endif

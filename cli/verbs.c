@@ -26,6 +26,19 @@ const struct verb verbs[] = {
     {"show", "SPEC", 1, 1, "show the emitted source of a variant", options_show, NULL, verb_show},
     {"explain", "SPEC", 1, 1, "say which kernel answers a problem and why, or what rules it out", options_explain, NULL,
      verb_explain},
+    {"explore", "SPEC", 1, 1, "predict all schedules of a problem and compile the best", options_explore,
+     "Goes through every schedule that a spec, or a problem given as knobs, leaves open: what it does not say takes\n"
+     "the values that the templates list, all words of a knob, every algorithm and every target of the GPU. Counts\n"
+     "what is not possible and why, predicts the time of the rest (docs/model.md), compiles the best with NVRTC, and\n"
+     "prints them with what the compiler says. No GPU is needed.\n"
+     "\n"
+     "Columns: A, B, C are predicted times at the first shapes; of best is the geometric mean over all shapes of the\n"
+     "time over the best one's; Pareto marks what no other beats in time, registers, shared memory and compile time.\n"
+     "\n"
+     "Examples:\n"
+     "  attile explore 'family=attention_forward dtype=bf16 head_dim=96' --best 0\n"
+     "  attile explore my.yaml --shapes 'batch=1,heads=32,len_q=8192,len_kv=8192' --best 64 --csv > schedules.csv\n",
+     verb_explore},
     {"generate", "SPEC", 1, 1, "write the emitted sources of a spec", options_generate,
      "Writes DIR/VARIANT.cu for every feasible variant. Nothing is written when one of them cannot be expanded;\n"
      "files whose content would not change are left untouched. With -o - all sources go to standard output.\n",

@@ -46,22 +46,18 @@ struct spec *spec_from_knobs(const char *name, const char *text, struct diag *di
 /* --- filling open axes --------------------------------------------------------------------------------------------- */
 
 /* Values of one open knob for a template: how many, and at `value` which. */
-static int fill(const struct template *template, enum knob_id id, int *value) {
+static int fill(const struct space *space, const struct template *template, enum knob_id id, int *value) {
     const struct expr *list = template->tune[id];
     int count = 0;
     if (!(template->used >> id & 1) || (!list && !knob_table[id].words)) {
-        value[count++] = knob_table[id].fallback;
-    } else if (!list) {
-        while (knob_table[id].words[count])
-            value[count] = count, count++;
-    } else {
-        struct knobs none = knobs_default();
-        struct expr_env env = {.knobs = &none};
-        struct expr_fault fault;
-        int64_t number;
-        for (int i = 0; i < expr_items(list); i++)
-            if (expr_eval_item(list, i, &env, &number, &fault) && number >= 0) /* as they were when they were read */
-                value[count++] = (int)number;
+        value[count++] = id == KNOB_target ? target_any : knob_table[id].fallback;
+        return count;
+    }
+    int items = list ? expr_items(list) : INT32_MAX;
+    for (int i = 0; i < items && (list || knob_table[id].words[i]); i++) {
+        value[count] = i;
+        bool good = !list || template_tune_value(list, i, id, &value[count]);
+        count += good && (id != KNOB_target || space->targets >> value[count] & 1);
     }
     return count;
 }
@@ -72,18 +68,6 @@ static int room(const struct template *template, enum knob_id id) {
         words++;
     int listed = template->tune[id] ? expr_items(template->tune[id]) : 0;
     return words > listed ? words : listed;
-}
-
-static int fill_targets(const struct space *space, const struct template *template, int *value) {
-    int count = 0;
-    if (!(template->used >> KNOB_target & 1)) {
-        value[count++] = target_any;
-        return count;
-    }
-    for (int target = 0; knob_table[KNOB_target].words[target]; target++)
-        if (space->targets >> target & 1)
-            value[count++] = target;
-    return count;
 }
 
 /* The spec for one row of templates.def; its own axes are borrowed, the filled ones lie in space->values. */
@@ -106,8 +90,7 @@ static bool narrow(struct space *space, const struct template *template, const s
             value[0] = id == KNOB_algorithm ? row->algorithm : row->loop_order;
             axis->count = 1;
         } else {
-            axis->count =
-                id == KNOB_target ? fill_targets(space, template, value) : fill(template, (enum knob_id)id, value);
+            axis->count = fill(space, template, (enum knob_id)id, value);
         }
         value += axis->count;
     }

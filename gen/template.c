@@ -77,6 +77,22 @@ static void free_template(struct template *t) {
     free(t);
 }
 
+bool template_tune_value(const struct expr *list, int i, enum knob_id knob, int *value) {
+    const struct knob_info *info = &knob_table[knob];
+    struct expr_type type = expr_type(list);
+    struct knobs none = knobs_default();
+    struct expr_env env = {.knobs = &none};
+    struct expr_fault fault;
+    int64_t number;
+    if ((info->words ? EXPR_WORD : EXPR_INT) != type.kind || expr_knobs(list) ||
+        !expr_eval_item(list, i, &env, &number, &fault))
+        return false;
+    if (info->words) /* the words of a list are numbered within it */
+        number = knob_word(knob, type.words[number], strlen(type.words[number]));
+    *value = (int)number;
+    return info->words ? number >= 0 : number >= info->least && number <= info->most;
+}
+
 void template_set_close(struct template_set *set) {
     for (int i = 0; set && i < set->count; i++)
         free_template(set->template[i]);

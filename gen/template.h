@@ -71,6 +71,9 @@ struct template {
    to the diag; a file that the loader does not have makes the template `missing`, which is none. */
 void template_read(struct template *template, template_loader *load, void *context, struct diag *diag);
 
+/* Item `i` of a `tune` list as a value of the knob; false when it is none. */
+bool template_tune_value(const struct expr *list, int i, enum knob_id knob, int *value);
+
 /* One row of templates.def. */
 struct template_row {
     int family, algorithm;

@@ -322,35 +322,31 @@ static void read_default(struct page *page, struct slice word, struct slice rest
     expr_free(value);
 }
 
-/* The values are plain numbers, so that the space of schedules is known before any knob is. */
-static bool check_tune(struct page *page, int knob, const struct expr *list) {
-    struct knobs none = knobs_default();
-    struct expr_env env = {.knobs = &none};
-    struct expr_fault fault;
+/* Every item must be a value of the knob by itself, so that the space of schedules is known before any knob is. */
+static void check_tune(struct page *page, enum knob_id knob, const struct expr *list) {
+    const struct knob_info *info = &knob_table[knob];
     for (int i = 0; i < expr_items(list); i++) {
-        int64_t value;
-        if (expr_type(list).kind != EXPR_INT || expr_knobs(list) || !expr_eval_item(list, i, &env, &value, &fault)) {
-            diag_error(page->reader->diag, expr_place(list), "the values to try are plain integers");
-            return false;
-        }
-        if (value < knob_table[knob].least || value > knob_table[knob].most) {
-            diag_error(page->reader->diag, expr_place(list), "%s is %d to %d, found %lld", knob_table[knob].name,
-                       knob_table[knob].least, knob_table[knob].most, (long long)value);
-            return false;
-        }
+        int value;
+        if (template_tune_value(list, i, knob, &value))
+            continue;
+        if (info->words)
+            diag_error(page->reader->diag, expr_place(list), "item %d of this list is no word of knob %s", i + 1,
+                       info->name);
+        else
+            diag_error(page->reader->diag, expr_place(list), "item %d of this list is no integer from %d to %d", i + 1,
+                       info->least, info->most);
     }
-    return true;
 }
 
 /* NAME in LIST */
 static void read_tune(struct page *page, struct slice word, struct slice rest) {
     struct diag *diag = page->reader->diag;
     struct slice name = take_name(&rest), how = take_name(&rest);
-    const struct expr_scope numbers = {0};
+    const struct expr_scope nothing = {0};
     int knob = knob_find(name.text, (size_t)name.size);
-    if (knob < 0 || knob_table[knob].group != KNOB_GROUP_SCHEDULE || knob_table[knob].kind != KNOB_KIND_INT) {
-        diag_error(diag, place_at(page, name.text),
-                   "expected an integer schedule knob: of the others all words are tried");
+    if (knob < 0 || knob == KNOB_algorithm || knob == KNOB_loop_order ||
+        (knob != KNOB_target && knob_table[knob].group != KNOB_GROUP_SCHEDULE)) {
+        diag_error(diag, place_at(page, name.text), "expected a schedule knob or target here");
         return;
     }
     struct expr **list = &page->reader->template->tune[knob];
@@ -362,9 +358,9 @@ static void read_tune(struct page *page, struct slice word, struct slice rest) {
     else if (!equals(how, "in"))
         diag_error(diag, place_at(page, how.text), "expected 'tune NAME in LIST'");
     else {
-        *list = expr_parse(place_at(page, rest.text), rest.text, (size_t)rest.size, NULL, EXPR_LIST, &numbers, diag);
+        *list = expr_parse(place_at(page, rest.text), rest.text, (size_t)rest.size, NULL, EXPR_LIST, &nothing, diag);
         if (*list)
-            check_tune(page, knob, *list);
+            check_tune(page, (enum knob_id)knob, *list);
     }
 }
 

@@ -143,7 +143,9 @@ struct att_kernel_info {
     int threads;            /* of a block, the most of all entries */
     int launches;           /* kernels that one att_launch starts */
     uint64_t binary_size;   /* bytes */
+    int instructions;       /* of all entries; -1 = not known */
     double compile_seconds; /* 0 when it came from a cache or a bundle */
+    double compiler_seconds; /* what the compiler took when it made it, now or then; -1 = not known */
     const char *from;       /* "compiler", "disk" or "bundle" */
 };
 ATT_API enum att_status att_kernel_describe(const att_kernel *kernel, struct att_kernel_info *info);

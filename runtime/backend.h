@@ -18,6 +18,7 @@ struct binary {
     size_t size;
     int registers;   /* most of all entries; -1 = not known */
     int spill_bytes; /* -1 = not known */
+    int instructions; /* of all entries; -1 = not known */
     struct text log; /* the compiler's words, on success too */
 };
 void binary_free(struct binary *binary);

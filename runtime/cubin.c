@@ -9,7 +9,7 @@
        byte 1   attribute */
 enum { FORMAT_PAYLOAD = 4 };
 enum { INFO_FRAME = 0x11, INFO_REGISTERS = 0x2f, INFO_SPILLS = 0x55 };
-enum { SPILL_RECORD = 8, SECTIONS_MOST = 1 << 16, MACHINE_CUDA = 190 };
+enum { SPILL_RECORD = 8, INSTRUCTION = 16, SECTIONS_MOST = 1 << 16, MACHINE_CUDA = 190 };
 
 struct bytes {
     const unsigned char *at;
@@ -136,6 +136,8 @@ bool cubin_read(const void *bytes, size_t size, const char *kernel, struct cubin
             return false;
         if (belongs(name, ".nv.shared.", kernel))
             usage->static_shared = (int)(header.sh_size & INT32_MAX);
+        if (belongs(name, ".text.", kernel))
+            usage->instructions = (int)(header.sh_size / INSTRUCTION & INT32_MAX);
         bool own = belongs(name, ".nv.info.", kernel);
         if ((own || strcmp(name, ".nv.info") == 0) && !read_info(&elf, contents(&elf, &header), own, kernel, usage))
             return false;

@@ -10,6 +10,7 @@ struct cubin_usage {
     int registers;     /* of a thread */
     int frame_bytes;   /* local memory of a thread */
     int static_shared; /* bytes of a block; on sm_90 and later includes 1,024 that the system reserves */
+    int instructions;  /* of its code; functions it calls are in it unless the compiler left them outside */
     int spills;        /* load and store instructions that the compiler added for want of registers */
 };
 

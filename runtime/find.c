@@ -40,7 +40,7 @@ static att_kernel *add_kernel(att_session *session, const struct variant *varian
     }
     kernel->session = session;
     kernel->variant = *variant;
-    kernel->info = (struct att_kernel_info){.registers = -1, .spill_bytes = -1};
+    kernel->info = (struct att_kernel_info){.registers = -1, .spill_bytes = -1, .instructions = -1, .compiler_seconds = -1};
     pthread_mutex_init(&kernel->lock, NULL);
     kernel->next = session->kernels;
     session->kernels = kernel;

@@ -4,6 +4,7 @@
 #include "plan_text.h"
 #include "session.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +33,11 @@ static double now(void) {
 /* --- metadata: what the cache keeps beside the binary, as "name: value" lines ------------------------------------- */
 
 static void write_meta(const struct build *build, const struct binary *binary, struct text *meta) {
-    text_print(meta, "name: %s\ndevice: %s\narch: %s\nregisters: %d\nspill_bytes: %d\n", build->variant->name,
-               build->session->type->name, build->session->info.arch, binary->registers, binary->spill_bytes);
+    text_print(meta,
+               "name: %s\ndevice: %s\narch: %s\nregisters: %d\nspill_bytes: %d\ninstructions: %d\n"
+               "compile_microseconds: %.0f\n",
+               build->variant->name, build->session->type->name, build->session->info.arch, binary->registers,
+               binary->spill_bytes, binary->instructions, fmin(build->compile_seconds, 1000) * 1e6);
 }
 
 /* -1 when it is not there: the entry is whole (the cache has checked), so another version wrote it. */
@@ -42,7 +46,7 @@ static int read_meta(const struct cache_entry *entry, const char *name) {
     size_t length = strlen(name);
     while (at && at < end) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
-        char line[32];
+        char line[64];
         if (!stop)
             break;
         if ((size_t)(stop - at) > length + 2 && (size_t)(stop - at) < sizeof line && memcmp(at, name, length) == 0 &&
@@ -142,15 +146,19 @@ static bool load_from_bundle(att_kernel *kernel, bool any_schedule) {
     }
     snprintf(kernel->variant.name, sizeof kernel->variant.name, "%s", found->name);
     kernel->info = (struct att_kernel_info){
-        .registers = found->registers, .spill_bytes = found->spill_bytes, .binary_size = found->size, .from = "bundle"};
+        .registers = found->registers, .spill_bytes = found->spill_bytes, .instructions = -1,
+        .binary_size = found->size, .compiler_seconds = -1, .from = "bundle"};
     return true;
 }
 
 static struct att_kernel_info describe_entry(const struct build *build, const struct cache_entry *entry, int hit) {
+    int microseconds = read_meta(entry, "compile_microseconds");
     return (struct att_kernel_info){.registers = read_meta(entry, "registers"),
                                     .spill_bytes = read_meta(entry, "spill_bytes"),
+                                    .instructions = read_meta(entry, "instructions"),
                                     .binary_size = entry->payload_size,
                                     .compile_seconds = build->compile_seconds,
+                                    .compiler_seconds = microseconds < 0 ? -1 : microseconds * 1e-6,
                                     .from = hit ? "disk" : "compiler"};
 }
 
@@ -217,7 +225,7 @@ enum att_status kernel_compile(att_session *session, const struct variant *varia
     struct cache_key key = {0};
     struct cache_entry entry = {0};
     int hit = 0;
-    *info = (struct att_kernel_info){.registers = -1, .spill_bytes = -1};
+    *info = (struct att_kernel_info){.registers = -1, .spill_bytes = -1, .instructions = -1, .compiler_seconds = -1};
     enum att_status status = open_build(&build, &key, failure);
     if (status == ATT_OK)
         status = cache_get(session->cache, &key, compile, &build, &entry, &hit, failure);

@@ -297,6 +297,7 @@ static enum att_status take_cubin(const struct nvrtc *nvrtc, void *program, cons
     if (nvrtc->cubin(program, binary->bytes) != NVRTC_SUCCESS)
         return failure_set(failure, ATT_COMPILE_FAILED, "%s: NVRTC did not hand out its binary", job->name);
     binary->registers = -1;
+    binary->instructions = 0;
     for (int i = 0; i < job->entry_count; i++) {
         struct cubin_usage usage;
         if (!cubin_read(binary->bytes, binary->size, job->entries[i], &usage))
@@ -305,6 +306,7 @@ static enum att_status take_cubin(const struct nvrtc *nvrtc, void *program, cons
                                job->name, job->entries[i]);
         if (usage.registers > binary->registers)
             binary->registers = usage.registers;
+        binary->instructions += usage.instructions;
     }
     const char *phrase = find_serialised(text_string(&binary->log));
     if (phrase)
@@ -333,7 +335,7 @@ static enum att_status compile_program(const struct nvrtc *nvrtc, void *program,
 
 enum att_status nvrtc_compile(const struct nvrtc *nvrtc, const struct compile_job *job, struct binary *binary,
                               struct failure *failure) {
-    *binary = (struct binary){.registers = -1, .spill_bytes = -1};
+    *binary = (struct binary){.registers = -1, .spill_bytes = -1, .instructions = -1};
     if (arch_number(job->arch) < 0)
         return failure_set(failure, ATT_INVALID_ARGUMENT, "'%s' is no architecture; expected sm_80, sm_90a or the like",
                            job->arch);

@@ -26,6 +26,7 @@
 //$ default overlap = within
 //$ default rescale = lazy
 //$ default tile_order = sections
+//$ tune target in [sm_90a]
 //$ tune block_m in [64, 128, 192]
 //$ tune block_n in [16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256]
 //$ tune stages in [1, 2, 3, 4]

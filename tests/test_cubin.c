@@ -58,6 +58,8 @@ Test(cubin, agrees_with_the_compilers_own_report) {
         cr_expect_eq(large.registers, registers_in_log(text_string(&binary.log), "large"));
         cr_expect_eq(binary.registers, large.registers, "the most of all entries");
         cr_expect_eq(small.static_shared, 0);
+        cr_expect_gt(small.instructions, 4);
+        cr_expect_gt(large.instructions, small.instructions + 48); /* loads and stores alone */
         cr_expect_eq(large.static_shared, 1024 + archs[i].reserved);
         cr_expect_eq(large.spills, 0);
         binary_free(&binary);

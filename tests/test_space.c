@@ -14,6 +14,7 @@ static const char tiled[] = "//$ default block_m = 32\n"
                             "//$ default block_n = 16\n"
                             "//$ default overlap = off\n"
                             "//$ tune block_m in [32, 64]\n"
+                            "//$ tune overlap in [both, off]\n"
                             "//$ require overlap != off or block_n == 16\n"
                             "//$ if target == any and rescale == lazy\n//$ end\n"
                             "//$ launch q grid len_q block block_m shared head_dim * block_n\n";
@@ -70,14 +71,14 @@ Test(space, open_knobs_take_the_template_s_values_and_all_words) {
     } cases[] = {
         {"family=attention_forward algorithm=flash", ALL_TARGETS, 2, 1}, /* threads 32, 64; 96 does not hold */
         {"family=attention_forward algorithm=flash threads=96", ALL_TARGETS, 0, 1},
-        /* block_m 2 x overlap 4 x rescale 2 x targets 3 */
-        {"family=attention_forward algorithm=flash_tiled", ALL_TARGETS, 48, 0},
-        {"family=attention_forward algorithm=flash_tiled", 1 << target_sm_80, 16, 0},
-        {"family=attention_forward algorithm=flash_tiled target=any", ALL_TARGETS, 16, 0},
-        {"family=attention_forward algorithm=flash_tiled block_n=24 target=any", ALL_TARGETS, 12, 4},
+        /* block_m 2 x overlap 2 x rescale 2 x targets 3 */
+        {"family=attention_forward algorithm=flash_tiled", ALL_TARGETS, 24, 0},
+        {"family=attention_forward algorithm=flash_tiled", 1 << target_sm_80, 8, 0},
+        {"family=attention_forward algorithm=flash_tiled target=any", ALL_TARGETS, 8, 0},
+        {"family=attention_forward algorithm=flash_tiled block_n=24 target=any", ALL_TARGETS, 4, 4},
         {"family=attention_forward algorithm=flash_tiled rescale=lazy overlap=off", ALL_TARGETS, 6, 0},
-        {"family=attention_forward", ALL_TARGETS, 50, 1}, /* both algorithms; loop_order is open as well */
-        {"family=attention_forward head_dim=32 target=sm_80", 0, 18, 1},
+        {"family=attention_forward", ALL_TARGETS, 26, 1}, /* both algorithms; loop_order is open as well */
+        {"family=attention_forward head_dim=32 target=sm_80", 0, 10, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct counts counts = count_text(cases[i].text, set, cases[i].targets);
@@ -100,8 +101,8 @@ Test(space, a_spec_keeps_its_own_lists_and_conditions) {
     struct spec *spec = spec_read("spec", text, strlen(text), &diag);
     cr_assert_not_null(spec, "%s", text_string(&diag.text));
     struct counts counts = count(spec, set, ALL_TARGETS);
-    cr_expect_eq(counts.feasible, 2 * (2 * 8 + 2), "%d", counts.feasible);
-    cr_expect_eq(counts.pruned, 2 * 6, "%d", counts.pruned);
+    cr_expect_eq(counts.feasible, 2 * (2 * 4 + 2), "%d", counts.feasible);
+    cr_expect_eq(counts.pruned, 2 * 2, "%d", counts.pruned);
     cr_expect_eq(spec->axis[KNOB_overlap].count, 1, "the spec itself is not changed");
     spec_free(spec);
     template_set_close(set);
@@ -162,14 +163,16 @@ Test(space, bad_lists_are_refused) {
     static const struct {
         const char *line, *message;
     } cases[] = {
-        {"//$ tune threads in [32, 99999]", "threads is 32 to 1024, found 99999"},
-        {"//$ tune threads in [block_m]", "plain integers"},
-        {"//$ tune threads in [causal]", ""},
+        {"//$ tune threads in [32, 99999]", "item 2 of this list is no integer from 32 to 1024"},
+        {"//$ tune threads in [block_m]", "item 1 of this list is no integer"},
+        {"//$ tune threads in [causal]", "no integer"},
+        {"//$ tune overlap in [off, on]", "item 2 of this list is no word of knob overlap"},
+        {"//$ tune overlap in [1]", "no word of knob overlap"},
         {"//$ tune threads in 32", "a list"},
         {"//$ tune threads below 32", "expected 'tune NAME in LIST'"},
-        {"//$ tune overlap in [off]", "expected an integer schedule knob"},
-        {"//$ tune head_dim in [64]", "expected an integer schedule knob"},
-        {"//$ tune tread in [64]", "expected an integer schedule knob"},
+        {"//$ tune algorithm in [flash]", "expected a schedule knob or target"},
+        {"//$ tune head_dim in [64]", "expected a schedule knob or target"},
+        {"//$ tune tread in [64]", "expected a schedule knob or target"},
         {"//$ tune threads in [32]\n//$ tune threads in [64]", "listed already"},
         {"//$ if mask == causal\n//$ tune threads in [32]\n//$ end", "cannot stand in an 'if'"},
     };

@@ -290,13 +290,13 @@ static enum att_status compile_in(const char *folder, const struct compiler *com
     }
     binary->bytes = object.bytes;
     binary->size = object.size;
-    binary->registers = binary->spill_bytes = -1;
+    binary->registers = binary->spill_bytes = binary->instructions = -1;
     return ATT_OK;
 }
 
 enum att_status compiler_run(const struct compiler *compiler, enum att_host_mode mode, const struct compile_job *job,
                              struct binary *binary, struct failure *failure) {
-    *binary = (struct binary){.registers = -1, .spill_bytes = -1};
+    *binary = (struct binary){.registers = -1, .spill_bytes = -1, .instructions = -1};
     if (!compiler->path)
         return no_compiler(failure);
     char folder[] = "/tmp/attile-XXXXXX";

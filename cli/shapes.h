@@ -1,0 +1,25 @@
+/* shapes: the --shapes option: several shapes in one text, or those of the spec, or what is usual for the family. */
+#ifndef ATTILE_SHAPES_H
+#define ATTILE_SHAPES_H
+
+#include "cli.h"
+
+struct shapes {
+    int count;
+    struct shape shape[SPEC_SHAPES];
+};
+
+#define SHAPES_OPTION                                                                                                  \
+    {                                                                                                                  \
+        "shapes", 0, OPTION_TEXT, "SIZES",                                                                             \
+            "run-time sizes, shapes apart by ';': 'batch=4,heads=16,len_q=4096,len_kv=4096; ...' (default: the "       \
+            "spec's, else 16384 tokens in sequences of 1024, 4096 and 16384)"                                          \
+    }
+
+/* Read --shapes; `spec` may have shapes of its own. Reports what is wrong. */
+enum exit_code shapes_read(struct shapes *shapes, const struct cli *cli, const struct spec *spec);
+
+/* "batch=4 heads=16 ...": the sizes of a family. */
+void shapes_print(const struct shape *shape, int family, struct text *text);
+
+#endif

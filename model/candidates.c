@@ -1,0 +1,231 @@
+#include "candidates.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* --- why not ------------------------------------------------------------------------------------------------------ */
+
+/* Where the constraint stands: "(file:line)" at the end of a template's reasons, "file:line: " before those of a spec;
+   other reasons stand for themselves. */
+static void find_rule(const char *reason, char *rule, size_t size) {
+    const char *open = strrchr(reason, '('), *close = open ? strchr(open, ')') : NULL;
+    const char *colon = strchr(reason, ':'), *blank = strstr(reason, ": ");
+    if (close && !close[1] && memchr(open, ':', (size_t)(close - open)))
+        snprintf(rule, size, "%.*s", (int)(close - open - 1), open + 1);
+    else if (colon && blank && blank > colon && strspn(colon + 1, "0123456789") == (size_t)(blank - colon - 1))
+        snprintf(rule, size, "%.*s", (int)(blank - reason), reason);
+    else
+        snprintf(rule, size, "%s", reason);
+}
+
+static bool note_pruned(struct candidates *all, const struct variant *variant) {
+    char rule[VARIANT_REASON];
+    find_rule(variant->reason, rule, sizeof rule);
+    for (int i = 0; i < all->prunings; i++)
+        if (strcmp(all->pruning[i].rule, rule) == 0) {
+            all->pruning[i].count++;
+            return true;
+        }
+    if (all->prunings == all->pruning_room) {
+        int room = all->pruning_room ? 2 * all->pruning_room : 16;
+        struct pruning *grown = realloc(all->pruning, (size_t)room * sizeof *grown);
+        if (!grown)
+            return false;
+        all->pruning = grown;
+        all->pruning_room = room;
+    }
+    struct pruning *pruning = &all->pruning[all->prunings++];
+    pruning->count = 1;
+    memcpy(pruning->rule, rule, sizeof rule);
+    memcpy(pruning->example, variant->reason, sizeof pruning->example);
+    return true;
+}
+
+static int more_frequent(const void *a, const void *b) {
+    const struct pruning *x = a, *y = b;
+    return (x->count < y->count) - (x->count > y->count);
+}
+
+/* --- what there is ------------------------------------------------------------------------------------------------ */
+
+static bool same_problem(const struct knobs *a, const struct knobs *b) {
+    for (int id = 0; id < KNOB_COUNT; id++)
+        if (knob_table[id].group == KNOB_GROUP_PROBLEM &&
+            knob_get(a, (enum knob_id)id) != knob_get(b, (enum knob_id)id))
+            return false;
+    return a->family == b->family;
+}
+
+/* The problem's number. One template after the other goes through all problems, so the last one found is near. */
+static int find_problem(struct candidates *all, const struct knobs *knobs) {
+    for (int i = all->count - 1; i >= 0; i--)
+        if (same_problem(&all->candidate[i].knobs, knobs))
+            return all->candidate[i].problem;
+    return all->problems++;
+}
+
+static bool grow(struct candidates *all) {
+    if (all->count < all->room)
+        return true;
+    int room = all->room ? 2 * all->room : 1024;
+    struct candidate *candidate = realloc(all->candidate, (size_t)room * sizeof *candidate);
+    if (candidate)
+        all->candidate = candidate;
+    float *seconds = candidate ? realloc(all->seconds, (size_t)room * (size_t)all->shapes * sizeof *seconds) : NULL;
+    if (!seconds)
+        return false;
+    all->seconds = seconds;
+    all->room = room;
+    return true;
+}
+
+/* Schedule knobs that differ from what the template would choose by itself. */
+static int count_unusual(const struct template_set *set, const struct knobs *knobs) {
+    struct knobs given = *knobs;
+    struct variant usual;
+    int count = 0;
+    for (int id = 0; id < KNOB_COUNT; id++)
+        if (knob_table[id].group == KNOB_GROUP_SCHEDULE && id != KNOB_algorithm && id != KNOB_loop_order)
+            knob_set(&given, (enum knob_id)id, knob_table[id].fallback);
+    variant_complete(set, &given, false, &usual);
+    for (int id = 0; id < KNOB_COUNT; id++)
+        count += knob_get(&usual.knobs, (enum knob_id)id) != knob_get(knobs, (enum knob_id)id);
+    return count;
+}
+
+static bool add(struct candidates *all, const struct template_set *set, const struct variant *variant,
+                const struct model_gpu *gpu) {
+    if (all->count > INT32_MAX / 2 / (all->shapes + 1) || !grow(all))
+        return false;
+    int first = all->count * all->shapes;
+    int problem = find_problem(all, &variant->knobs);
+    all->candidate[all->count++] = (struct candidate){.knobs = variant->knobs,
+                                                      .problem = problem,
+                                                      .shared_bytes = variant->shared_bytes,
+                                                      .unusual = count_unusual(set, &variant->knobs),
+                                                      .first_time = first};
+    for (int i = 0; i < all->shapes; i++) {
+        struct model_terms terms;
+        bool known = model_predict(gpu, variant, &all->shape[i], NULL, &terms);
+        all->seconds[first + i] = known ? (float)terms.seconds : 0;
+    }
+    return true;
+}
+
+/* --- sorting ------------------------------------------------------------------------------------------------------ */
+
+static bool score(struct candidates *all) {
+    size_t cells = (size_t)all->problems * (size_t)all->shapes;
+    float *best = calloc(cells + 1, sizeof *best);
+    if (!best)
+        return false;
+    for (int i = 0; i < all->count; i++)
+        for (int k = 0; k < all->shapes; k++) {
+            float *least = &best[all->candidate[i].problem * all->shapes + k];
+            float seconds = all->seconds[all->candidate[i].first_time + k];
+            if (seconds > 0 && (*least == 0 || seconds < *least))
+                *least = seconds;
+        }
+    for (int i = 0; i < all->count; i++) {
+        struct candidate *candidate = &all->candidate[i];
+        double sum = 0;
+        for (int k = 0; k < all->shapes; k++) {
+            float seconds = all->seconds[candidate->first_time + k];
+            sum += seconds > 0 ? log(seconds / best[candidate->problem * all->shapes + k]) : INFINITY;
+        }
+        candidate->score = candidate->order = exp(sum / all->shapes);
+    }
+    free(best);
+    return true;
+}
+
+static int better(const void *a, const void *b) {
+    const struct candidate *x = a, *y = b;
+    if (x->problem != y->problem)
+        return x->problem - y->problem;
+    if (x->order != y->order)
+        return x->order < y->order ? -1 : 1;
+    if (x->shared_bytes != y->shared_bytes)
+        return x->shared_bytes - y->shared_bytes;
+    if (x->unusual != y->unusual)
+        return x->unusual - y->unusual;
+    return x->first_time - y->first_time;
+}
+
+/* Schedules that the model cannot tell apart would fill the first places together; the second and later of them are
+   set back by a little each, so that what differs is tried first. */
+static void set_twins_back(struct candidates *all) {
+    enum { PERMILLE = 4 };
+    double before = 0;
+    int twins = 0;
+    for (int i = 0; i < all->count; i++) {
+        struct candidate *candidate = &all->candidate[i];
+        bool twin = i > 0 && candidate->problem == candidate[-1].problem && candidate->score == before;
+        twins = twin ? twins + 1 : 0;
+        before = candidate->score;
+        candidate->order *= 1 + twins * PERMILLE / 1000.0;
+    }
+}
+
+bool candidates_find(struct candidates *all, const struct template_set *set, const struct spec *spec,
+                     const struct model_gpu *gpu, const struct shape *shape, int shapes,
+                     const struct candidates_filter *filter) {
+    static const struct candidates_filter none;
+    struct space space;
+    struct variant variant;
+    double start = now();
+    filter = filter ? filter : &none;
+    *all = (struct candidates){.shape = shape, .shapes = shapes};
+    space_open(&space, spec, set, model_gpu_targets(gpu));
+    while (!all->failed && space_next(&space, &variant)) {
+        all->tried++;
+        if (!variant.feasible)
+            all->failed = !note_pruned(all, &variant);
+        else if (!filter->wanted || filter->wanted(filter->context, &variant))
+            all->failed = !add(all, set, &variant, gpu);
+        if (filter->interrupted && all->tried % 1024 == 0 && filter->interrupted())
+            break;
+    }
+    all->failed |= space.failed;
+    space_close(&space);
+    double searched = now();
+    if (!all->failed)
+        all->failed = !score(all);
+    if (!all->failed && all->count > 0) {
+        qsort(all->candidate, (size_t)all->count, sizeof *all->candidate, better);
+        set_twins_back(all);
+        qsort(all->candidate, (size_t)all->count, sizeof *all->candidate, better);
+    }
+    if (!all->failed && all->prunings > 0)
+        qsort(all->pruning, (size_t)all->prunings, sizeof *all->pruning, more_frequent);
+    all->search_seconds = searched - start;
+    all->sort_seconds = now() - searched;
+    return !all->failed;
+}
+
+const struct candidate *candidates_of(const struct candidates *all, int problem, int *count) {
+    int first = 0;
+    while (first < all->count && all->candidate[first].problem < problem)
+        first++;
+    int last = first;
+    while (last < all->count && all->candidate[last].problem == problem)
+        last++;
+    *count = last - first;
+    return all->candidate + first;
+}
+
+void candidates_free(struct candidates *all) {
+    free(all->candidate);
+    free(all->seconds);
+    free(all->pruning);
+    *all = (struct candidates){0};
+}
