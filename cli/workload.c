@@ -212,7 +212,7 @@ static bool make_outputs(struct workload *workload) {
 }
 
 /* A matrix unit multiplies weights of 16 bits; other kernels keep them in fp32. */
-static int weights_type(const struct knobs *knobs) {
+int workload_weights(const struct knobs *knobs) {
     return knobs->algorithm == algorithm_flash_async ? knobs->dtype : dtype_fp32;
 }
 
@@ -232,7 +232,7 @@ static bool answer_attention(const struct workload *w) {
                                        .scale = w->scale,
                                        .causal = w->problem.mask == mask_causal};
     return oracle_attention(&problem, o->expected, lse->expected) &&
-           tolerance_attention(&problem, (enum tolerance_type)weights_type(&w->problem), (enum tolerance_type)o->type,
+           tolerance_attention(&problem, (enum tolerance_type)workload_weights(&w->problem), (enum tolerance_type)o->type,
                                o->expected, lse->expected, o->allowed, lse->allowed);
 }
 
@@ -286,5 +286,5 @@ bool workload_fits(const struct workload *workload, const struct knobs *problem,
         if (knob_table[id].group != KNOB_GROUP_SCHEDULE && id != KNOB_target &&
             knob_get(&workload->problem, id) != knob_get(problem, id))
             return false;
-    return weights_type(&workload->problem) == weights_type(problem);
+    return workload_weights(&workload->problem) == workload_weights(problem);
 }

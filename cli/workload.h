@@ -55,6 +55,9 @@ bool workload_make(struct workload *workload, const struct knobs *problem, const
                    const struct workload_files *files, uint64_t seed, struct text *error);
 void workload_free(struct workload *workload);
 
+/* What a kernel of these knobs rounds its weights to, a dtype: it decides how far answers may lie from the oracle's. */
+int workload_weights(const struct knobs *knobs);
+
 /* Is this the same problem, so that the workload can be used again? */
 bool workload_fits(const struct workload *workload, const struct knobs *problem, const struct shape *shape);
 

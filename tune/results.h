@@ -1,0 +1,48 @@
+/* results: records, sorted: by where they were measured, then by problem and shape, then by kernel. */
+#ifndef ATTILE_RESULTS_H
+#define ATTILE_RESULTS_H
+
+#include "race.h"
+#include "record.h"
+
+struct result_setting { /* where something was measured: numbers of two settings are never compared */
+    char *device, *arch, *driver, *compiler, *generator;
+    int records;
+    int64_t newest; /* seconds since 1970 */
+};
+
+struct result_kernel {
+    char *variant, *target, *schedule, *source;
+    char *status, *error; /* of the first failure; null = none */
+    int registers, passes;
+    float time[RACE_PASSES]; /* seconds, cold or warm as asked for */
+};
+
+struct result_cell { /* one problem at one shape in one setting */
+    int setting;
+    char *problem, *shape;
+    int kernels;
+    struct result_kernel *kernel;
+};
+
+struct results {
+    bool warm; /* take warm times, not cold ones; set before adding */
+    int settings, cells;
+    struct result_setting *setting;
+    struct result_cell *cell;
+    int last;    /* cell of the last record: the next one is often of it too */
+    bool failed; /* out of memory once */
+};
+
+/* A journal_visit, with a struct results (all zero at first) as its context. */
+void results_add(void *results, const struct record *record);
+void results_free(struct results *results);
+
+int results_find_setting(const struct results *results, const struct record *record); /* -1 = none */
+int results_find_cell(const struct results *results, int setting, const char *problem, const char *shape);
+int results_find_kernel(const struct result_cell *cell, const char *variant, const char *source);
+
+/* The race that a cell's measurements make. Close it. False when memory runs out. */
+bool results_race(const struct result_cell *cell, struct race *race);
+
+#endif

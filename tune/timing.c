@@ -1,0 +1,80 @@
+#include "timing.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum { LEAST = 3, MOST = 64, TOGETHER = 32 };
+
+static const double WARM_RUN = 1e-4; /* seconds of launches timed together: long beside one launch's own cost */
+
+struct subject {
+    att_session *session;
+    att_kernel *kernel;
+    const struct att_args *args;
+    struct failure *failure;
+};
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static enum att_status launch(const struct subject *subject, int count) {
+    for (int i = 0; i < count; i++)
+        if (att_launch(subject->kernel, subject->args, NULL) != ATT_OK)
+            return failure_set(subject->failure, ATT_LAUNCH_FAILED, "%s", att_message(subject->session));
+    return ATT_OK;
+}
+
+/* Seconds of one launch among `count`, after `lead`: launches not timed (warm), or an emptied cache (0). While the
+   device does what leads, the host gets ahead, so that what is timed starts without a gap. */
+static enum att_status sample(const struct subject *subject, int lead, int count, double *seconds) {
+    const struct backend_type *type = subject->session->type;
+    struct backend *backend = subject->session->backend;
+    enum att_status status = lead > 0      ? launch(subject, lead)
+                             : type->flush ? type->flush(backend, NULL, subject->failure)
+                                           : ATT_OK;
+    if (status == ATT_OK)
+        status = type->timer_start(backend, NULL, subject->failure);
+    if (status == ATT_OK)
+        status = launch(subject, count);
+    if (status == ATT_OK)
+        status = type->timer_stop(backend, NULL, seconds, subject->failure);
+    *seconds /= count;
+    return status;
+}
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static struct timing summary(double *time, int samples) {
+    qsort(time, (size_t)samples, sizeof *time, compare);
+    double median = samples % 2 ? time[samples / 2] : (time[samples / 2 - 1] + time[samples / 2]) / 2;
+    return (struct timing){samples, median, time[0], time[samples * 3 / 4] - time[samples / 4]};
+}
+
+static enum att_status series(const struct subject *subject, int lead, int count, double seconds,
+                              struct timing *timing) {
+    double time[MOST], end = now() + seconds;
+    int samples = 0;
+    while (samples < LEAST || (samples < MOST && now() < end)) {
+        enum att_status status = sample(subject, lead, count, &time[samples++]);
+        if (status != ATT_OK)
+            return status;
+    }
+    *timing = summary(time, samples);
+    return ATT_OK;
+}
+
+enum att_status timing_run(att_session *session, att_kernel *kernel, const struct att_args *args, double seconds,
+                           struct timing *cold, struct timing *warm, struct failure *failure) {
+    const struct subject subject = {session, kernel, args, failure};
+    enum att_status status = series(&subject, 0, 1, seconds / 2, cold);
+    if (status != ATT_OK)
+        return status;
+    int together = cold->median * TOGETHER > WARM_RUN ? 1 + (int)(WARM_RUN / cold->median) : TOGETHER;
+    return series(&subject, 1, together, seconds / 2, warm);
+}

@@ -1,0 +1,87 @@
+/* tuner: kernels and shapes in, measurements out. Worker processes compile candidates in parallel; one worker a GPU
+   checks and times them, cell by cell, in the order of a race (race.h). Whatever is learnt goes to the journal at once,
+   and what the journal holds already is not done again. */
+#ifndef ATTILE_TUNER_H
+#define ATTILE_TUNER_H
+
+#include "journal.h"
+#include "race.h"
+#include "results.h"
+#include "stand.h"
+#include "worker.h"
+
+struct tuner;
+
+struct tuner_options {
+    struct att_options session; /* device, cache, templates; `ordinal` when `one_gpu` */
+    bool one_gpu;               /* else all of the machine */
+    int jobs;                   /* compiling at a time; 0 = one a processor, less those that measure */
+    double budget;              /* seconds in all */
+    double timeout;             /* seconds for one kernel, to compile or to measure */
+    bool warm;                  /* let warm times decide, not cold ones */
+
+    bool (*interrupted)(void); /* null = never */
+    /* Called often; null = no. `cell` is one that is being measured, or -1. */
+    void (*progress)(void *context, const struct tuner *tuner, int cell);
+    void *context;
+};
+
+enum kernel_state { KERNEL_NEW, KERNEL_COMPILING, KERNEL_READY, KERNEL_FAILED };
+
+struct tuner_kernel {
+    struct variant variant;
+    char source[17]; /* begin of its digest */
+    enum kernel_state state;
+};
+
+struct tuner_cell {
+    char *problem;       /* family and problem knobs; owned */
+    char *shape_text;    /* owned */
+    struct shape shape;
+    int candidates, room;
+    int *kernel;         /* numbers of tuner_kernel, in the order in which they are tried first; owned */
+    struct race race;
+    bool begun, done;
+    double start, end;   /* on the monotonic clock, once begun */
+};
+
+struct tuner {
+    struct tuner_options options;
+    struct journal *journal; /* borrowed */
+    int kernels, kernel_room, cells;
+    struct tuner_kernel *kernel;
+    struct tuner_cell *cell;
+    int *bucket, buckets; /* kernels by name, open addressing */
+
+    struct record setting; /* where it runs, once it does */
+    int recalled;          /* measurements and failures that the journal held already */
+    int foreign;           /* records of other GPUs or versions there */
+    int measured, failed, gpus;
+    double start, end;
+};
+
+/* Zero-initialise, or: */
+void tuner_open(struct tuner *tuner, const struct tuner_options *options);
+void tuner_close(struct tuner *tuner);
+
+/* A problem at a shape; number of the cell, or -1 when memory runs out. */
+int tuner_add_cell(struct tuner *tuner, const char *problem, const struct shape *shape, const char *shape_text);
+
+/* A candidate for the last cell, complete and feasible; one that it has already is no second one. `set` makes its source.
+   False when memory runs out. */
+bool tuner_add_candidate(struct tuner *tuner, const struct template_set *set, const struct variant *variant);
+
+enum tuner_end {
+    TUNER_DONE,        /* every race is over */
+    TUNER_OUT_OF_TIME, /* the budget is spent; every cell has a winner, if perhaps an early one */
+    TUNER_TOO_SHORT,   /* the budget is spent, and a cell has no measurement at all */
+    TUNER_INTERRUPTED,
+    TUNER_FAILED /* *status and *error say why */
+};
+/* Do it. The journal is open and locked. */
+enum tuner_end tuner_run(struct tuner *tuner, struct journal *journal, enum att_status *status, struct text *error);
+
+/* The first 16 hex digits of the digest of a variant's source. False when it does not expand. */
+bool tuner_digest(const struct template_set *set, const struct variant *variant, char digest[17]);
+
+#endif
