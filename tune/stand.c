@@ -207,7 +207,7 @@ static bool measure(struct stand *stand, const struct order *order) {
     if (stand->stage.changes != changes)
         stand->large.count = 0;
     if (stage_fit(&stand->stage, kernel, &failure) != ATT_OK)
-        return fail(stand, word_for(failure.status), &failure);
+        return fail(stand, "refused", &failure); /* a workspace that does not fit is this kernel's own */
     if (!check_large(stand, kernel))
         return false;
     enum att_status status =

@@ -35,41 +35,48 @@ struct tuner_kernel {
 };
 
 struct tuner_cell {
-    char *problem;       /* family and problem knobs; owned */
-    char *shape_text;    /* owned */
+    char *problem;    /* family and problem knobs; owned */
+    char *shape_text; /* owned */
     struct shape shape;
     int candidates, room;
-    int *kernel;         /* numbers of tuner_kernel, in the order in which they are tried first; owned */
+    int *kernel; /* numbers of tuner_kernel, in the order in which they are tried first; owned */
     struct race race;
     bool begun, done;
-    double start, end;   /* on the monotonic clock, once begun */
+    double start, end; /* on the monotonic clock, once begun */
 };
 
 struct tuner {
     struct tuner_options options;
-    struct journal *journal; /* borrowed */
     int kernels, kernel_room, cells;
     struct tuner_kernel *kernel;
     struct tuner_cell *cell;
-    int *bucket, buckets; /* kernels by name, open addressing */
+    int *bucket, buckets; /* numbers of kernels by source digest, open addressing; -1 = free */
 
-    struct record setting; /* where it runs, once it does */
-    int recalled;          /* measurements and failures that the journal held already */
+    struct record setting; /* where it runs, once it does: device, arch, driver, compiler, generator */
+    int recalled;          /* measurements and failures of these candidates that the journal held already */
     int foreign;           /* records of other GPUs or versions there */
     int measured, failed, gpus;
-    double start, end;
+    double start, end; /* on the monotonic clock */
 };
 
-/* Zero-initialise, or: */
 void tuner_open(struct tuner *tuner, const struct tuner_options *options);
 void tuner_close(struct tuner *tuner);
 
-/* A problem at a shape; number of the cell, or -1 when memory runs out. */
-int tuner_add_cell(struct tuner *tuner, const char *problem, const struct shape *shape, const char *shape_text);
+/* A problem at a shape, both texts as records have them. False when memory runs out. */
+bool tuner_add_cell(struct tuner *tuner, const char *problem, const struct shape *shape, const char *shape_text);
 
-/* A candidate for the last cell, complete and feasible; one that it has already is no second one. `set` makes its source.
-   False when memory runs out. */
-bool tuner_add_candidate(struct tuner *tuner, const struct template_set *set, const struct variant *variant);
+/* A candidate for the last cell, complete and feasible, with the digest of its source; a second one with the same digest
+   is left out. False when memory runs out. */
+bool tuner_add_candidate(struct tuner *tuner, const struct variant *variant, const char *digest);
+
+/* All cells and candidates are there: make their races. False when memory runs out. */
+bool tuner_begin(struct tuner *tuner);
+
+/* What results of this setting know of the candidates: passes into the races, failures out of them. */
+void tuner_recall(struct tuner *tuner, const struct results *results);
+
+/* A kernel that failed is out of every race. */
+void tuner_drop(struct tuner *tuner, int kernel);
 
 enum tuner_end {
     TUNER_DONE,        /* every race is over */
@@ -78,10 +85,11 @@ enum tuner_end {
     TUNER_INTERRUPTED,
     TUNER_FAILED /* *status and *error say why */
 };
-/* Do it. The journal is open and locked. */
+/* Do it, after tuner_begin; tuner_recall happens inside. The journal is open and stays so. */
 enum tuner_end tuner_run(struct tuner *tuner, struct journal *journal, enum att_status *status, struct text *error);
 
 /* The first 16 hex digits of the digest of a variant's source. False when it does not expand. */
-bool tuner_digest(const struct template_set *set, const struct variant *variant, char digest[17]);
+enum { TUNER_DIGEST = 17 };
+bool tuner_digest(const struct template_set *set, const struct variant *variant, char digest[TUNER_DIGEST]);
 
 #endif

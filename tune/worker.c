@@ -8,7 +8,10 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { PATIENCE = 1000 }; /* milliseconds */
 
 /* A group of its own: the terminal's Ctrl-C goes by it, and ending it ends the compilers it started. */
 static void become_worker(pid_t parent, int channel) {
@@ -72,6 +75,10 @@ void worker_stop(struct worker *worker, struct text *how) {
     int status = 0;
     if (worker->process > 0) {
         pid_t ended = waitpid(worker->process, &status, WNOHANG);
+        for (int i = 0; how && ended == 0 && i < PATIENCE; i++) { /* its end of the channel closes first */
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            ended = waitpid(worker->process, &status, WNOHANG);
+        }
         if (how && ended == worker->process && WIFSIGNALED(status))
             text_print(how, "died of signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
         else if (how && ended == worker->process)
