@@ -102,11 +102,12 @@ VERB(verb_help);
 VERB(verb_list);
 VERB(verb_run);
 VERB(verb_show);
+VERB(verb_tune);
 VERB(verb_version);
 #undef VERB
 
 extern const struct option options_build[], options_cache[], options_cache_explain[], options_cache_trim[],
-    options_common[], options_explain[], options_explore[], options_generate[], options_help_verb[], options_list[], options_run[],
-    options_show[];
+    options_common[], options_explain[], options_explore[], options_generate[], options_help_verb[], options_list[],
+    options_run[], options_show[], options_tune[];
 
 #endif

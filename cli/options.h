@@ -27,7 +27,7 @@ struct option_value {
     int64_t number;   /* the number, or the number of the word */
 };
 
-enum { OPTIONS = 32, ARGUMENTS = 8 };
+enum { OPTIONS = 32, ARGUMENTS = 256 };
 
 /* What was on the command line. value[i] belongs to table[i]. Of an option given twice the last counts. */
 struct options {

@@ -136,13 +136,6 @@ static void add(struct check_result *sum, const struct check_result *result) {
     sum->counters.global_written += result->counters.global_written;
 }
 
-static void print_shape(const struct shape *shape, int family, struct text *text) {
-    for (int id = 0; id < SHAPE_COUNT; id++)
-        if (shape_table[id].families & 1u << family)
-            text_print(text, "%s%s=%" PRId64, text->size ? "," : "", shape_table[id].name,
-                       shape_get(shape, (enum shape_id)id));
-}
-
 static enum exit_code write_output(const struct job *job, const struct check_result *result) {
     const char *path = cli_text(job->cli, "out", NULL);
     const struct workload_output *output = &job->workload.output[0];
@@ -184,7 +177,7 @@ static bool run_shape(struct job *job, att_kernel *kernel, struct row *row, int 
     bool right = check_run(job->session, kernel, &job->workload, &job->options, &result);
     if (!right) {
         struct text sizes = {0};
-        print_shape(&shape, row->variant->knobs.family, &sizes);
+        inputs_print_shape(&shape, row->variant->knobs.family, &sizes);
         progress_close(&job->progress);
         row->code = cli_worse(row->code, result.status == ATT_OK ? CLI_MISMATCH : cli_exit_code(result.status));
         cli_error(cli, row->code, "%s on %s, %s: %" PRId64 " wrong\n%s", row->variant->name, sizes.bytes,

@@ -48,6 +48,22 @@ const struct verb verbs[] = {
      "compile it into a program and give its bundle to att_open. Needs NVRTC but no GPU. Nothing is written when\n"
      "one kernel fails.\n",
      verb_build},
+    {"tune", "SPEC | FILE...", 1, ARGUMENTS, "measure which schedule of a problem is fastest on this GPU", options_tune,
+     "SPEC is a file, or knobs such as 'family=attention_forward dtype=bf16 head_dim=96'. Schedule knobs that it\n"
+     "leaves open are explored. For every problem and shape the candidates are those that the performance model\n"
+     "ranks first and a sample of the others. They are compiled by many processes at once; then each is checked\n"
+     "against the oracle and timed, interleaved, by successive halving, until the budget is spent or two are left.\n"
+     "\n"
+     "Everything measured is in the results file at once, one JSON object a line. A tuner that was interrupted or\n"
+     "killed goes on where it was when it is started again; a finished one has nothing left to do. A kernel that\n"
+     "hangs, crashes or is wrong costs a worker process, and is not tried again.\n"
+     "\n"
+     "Examples:\n"
+     "  attile tune 'family=attention_forward dtype=bf16 head_dim=96 mask=causal' \\\n"
+     "      --shapes 'batch=4,heads=16,len_q=4096,len_kv=4096' --budget 2m --table h200.yaml\n"
+     "  srun --ntasks=8 --gpus-per-task=1 bash -c 'attile tune SPEC --shard auto -o part$SLURM_PROCID.jsonl'\n"
+     "  attile tune --merge part*.jsonl -o all.jsonl --table h200.yaml\n",
+     verb_tune},
     {"cache stat", "", 0, 0, "show where the kernel cache is and what it holds", options_cache, NULL, verb_cache_stat},
     {"cache list", "", 0, 0, "list cached kernels", options_cache, NULL, verb_cache_list},
     {"cache explain", "KEY", 1, 1, "show what a cache key is made of, and what differs from its nearest neighbour",

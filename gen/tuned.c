@@ -75,6 +75,28 @@ void tuned_file_name(const char *device, struct text *text) {
     text_print(text, ".yaml");
 }
 
+bool tuned_deny(struct tuned *tuned, const struct knobs *knobs, const char *version, const char *because) {
+    for (int i = 0; i < tuned->denials; i++) {
+        const struct tuned_denial *old = &tuned->denial[i];
+        if (same_knobs(&old->knobs, knobs) && !old->version == !version &&
+            (!version || strcmp(old->version, version) == 0))
+            return true;
+    }
+    struct tuned_denial *more = realloc(tuned->denial, ((size_t)tuned->denials + 1) * sizeof *more);
+    if (!more)
+        return false;
+    tuned->denial = more;
+    struct tuned_denial made = {
+        .knobs = *knobs, .version = version ? strdup(version) : NULL, .because = strdup(because)};
+    if (!made.because || (version && !made.version)) {
+        free(made.version);
+        free(made.because);
+        return false;
+    }
+    more[tuned->denials++] = made;
+    return true;
+}
+
 /* --- asking ---------------------------------------------------------------------------------------------------- */
 
 struct knobs tuned_problem(const struct knobs *knobs) {

@@ -54,6 +54,10 @@ void tuned_free(struct tuned *tuned); /* accepts null */
 /* Add a row, or replace the one of the same problem and shape. False: out of memory, and nothing has changed. */
 bool tuned_put(struct tuned *tuned, const struct tuned_row *row);
 
+/* Take a variant out of service; it is found by all its knobs. One that is denied already is not denied twice. Null version:
+   every version. False: out of memory, and nothing has changed. */
+bool tuned_deny(struct tuned *tuned, const struct knobs *knobs, const char *version, const char *because);
+
 /* Write what tuned_read reads. Equal tables give equal bytes. */
 void tuned_write(const struct tuned *tuned, struct text *text);
 

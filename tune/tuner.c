@@ -12,6 +12,7 @@ void tuner_open(struct tuner *tuner, const struct tuner_options *options) {
 }
 
 void tuner_close(struct tuner *tuner) {
+    tuner_disconnect(tuner);
     for (int i = 0; i < tuner->cells; i++) {
         struct tuner_cell *cell = &tuner->cell[i];
         free(cell->problem);

@@ -47,12 +47,13 @@ struct tuner_cell {
 
 struct tuner {
     struct tuner_options options;
+    struct crew *crew; /* the workers; null before tuner_connect */
     int kernels, kernel_room, cells;
     struct tuner_kernel *kernel;
     struct tuner_cell *cell;
     int *bucket, buckets; /* numbers of kernels by source digest, open addressing; -1 = free */
 
-    struct record setting; /* where it runs, once it does: device, arch, driver, compiler, generator */
+    struct record setting; /* where it runs, once connected: device, arch, driver, compiler, generator */
     int recalled;          /* measurements and failures of these candidates that the journal held already */
     int foreign;           /* records of other GPUs or versions there */
     int measured, failed, gpus;
@@ -61,6 +62,9 @@ struct tuner {
 
 void tuner_open(struct tuner *tuner, const struct tuner_options *options);
 void tuner_close(struct tuner *tuner);
+
+/* Open the GPUs, each in a worker. Then tuner->setting says where we are. False: *status and *error say why. */
+bool tuner_connect(struct tuner *tuner, enum att_status *status, struct text *error);
 
 /* A problem at a shape, both texts as records have them. False when memory runs out. */
 bool tuner_add_cell(struct tuner *tuner, const char *problem, const struct shape *shape, const char *shape_text);
@@ -85,7 +89,9 @@ enum tuner_end {
     TUNER_INTERRUPTED,
     TUNER_FAILED /* *status and *error say why */
 };
-/* Do it, after tuner_begin; tuner_recall happens inside. The journal is open and stays so. */
+void tuner_disconnect(struct tuner *tuner); /* accepts one that is not connected */
+
+/* Do it, after tuner_connect and tuner_begin; tuner_recall happens inside. The journal is open and stays so. */
 enum tuner_end tuner_run(struct tuner *tuner, struct journal *journal, enum att_status *status, struct text *error);
 
 /* The first 16 hex digits of the digest of a variant's source. False when it does not expand. */

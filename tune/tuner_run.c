@@ -26,7 +26,7 @@ struct hand { /* a worker and what it is at */
     int kernel, cell, entrant;
 };
 
-struct run {
+struct crew {
     struct tuner *tuner;
     struct journal *journal;
     struct hand hand[HANDS];
@@ -44,14 +44,12 @@ static double now(void) {
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-static void stop(struct run *run, enum att_status status, const char *why) {
-    if (!run->stop)
-        text_print(run->error, "%s", why);
-    run->stop = true;
-    run->status = status;
+static void stop(struct crew *crew, enum att_status status, const char *why) {
+    if (!crew->stop)
+        text_print(crew->error, "%s", why);
+    crew->stop = true;
+    crew->status = status;
 }
-
-static struct text *problem_with(struct run *run) { return run->error; }
 
 /* --- writing down ------------------------------------------------------------------------------------------------- */
 
@@ -77,8 +75,8 @@ static void print_schedule(const struct variant *variant, char *to, size_t size)
 }
 
 /* Complete a record with what the worker does not know, and append it. */
-static void write_down(struct run *run, struct record *record, int number, const struct tuner_cell *cell, int pass) {
-    const struct tuner *tuner = run->tuner;
+static void write_down(struct crew *crew, struct record *record, int number, const struct tuner_cell *cell, int pass) {
+    const struct tuner *tuner = crew->tuner;
     const struct tuner_kernel *kernel = &tuner->kernel[number];
     copy(record->device, sizeof record->device, tuner->setting.device);
     copy(record->arch, sizeof record->arch, tuner->setting.arch);
@@ -94,43 +92,44 @@ static void write_down(struct run *run, struct record *record, int number, const
     record->pass = pass;
     record->when = (int64_t)time(NULL);
     struct text error = {0};
-    if (!journal_append(run->journal, record, &error))
-        stop(run, ATT_IO, text_string(&error));
+    if (!journal_append(crew->journal, record, &error))
+        stop(crew, ATT_IO, text_string(&error));
     text_free(&error);
 }
 
-static void write_failure(struct run *run, const struct hand *hand, const char *status, const char *why) {
-    struct tuner *tuner = run->tuner;
+static void write_failure(struct crew *crew, const struct hand *hand, const char *status, const char *why) {
+    struct tuner *tuner = crew->tuner;
     struct record record;
     record_clear(&record);
     copy(record.status, sizeof record.status, status);
     copy(record.error, sizeof record.error, why);
-    write_down(run, &record, hand->kernel, &tuner->cell[hand->cell], 0);
+    write_down(crew, &record, hand->kernel, &tuner->cell[hand->cell], 0);
     tuner_drop(tuner, hand->kernel);
     tuner->failed++;
 }
 
 /* --- workers ------------------------------------------------------------------------------------------------------ */
 
-static bool start(struct run *run, struct hand *hand) {
+static bool start(struct crew *crew, struct hand *hand) {
     hand->greeted = false;
     hand->busy = true;
     hand->since = now();
     hand->until = hand->since + GREETING;
-    if (worker_start(&hand->worker, stand_body, &hand->options, problem_with(run)))
+    if (worker_start(&hand->worker, stand_body, &hand->options, crew->error))
         return true;
-    run->stop = true;
-    run->status = ATT_INTERNAL;
+    crew->stop = true;
+    crew->status = ATT_INTERNAL;
     return false;
 }
 
-static struct hand *add_hand(struct run *run, bool measures, int ordinal) {
-    struct hand *hand = &run->hand[run->hands];
-    *hand = (struct hand){.options = {.session = run->tuner->options.session}, .measures = measures};
+static struct hand *add_hand(struct crew *crew, bool measures, int ordinal) {
+    struct hand *hand = &crew->hand[crew->hands];
+    *hand = (struct hand){.options = {.session = crew->tuner->options.session}, .measures = measures};
     hand->options.session.ordinal = ordinal;
-    hand->options.compile_for = measures ? NULL : run->arch;
-    run->hands++; /* before it starts, so that it is stopped in any case */
-    return start(run, hand) ? hand : NULL;
+    hand->cell = NONE;
+    hand->options.compile_for = measures ? NULL : crew->arch;
+    crew->hands++; /* before it starts, so that it is stopped in any case */
+    return start(crew, hand) ? hand : NULL;
 }
 
 /* Wait for its greeting. False: it has none to give; *reply then says why. */
@@ -149,36 +148,36 @@ static bool await_greeting(struct hand *hand, struct reply *reply) {
 }
 
 /* The first GPU says where we are; others count when they are equal. */
-static bool open_devices(struct run *run) {
-    struct tuner *tuner = run->tuner;
+static bool open_devices(struct crew *crew) {
+    struct tuner *tuner = crew->tuner;
     const struct tuner_options *options = &tuner->options;
     struct reply reply;
-    struct hand *first = add_hand(run, true, options->session.ordinal);
+    struct hand *first = add_hand(crew, true, options->session.ordinal);
     if (!first || !await_greeting(first, &reply)) {
         if (first)
-            stop(run, reply.status, reply.record.error);
+            stop(crew, reply.status, reply.record.error);
         return false;
     }
     tuner->setting = reply.record;
-    copy(run->arch, sizeof run->arch, reply.record.arch);
+    copy(crew->arch, sizeof crew->arch, reply.record.arch);
     tuner->gpus = 1;
-    for (int i = 1; !options->one_gpu && i < GPUS && i < tuner->cells; i++) {
-        struct hand *next = add_hand(run, true, i);
+    for (int i = 1; !options->one_gpu && i < GPUS; i++) {
+        struct hand *next = add_hand(crew, true, i);
         if (!next)
             return false;
         if (await_greeting(next, &reply) && strcmp(reply.record.device, tuner->setting.device) == 0) {
             tuner->gpus++;
             continue;
         }
-        worker_stop(&next->worker, NULL);
-        run->hands--;
+        worker_stop(&next->worker, NULL); /* there is no such GPU, or it is another one */
+        crew->hands--;
         break;
     }
     return true;
 }
 
-static bool open_compilers(struct run *run) {
-    struct tuner *tuner = run->tuner;
+static bool open_compilers(struct crew *crew) {
+    struct tuner *tuner = crew->tuner;
     int waiting = 0, jobs = tuner->options.jobs;
     for (int i = 0; i < tuner->kernels; i++)
         waiting += tuner->kernel[i].state == KERNEL_NEW;
@@ -186,32 +185,32 @@ static bool open_compilers(struct run *run) {
         jobs = (int)sysconf(_SC_NPROCESSORS_ONLN) - tuner->gpus;
     jobs = jobs < 1 ? 1 : jobs > JOBS ? JOBS : jobs;
     for (int i = 0; i < jobs && i < waiting; i++)
-        if (!add_hand(run, false, 0))
+        if (!add_hand(crew, false, 0))
             return false;
     return true;
 }
 
-static void stop_all(struct run *run) {
-    for (int i = 0; i < run->hands; i++)
-        worker_stop(&run->hand[i].worker, NULL);
-    run->hands = 0;
+static void stop_all(struct crew *crew) {
+    for (int i = 0; i < crew->hands; i++)
+        worker_stop(&crew->hand[i].worker, NULL);
+    crew->hands = 0;
 }
 
 /* --- orders ------------------------------------------------------------------------------------------------------- */
 
-static bool give(struct run *run, struct hand *hand, const struct order *order) {
+static bool give(struct crew *crew, struct hand *hand, const struct order *order) {
     hand->busy = true;
     hand->since = now();
-    hand->until = hand->since + run->tuner->options.timeout;
+    hand->until = hand->since + crew->tuner->options.timeout;
     worker_send(hand->worker.channel, order, sizeof *order); /* if it is gone, its silence says so */
     return true;
 }
 
 /* The next kernel that nobody has compiled, cell by cell. */
-static bool order_compile(struct run *run, struct hand *hand) {
-    struct tuner *tuner = run->tuner;
-    for (; run->next_cell < tuner->cells; run->next_cell++) {
-        const struct tuner_cell *cell = &tuner->cell[run->next_cell];
+static bool order_compile(struct crew *crew, struct hand *hand) {
+    struct tuner *tuner = crew->tuner;
+    for (; crew->next_cell < tuner->cells; crew->next_cell++) {
+        const struct tuner_cell *cell = &tuner->cell[crew->next_cell];
         for (int i = 0; !cell->done && i < cell->candidates; i++) {
             struct tuner_kernel *kernel = &tuner->kernel[cell->kernel[i]];
             if (kernel->state != KERNEL_NEW)
@@ -219,8 +218,8 @@ static bool order_compile(struct run *run, struct hand *hand) {
             struct order order = {.variant = kernel->variant};
             kernel->state = KERNEL_COMPILING;
             hand->kernel = cell->kernel[i];
-            hand->cell = run->next_cell;
-            return give(run, hand, &order);
+            hand->cell = crew->next_cell;
+            return give(crew, hand, &order);
         }
     }
     return false;
@@ -234,8 +233,8 @@ static int cells_to_begin(const struct tuner *tuner) {
 }
 
 /* Take the next cell, with a fair share of the time that is left. */
-static bool begin_cell(struct run *run, struct hand *hand) {
-    struct tuner *tuner = run->tuner;
+static bool begin_cell(struct crew *crew, struct hand *hand) {
+    struct tuner *tuner = crew->tuner;
     int waiting = cells_to_begin(tuner), rounds = (waiting + tuner->gpus - 1) / tuner->gpus;
     hand->cell = NONE;
     for (int i = 0; i < tuner->cells; i++) {
@@ -264,9 +263,9 @@ static bool has_measurement(const struct tuner_cell *cell) {
 }
 
 /* What the cell needs next. False: nothing now. */
-static bool order_measure(struct run *run, struct hand *hand) {
-    struct tuner *tuner = run->tuner;
-    while (hand->cell != NONE || begin_cell(run, hand)) {
+static bool order_measure(struct crew *crew, struct hand *hand) {
+    struct tuner *tuner = crew->tuner;
+    while (hand->cell != NONE || begin_cell(crew, hand)) {
         struct tuner_cell *cell = &tuner->cell[hand->cell];
         double time = now();
         mark_ready(tuner, cell);
@@ -289,7 +288,7 @@ static bool order_measure(struct run *run, struct hand *hand) {
         struct order order = {.variant = tuner->kernel[hand->kernel].variant,
                               .shape = cell->shape,
                               .seconds = fmin(share, passes ? LONGEST_PASS : FIRST_PASS)};
-        return give(run, hand, &order);
+        return give(crew, hand, &order);
     }
     return false;
 }
@@ -302,11 +301,11 @@ static bool is_fatal(const struct record *record) {
            strcmp(record->status, "compiler") == 0;
 }
 
-static void take_measurement(struct run *run, struct hand *hand, struct record *record) {
-    struct tuner *tuner = run->tuner;
+static void take_measurement(struct crew *crew, struct hand *hand, struct record *record) {
+    struct tuner *tuner = crew->tuner;
     struct tuner_cell *cell = &tuner->cell[hand->cell];
     struct entrant *entrant = &cell->race.entrant[hand->entrant];
-    write_down(run, record, hand->kernel, cell, entrant->passes);
+    write_down(crew, record, hand->kernel, cell, entrant->passes);
     if (record_ok(record)) {
         race_note(&cell->race, hand->entrant, tuner->options.warm ? record->warm_median : record->cold_median);
         tuner->measured++;
@@ -318,74 +317,74 @@ static void take_measurement(struct run *run, struct hand *hand, struct record *
         tuner_drop(tuner, hand->kernel);
 }
 
-static void take_reply(struct run *run, struct hand *hand, struct reply *reply) {
-    struct tuner *tuner = run->tuner;
+static void take_reply(struct crew *crew, struct hand *hand, struct reply *reply) {
+    struct tuner *tuner = crew->tuner;
     struct record *record = &reply->record;
     hand->busy = false;
     if (is_fatal(record)) {
-        stop(run, reply->status, record->error);
+        stop(crew, reply->status, record->error);
     } else if (!hand->greeted) {
         hand->greeted = true;
     } else if (hand->measures) {
-        take_measurement(run, hand, record);
+        take_measurement(crew, hand, record);
     } else if (record_ok(record)) {
         tuner->kernel[hand->kernel].state = KERNEL_READY;
     } else {
-        write_down(run, record, hand->kernel, &tuner->cell[hand->cell], 0);
+        write_down(crew, record, hand->kernel, &tuner->cell[hand->cell], 0);
         tuner_drop(tuner, hand->kernel);
         tuner->failed++;
     }
 }
 
 /* It died, or had to be ended. The next order gets a new one. */
-static void take_loss(struct run *run, struct hand *hand, bool hangs) {
+static void take_loss(struct crew *crew, struct hand *hand, bool hangs) {
     struct text why = {0};
     bool idle = !hand->busy, greeted = hand->greeted;
     if (hangs)
-        text_print(&why, "took longer than %.0f s", run->tuner->options.timeout);
+        text_print(&why, "took longer than %.0f s", crew->tuner->options.timeout);
     worker_stop(&hand->worker, hangs ? NULL : &why);
     if (!greeted)
-        stop(run, ATT_LAUNCH_FAILED, "a worker died or hung before it could begin");
+        stop(crew, ATT_LAUNCH_FAILED, "a worker died or hung before it could begin");
     else if (!idle)
-        write_failure(run, hand, !hand->measures ? "compile" : hangs ? "hang" : "crash", text_string(&why));
+        write_failure(crew, hand, !hand->measures ? "compile" : hangs ? "hang" : "crash", text_string(&why));
     text_free(&why);
-    if (!run->stop)
-        start(run, hand);
+    if (!crew->stop)
+        start(crew, hand);
 }
 
-static void wait_for_replies(struct run *run) {
+static void wait_for_replies(struct crew *crew) {
     struct pollfd wait[HANDS];
     struct reply reply;
-    for (int i = 0; i < run->hands; i++)
-        wait[i] = (struct pollfd){.fd = run->hand[i].worker.channel, .events = POLLIN};
-    if (poll(wait, (nfds_t)run->hands, BUDGET_MS) < 0 && errno != EINTR)
+    for (int i = 0; i < crew->hands; i++)
+        wait[i] = (struct pollfd){.fd = crew->hand[i].worker.channel, .events = POLLIN};
+    if (poll(wait, (nfds_t)crew->hands, BUDGET_MS) < 0 && errno != EINTR)
         return;
-    for (int i = 0; i < run->hands && !run->stop; i++) {
-        struct hand *hand = &run->hand[i];
+    for (int i = 0; i < crew->hands && !crew->stop; i++) {
+        struct hand *hand = &crew->hand[i];
         if (wait[i].revents && worker_receive(hand->worker.channel, &reply, sizeof reply))
-            take_reply(run, hand, &reply);
+            take_reply(crew, hand, &reply);
         else if (wait[i].revents)
-            take_loss(run, hand, false);
+            take_loss(crew, hand, false);
         else if (hand->busy && now() > hand->until)
-            take_loss(run, hand, true);
+            take_loss(crew, hand, true);
     }
 }
 
 /* --- the loop ----------------------------------------------------------------------------------------------------- */
 
-static bool recall(struct run *run) {
-    struct results results = {.warm = run->tuner->options.warm};
+static bool recall(struct crew *crew) {
+    struct results results = {.warm = crew->tuner->options.warm};
     struct text error = {0};
-    bool read = journal_read(run->journal, results_add, &results, NULL, &error);
+    bool read = journal_read(crew->journal, results_add, &results, NULL, &error);
     if (!read)
-        stop(run, ATT_IO, text_string(&error));
+        stop(crew, ATT_IO, text_string(&error));
     else if (results.failed)
-        stop(run, ATT_OUT_OF_MEMORY, "out of memory");
+        stop(crew, ATT_OUT_OF_MEMORY, "out of memory");
     else
-        tuner_recall(run->tuner, &results);
+        tuner_recall(crew->tuner, &results);
     results_free(&results);
     text_free(&error);
-    return !run->stop;
+    return !crew->stop;
 }
 
 /* A race that the journal has finished already costs nothing. */
@@ -405,19 +404,19 @@ static bool all_done(const struct tuner *tuner) {
     return true;
 }
 
-static void give_orders(struct run *run) {
+static void give_orders(struct crew *crew) {
     int measuring = NONE;
-    for (int i = 0; i < run->hands && !run->stop; i++) {
-        struct hand *hand = &run->hand[i];
+    for (int i = 0; i < crew->hands && !crew->stop; i++) {
+        struct hand *hand = &crew->hand[i];
         if (!hand->busy && hand->measures)
-            order_measure(run, hand);
+            order_measure(crew, hand);
         else if (!hand->busy)
-            order_compile(run, hand);
+            order_compile(crew, hand);
         if (hand->measures && hand->cell != NONE)
             measuring = hand->cell;
     }
-    if (run->tuner->options.progress)
-        run->tuner->options.progress(run->tuner->options.context, run->tuner, measuring);
+    if (crew->tuner->options.progress)
+        crew->tuner->options.progress(crew->tuner->options.context, crew->tuner, measuring);
 }
 
 static enum tuner_end how_it_ended(const struct tuner *tuner) {
@@ -436,33 +435,44 @@ static enum tuner_end how_it_ended(const struct tuner *tuner) {
     return end;
 }
 
-enum tuner_end tuner_run(struct tuner *tuner, struct journal *journal, enum att_status *status, struct text *error) {
-    struct run *run = calloc(1, sizeof *run);
-    enum tuner_end end = TUNER_FAILED;
+bool tuner_connect(struct tuner *tuner, enum att_status *status, struct text *error) {
     *status = ATT_OUT_OF_MEMORY;
-    if (!run) {
+    struct crew *crew = tuner->crew = calloc(1, sizeof *crew);
+    if (!crew) {
         text_print(error, "out of memory");
-        return end;
+        return false;
     }
-    *run = (struct run){.tuner = tuner, .journal = journal, .error = error, .status = ATT_OK};
+    *crew = (struct crew){.tuner = tuner, .error = error};
+    bool good = open_devices(crew);
+    *status = crew->status;
+    return good;
+}
+
+void tuner_disconnect(struct tuner *tuner) {
+    if (tuner->crew)
+        stop_all(tuner->crew);
+    free(tuner->crew);
+    tuner->crew = NULL;
+}
+
+enum tuner_end tuner_run(struct tuner *tuner, struct journal *journal, enum att_status *status, struct text *error) {
+    struct crew *crew = tuner->crew;
+    crew->journal = journal;
+    crew->error = error;
     tuner->start = now();
     tuner->end = tuner->start + tuner->options.budget;
-    if (open_devices(run) && recall(run)) {
-        for (int i = 0; i < run->hands; i++)
-            run->hand[i].cell = NONE;
+    if (recall(crew))
         skip_finished(tuner);
-        bool go_on = !all_done(tuner) && open_compilers(run);
-        while (go_on && !run->stop && !all_done(tuner)) {
-            if (tuner->options.interrupted && tuner->options.interrupted())
-                break;
-            give_orders(run);
-            if (!all_done(tuner))
-                wait_for_replies(run);
-        }
-        end = run->stop ? TUNER_FAILED : all_done(tuner) ? how_it_ended(tuner) : TUNER_INTERRUPTED;
+    bool go_on = !crew->stop && !all_done(tuner) && open_compilers(crew);
+    while (go_on && !crew->stop && !all_done(tuner)) {
+        if (tuner->options.interrupted && tuner->options.interrupted())
+            break;
+        give_orders(crew);
+        if (!all_done(tuner))
+            wait_for_replies(crew);
     }
-    stop_all(run);
-    *status = run->status;
-    free(run);
+    *status = crew->status;
+    enum tuner_end end = crew->stop ? TUNER_FAILED : all_done(tuner) ? how_it_ended(tuner) : TUNER_INTERRUPTED;
+    tuner_disconnect(tuner);
     return end;
 }

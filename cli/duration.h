@@ -1,0 +1,10 @@
+/* duration: "90", "90s", "1.5m", "2h" -> seconds. */
+#ifndef ATTILE_DURATION_H
+#define ATTILE_DURATION_H
+
+#include <stdbool.h>
+
+/* False when it is no such text, not positive, or longer than a year. */
+bool duration_read(const char *text, double *seconds);
+
+#endif

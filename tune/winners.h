@@ -1,0 +1,30 @@
+/* winners: the winners of measured races become rows of a tuned table; kernels that were wrong, faulted, hung or crashed
+   become its deny list. */
+#ifndef ATTILE_WINNERS_H
+#define ATTILE_WINNERS_H
+
+#include "results.h"
+#include "tuned.h"
+
+struct winners_counts {
+    int rows;    /* put into the table */
+    int without; /* cells in which no kernel was measured with its present source */
+    int stale;   /* kernels left aside: their source is another one now */
+    int denied;
+};
+
+/* Read a record's texts. False when they are not of this version: a knob, word or size that it does not have. */
+bool winners_read_problem(const char *problem, struct knobs *knobs);
+bool winners_read_schedule(const char *target, const char *schedule, struct knobs *knobs); /* what is not said: AUTO */
+bool winners_read_shape(const char *text, int family, struct shape *shape);
+
+/* The winner of a cell and the runner-up (-1: none), by number in cell->kernel; false when there is no winner. Kernels
+   whose source is not what `set` makes of them today are left aside (a null set: all count) and counted in *stale. */
+bool winners_of(const struct result_cell *cell, const struct template_set *set, int *winner, int *runner_up,
+                double *margin, int *stale);
+
+/* Put what was measured in one setting into a table. False when memory runs out. */
+bool winners_fill(struct tuned *tuned, const struct results *results, int setting, const struct template_set *set,
+                  struct winners_counts *counts);
+
+#endif
