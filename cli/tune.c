@@ -7,11 +7,13 @@
 #include "terminal.h"
 #include "tune_merge.h"
 #include "tune_report.h"
+#include "tuned.h"
 #include "tuner.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 const struct option options_tune[] = {
     {"shapes", 's', OPTION_TEXT, "SIZES",
@@ -107,7 +109,8 @@ static enum exit_code read_shapes(struct job *job) {
     }
     text_free(&error);
     for (int i = 0; !code && i < job->shapes; i++) {
-        const struct shape *shape = &job->shape[i];
+        struct shape *shape = &job->shape[i];
+        *shape = tuned_shape(shape); /* one way to write each */
         if (shape->batch < 1 || shape->heads < 1 || shape->len_q < 1 || shape->len_kv < 1)
             code = cli_error(cli, CLI_USAGE, "shape %d has nothing to compute: every size must be at least 1", i + 1);
     }

@@ -232,8 +232,8 @@ static bool answer_attention(const struct workload *w) {
                                        .scale = w->scale,
                                        .causal = w->problem.mask == mask_causal};
     return oracle_attention(&problem, o->expected, lse->expected) &&
-           tolerance_attention(&problem, (enum tolerance_type)workload_weights(&w->problem), (enum tolerance_type)o->type,
-                               o->expected, lse->expected, o->allowed, lse->allowed);
+           tolerance_attention(&problem, (enum tolerance_type)workload_weights(&w->problem),
+                               (enum tolerance_type)o->type, o->expected, lse->expected, o->allowed, lse->allowed);
 }
 
 static bool answer(const struct workload *w) {

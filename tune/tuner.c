@@ -45,7 +45,7 @@ bool tuner_digest(const struct template_set *set, const struct variant *variant,
 /* Where it is or could be: digests are as good as random already. */
 static int *bucket_of(const struct tuner *tuner, const char *digest) {
     char begin[8];
-    snprintf(begin, sizeof begin, "%s", digest);
+    snprintf(begin, sizeof begin, "%.7s", digest);
     unsigned at = (unsigned)strtoul(begin, NULL, 16);
     for (;; at++) {
         int *bucket = &tuner->bucket[at % (unsigned)tuner->buckets];
