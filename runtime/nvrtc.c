@@ -1,4 +1,5 @@
 #include "nvrtc.h"
+#include "compile_log.h"
 #include "cubin.h"
 
 #include <dlfcn.h>
@@ -268,25 +269,6 @@ static void read_log(const struct nvrtc *nvrtc, void *program, struct text *log)
     free(bytes);
 }
 
-/* Bytes of spill stores and loads, summed over what ptxas reports for each entry. */
-static int count_spills(const char *log) {
-    int total = 0;
-    for (const char *at = log; (at = strstr(at, "bytes stack frame, ")); at++) {
-        int stores, loads;
-        if (sscanf(at, "bytes stack frame, %d bytes spill stores, %d bytes spill loads", &stores, &loads) == 2)
-            total += stores + loads;
-    }
-    return total;
-}
-
-static const char *find_serialised(const char *log) {
-    static const char *const phrases[] = {"Potential Performance Loss", "is injected in around line"};
-    for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++)
-        if (strstr(log, phrases[i]))
-            return phrases[i];
-    return NULL;
-}
-
 static enum att_status take_cubin(const struct nvrtc *nvrtc, void *program, const struct compile_job *job,
                                   struct binary *binary, struct failure *failure) {
     if (nvrtc->cubin_size(program, &binary->size) != NVRTC_SUCCESS || binary->size == 0)
@@ -308,12 +290,13 @@ static enum att_status take_cubin(const struct nvrtc *nvrtc, void *program, cons
             binary->registers = usage.registers;
         binary->instructions += usage.instructions;
     }
-    const char *phrase = find_serialised(text_string(&binary->log));
-    if (phrase)
-        return failure_set(failure, ATT_COMPILE_FAILED, "%s: the compiler gave up asynchronous work (\"%s\"):\n%s",
-                           job->name, phrase, text_string(&binary->log));
-    binary->spill_bytes = count_spills(text_string(&binary->log));
-    return ATT_OK;
+    const char *log = text_string(&binary->log);
+    struct text reason = {0};
+    binary->spill_bytes = compile_log_spills(log);
+    if (compile_log_refuses(job->source, log, &reason))
+        failure_set(failure, ATT_COMPILE_FAILED, "%s: %s\n%s", job->name, text_string(&reason), log);
+    text_free(&reason);
+    return failure->status;
 }
 
 static enum att_status compile_program(const struct nvrtc *nvrtc, void *program, const struct compile_job *job,

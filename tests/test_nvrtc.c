@@ -78,6 +78,40 @@ Test(nvrtc, reports_spills) {
     nvrtc_close(nvrtc);
 }
 
+/* Both compile without an error; what they ask of the hardware, the compiler did not do. */
+Test(nvrtc, kernels_that_the_compiler_slowed_down_are_refused) {
+    struct nvrtc *nvrtc = open_or_skip();
+    static const struct {
+        const char *source, *words;
+    } cases[] = {
+        {"extern \"C\" __global__ void k(float *x) {\n"
+         "    asm volatile(\"setmaxnreg.inc.sync.aligned.u32 240;\");\n"
+         "    x[threadIdx.x] = 1;\n}\n",
+         "setmaxnreg"},
+        {"extern \"C\" __global__ void __launch_bounds__(1024, 2) k(const float *x, float *y, int n) {\n"
+         "    float a[96]; // setmaxnreg would deal out registers here\n"
+         "#pragma unroll\n"
+         "    for (int i = 0; i < 96; i++) a[i] = x[threadIdx.x + 1024 * i];\n"
+         "    for (int k = 0; k < n; k++)\n"
+         "#pragma unroll\n"
+         "        for (int i = 0; i < 96; i++) a[i] = fmaf(a[i], a[(i + 31) % 96], x[k]);\n"
+         "#pragma unroll\n"
+         "    for (int i = 0; i < 96; i++) y[threadIdx.x + 1024 * i] = a[i];\n"
+         "}\n",
+         "bytes of registers are spilled"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct binary binary;
+        struct failure failure = {0};
+        cr_expect_eq(compile(nvrtc, cases[i].source, "sm_90a", "k", &binary, &failure), ATT_COMPILE_FAILED, "case %zu",
+                     i);
+        cr_expect(strstr(text_string(&failure.text), cases[i].words), "%s", text_string(&failure.text));
+        cr_expect_null(binary.bytes);
+        failure_clear(&failure);
+    }
+    nvrtc_close(nvrtc);
+}
+
 Test(nvrtc, failures_say_what_is_wrong) {
     struct nvrtc *nvrtc = open_or_skip();
     static const struct {
