@@ -37,7 +37,9 @@ bool check_type(struct parser *p, struct part part, enum formula_type wanted, co
         *out = check_part(p, tree_one(p->formula, OP_TO_REAL, part.node), part.at);
         return out->node != NO_NODE;
     }
+    bool is_root = p->formula->kind == FORMULA_SCORE && strcmp(who, "a score") == 0;
     const char *hint = wanted == FORMULA_BOOL                          ? "; compare it with something"
+                       : type == FORMULA_BOOL && is_root               ? "; write s if .. else -inf"
                        : type == FORMULA_BOOL                          ? "; write (1 if .. else 0)"
                        : type == FORMULA_REAL && wanted == FORMULA_INT ? "; floor(..) makes it an integer"
                                                                        : "";
@@ -122,7 +124,8 @@ struct part check_two(struct parser *p, enum tree_op op, struct part a, struct p
         if (!as_numbers(p, &a, &b, who))
             return nothing;
     }
-    struct part part = check_part(p, tree_two(p->formula, op, a.node, b.node), a.at);
+    struct part part = check_part(p, tree_two(p->formula, op, a.node, b.node), at);
+    part.at = a.at;
     part.fraction = fraction;
     return part;
 }

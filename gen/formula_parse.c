@@ -165,9 +165,9 @@ bool parse_is_word(const char *name, size_t size) {
     for (size_t i = 0; i < sizeof other_words / sizeof *other_words; i++)
         if (has_name(other_words[i], name, size))
             return true;
+    int entry = table_find(FORMULA_MASK, name, size);
     return find_language_name(name, size) >= 0 || find_function(name, size) != OP_COUNT ||
-           table_find(FORMULA_MASK, name, size) >= 0 || table_find(FORMULA_SCORE, name, size) >= 0 ||
-           storage_find(name, size) >= 0;
+           (entry >= 0 && !formula_table[entry].params[0]) || storage_find(name, size) >= 0;
 }
 
 /* Everything that could have been meant, one after the other. */
@@ -197,6 +197,9 @@ static const char *next_candidate(void *context) {
 
 static struct part refuse_name(struct parser *p) {
     const char *name = p->text + p->at;
+    if (table_find(FORMULA_SCORE, name, (size_t)p->token) >= 0)
+        return parse_refuse(p, here(p), "%.*s is a score, and this is %s", p->token, name,
+                            p->formula->kind == FORMULA_MASK ? "a mask" : "a size");
     const char *near = diag_nearest(name, (size_t)p->token, next_candidate, &(struct candidates){p, 0});
     if (near)
         return parse_refuse(p, here(p), "unknown name '%.*s'; did you mean '%s'?", p->token, name, near);
@@ -303,6 +306,14 @@ static struct part parse_language_name(struct parser *p, int name) {
     return check_part(p, tree_name(p->formula, (enum formula_name)name), at);
 }
 
+/* bias(bias): a parameter may be called like a named score; brackets tell them apart. */
+static bool is_call(const struct parser *p) {
+    int at = p->at + p->token;
+    while (at < p->size && is_blank(p->text[at]))
+        at++;
+    return at < p->size && p->text[at] == '(';
+}
+
 static struct part parse_name(struct parser *p) {
     struct formula *f = p->formula;
     const char *name = p->text + p->at;
@@ -315,7 +326,7 @@ static struct part parse_name(struct parser *p) {
             parse_advance(p);
             return check_part(p, p->binding[i].node, at);
         }
-    for (int i = 0; p->call < 0 && f->scope && i < f->scope->count; i++)
+    for (int i = 0; p->call < 0 && !is_call(p) && f->scope && i < f->scope->count; i++)
         if (has_name(f->scope->param[i].name, name, size))
             return parse_param(p, i);
     if (has_name("s", name, size))
@@ -473,6 +484,17 @@ struct part parse_expression(struct parser *p) {
     return part;
 }
 
+/* What is kept of a formula is its canonical text, which must be readable again. */
+static void check_length(struct parser *p) {
+    struct text text = {0};
+    formula_print(p->formula, &text);
+    if (text.failed)
+        parse_refuse(p, 0, "out of memory");
+    else if (text.size > FORMULA_TEXT)
+        parse_refuse(p, 0, "this formula is longer than %d bytes, named masks and scores expanded", FORMULA_TEXT);
+    text_free(&text);
+}
+
 struct formula *formula_parse(enum formula_kind kind, struct place place, const char *text, size_t size,
                               const struct formula_scope *scope, struct diag *diag) {
     static const enum formula_type wanted[] = {
@@ -502,10 +524,11 @@ struct formula *formula_parse(enum formula_kind kind, struct place place, const 
         expect(&p, NULL, "");
     if (!p.failed)
         check_type(&p, part, wanted[kind], who[kind], &part);
-    if (p.failed) {
-        formula_free(formula);
-        return NULL;
-    }
     formula->root = part.node;
-    return formula;
+    if (!p.failed)
+        check_length(&p);
+    if (!p.failed)
+        return formula;
+    formula_free(formula);
+    return NULL;
 }

@@ -4,7 +4,8 @@
 
 #include "formula_tree.h"
 
-enum { PARSE_NESTING = 100, PARSE_BINDINGS = 32 };
+/* The canonical text of the deepest tree may be read back: a level is an operator and a bracket. */
+enum { PARSE_NESTING = 2 * FORMULA_DEPTH + 16, PARSE_BINDINGS = 32 };
 
 /* A part that was read: its node, and where its text begins, for the caret. */
 struct part {
@@ -62,7 +63,7 @@ extern const char *const storage_names[FORMULA_STORAGES];
 int storage_find(const char *name, size_t size); /* -1 = none */
 enum formula_type storage_type(enum formula_storage storage);
 
-/* Is this a word of the language (a name, a function, an operator, an entry)? */
+/* Is this a word of the language: a name, a function, an operator, an entry that is written without brackets? */
 bool parse_is_word(const char *name, size_t size);
 
 #endif

@@ -108,8 +108,10 @@ static bool bind_arguments(struct parser *p, const struct formula_entry *entry, 
     const char *next = entry->params;
     struct signature wanted;
     *count = 0;
-    if (!*next && !parse_is_token(p, "("))
-        return true;
+    if (!*next && parse_is_token(p, "("))
+        parse_refuse(p, p->at, "%s takes no arguments", entry->name);
+    if (!*next)
+        return !p->failed;
     if (!parse_is_token(p, "(")) {
         parse_refuse(p, p->at, "%s takes arguments: %s(%s)", entry->name, entry->name, entry->params);
         return false;

@@ -272,6 +272,12 @@ static int make_logic(struct formula *f, enum tree_op op, int a, int b) {
     return make(f, op, FORMULA_BOOL, a, b, NO_NODE);
 }
 
+/* max(min(x, y), x) is x, and min(max(x, y), x) too. */
+static bool absorbs(const struct formula *f, enum tree_op op, int a, int b) {
+    const struct tree_node *node = at(f, a);
+    return node->op == (op == OP_MIN ? OP_MAX : OP_MIN) && (node->operand[0] == b || node->operand[1] == b);
+}
+
 static int make_int(struct formula *f, enum tree_op op, int a, int b) {
     const struct tree_node *x = at(f, a), *y = at(f, b);
     switch (op) {
@@ -307,6 +313,10 @@ static int make_int(struct formula *f, enum tree_op op, int a, int b) {
             return a;
         if (op == OP_MIN ? y->most <= x->least : y->least >= x->most)
             return b;
+        if (absorbs(f, op, a, b))
+            return b;
+        if (absorbs(f, op, b, a))
+            return a;
         break;
     default: break;
     }

@@ -1,0 +1,33 @@
+/* helper_formula: formulas and parameters for tests: what a scope of parameters holds, what their tensors say, and
+   random formulas from the grammar. The same seed gives the same formula. */
+#ifndef ATTILE_HELPER_FORMULA_H
+#define ATTILE_HELPER_FORMULA_H
+
+#include "formula.h"
+
+/* window: int, wide: bool, cap: float, doc: int[batch, len_k], slope: float[heads], seen: bool[len_q, len_k],
+   bias: float[heads, len_q, len_k] */
+void formula_fixture_scope(struct formula_scope *scope);
+
+/* Null after an error, which is printed to stderr when `loud`. */
+struct formula *formula_fixture_parse(enum formula_kind kind, const char *text, const struct formula_scope *scope,
+                                      bool loud);
+
+/* Sizes and scalars drawn from `seed`; tensors hold a hash of parameter and indices, any indices: ints -3 .. 12, reals
+   in quarters -2 .. 1.75. A bound over a box of many elements is what the hash may give. */
+struct formula_fixture {
+    struct formula_env env;
+    union formula_value scalar[FORMULA_PARAMS];
+    const struct formula_scope *scope;
+};
+void formula_fixture_draw(struct formula_fixture *fixture, const struct formula_scope *scope, unsigned *seed);
+extern const char formula_fixture_cxx[]; /* the same tensors for C++: doc_at(p, b, k), doc_least(..), ... */
+
+unsigned formula_random(unsigned *seed, unsigned below);
+
+/* Write a random formula. Masks compare reals only where fp32 is exact. `affine` masks are conjunctions of comparisons
+   that are affine in q and k. */
+enum formula_flavor { FLAVOR_MASK, FLAVOR_AFFINE, FLAVOR_SCORE };
+void formula_draw(enum formula_flavor flavor, int depth, unsigned *seed, struct text *text);
+
+#endif
