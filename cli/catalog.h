@@ -40,9 +40,6 @@ bool catalog_next(struct catalog *catalog, struct variant *variant);
 bool catalog_wants(const struct catalog *catalog, const struct variant *variant); /* does it pass --variant? */
 void catalog_rewind(struct catalog *catalog);
 
-/* Does a variant pass --variant? */
-bool catalog_wants(const struct catalog *catalog, const struct variant *variant);
-
 /* Count what passes --variant. An error when nothing does, or nothing feasible: then the exit code to return. */
 enum exit_code catalog_count(struct catalog *catalog, const struct cli *cli, int *feasible, int *pruned);
 

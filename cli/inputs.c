@@ -88,28 +88,6 @@ void inputs_print_shape(const struct shape *shape, int family, struct text *text
                        shape_get(shape, (enum shape_id)id));
 }
 
-bool inputs_parse_shapes(const char *text, int family, struct shape **shapes, int *count, struct text *error) {
-    *shapes = NULL;
-    *count = 0;
-    for (const char *at = text + strspn(text, "; \n"); *at; at += strspn(at, "; \n")) {
-        size_t size = strcspn(at, ";\n");
-        struct shape *more = realloc(*shapes, ((size_t)*count + 1) * sizeof *more);
-        char *one = strndup(at, size);
-        bool good = more && one;
-        *shapes = more ? more : *shapes;
-        if (!good)
-            fail(error, "out of memory");
-        else
-            good = inputs_parse_shape(one, family, &more[*count], error);
-        free(one);
-        if (!good)
-            return false;
-        ++*count;
-        at += size;
-    }
-    return *count > 0 || fail(error, "expected sizes, 'batch=1,heads=8,len_q=100,len_kv=100' say, found none");
-}
-
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
 static enum exit_code read_tensor(struct inputs *inputs, const struct cli *cli, int i) {

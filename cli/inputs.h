@@ -38,9 +38,6 @@ bool inputs_parse_shape(const char *text, int family, struct shape *shape, struc
 /* Print them as they are read: "batch=1,heads=8,...". */
 void inputs_print_shape(const struct shape *shape, int family, struct text *text);
 
-/* Parse shapes with ";" between them. The caller frees *shapes, on failure too. */
-bool inputs_parse_shapes(const char *text, int family, struct shape **shapes, int *count, struct text *error);
-
 /* The shape to run variant `knobs` on, number `i` of inputs->shapes. */
 struct shape inputs_shape(const struct inputs *inputs, const struct knobs *knobs, int i);
 

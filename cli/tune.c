@@ -3,21 +3,20 @@
 #include "duration.h"
 #include "field.h"
 #include "inputs.h"
+#include "shapes.h"
 #include "shard.h"
 #include "terminal.h"
 #include "tune_merge.h"
 #include "tune_report.h"
-#include "tuned.h"
 #include "tuner.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 const struct option options_tune[] = {
-    {"shapes", 's', OPTION_TEXT, "SIZES",
-     "on which shapes, 'batch=4,heads=16,len_q=4096,len_kv=4096; ...' (default: the spec's `test: shapes:`)"},
+    SHAPES_OPTION,
     {"out", 'o', OPTION_TEXT, "FILE", "the results file, appended to (default: tune.jsonl)"},
     {"table", 't', OPTION_TEXT, "FILE", "put the winners into this tuned table, which is made when it is missing"},
     {"budget", 'b', OPTION_TEXT, "TIME", "how long to go on in all, '90s', '5m', '2h' (default: 60s)"},
@@ -41,10 +40,9 @@ struct job {
     struct spec *own_spec; /* made from knobs, else null */
     const struct spec *spec;
     struct tuner tuner;
-    struct field field;
+    struct candidates candidates;
     struct journal journal;
-    struct shape *shape; /* owned */
-    int shapes;
+    struct shapes shapes;
     struct shard shard;
     double budget, timeout;
     struct progress progress;
@@ -92,27 +90,12 @@ static enum exit_code open_spec(struct job *job) {
 }
 
 static enum exit_code read_shapes(struct job *job) {
-    struct cli *cli = job->cli;
-    const struct spec *spec = job->spec;
-    struct text error = {0};
-    enum exit_code code = CLI_OK;
-    if (!cli_given(cli, "shapes")) {
-        if (spec->shapes == 0)
-            return cli_error(cli, CLI_USAGE, "which shapes? say --shapes 'batch=4,heads=16,len_q=4096,len_kv=4096'");
-        job->shape = malloc((size_t)spec->shapes * sizeof *job->shape);
-        if (!job->shape)
-            return cli_error(cli, CLI_INTERNAL, "out of memory");
-        memcpy(job->shape, spec->shape, (size_t)spec->shapes * sizeof *job->shape);
-        job->shapes = spec->shapes;
-    } else if (!inputs_parse_shapes(cli_text(cli, "shapes", ""), spec->family, &job->shape, &job->shapes, &error)) {
-        code = cli_error(cli, CLI_USAGE, "--shapes: %s", text_string(&error));
-    }
-    text_free(&error);
-    for (int i = 0; !code && i < job->shapes; i++) {
-        struct shape *shape = &job->shape[i];
-        *shape = tuned_shape(shape); /* one way to write each */
+    enum exit_code code = shapes_read(&job->shapes, job->cli, job->spec);
+    for (int i = 0; !code && i < job->shapes.count; i++) {
+        const struct shape *shape = &job->shapes.shape[i];
         if (shape->batch < 1 || shape->heads < 1 || shape->len_q < 1 || shape->len_kv < 1)
-            code = cli_error(cli, CLI_USAGE, "shape %d has nothing to compute: every size must be at least 1", i + 1);
+            code =
+                cli_error(job->cli, CLI_USAGE, "shape %d has nothing to compute: every size must be at least 1", i + 1);
     }
     return code;
 }
@@ -120,46 +103,73 @@ static enum exit_code read_shapes(struct job *job) {
 /* --- what there is to measure ------------------------------------------------------------------------------------- */
 
 static enum exit_code empty_space(const struct job *job) {
-    const struct field *field = &job->field;
+    const struct candidates *all = &job->candidates;
     struct text text = {0};
-    for (int i = 0; i < FIELD_REASONS && field->reason[i].count; i++)
-        text_print(&text, "\n  %d: %s", field->reason[i].count, field->reason[i].text);
-    if (field->unwanted)
-        cli_error(job->cli, CLI_SPEC, "--variant leaves none of the %d schedules", field->unwanted);
-    else if (field->pruned)
-        cli_error(job->cli, CLI_SPEC, "none of the %d schedules of this space can be on %s; why not:%s", field->pruned,
-                  job->tuner.setting.device, text_string(&text));
-    else
-        cli_error(job->cli, CLI_SPEC, "the space is empty: no template answers it on %s", job->tuner.setting.device);
+    if (all->prunings == 0)
+        return cli_error(job->cli, CLI_SPEC, "no schedule of %s is for %s%s", job->catalog.name,
+                         job->tuner.setting.device, cli_given(job->cli, "variant") ? " and passes --variant" : "");
+    for (int i = 0; i < all->prunings && i < 10; i++)
+        text_print(&text, "\n%10lld  %s", (long long)all->pruning[i].count, all->pruning[i].example);
+    cli_error(job->cli, CLI_SPEC, "none of %lld schedules is possible on %s; what ruled them out:%s",
+              (long long)all->tried, job->tuner.setting.device, text_string(&text));
     text_free(&text);
     return CLI_SPEC;
 }
 
+/* On this CPU plain sources only, unless the spec asks for others. */
+static bool wanted(const void *context, const struct variant *variant) {
+    const struct job *job = context;
+    bool host = strcmp(job->tuner.setting.arch, "host") == 0, given = job->spec->axis[KNOB_target].place.line != 0;
+    return (!host || given || variant->knobs.target == target_any) && catalog_wants(&job->catalog, variant);
+}
+
+static enum exit_code find_candidates(struct job *job) {
+    const struct record *setting = &job->tuner.setting;
+    const struct candidates_filter filter = {wanted, job, cli_interrupted};
+    struct model_gpu gpu = {0};
+    if (!model_gpu_find(setting->device, &gpu)) {
+        cli_note(job->cli, "there is no performance model of %s; that of the H200 orders the candidates",
+                 setting->device);
+        model_gpu_find("h200", &gpu);
+        if (strcmp(setting->arch, "host") != 0)
+            snprintf(gpu.arch, sizeof gpu.arch, "%s", setting->arch);
+    }
+    if (!candidates_find(&job->candidates, job->catalog.templates, job->spec, &gpu, job->shapes.shape,
+                         job->shapes.count, &filter))
+        return cli_error(job->cli, CLI_INTERNAL, "out of memory");
+    if (cli_interrupted())
+        return CLI_INTERRUPTED;
+    return job->candidates.count ? CLI_OK : empty_space(job);
+}
+
+static enum exit_code add_cell(struct job *job, int problem, int number) {
+    int count, most = cli_count(job->cli, "candidates", 200);
+    const struct field field = {job->catalog.templates, &job->candidates};
+    const struct knobs *knobs = &candidates_of(&job->candidates, problem, &count)->knobs;
+    const struct shape *shape = &job->shapes.shape[number];
+    struct text problem_text = {0}, shape_text = {0};
+    if (!field_fits(knobs, shape))
+        return CLI_OK;
+    field_print_problem(knobs, &problem_text);
+    inputs_print_shape(shape, job->spec->family, &shape_text);
+    bool good = tuner_add_cell(&job->tuner, text_string(&problem_text), shape, text_string(&shape_text)) &&
+                field_pick(&field, problem, number, most, &job->tuner);
+    text_free(&problem_text);
+    text_free(&shape_text);
+    return good ? CLI_OK : cli_error(job->cli, CLI_INTERNAL, "out of memory");
+}
+
 /* Cells: every problem at every shape, those of other shards left out. */
 static enum exit_code fill_tuner(struct job *job) {
-    struct tuner *tuner = &job->tuner;
-    int candidates = cli_count(job->cli, "candidates", 200), piece = 0;
-    if (!field_open(&job->field, job->spec, &job->catalog, &tuner->setting))
-        return cli_error(job->cli, CLI_INTERNAL, "out of memory");
-    if (job->field.variants == 0)
-        return empty_space(job);
-    for (int p = 0; p < job->field.problems; p++) {
-        for (int s = 0; s < job->shapes; s++, piece++) {
-            struct text problem = {0}, shape = {0};
-            bool good = true;
-            if (shard_has(job->shard, piece)) {
-                field_print_problem(&job->field, p, &problem);
-                inputs_print_shape(&job->shape[s], job->spec->family, &shape);
-                good = tuner_add_cell(tuner, text_string(&problem), &job->shape[s], text_string(&shape)) &&
-                       field_pick(&job->field, p, &job->shape[s], candidates, tuner);
-            }
-            text_free(&problem);
-            text_free(&shape);
-            if (!good)
-                return cli_error(job->cli, CLI_INTERNAL, "out of memory");
-        }
-    }
-    return tuner_begin(tuner) ? CLI_OK : cli_error(job->cli, CLI_INTERNAL, "out of memory");
+    enum exit_code code = find_candidates(job);
+    int piece = 0;
+    for (int problem = 0; !code && problem < job->candidates.problems; problem++)
+        for (int shape = 0; !code && shape < job->shapes.count; shape++, piece++)
+            if (shard_has(job->shard, piece))
+                code = add_cell(job, problem, shape);
+    if (code)
+        return code;
+    return tuner_begin(&job->tuner) ? CLI_OK : cli_error(job->cli, CLI_INTERNAL, "out of memory");
 }
 
 /* --- while it runs ------------------------------------------------------------------------------------------------ */
@@ -186,7 +196,7 @@ static void show(void *context, const struct tuner *tuner, int number) {
     if (number >= 0) {
         const struct tuner_cell *cell = &tuner->cell[number];
         for (int i = 0; i < cell->candidates; i++)
-            tried += cell->race.entrant[i].passes > 0 || cell->race.entrant[i].out;
+            tried += cell->contest.entrant[i].passes > 0 || cell->contest.entrant[i].out;
         text_print(&text, "; cell %d of %d: %d of %d tried", done + 1, tuner->cells, tried, cell->candidates);
     }
     progress_show(&job->progress, elapsed < job->budget ? (int)elapsed : (int)job->budget, text_string(&text));
@@ -201,8 +211,6 @@ static void describe(const struct job *job) {
         most = tuner->cell[i].candidates > most ? tuner->cell[i].candidates : most;
     cli_note(job->cli, "%d problem%s and shapes, up to %d candidates each, %d kernels in all, on %s (%s)", tuner->cells,
              tuner->cells == 1 ? "" : "s", most, tuner->kernels, tuner->setting.device, tuner->setting.compiler);
-    if (!job->field.known_gpu)
-        cli_note(job->cli, "there is no performance model of this device: the candidates are a random sample");
     if (job->journal.torn)
         cli_note(job->cli, "%s: its last line was unfinished; %lld bytes are dropped", path,
                  (long long)job->journal.torn);
@@ -330,10 +338,9 @@ enum exit_code verb_tune(struct cli *cli) {
     cli_catch_interrupt();
     enum exit_code code = tune(&job);
     tuner_close(&job.tuner);
-    field_close(&job.field);
+    candidates_free(&job.candidates);
     journal_close(&job.journal);
     spec_free(job.own_spec);
     catalog_close(&job.catalog);
-    free(job.shape);
     return code;
 }

@@ -99,7 +99,7 @@ struct row { /* a cell and its winner */
 
 static struct row look(const struct result_cell *cell, const struct template_set *set) {
     struct row row = {.cell = cell, .tflops = NAN};
-    struct race race;
+    struct contest contest;
     struct knobs problem;
     struct shape shape;
     int winner, second, stale = 0;
@@ -107,11 +107,11 @@ static struct row look(const struct result_cell *cell, const struct template_set
         row.failed += cell->kernel[i].status != NULL;
         row.measured += !cell->kernel[i].status && cell->kernel[i].passes > 0;
     }
-    if (!winners_of(cell, set, &winner, &second, &row.margin, &stale) || !results_race(cell, &race))
+    if (!winners_of(cell, set, &winner, &second, &row.margin, &stale) || !results_contest(cell, &contest))
         return row;
     row.winner = &cell->kernel[winner];
-    row.seconds = race_time(&race.entrant[winner]);
-    race_close(&race);
+    row.seconds = contest_time(&contest.entrant[winner]);
+    contest_close(&contest);
     if (winners_read_problem(cell->problem, &problem) && winners_read_shape(cell->shape, problem.family, &shape))
         row.tflops = stage_operations(&problem, &shape) / row.seconds * 1e-12;
     return row;
@@ -125,7 +125,9 @@ static void print_row(struct table *table, const struct row *row) {
     table_cell(table, PROBLEM, CELL_PLAIN, "%s", row->cell->problem);
     table_cell(table, SHAPE, CELL_PLAIN, "%s", row->cell->shape);
     table_cell(table, BEST, row->winner ? CELL_GOOD : CELL_BAD, "%s",
-               row->winner ? row->winner->schedule : "no kernel was right");
+               row->winner     ? row->winner->schedule
+               : row->measured ? "none with its present source"
+                               : "no kernel was right");
     table_cell(table, TIME, CELL_PLAIN, "%s", row->winner ? text_string(&time) : "-");
     table_cell(table, RATE, CELL_PLAIN, row->winner ? "%.1f" : "-", row->tflops);
     table_cell(table, MARGIN, CELL_PLAIN, row->margin > 0 ? "%.3f" : "-", row->margin);

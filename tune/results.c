@@ -114,20 +114,20 @@ void results_add(void *context, const struct record *record) {
         kernel->status = copy(results, record->status);
         kernel->error = copy(results, record->error);
     }
-    if (record_ok(record) && time > 0 && kernel->passes < RACE_PASSES)
+    if (record_ok(record) && time > 0 && kernel->passes < CONTEST_PASSES)
         kernel->time[kernel->passes++] = (float)time;
 }
 
-bool results_race(const struct result_cell *cell, struct race *race) {
-    if (!race_open(race, cell->kernels))
+bool results_contest(const struct result_cell *cell, struct contest *contest) {
+    if (!contest_open(contest, cell->kernels))
         return false;
     for (int i = 0; i < cell->kernels; i++) {
         const struct result_kernel *kernel = &cell->kernel[i];
-        race->entrant[i].out = kernel->status != NULL;
+        contest->entrant[i].out = kernel->status != NULL;
         for (int k = 0; k < kernel->passes; k++)
-            race_note(race, i, (double)kernel->time[k]);
+            contest_note(contest, i, (double)kernel->time[k]);
     }
-    race->closed = true; /* nobody else comes */
+    contest->closed = true; /* nobody else comes */
     return true;
 }
 

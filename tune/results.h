@@ -2,7 +2,7 @@
 #ifndef ATTILE_RESULTS_H
 #define ATTILE_RESULTS_H
 
-#include "race.h"
+#include "contest.h"
 #include "record.h"
 
 struct result_setting { /* where something was measured: numbers of two settings are never compared */
@@ -15,7 +15,7 @@ struct result_kernel {
     char *variant, *target, *schedule, *source;
     char *status, *error; /* of the first failure; null = none */
     int registers, passes;
-    float time[RACE_PASSES]; /* seconds, cold or warm as asked for */
+    float time[CONTEST_PASSES]; /* seconds, cold or warm as asked for */
 };
 
 struct result_cell { /* one problem at one shape in one setting */
@@ -42,7 +42,7 @@ int results_find_setting(const struct results *results, const struct record *rec
 int results_find_cell(const struct results *results, int setting, const char *problem, const char *shape);
 int results_find_kernel(const struct result_cell *cell, const char *variant, const char *source);
 
-/* The race that a cell's measurements make. Close it. False when memory runs out. */
-bool results_race(const struct result_cell *cell, struct race *race);
+/* The contest that a cell's measurements make. Close it. False when memory runs out. */
+bool results_contest(const struct result_cell *cell, struct contest *contest);
 
 #endif

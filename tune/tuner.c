@@ -1,4 +1,4 @@
-/* What there is to tune: cells, candidates, their races, and what a journal knows of them. tuner_run.c does it. */
+/* What there is to tune: cells, candidates, their contests, and what a journal knows of them. tuner_run.c does it. */
 #include "tuner.h"
 #include "sha256.h"
 
@@ -18,7 +18,7 @@ void tuner_close(struct tuner *tuner) {
         free(cell->problem);
         free(cell->shape_text);
         free(cell->kernel);
-        race_close(&cell->race);
+        contest_close(&cell->contest);
     }
     free(tuner->cell);
     free(tuner->kernel);
@@ -123,7 +123,7 @@ bool tuner_add_candidate(struct tuner *tuner, const struct variant *variant, con
 
 bool tuner_begin(struct tuner *tuner) {
     for (int i = 0; i < tuner->cells; i++)
-        if (!race_open(&tuner->cell[i].race, tuner->cell[i].candidates))
+        if (!contest_open(&tuner->cell[i].contest, tuner->cell[i].candidates))
             return false;
     return true;
 }
@@ -133,7 +133,7 @@ void tuner_drop(struct tuner *tuner, int kernel) {
     for (int i = 0; i < tuner->cells; i++)
         for (int k = 0; k < tuner->cell[i].candidates; k++)
             if (tuner->cell[i].kernel[k] == kernel)
-                tuner->cell[i].race.entrant[k].out = true;
+                tuner->cell[i].contest.entrant[k].out = true;
 }
 
 /* --- what is known already ---------------------------------------------------------------------------------------- */
@@ -150,9 +150,9 @@ static void recall_cell(struct tuner *tuner, struct tuner_cell *cell, const stru
         if (found < 0)
             continue;
         const struct result_kernel *was = &known->kernel[found];
-        cell->race.entrant[i].out = cell->race.entrant[i].out || was->status;
+        cell->contest.entrant[i].out = cell->contest.entrant[i].out || was->status;
         for (int k = 0; k < was->passes; k++)
-            race_note(&cell->race, i, (double)was->time[k]);
+            contest_note(&cell->contest, i, (double)was->time[k]);
         tuner->recalled += was->passes;
     }
 }

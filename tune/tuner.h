@@ -1,11 +1,11 @@
 /* tuner: kernels and shapes in, measurements out. Worker processes compile candidates in parallel; one worker a GPU
-   checks and times them, cell by cell, in the order of a race (race.h). Whatever is learnt goes to the journal at once,
+   checks and times them, cell by cell, in the order of a contest (contest.h). Whatever is learnt goes to the journal at once,
    and what the journal holds already is not done again. */
 #ifndef ATTILE_TUNER_H
 #define ATTILE_TUNER_H
 
 #include "journal.h"
-#include "race.h"
+#include "contest.h"
 #include "results.h"
 #include "stand.h"
 #include "worker.h"
@@ -40,7 +40,7 @@ struct tuner_cell {
     struct shape shape;
     int candidates, room;
     int *kernel; /* numbers of tuner_kernel, in the order in which they are tried first; owned */
-    struct race race;
+    struct contest contest;
     bool begun, done;
     double start, end; /* on the monotonic clock, once begun */
 };
@@ -73,17 +73,17 @@ bool tuner_add_cell(struct tuner *tuner, const char *problem, const struct shape
    is left out. False when memory runs out. */
 bool tuner_add_candidate(struct tuner *tuner, const struct variant *variant, const char *digest);
 
-/* All cells and candidates are there: make their races. False when memory runs out. */
+/* All cells and candidates are there: make their contests. False when memory runs out. */
 bool tuner_begin(struct tuner *tuner);
 
-/* What results of this setting know of the candidates: passes into the races, failures out of them. */
+/* What results of this setting know of the candidates: passes into the contests, failures out of them. */
 void tuner_recall(struct tuner *tuner, const struct results *results);
 
-/* A kernel that failed is out of every race. */
+/* A kernel that failed is out of every contest. */
 void tuner_drop(struct tuner *tuner, int kernel);
 
 enum tuner_end {
-    TUNER_DONE,        /* every race is over */
+    TUNER_DONE,        /* every contest is over */
     TUNER_OUT_OF_TIME, /* the budget is spent; every cell has a winner, if perhaps an early one */
     TUNER_TOO_SHORT,   /* the budget is spent, and a cell has no measurement at all */
     TUNER_INTERRUPTED,

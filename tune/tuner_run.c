@@ -252,12 +252,12 @@ static bool begin_cell(struct crew *crew, struct hand *hand) {
 
 static void mark_ready(const struct tuner *tuner, struct tuner_cell *cell) {
     for (int i = 0; i < cell->candidates; i++)
-        cell->race.entrant[i].ready = tuner->kernel[cell->kernel[i]].state == KERNEL_READY;
+        cell->contest.entrant[i].ready = tuner->kernel[cell->kernel[i]].state == KERNEL_READY;
 }
 
 static bool has_measurement(const struct tuner_cell *cell) {
     for (int i = 0; i < cell->candidates; i++)
-        if (cell->race.entrant[i].passes > 0 && !cell->race.entrant[i].out)
+        if (cell->contest.entrant[i].passes > 0 && !cell->contest.entrant[i].out)
             return true;
     return false;
 }
@@ -270,19 +270,19 @@ static bool order_measure(struct crew *crew, struct hand *hand) {
         double time = now();
         mark_ready(tuner, cell);
         if (time > cell->start + COMPILING * (cell->end - cell->start) && has_measurement(cell))
-            cell->race.closed = true;
-        enum race_state state = race_next(&cell->race, &hand->entrant);
-        if (state == RACE_WAIT && time < cell->end)
+            cell->contest.closed = true;
+        enum contest_state state = contest_next(&cell->contest, &hand->entrant);
+        if (state == CONTEST_WAIT && time < cell->end)
             return false;
         bool late = time >= cell->end && (has_measurement(cell) || time >= tuner->end);
-        if (state == RACE_OVER || late) {
+        if (state == CONTEST_OVER || late) {
             cell->done = true;
             hand->cell = NONE;
             continue;
         }
-        if (state == RACE_WAIT)
+        if (state == CONTEST_WAIT)
             return false;
-        int passes = cell->race.entrant[hand->entrant].passes, left = race_left(&cell->race);
+        int passes = cell->contest.entrant[hand->entrant].passes, left = contest_left(&cell->contest);
         double share = (cell->end - time) / (left > 0 ? left : 1);
         hand->kernel = cell->kernel[hand->entrant];
         struct order order = {.variant = tuner->kernel[hand->kernel].variant,
@@ -304,10 +304,10 @@ static bool is_fatal(const struct record *record) {
 static void take_measurement(struct crew *crew, struct hand *hand, struct record *record) {
     struct tuner *tuner = crew->tuner;
     struct tuner_cell *cell = &tuner->cell[hand->cell];
-    struct entrant *entrant = &cell->race.entrant[hand->entrant];
+    struct entrant *entrant = &cell->contest.entrant[hand->entrant];
     write_down(crew, record, hand->kernel, cell, entrant->passes);
     if (record_ok(record)) {
-        race_note(&cell->race, hand->entrant, tuner->options.warm ? record->warm_median : record->cold_median);
+        contest_note(&cell->contest, hand->entrant, tuner->options.warm ? record->warm_median : record->cold_median);
         tuner->measured++;
         return;
     }
@@ -387,12 +387,12 @@ static bool recall(struct crew *crew) {
     return !crew->stop;
 }
 
-/* A race that the journal has finished already costs nothing. */
+/* A contest that the journal has finished already costs nothing. */
 static void skip_finished(struct tuner *tuner) {
     for (int i = 0; i < tuner->cells; i++) {
         struct tuner_cell *cell = &tuner->cell[i];
         int entrant;
-        if (race_next(&cell->race, &entrant) == RACE_OVER)
+        if (contest_next(&cell->contest, &entrant) == CONTEST_OVER)
             cell->begun = cell->done = true;
     }
 }
@@ -423,10 +423,10 @@ static enum tuner_end how_it_ended(const struct tuner *tuner) {
     enum tuner_end end = TUNER_DONE;
     for (int i = 0; i < tuner->cells; i++) {
         const struct tuner_cell *cell = &tuner->cell[i];
-        struct race race = cell->race;
+        struct contest contest = cell->contest;
         int entrant, left = 0;
-        race.closed = false;
-        left = race_next(&race, &entrant) != RACE_OVER;
+        contest.closed = false;
+        left = contest_next(&contest, &entrant) != CONTEST_OVER;
         if (left && !has_measurement(cell))
             return TUNER_TOO_SHORT;
         if (left)

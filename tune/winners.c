@@ -19,7 +19,10 @@ bool winners_read_problem(const char *problem, struct knobs *knobs) {
     *knobs = knobs_default();
     if (!read_knobs(problem, 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM, knobs) || knobs->family == AUTO)
         return false;
-    *knobs = tuned_problem(knobs);
+    if (knobs->dtype_out == AUTO)
+        knobs->dtype_out = knobs->dtype;
+    if (knobs->head_dim_v == AUTO)
+        knobs->head_dim_v = knobs->head_dim;
     return true;
 }
 
@@ -67,18 +70,18 @@ static bool is_current(const struct result_cell *cell, const struct result_kerne
 
 bool winners_of(const struct result_cell *cell, const struct template_set *set, int *winner, int *runner_up,
                 double *margin, int *stale) {
-    struct race race;
+    struct contest contest;
     int *order = malloc(((size_t)cell->kernels + 1) * sizeof *order);
     int best[2] = {-1, -1}, found = 0;
-    if (order && results_race(cell, &race)) {
-        int ranked = race_rank(&race, order);
+    if (order && results_contest(cell, &contest)) {
+        int ranked = contest_rank(&contest, order);
         for (int i = 0; i < ranked && found < 2; i++)
             if (is_current(cell, &cell->kernel[order[i]], set))
                 best[found++] = order[i];
             else
                 ++*stale;
-        *margin = found == 2 ? race_time(&race.entrant[best[1]]) / race_time(&race.entrant[best[0]]) : 0;
-        race_close(&race);
+        *margin = found == 2 ? contest_time(&contest.entrant[best[1]]) / contest_time(&contest.entrant[best[0]]) : 0;
+        contest_close(&contest);
     }
     free(order);
     *winner = best[0];
@@ -89,21 +92,22 @@ bool winners_of(const struct result_cell *cell, const struct template_set *set, 
 static bool put_winner(struct tuned *tuned, const struct result_cell *cell, const struct template_set *set,
                        struct winners_counts *counts) {
     struct tuned_row row = {0};
-    struct race race;
+    struct knobs problem;
+    struct contest contest;
     struct shape shape;
     int winner, second;
-    if (!winners_read_problem(cell->problem, &row.problem) ||
-        !winners_read_shape(cell->shape, row.problem.family, &shape) ||
+    if (!winners_read_problem(cell->problem, &problem) || !winners_read_shape(cell->shape, problem.family, &shape) ||
         !winners_of(cell, set, &winner, &second, &row.margin, &counts->stale) ||
         !winners_read_schedule(cell->kernel[winner].target, cell->kernel[winner].schedule, &row.schedule)) {
         counts->without++;
         return true;
     }
-    if (!results_race(cell, &race))
+    if (!results_contest(cell, &contest))
         return false;
+    row.problem = tuned_problem(&problem);
     row.shape = tuned_shape(&shape);
-    row.microseconds = 1e6 * race_time(&race.entrant[winner]);
-    race_close(&race);
+    row.microseconds = 1e6 * contest_time(&contest.entrant[winner]);
+    contest_close(&contest);
     counts->rows++;
     return tuned_put(tuned, &row);
 }

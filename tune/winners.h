@@ -1,4 +1,4 @@
-/* winners: the winners of measured races become rows of a tuned table; kernels that were wrong, faulted, hung or crashed
+/* winners: the winners of measured contests become rows of a tuned table; kernels that were wrong, faulted, hung or crashed
    become its deny list. */
 #ifndef ATTILE_WINNERS_H
 #define ATTILE_WINNERS_H
