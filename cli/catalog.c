@@ -49,8 +49,7 @@ static enum exit_code open_spec(struct catalog *catalog, struct cli *cli, const 
 }
 
 static enum exit_code open_filter(struct catalog *catalog, const struct cli *cli, struct diag *diag) {
-    for (int id = 0; id < KNOB_COUNT; id++)
-        knob_set(&catalog->wanted, id, UNWANTED);
+    catalog->wanted = knobs_filled(UNWANTED);
     const char *filter = cli_text(cli, "variant", NULL);
     if (!filter)
         return CLI_OK;
@@ -100,8 +99,7 @@ bool catalog_wants(const struct catalog *catalog, const struct variant *variant)
     if (catalog->pattern)
         return fnmatch(catalog->pattern, variant->name, 0) == 0;
     for (int id = 0; id < KNOB_COUNT; id++) {
-        int value = knob_get(&catalog->wanted, id);
-        if (value != UNWANTED && value != knob_get(&variant->knobs, id))
+        if (knob_get(&catalog->wanted, id) != UNWANTED && !knob_same(&catalog->wanted, &variant->knobs, id))
             return false;
     }
     return true;
@@ -141,24 +139,13 @@ enum exit_code catalog_count(struct catalog *catalog, const struct cli *cli, int
     return code;
 }
 
-static void print_group(const struct variant *variant, bool schedule, struct text *text) {
-    for (int id = 0; id < KNOB_COUNT; id++) {
-        int value = knob_get(&variant->knobs, id);
-        if ((knob_table[id].group == KNOB_GROUP_SCHEDULE) != schedule || value == AUTO)
-            continue;
-        if (!(variant->used & 1u << id) && knob_table[id].group != KNOB_GROUP_TOP)
-            continue;
-        text_print(text, text->size ? " %s=" : "%s=", knob_table[id].name);
-        if (knob_table[id].kind == KNOB_KIND_WORD)
-            text_print(text, "%s", knob_word_name(id, value));
-        else
-            text_print(text, "%d", value);
-    }
-}
-
 void catalog_print_problem(const struct variant *variant, struct text *problem, struct text *schedule) {
-    print_group(variant, false, problem);
-    print_group(variant, true, schedule);
+    unsigned top = 1u << KNOB_family | 1u << KNOB_target, schedule_knobs = 0;
+    for (int id = 0; id < KNOB_COUNT; id++)
+        if (knob_table[id].group == KNOB_GROUP_SCHEDULE)
+            schedule_knobs |= 1u << id;
+    knobs_print(&variant->knobs, (variant->used | top) & ~schedule_knobs, problem);
+    knobs_print(&variant->knobs, variant->used & schedule_knobs, schedule);
 }
 
 void catalog_print_given(const struct catalog *catalog, struct text *problem, struct text *schedule) {

@@ -25,6 +25,8 @@ struct run {
     const struct check_options *options;
     struct check_result *result;
     struct block input[WORKLOAD_INPUTS], output[WORKLOAD_OUTPUTS];
+    struct att_param param[FORMULA_PARAMS];
+    void *param_memory[FORMULA_PARAMS];
     struct att_args args;
     void *workspace;
 };
@@ -82,6 +84,45 @@ static bool make_blocks(struct run *run) {
     return true;
 }
 
+/* A tensor of the mask or the score; in the spread layout its elements lie apart. */
+static bool make_param(struct run *run, int number) {
+    const struct formula_param *declared = &run->workload->params->formulas.scope.param[number];
+    const struct param_value *value = &run->workload->params->param[number];
+    struct att_param *param = &run->param[number];
+    *param = (struct att_param){.name = declared->name, .type = value->type};
+    if (declared->dims == 0) {
+        param->number = value->value[0];
+        return true;
+    }
+    int64_t step = run->options->layout == LAYOUT_SPREAD ? 2 : 1, next = step;
+    for (int d = declared->dims - 1; d >= 0; d--) {
+        param->size[d] = value->size[d];
+        param->stride[d] = next;
+        next *= value->size[d];
+    }
+    size_t bytes = (size_t)(value->count * step * value->bytes);
+    unsigned char *staging = malloc(bytes + 1);
+    if (!staging)
+        return out_of_memory(run);
+    memset(staging, POISON_INPUT, bytes);
+    for (int64_t i = 0; i < value->count; i++)
+        params_encode(value, i, staging + i * step * value->bytes);
+    enum att_status status = att_alloc(run->session, bytes, &run->param_memory[number]);
+    if (status == ATT_OK && bytes)
+        status = att_copy_in(run->session, run->param_memory[number], staging, bytes);
+    free(staging);
+    param->data = run->param_memory[number];
+    return status == ATT_OK || fail(run, status, "making a tensor of the mask or the score");
+}
+
+static bool make_params(struct run *run) {
+    const struct params *params = run->workload->params;
+    bool good = true;
+    for (int i = 0; good && params && i < params->formulas.scope.count; i++)
+        good = make_param(run, i);
+    return good;
+}
+
 static struct att_tensor argument(const struct block *block) {
     const int64_t *stride = block->tensor.stride;
     return (struct att_tensor){block->device, stride[DIM_BATCH], stride[DIM_HEAD], stride[DIM_ROW]};
@@ -102,7 +143,9 @@ static void fill_attention(struct run *run) {
                                                       .kv_heads = shape->kv_heads,
                                                       .len_q = shape->len_q,
                                                       .len_kv = shape->len_kv,
-                                                      .scale = (float)run->workload->scale};
+                                                      .scale = (float)run->workload->scale,
+                                                      .params = run->param,
+                                                      .param_count = run->workload->params->formulas.scope.count};
 }
 
 static void fill_softmax(struct run *run) {
@@ -269,6 +312,8 @@ static void release(struct run *run) {
         free(run->output[i].host);
         att_free(run->session, run->output[i].device);
     }
+    for (int i = 0; i < FORMULA_PARAMS; i++)
+        att_free(run->session, run->param_memory[i]);
     att_free(run->session, run->workspace);
 }
 
@@ -276,7 +321,7 @@ bool check_run(att_session *session, att_kernel *kernel, const struct workload *
                const struct check_options *options, struct check_result *result) {
     struct run run = {.session = session, .kernel = kernel, .workload = workload, .options = options, .result = result};
     *result = (struct check_result){0};
-    bool ran = make_blocks(&run) && make_arguments(&run) && execute(&run);
+    bool ran = make_blocks(&run) && make_params(&run) && make_arguments(&run) && execute(&run);
     for (int i = 0; ran && i < workload->outputs; i++)
         ran = compare(&run, i);
     release(&run);

@@ -14,8 +14,9 @@ static void print_knobs(const struct variant *variant, struct json *json) {
         int value = knob_get(&variant->knobs, id);
         if (!(variant->used & 1u << id) || value == AUTO)
             continue;
-        if (knob_table[id].kind == KNOB_KIND_WORD)
-            json_string(json, knob_table[id].name, knob_word_name(id, value));
+        const char *formula = knob_formula(&variant->knobs, id);
+        if (knob_table[id].words)
+            json_string(json, knob_table[id].name, formula ? formula : knob_word_name(id, value));
         else
             json_integer(json, knob_table[id].name, value);
     }

@@ -230,7 +230,12 @@ static bool answer_attention(const struct workload *w) {
                                        .head_dim = w->problem.head_dim,
                                        .head_dim_v = w->problem.head_dim_v,
                                        .scale = w->scale,
-                                       .causal = w->problem.mask == mask_causal};
+                                       .causal = w->problem.mask == mask_causal,
+                                       .mask = w->params->formulas.mask,
+                                       .score = w->params->formulas.score,
+                                       .env = &w->params->env};
+    if (w->problem.sinks > 0) /* the last parameter */
+        problem.sinks = w->params->param[w->params->formulas.scope.count - 1].value;
     return oracle_attention(&problem, o->expected, lse->expected) &&
            tolerance_attention(&problem, (enum tolerance_type)workload_weights(&w->problem),
                                (enum tolerance_type)o->type, o->expected, lse->expected, o->allowed, lse->allowed);
@@ -259,6 +264,8 @@ bool workload_make(struct workload *workload, const struct knobs *problem, const
     *workload = (struct workload){.problem = *problem, .shape = *shape};
     workload->scale = (double)(float)(1 / sqrt((double)(problem->head_dim > 0 ? problem->head_dim : 1)));
     bool ok = true;
+    if (problem->family == family_attention_forward && !(workload->params = params_make(problem, shape, seed, error)))
+        return false;
     for (int i = 0; ok && workload_input_name(problem->family, i); i++)
         ok = make_input(workload, i, files ? &files->file[i] : NULL, seed);
     if (ok && problem->family == family_merge && !files)
@@ -276,6 +283,7 @@ void workload_free(struct workload *workload) {
         free(workload->output[i].expected);
         free(workload->output[i].allowed);
     }
+    params_free(workload->params);
     *workload = (struct workload){0};
 }
 
@@ -284,7 +292,7 @@ bool workload_fits(const struct workload *workload, const struct knobs *problem,
         return false;
     for (int id = 0; id < KNOB_COUNT; id++)
         if (knob_table[id].group != KNOB_GROUP_SCHEDULE && id != KNOB_target &&
-            knob_get(&workload->problem, id) != knob_get(problem, id))
+            !knob_same(&workload->problem, problem, (enum knob_id)id))
             return false;
     return workload_weights(&workload->problem) == workload_weights(problem);
 }

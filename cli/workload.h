@@ -6,6 +6,7 @@
 #define ATTILE_WORKLOAD_H
 
 #include "gen.h"
+#include "params.h"
 #include "tensor.h"
 
 enum { WORKLOAD_INPUTS = 3, WORKLOAD_OUTPUTS = 2 };
@@ -30,7 +31,8 @@ struct workload_output {
 struct workload {
     struct knobs problem; /* the variant's knobs; schedule knobs have no effect */
     struct shape shape;
-    double scale; /* attention */
+    double scale;          /* attention */
+    struct params *params; /* what mask and score take; null for other families; owned */
     int inputs, outputs;
     struct workload_input input[WORKLOAD_INPUTS];    /* q k v | x | o_parts lse_parts */
     struct workload_output output[WORKLOAD_OUTPUTS]; /* o lse | y | o lse */

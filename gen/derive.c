@@ -157,6 +157,8 @@ static bool drop_unused(struct variant *variant, const struct template *template
                           template->name);
         knob_set(&variant->knobs, id, AUTO);
     }
+    if (!(variant->used >> KNOB_mask & 1) && !(variant->used >> KNOB_score & 1))
+        variant->knobs.formulas = (struct formulas){0};
     return true;
 }
 
@@ -193,21 +195,41 @@ static void derive(struct knobs *knobs, unsigned used) {
 static bool is_implied(const struct knobs *knobs, enum knob_id id) {
     return (id == KNOB_dtype_out && knobs->dtype_out == knobs->dtype) ||
            (id == KNOB_head_dim_v && knobs->head_dim_v == knobs->head_dim) ||
+           (id == KNOB_score && knobs->score == score_scaled) ||
            (id == KNOB_target && knobs->target == target_any) || knob_is_open(id, knob_get(knobs, id));
 }
 
-/* Injective: words of different knobs differ, numbers have their knob's prefix, and what is left out equals what stands. */
+/* FNV-1a: a name has no room for the expression itself. */
+static unsigned hash_formula(const char *formula) {
+    unsigned hash = 2166136261u;
+    for (; *formula; formula++)
+        hash = (hash ^ (unsigned char)*formula) * 16777619u;
+    return hash;
+}
+
+/* One knob's part of the name: "causal", "d64", "mask_1b3f09c2". */
+static void print_part(const struct knobs *knobs, enum knob_id id, char *part, size_t size) {
+    const struct knob_info *info = &knob_table[id];
+    const char *formula = knob_formula(knobs, id);
+    int value = knob_get(knobs, id);
+    if (formula)
+        snprintf(part, size, "%s_%08x", info->name, hash_formula(formula));
+    else if (info->words)
+        snprintf(part, size, "%s%s", info->prefix, knob_word_name(id, value));
+    else
+        snprintf(part, size, "%s%d", info->prefix, value);
+}
+
+/* Injective: words of different knobs differ, numbers have their knob's prefix, what is left out equals what stands, and
+   expressions differ in 32 bits of hash. */
 static bool make_name(struct variant *variant) {
     size_t at = 0;
     for (int id = 0; id < KNOB_COUNT; id++) {
-        const struct knob_info *info = &knob_table[id];
-        int value = knob_get(&variant->knobs, id);
-        char number[16];
+        char part[VARIANT_NAME];
         if (!(variant->used >> id & 1) || is_implied(&variant->knobs, id))
             continue;
-        snprintf(number, sizeof number, "%d", value);
-        int size = snprintf(variant->name + at, VARIANT_NAME - at, "%s%s%s", at ? "_" : "", info->prefix,
-                            info->words ? knob_word_name(id, value) : number);
+        print_part(&variant->knobs, id, part, sizeof part);
+        int size = snprintf(variant->name + at, VARIANT_NAME - at, "%s%s", at ? "_" : "", part);
         if (size < 0 || (size_t)size >= VARIANT_NAME - at)
             return refuse(variant, "its name is longer than %d letters", VARIANT_NAME - 1);
         at += (size_t)size;
@@ -244,13 +266,12 @@ bool variant_complete(const struct template_set *set, const struct knobs *knobs,
 void variant_print(const struct variant *variant, struct text *text) {
     const char *separator = "";
     for (int id = 0; id < KNOB_COUNT; id++) {
-        int value = knob_get(&variant->knobs, id);
-        char number[16];
         if (!(variant->used >> id & 1))
             continue;
-        snprintf(number, sizeof number, "%d", value);
-        text_print(text, "%s%s: %s", separator, knob_table[id].name,
-                   value == AUTO || knob_table[id].words ? knob_word_name(id, value) : number);
+        text_print(text, "%s%s: ", separator, knob_table[id].name);
+        knob_print(&variant->knobs, (enum knob_id)id, text);
         separator = ", ";
     }
+    if (*variant->knobs.formulas.params)
+        text_print(text, "%sparams: \"%s\"", separator, variant->knobs.formulas.params);
 }

@@ -111,8 +111,11 @@ static void print_knobs(struct emitter *e, const struct variant *variant, int wi
             continue;
         expr_print_value((struct expr_type){info->words ? EXPR_WORD : EXPR_INT, info->words},
                          knob_get(&variant->knobs, id), value, sizeof value);
-        print_row(e, width, info->name, value, info->about);
+        const char *formula = knob_formula(&variant->knobs, (enum knob_id)id);
+        print_row(e, width, info->name, value, formula ? formula : info->about);
     }
+    if (*variant->knobs.formulas.params)
+        print_row(e, width, "params", "", variant->knobs.formulas.params);
 }
 
 static void print_lets(struct emitter *e, const struct emit_facts *facts, int width) {

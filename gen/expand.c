@@ -1,6 +1,7 @@
 /* expand: template + variant -> source. The body is written first, because the prologue above it holds only what the
    body mentions; then header, prologue and body are put together with one line map. */
 #include "emit.h"
+#include "formula_code.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@ struct expansion {
     struct source *source;
     struct emitter body;
     struct emit_facts facts;
+    struct formula_set formulas;
 };
 
 static const char *name_of(const struct expansion *x, const struct walk *walk, const struct template_file *file) {
@@ -31,6 +33,16 @@ static bool put_value(struct walk *walk, const struct template_file *file, const
         return false;
     expr_print_value(expr_type(op->expr[0]), number, value, sizeof value);
     return put(walk, file, op, value, strlen(value));
+}
+
+static bool put_code(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+    struct expansion *x = walk->context;
+    struct text code = {0};
+    formula_code_print(&x->formulas, (enum formula_code)op->index, &code);
+    bool good = put(walk, file, op, text_string(&code), code.size);
+    x->body.text.failed |= code.failed;
+    text_free(&code);
+    return good;
 }
 
 static bool put_part(struct walk *walk, const struct template_file *file, const struct template_op *op) {
@@ -91,7 +103,7 @@ static bool put_text(struct walk *walk, const struct template_file *file, const 
 static bool visit(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     static walk_visitor *const visitors[] = {
         [OP_TEXT] = put_text,      [OP_VALUE] = put_value,          [OP_INCLUDE] = put_part, [OP_LET] = keep_let,
-        [OP_LAUNCH] = keep_launch, [OP_WORKSPACE] = keep_workspace, [OP_MAP] = keep_map,
+        [OP_LAUNCH] = keep_launch, [OP_WORKSPACE] = keep_workspace, [OP_MAP] = keep_map,     [OP_CODE] = put_code,
     };
     walk_visitor *visitor = (size_t)op->kind < sizeof visitors / sizeof *visitors ? visitors[op->kind] : NULL;
     return !visitor || visitor(walk, file, op); /* defaults and requires had their say in derive.c */
@@ -153,7 +165,8 @@ bool source_expand(const struct template_set *set, const struct variant *variant
     struct walk walk = {.template = template, .knobs = &knobs, .visit = visit, .context = &x, .with_text = true};
     x.facts.walk = &walk;
 
-    bool good = copy_names(source, template), walked = good && walk_template(&walk);
+    bool good = formula_set_open(&x.formulas, &knobs) && copy_names(source, template);
+    bool walked = good && walk_template(&walk);
     if (good && !walked) {
         diag_error(diag, walk.fault.place, "%s", walk.fault.message);
         diag_note(diag, (struct place){0}, "while expanding %s", variant->name);
@@ -162,6 +175,7 @@ bool source_expand(const struct template_set *set, const struct variant *variant
         good = false;
     }
     emit_free(&x.body);
+    formula_set_close(&x.formulas);
     return good && walked;
 }
 

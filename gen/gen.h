@@ -12,6 +12,7 @@
 #define ATTILE_GEN_H
 
 #include "diag.h"
+#include "formula.h"
 #include "knobs.h"
 #include "plan.h"
 
@@ -57,7 +58,8 @@ bool variant_complete(const struct template_set *set, const struct knobs *knobs,
 void variant_print(const struct variant *variant, struct text *text);
 
 /* Read "dtype=bf16 head_dim=96, mask=causal" (name=value or name: value, separated by spaces, commas or newlines) onto
-   `knobs`; knobs not named keep their value. `groups` has bit KNOB_GROUP_... set for each group that may be named.
+   `knobs`; knobs not named keep their value. Expressions stand in quotes, and what they need at launch beside them:
+   mask="q - k < window" params="window: int". `groups` has bit KNOB_GROUP_... set for each group that may be named.
    `input` is borrowed for the messages. */
 bool knobs_parse(const struct input *input, unsigned groups, struct knobs *knobs, struct diag *diag);
 
@@ -71,13 +73,19 @@ struct hints {
 bool problem_parse(const struct input *input, unsigned groups, struct knobs *knobs, struct hints *hints,
                    struct diag *diag);
 
+/* One value as a user would write it: "causal", "64", "\"k <= q\"". */
+void knob_print(const struct knobs *knobs, enum knob_id id, struct text *text);
+
+/* "dtype=bf16 head_dim=96": the knobs of `which` (bit KNOB_... set) that are not AUTO, as knobs_parse reads them. */
+void knobs_print(const struct knobs *knobs, unsigned which, struct text *text);
+
 /* --- specs ----------------------------------------------------------------------------------------------------- */
 
 enum { SPEC_SHAPES = 64, SPEC_INPUTS = 8 };
 
 struct spec_axis { /* the values one knob may take, in the spec's order */
     int count;
-    int *value;
+    int *value;         /* an expression: the knob's last word plus its number in spec.formula */
     struct place place; /* of the key; line 0 = left out, and the axis holds the default */
 };
 
@@ -86,6 +94,12 @@ struct spec {
     char *about;        /* never null */
     int family;
     struct spec_axis axis[KNOB_COUNT];
+    struct formula_scope params; /* declared for masks and scores */
+    int formulas;                /* masks and scores that are expressions */
+    struct spec_formula {
+        char *text;      /* canonical; owned */
+        unsigned params; /* bit i: it needs parameter i */
+    } * formula;
     int requires; /* conditions of the spec itself */
     struct expr **require;
     struct place *require_place;
@@ -104,6 +118,9 @@ struct spec {
    events, 4 KiB a scalar; anchors, aliases, tags, duplicate and unknown keys are refused. */
 struct spec *spec_read(const char *name, const char *text, size_t size, struct diag *diag);
 void spec_free(struct spec *spec); /* accepts null */
+
+/* Give a spec the expressions of these knobs, whose axes hold mask_custom_mask or score_custom_score already. */
+bool spec_take_formulas(struct spec *spec, const struct knobs *knobs, struct diag *diag);
 
 /* The field reference (specs/README.md), generated from knobs.def and shapes.def. */
 void spec_reference(struct text *text);

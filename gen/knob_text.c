@@ -107,8 +107,26 @@ static bool word_read(enum knob_id id, const char *s, size_t size, struct place 
     return false;
 }
 
+/* A word but the last, or an expression, which is the last. */
+static bool formula_read(enum knob_id id, const char *s, size_t size, struct place place, struct diag *diag,
+                         int *value) {
+    const struct knob_info *knob = &knob_table[id];
+    int last = 0, word = knob_word(id, s, size);
+    while (knob->words[last + 1])
+        last++;
+    *value = word >= 0 ? word : last;
+    if (size == 0)
+        diag_error(diag, place, "%s takes a word or an expression; leave it out to get the default", knob->name);
+    else if (word == last)
+        diag_error(diag, place, "'%s' is what an expression of this knob is called: write the expression itself",
+                   knob->words[last]);
+    return size > 0 && word != last;
+}
+
 bool knob_value_read(enum knob_id id, const char *s, size_t size, struct place place, struct diag *diag, int *value) {
     const struct knob_info *knob = &knob_table[id];
+    if (knob->kind == KNOB_KIND_FORMULA)
+        return formula_read(id, s, size, place, diag, value);
     if (knob->kind == KNOB_KIND_WORD)
         return word_read(id, s, size, place, diag, value);
     int64_t wide;

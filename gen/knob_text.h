@@ -19,7 +19,8 @@ struct shown shown(const char *s, size_t size);
 bool integer_read(const char *what, const char *s, size_t size, int64_t least, int64_t most, struct place place,
                   struct diag *diag, int64_t *value);
 
-/* The value of one knob. */
+/* The value of one knob. For a knob that may be an expression, text that is none of its words is one, and *value its
+   last word; the expression is not read here. */
 bool knob_value_read(enum knob_id id, const char *s, size_t size, struct place place, struct diag *diag, int *value);
 
 /* A knob's name. Returns the id, of whatever group, or -1 after an error that suggests knobs of `groups`: bit

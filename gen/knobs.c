@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-_Static_assert(sizeof(struct knobs) == KNOB_COUNT * sizeof(int), "knob_get and knob_set see struct knobs as an array");
+_Static_assert(offsetof(struct knobs, formulas) == KNOB_COUNT * sizeof(int),
+               "knob_get and knob_set see struct knobs as an array");
 
 #define WORD(knob, word) #word,
 #define KNOB_WORD(name, group, fallback, prefix, words, about)                                                         \
@@ -13,6 +14,8 @@ _Static_assert(sizeof(struct knobs) == KNOB_COUNT * sizeof(int), "knob_get and k
 const struct knob_info knob_table[KNOB_COUNT] = {
 #define KNOB_WORD(name, group, fallback, prefix, words, about)                                                         \
     {#name, KNOB_KIND_WORD, KNOB_GROUP_##group, name##_##fallback, prefix, words_of_##name, 0, 0, about},
+#define KNOB_FORMULA(name, group, fallback, prefix, words, about)                                                      \
+    {#name, KNOB_KIND_FORMULA, KNOB_GROUP_##group, name##_##fallback, prefix, words_of_##name, 0, 0, about},
 #define KNOB_INT(name, group, fallback, prefix, least, most, about)                                                    \
     {#name, KNOB_KIND_INT, KNOB_GROUP_##group, fallback, prefix, NULL, least, most, about},
 #include "knobs.def"
@@ -41,8 +44,28 @@ const char *knob_word_name(enum knob_id id, int value) {
     return "?";
 }
 
-struct knobs knobs_default(void) {
+struct knobs knobs_filled(int value) {
     struct knobs knobs;
+    for (int id = 0; id < KNOB_COUNT; id++)
+        knob_set(&knobs, (enum knob_id)id, value);
+    knobs.formulas = (struct formulas){0};
+    return knobs;
+}
+
+const char *knob_formula(const struct knobs *knobs, enum knob_id id) {
+    const char *text = id == KNOB_mask ? knobs->formulas.mask : id == KNOB_score ? knobs->formulas.score : "";
+    return *text ? text : NULL;
+}
+
+bool knob_same(const struct knobs *a, const struct knobs *b, enum knob_id id) {
+    const char *x = knob_formula(a, id), *y = knob_formula(b, id);
+    if (knob_get(a, id) != knob_get(b, id) || !x != !y)
+        return false;
+    return !x || (strcmp(x, y) == 0 && strcmp(a->formulas.params, b->formulas.params) == 0);
+}
+
+struct knobs knobs_default(void) {
+    struct knobs knobs = knobs_filled(AUTO);
     for (int id = 0; id < KNOB_COUNT; id++)
         knob_set(&knobs, id, knob_table[id].fallback);
     return knobs;

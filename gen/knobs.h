@@ -21,6 +21,7 @@ enum { WORDS_FAMILY(WORD) family_AUTO = AUTO };
 enum { WORDS_DTYPE(WORD) dtype_AUTO = AUTO };
 enum { WORDS_DTYPE_OUT(WORD) dtype_out_AUTO = AUTO };
 enum { WORDS_MASK(WORD) mask_AUTO = AUTO };
+enum { WORDS_SCORE(WORD) score_AUTO = AUTO };
 enum { WORDS_ALGORITHM(WORD) algorithm_AUTO = AUTO };
 enum { WORDS_LOOP_ORDER(WORD) loop_order_AUTO = AUTO };
 enum { WORDS_OVERLAP(WORD) overlap_AUTO = AUTO };
@@ -29,14 +30,23 @@ enum { WORDS_TILE_ORDER(WORD) tile_order_AUTO = AUTO };
 enum { WORDS_TARGET(WORD) target_AUTO = AUTO };
 #undef WORD
 
+/* The texts of masks and scores that are expressions (formula.h), canonical: equal texts, equal meaning. "" where the
+   knob is one of its words. Of bounded size and in place, so that knobs can be copied like any other value. */
+enum { FORMULAS_TEXT = 1024 };
+struct formulas {
+    char mask[FORMULAS_TEXT], score[FORMULAS_TEXT];
+    char params[FORMULAS_TEXT]; /* declarations of what the two need at launch: "window: int, slope: float[heads]" */
+};
+
 /* One value for every knob, each an int: a word's number, an integer, or AUTO. */
 struct knobs {
 #define KNOB_WORD(name, ...) int name;
 #define KNOB_INT(name, ...)  int name;
 #include "knobs.def"
+    struct formulas formulas;
 };
 
-enum knob_kind { KNOB_KIND_WORD, KNOB_KIND_INT };
+enum knob_kind { KNOB_KIND_WORD, KNOB_KIND_INT, KNOB_KIND_FORMULA };
 enum knob_group { KNOB_GROUP_TOP, KNOB_GROUP_PROBLEM, KNOB_GROUP_SCHEDULE };
 
 struct knob_info {
@@ -45,7 +55,7 @@ struct knob_info {
     enum knob_group group;
     int fallback;             /* default value or AUTO */
     const char *prefix;       /* in kernel names */
-    const char *const *words; /* null-terminated, for words */
+    const char *const *words; /* null-terminated; null for integers */
     int least, most;          /* for integers */
     const char *about;
 };
@@ -59,11 +69,18 @@ const char *knob_word_name(enum knob_id id, int value);     /* "auto" for AUTO; 
 static inline int knob_get(const struct knobs *knobs, enum knob_id id) { return ((const int *)knobs)[id]; }
 static inline void knob_set(struct knobs *knobs, enum knob_id id, int value) { ((int *)knobs)[id] = value; }
 
-/* A knob that pins a run-time size, and does not: the size is told at launch. */
+/* A knob that adds something (a size that is pinned, sinks), and does not. */
 static inline bool knob_is_open(enum knob_id id, int value) {
     return knob_table[id].kind == KNOB_KIND_INT && knob_table[id].fallback == 0 && value == 0;
 }
 
-struct knobs knobs_default(void); /* every knob at its default, AUTO included */
+struct knobs knobs_default(void);     /* every knob at its default, AUTO included */
+struct knobs knobs_filled(int value); /* every knob at this value, without expressions */
+
+/* The text of a mask or score that is an expression; null for any other knob or value. */
+const char *knob_formula(const struct knobs *knobs, enum knob_id id);
+
+/* Have both the same value of this knob, expression and its params included? */
+bool knob_same(const struct knobs *a, const struct knobs *b, enum knob_id id);
 
 #endif

@@ -1,5 +1,6 @@
 /* knobs_parse: "dtype=bf16 head_dim=96, mask=causal" -> struct knobs, and for problems struct hints. The text of a problem
-   or schedule where there is no file: a C string, a command line. */
+   or schedule where there is no file: a C string, a command line. An expression stands in quotes. */
+#include "formulas.h"
 #include "gen.h"
 #include "knob_text.h"
 
@@ -39,12 +40,29 @@ static void skip_spaces(struct cursor *cursor) {
         step(cursor);
 }
 
-/* A name ends at a sign, a value only at a blank. */
-static size_t take_token(struct cursor *cursor, bool name) {
+static size_t take_name(struct cursor *cursor) {
     size_t start = cursor->at;
-    while (more(cursor) && !is_blank(peek(cursor)) && !(name && is_sign(peek(cursor))))
-        cursor->at++;
+    while (more(cursor) && !is_blank(peek(cursor)) && !is_sign(peek(cursor)))
+        step(cursor);
     return cursor->at - start;
+}
+
+/* To the closing quote, else to a blank outside of parentheses. Its text is null when the quote is not closed. */
+static struct formula_text take_value(struct cursor *cursor) {
+    char quote = more(cursor) && (peek(cursor) == '"' || peek(cursor) == '\'') ? peek(cursor) : '\0';
+    if (quote)
+        step(cursor);
+    struct formula_text value = {cursor->input->text + cursor->at, 0, here(cursor)};
+    for (int depth = 0; more(cursor) && (quote ? peek(cursor) != quote : depth > 0 || !is_blank(peek(cursor)));
+         step(cursor)) {
+        depth += peek(cursor) == '(' || peek(cursor) == '[' ? 1 : peek(cursor) == ')' || peek(cursor) == ']' ? -1 : 0;
+        value.size++;
+    }
+    if (quote && !more(cursor))
+        value.text = NULL;
+    else if (quote)
+        step(cursor);
+    return value;
 }
 
 static bool may_stand_here(int id, unsigned groups, struct place place, struct diag *diag) {
@@ -59,22 +77,37 @@ static bool may_stand_here(int id, unsigned groups, struct place place, struct d
 struct result {
     struct knobs knobs;
     struct hints hints;
-    bool hinted;                          /* sizes may stand here */
-    unsigned given;                       /* bit KNOB_... */
+    bool hinted;    /* sizes may stand here */
+    unsigned given; /* bit KNOB_... */
+    struct formula_texts formulas;
     struct place size_place[SHAPE_COUNT]; /* line 0 = not given */
     struct place alignment_place;
 };
 
-static void parse_knob(const char *name, size_t name_size, struct place name_place, const char *word, size_t size,
-                       struct place place, unsigned groups, struct result *result, struct diag *diag) {
+static void parse_knob(const char *name, size_t name_size, struct place name_place, struct formula_text word,
+                       unsigned groups, struct result *result, struct diag *diag) {
     int value, id = knob_name_read(name, name_size, groups, name_place, diag);
     if (id < 0 || !may_stand_here(id, groups, name_place, diag))
         return;
     if (result->given & 1u << id)
         diag_error(diag, name_place, "%s is given twice", knob_table[id].name);
     result->given |= 1u << id;
-    if (knob_value_read((enum knob_id)id, word, size, place, diag, &value))
-        knob_set(&result->knobs, (enum knob_id)id, value);
+    if (!knob_value_read((enum knob_id)id, word.text, word.size, word.place, diag, &value))
+        return;
+    knob_set(&result->knobs, (enum knob_id)id, value);
+    if (knob_table[id].kind == KNOB_KIND_FORMULA)
+        *(id == KNOB_mask ? &result->formulas.mask : &result->formulas.score) = word;
+}
+
+/* What expressions need. False when the name is another one. */
+static bool parse_params(const char *name, size_t name_size, struct place name_place, struct formula_text word,
+                         struct result *result, struct diag *diag) {
+    if (name_size != strlen("params") || memcmp(name, "params", name_size) != 0)
+        return false;
+    if (result->formulas.params.text)
+        diag_error(diag, name_place, "params is given twice");
+    result->formulas.params = word;
+    return true;
 }
 
 /* A size or `alignment`. False when the name is neither. */
@@ -104,7 +137,7 @@ static bool parse_hint(const char *name, size_t name_size, struct place name_pla
 static bool parse_one(struct cursor *cursor, unsigned groups, struct result *result, struct diag *diag) {
     const char *name = cursor->input->text + cursor->at;
     struct place name_place = here(cursor);
-    size_t name_size = take_token(cursor, true);
+    size_t name_size = take_name(cursor);
     skip_spaces(cursor);
     if (name_size == 0 || !more(cursor) || !is_sign(peek(cursor))) {
         diag_error(diag, name_place, "expected NAME=VALUE, as in head_dim=64");
@@ -112,11 +145,16 @@ static bool parse_one(struct cursor *cursor, unsigned groups, struct result *res
     }
     step(cursor);
     skip_spaces(cursor);
-    const char *word = cursor->input->text + cursor->at;
-    struct place place = here(cursor);
-    size_t size = take_token(cursor, false);
-    if (!result->hinted || !parse_hint(name, name_size, name_place, word, size, place, result, diag))
-        parse_knob(name, name_size, name_place, word, size, place, groups, result, diag);
+    struct formula_text word = take_value(cursor);
+    if (!word.text) {
+        diag_error(diag, word.place, "this quote is not closed");
+        return false;
+    }
+    bool problem = groups & 1u << KNOB_GROUP_PROBLEM;
+    if (problem && parse_params(name, name_size, name_place, word, result, diag))
+        return true;
+    if (!result->hinted || !parse_hint(name, name_size, name_place, word.text, word.size, word.place, result, diag))
+        parse_knob(name, name_size, name_place, word, groups, result, diag);
     return true;
 }
 
@@ -137,6 +175,7 @@ static bool parse(const struct input *input, unsigned groups, struct result *res
         good = more(&cursor) && parse_one(&cursor, groups, result, diag);
     }
     check_sizes(result, diag);
+    formulas_read(&result->formulas, &result->knobs, diag);
     return diag->errors == errors_before;
 }
 

@@ -46,8 +46,10 @@ static void print_keys(struct text *text) {
 static void print_values(const struct knob_info *knob, struct text *text) {
     if (knob->kind == KNOB_KIND_INT)
         text_print(text, "%d to %d", knob->least, knob->most);
-    for (int i = 0; knob->words && knob->words[i]; i++)
+    bool formula = knob->kind == KNOB_KIND_FORMULA; /* whose last word stands for an expression */
+    for (int i = 0; knob->words && knob->words[i] && (!formula || knob->words[i + 1]); i++)
         text_print(text, "%s`%s`", i ? ", " : "", knob->words[i]);
+    text_print(text, formula ? " or [an expression](../docs/expressions.md)" : "");
 }
 
 static void print_default(enum knob_id id, struct text *text) {

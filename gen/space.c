@@ -21,9 +21,7 @@ struct spec *spec_from_knobs(const char *name, const char *text, struct diag *di
     enum { LEFT_OUT = -2 };
     unsigned all = 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM | 1u << KNOB_GROUP_SCHEDULE;
     struct input input = {name, text, strlen(text)};
-    struct knobs knobs;
-    for (int id = 0; id < KNOB_COUNT; id++)
-        knob_set(&knobs, (enum knob_id)id, LEFT_OUT);
+    struct knobs knobs = knobs_filled(LEFT_OUT);
     if (!knobs_parse(&input, all, &knobs, diag))
         return NULL;
     if (knobs.family < 0) {
@@ -38,9 +36,13 @@ struct spec *spec_from_knobs(const char *name, const char *text, struct diag *di
         spec->axis[id].place.line = value != LEFT_OUT;
         spec->axis[id].value[0] = value != LEFT_OUT ? value : knob_table[id].fallback;
     }
-    if (spec)
-        spec->family = knobs.family;
-    return spec;
+    if (!spec)
+        return NULL;
+    spec->family = knobs.family;
+    if (spec_take_formulas(spec, &knobs, diag))
+        return spec;
+    spec_free(spec);
+    return NULL;
 }
 
 /* --- filling open axes --------------------------------------------------------------------------------------------- */

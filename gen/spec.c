@@ -1,6 +1,7 @@
 /* spec: YAML text -> struct spec. yaml_reader gives the tree; this file knows the keys: which exist, what type each
    has, which belong together. Every error is found in one pass and stands at its own place. */
 #include "expr.h"
+#include "formulas.h"
 #include "gen.h"
 #include "knob_text.h"
 #include "spec_test.h"
@@ -75,6 +76,60 @@ static void check_algorithm(struct reader *reader, const struct node *item, int 
     text_free(&choices);
 }
 
+static struct place text_place(const struct node *item) {
+    return item->raw ? (struct place){item->place.input, item->place.line, item->raw_col} : item->place;
+}
+
+/* Keep an expression of the knob; *value becomes a word that says the same, or the last word plus the number of the
+   expression in the spec. False after an error. */
+static bool keep_formula(struct spec *spec, enum knob_id id, const struct formula *formula, struct place place,
+                         int *value, struct diag *diag) {
+    struct text text = {0};
+    *value = formulas_canonical(id, formula, &text);
+    int number = 0;
+    while (number < spec->formulas && text.size && strcmp(spec->formula[number].text, text.bytes) != 0)
+        number++;
+    *value += text.size ? number : 0;
+    bool fits = text.size < FORMULAS_TEXT, good = fits && !text.failed;
+    if (good && text.size && number == spec->formulas) {
+        struct spec_formula *grown = realloc(spec->formula, ((size_t)number + 1) * sizeof *grown);
+        good = grown != NULL;
+        if (good) {
+            spec->formula = grown;
+            grown[spec->formulas++] = (struct spec_formula){text.bytes, formulas_params(&spec->params, formula)};
+            text = (struct text){0};
+        }
+    }
+    if (!fits)
+        diag_error(diag, place, "the %s has %zu letters in its shortest form, expected less than %d",
+                   knob_table[id].name, text.size, FORMULAS_TEXT);
+    else if (!good)
+        diag_error(diag, place, "out of memory");
+    text_free(&text);
+    return good;
+}
+
+static bool read_formula(struct spec *spec, enum knob_id id, struct formula_text source, int *value,
+                         struct diag *diag) {
+    struct formula *formula = formula_parse(id == KNOB_mask ? FORMULA_MASK : FORMULA_SCORE, source.place, source.text,
+                                            source.size, &spec->params, diag);
+    bool good = formula && keep_formula(spec, id, formula, source.place, value, diag);
+    formula_free(formula);
+    return good;
+}
+
+bool spec_take_formulas(struct spec *spec, const struct knobs *knobs, struct diag *diag) {
+    static const enum knob_id ids[] = {KNOB_mask, KNOB_score};
+    const struct formula_text params = {.text = knobs->formulas.params, .size = strlen(knobs->formulas.params)};
+    bool good = formulas_declare(&spec->params, params, diag);
+    for (size_t i = 0; good && i < sizeof ids / sizeof *ids; i++) {
+        const char *text = knob_formula(knobs, ids[i]);
+        struct formula_text source = {.text = text, .size = text ? strlen(text) : 0};
+        good = !text || read_formula(spec, ids[i], source, &spec->axis[ids[i]].value[0], diag);
+    }
+    return good;
+}
+
 static void add_value(struct reader *reader, enum knob_id id, struct spec_axis *axis, const struct node *item) {
     int value;
     if (item->kind != NODE_SCALAR) {
@@ -83,6 +138,11 @@ static void add_value(struct reader *reader, enum knob_id id, struct spec_axis *
         return;
     }
     if (!knob_value_read(id, item->text, item->size, item->place, reader->diag, &value))
+        return;
+    bool word = knob_word(id, item->text, item->size) >= 0;
+    const struct formula_text text = {item->text, item->size, text_place(item)};
+    if (knob_table[id].kind == KNOB_KIND_FORMULA && !word &&
+        !read_formula(reader->spec, id, text, &value, reader->diag))
         return;
     for (int i = 0; i < axis->count; i++)
         if (axis->value[i] == value) {
@@ -153,6 +213,16 @@ static void read_family(struct reader *reader, const struct node *key, const str
     read_axis(reader, KNOB_family, key, value);
     const struct spec_axis *axis = &reader->spec->axis[KNOB_family];
     reader->spec->family = axis->count ? axis->value[0] : -1;
+}
+
+static void read_params(struct reader *reader, const struct node *key, const struct node *value) {
+    if (!expect(reader, key, value, NODE_MAP))
+        return;
+    for (const struct node *name = value->first; name && !enough(reader); name = name->next->next) {
+        const struct node *type = name->next;
+        if (expect(reader, name, type, NODE_SCALAR) && !formulas_reserved(name->text, name->place, reader->diag))
+            formula_declare(&reader->spec->params, name->place, name->text, text_place(type), type->text, reader->diag);
+    }
 }
 
 static void read_about(struct reader *reader, const struct node *key, const struct node *value) {
@@ -267,11 +337,18 @@ static void refuse_key(struct reader *reader, const struct node *key) {
 static void read_key(struct reader *reader, const struct node *key) {
     for (int i = 0; i < KEYS; i++)
         if (strcmp(keys[i].name, key->text) == 0) {
-            if (keys[i].read != read_family) /* was read first: what the others may say depends on it */
+            if (keys[i].read != read_family && keys[i].read != read_params) /* were read first: others depend on them */
                 keys[i].read(reader, key, key->next);
             return;
         }
     refuse_key(reader, key);
+}
+
+static const struct node *find_key(const struct node *map, const char *name) {
+    const struct node *key = map->first;
+    while (key && strcmp(key->text, name) != 0)
+        key = key->next->next;
+    return key;
 }
 
 static void read_root(struct reader *reader, const struct node *root) {
@@ -280,9 +357,9 @@ static void read_root(struct reader *reader, const struct node *root) {
                    node_kind_name(root));
         return;
     }
-    const struct node *family = root->first;
-    while (family && strcmp(family->text, "family") != 0)
-        family = family->next->next;
+    const struct node *family = find_key(root, "family"), *params = find_key(root, "params");
+    if (params)
+        read_params(reader, params, params->next);
     if (family)
         read_family(reader, family, family->next);
     else
@@ -347,6 +424,10 @@ void spec_free(struct spec *spec) {
         free(spec->axis[id].value);
     for (int i = 0; i < spec->requires; i++)
         expr_free(spec->require[i]);
+    for (int i = 0; i < spec->formulas; i++)
+        free(spec->formula[i].text);
+    free(spec->formula);
+    formula_scope_free(&spec->params);
     for (int i = 0; i < spec->inputs; i++) {
         free(spec->input_file[i].name);
         free(spec->input_file[i].path);

@@ -32,6 +32,7 @@ enum op_kind {
     OP_REQUIRE,   /* expr[0] */
     OP_LAUNCH,    /* text[0..size): entry; expr[0..3]: grid, block, shared, cluster or null */
     OP_WORKSPACE, /* expr[0] */
+    OP_CODE,      /* index: enum formula_code */
     OP_MAP,       /* index: enum plan_tensor; expr[0..1]: rows, columns of a box; size: 1 = packed */
 };
 

@@ -1,6 +1,7 @@
 /* template_read: the text of a template and its parts -> ops. Every line is read once, here. A comment that looks like a
    directive and is none is an error, so that a slip cannot turn into a harmless comment. After an error reading goes
    on, so that one pass finds them all; what was read is then thrown away. */
+#include "formula_code.h"
 #include "template.h"
 
 #include <stdlib.h>
@@ -477,6 +478,23 @@ static void read_include(struct page *page, struct slice word, struct slice rest
         add_op(page, (struct template_op){.kind = OP_INCLUDE, .index = index});
 }
 
+static const char *next_code(void *context) {
+    int *i = context;
+    return *i < FORMULA_CODES ? formula_code_name((enum formula_code)(*i)++) : NULL;
+}
+
+static void read_code(struct page *page, struct slice word, struct slice rest) {
+    for (int i = 0; i < FORMULA_CODES; i++)
+        if (equals(rest, formula_code_name((enum formula_code)i))) {
+            add_op(page, (struct template_op){.kind = OP_CODE, .index = i});
+            return;
+        }
+    const char *near = diag_nearest(rest.text, (size_t)rest.size, next_code, &(int){0});
+    diag_error(page->reader->diag, place_at(page, rest.text),
+               near ? "no %.*s '%.*s' is printed; did you mean '%s'?" : "no %.*s '%.*s' is printed", word.size,
+               word.text, rest.size, rest.text, near);
+}
+
 static const struct directive {
     const char *word;
     void (*read)(struct page *page, struct slice word, struct slice rest);
@@ -488,7 +506,7 @@ static const struct directive {
     {"tensor_map", read_map, false},  {"if", read_if, true},
     {"elif", read_elif, true},        {"else", read_else, true},
     {"end", read_end, true},          {"for", read_for, true},
-    {"include", read_include, false},
+    {"include", read_include, false}, {"code", read_code, false},
 };
 enum { DIRECTIVES = sizeof directives / sizeof *directives };
 

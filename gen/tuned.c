@@ -193,12 +193,12 @@ static void write_knobs(const struct knobs *knobs, bool all, struct text *text) 
         int value = knob_get(knobs, id);
         if (value == AUTO || (!all && !is_said(knobs, id)))
             continue;
-        if (knob_table[id].kind == KNOB_KIND_WORD)
-            text_print(text, "%s%s: %s", separator, knob_table[id].name, knob_word_name(id, value));
-        else
-            text_print(text, "%s%s: %d", separator, knob_table[id].name, value);
+        text_print(text, "%s%s: ", separator, knob_table[id].name);
+        knob_print(knobs, id, text); /* expressions hold nothing that YAML's quotes would change */
         separator = ", ";
     }
+    if (*knobs->formulas.params)
+        text_print(text, "%sparams: \"%s\"", separator, knobs->formulas.params);
     text_print(text, "%s}", *separator == '{' ? "{" : "");
 }
 

@@ -1,4 +1,5 @@
 /* tuned_read: YAML text -> struct tuned. As for specs, every error is found in one pass and stands at its own place. */
+#include "formulas.h"
 #include "knob_text.h"
 #include "spec_test.h"
 #include "tuned.h"
@@ -111,10 +112,17 @@ static void read_decimal(struct reader *reader, const struct node *value, double
 /* Knobs of `groups`, and the knob `extra` whatever its group (-1: none), onto `knobs`. */
 static void read_knobs(struct reader *reader, const struct node *map, unsigned groups, int extra, const char *what,
                        struct knobs *knobs) {
+    struct formula_texts formulas = {0};
     if (!expect(reader, map, NODE_MAP, what))
         return;
     for (const struct node *key = map->first; key && !enough(reader); key = key->next->next) {
         const struct node *item = key->next;
+        const struct formula_text text = {item->text, item->size, item->place};
+        if (groups >> KNOB_GROUP_PROBLEM & 1 && strcmp(key->text, "params") == 0) {
+            if (expect(reader, item, NODE_SCALAR, "params"))
+                formulas.params = text;
+            continue;
+        }
         int value, id = knob_name_read(key->text, key->size, groups, key->place, reader->diag);
         if (id < 0 || !expect(reader, item, NODE_SCALAR, knob_table[id].name))
             continue;
@@ -122,7 +130,10 @@ static void read_knobs(struct reader *reader, const struct node *map, unsigned g
             diag_error(reader->diag, key->place, "%s does not belong to %s", knob_table[id].name, what);
         else if (knob_value_read((enum knob_id)id, item->text, item->size, item->place, reader->diag, &value))
             knob_set(knobs, (enum knob_id)id, value);
+        if (knob_table[id].kind == KNOB_KIND_FORMULA)
+            *(id == KNOB_mask ? &formulas.mask : &formulas.score) = text;
     }
+    formulas_read(&formulas, knobs, reader->diag);
 }
 
 static void need_family(struct reader *reader, const struct node *map, const char *what) {
@@ -132,13 +143,6 @@ static void need_family(struct reader *reader, const struct node *map, const cha
         if (strcmp(key->text, "family") == 0)
             return;
     diag_error(reader->diag, map->place, "%s needs the key 'family'", what);
-}
-
-static struct knobs no_knobs(void) {
-    struct knobs knobs;
-    for (int id = 0; id < KNOB_COUNT; id++)
-        knob_set(&knobs, (enum knob_id)id, AUTO);
-    return knobs;
 }
 
 /* --- rows ------------------------------------------------------------------------------------------------------ */
@@ -169,7 +173,7 @@ static void read_row(struct reader *reader, const struct node *map) {
                                       {"schedule", true, read_row_schedule},
                                       {"microseconds", false, read_microseconds},
                                       {"margin", false, read_margin}};
-    struct tuned_row row = {.problem = reader->problem, .schedule = no_knobs()};
+    struct tuned_row row = {.problem = reader->problem, .schedule = knobs_filled(AUTO)};
     int rows = reader->tuned->rows, errors = reader->diag->errors;
     read_keys(reader, map, keys, sizeof keys / sizeof *keys, "a row", &row);
     if (reader->diag->errors != errors || reader->problem.family < 0)
@@ -196,7 +200,7 @@ static void keep_shapes(struct reader *reader, const struct node *value, void *r
 static void read_entry(struct reader *reader, const struct node *map) {
     static const struct key keys[] = {{"problem", true, read_problem}, {"shapes", true, keep_shapes}};
     const struct node *shapes = NULL;
-    reader->problem = no_knobs();
+    reader->problem = knobs_filled(AUTO);
     read_keys(reader, map, keys, sizeof keys / sizeof *keys, "an entry of best", &shapes);
     if (!shapes || !expect(reader, shapes, NODE_LIST, "shapes"))
         return;
@@ -232,7 +236,7 @@ static void read_denial(struct reader *reader, const struct node *map) {
         return;
     }
     tuned->denial = denials;
-    denials[tuned->denials] = (struct tuned_denial){.knobs = no_knobs()};
+    denials[tuned->denials] = (struct tuned_denial){.knobs = knobs_filled(AUTO)};
     read_keys(reader, map, keys, sizeof keys / sizeof *keys, "a denial", &denials[tuned->denials++]);
 }
 

@@ -9,10 +9,27 @@
 
 static bool uses(unsigned used, int id) { return (used >> id & 1) != 0; }
 
+/* A value from `custom` on is an expression: leave the word there, copy the text, add what it needs. */
+static void take_formula(const struct spec *spec, int *value, int custom, char text[FORMULAS_TEXT], unsigned *params) {
+    if (*value < custom)
+        return;
+    const struct spec_formula *formula = &spec->formula[*value - custom];
+    snprintf(text, FORMULAS_TEXT, "%s", formula->text);
+    *params |= formula->params;
+    *value = custom;
+}
+
 static struct knobs knobs_at(const struct spec *spec, const int *index) {
-    struct knobs knobs;
+    struct knobs knobs = knobs_filled(AUTO);
+    unsigned params = 0;
     for (int id = 0; id < KNOB_COUNT; id++)
         knob_set(&knobs, (enum knob_id)id, spec->axis[id].value[index[id]]);
+    take_formula(spec, &knobs.mask, mask_custom_mask, knobs.formulas.mask, &params);
+    take_formula(spec, &knobs.score, score_custom_score, knobs.formulas.score, &params);
+    struct text text = {0};
+    formula_print_params(&spec->params, params, &text);
+    snprintf(knobs.formulas.params, FORMULAS_TEXT, "%s", text_string(&text));
+    text_free(&text);
     return knobs;
 }
 

@@ -120,7 +120,8 @@ static enum att_status read_attention(const struct knobs *knobs, const struct at
     out->tensor[out->tensors++] = tensor_4d("o", &args->o, knobs, true, o_names, o);
     if (args->lse)
         out->tensor[out->tensors++] = lse;
-    out->params_size = sizeof out->params.attention;
+    bool formulas = knobs->mask == mask_custom_mask || knobs->score == score_custom_score || knobs->sinks > 0;
+    out->params_size = formulas ? sizeof out->params.attention : offsetof(struct attention_params, param);
     out->params.attention = (struct attention_params){
         .q = args->q.data,
         .k = args->k.data,

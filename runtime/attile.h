@@ -165,6 +165,25 @@ struct att_tensor {
     int64_t batch_stride, head_stride, row_stride;
 };
 
+/* What a mask or a score takes at launch, by the name under which the problem declares it (params="window: int, slope:
+   float[heads]"); knob sinks takes the tensor "sinks", float[heads]. */
+enum att_param_type {
+    ATT_PARAM_BOOL = 1, /* in a tensor: bytes, anything but 0 is true */
+    ATT_PARAM_INT,      /* int32_t */
+    ATT_PARAM_FP32,
+    ATT_PARAM_FP16, /* tensors only, like bf16 */
+    ATT_PARAM_BF16
+};
+
+struct att_param {
+    const char *name;
+    enum att_param_type type; /* as declared; "float" is FP32 */
+    double number;            /* of a scalar; an int in -2^30 to 2^30 */
+    const void *data;         /* of a tensor, in device memory; read only */
+    int64_t size[4];          /* elements of each dimension, as declared */
+    int64_t stride[4];        /* in elements, not negative, 0 repeats; all 0 = contiguous */
+};
+
 struct att_attention_args { /* family attention_forward: O = softmax(scale Q K^T + mask) V */
     struct att_tensor q;    /* (batch, heads, len_q, head_dim) */
     struct att_tensor k;    /* (batch, kv_heads, len_kv, head_dim) */
@@ -175,6 +194,9 @@ struct att_attention_args { /* family attention_forward: O = softmax(scale Q K^T
     int64_t lse_batch_stride, lse_head_stride;     /* both 0 = contiguous */
     int64_t batch, heads, kv_heads, len_q, len_kv; /* kv_heads divides heads; 0 = as heads; lengths may be 0 */
     float scale;                                   /* 0 = 1 / sqrt(head_dim) */
+
+    const struct att_param *params; /* each that the kernel's problem declares, in any order; null when there is none */
+    int param_count;
 };
 
 struct att_softmax_args { /* family softmax: each row of y is the softmax of that row of x */

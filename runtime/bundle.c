@@ -116,8 +116,7 @@ bool bundle_arch_runs(const char *built, const char *device) {
 static bool read_knobs(const char *variant, struct knobs *knobs) {
     struct input input = {"<bundle>", variant, strlen(variant)};
     struct diag diag = {0};
-    for (int id = 0; id < KNOB_COUNT; id++)
-        knob_set(knobs, id, AUTO);
+    *knobs = knobs_filled(AUTO);
     unsigned groups = 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM | 1u << KNOB_GROUP_SCHEDULE;
     bool good = knobs_parse(&input, groups, knobs, &diag);
     diag_free(&diag);
@@ -129,7 +128,7 @@ static bool same(const struct knobs *knobs, const struct variant *variant, bool 
         if (problem_only && knob_table[id].group != KNOB_GROUP_PROBLEM && id != KNOB_family)
             continue;
         bool used = variant->used >> id & 1;
-        if (knob_get(knobs, id) != (used ? knob_get(&variant->knobs, id) : AUTO))
+        if (used ? !knob_same(knobs, &variant->knobs, id) : knob_get(knobs, id) != AUTO)
             return false;
     }
     return true;

@@ -5,20 +5,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-static void print_value(enum knob_id id, int value, struct text *text) {
-    if (knob_table[id].kind == KNOB_KIND_WORD)
-        text_print(text, "%s", knob_word_name(id, value));
-    else
-        text_print(text, "%d", value);
-}
-
 /* Was the knob named in this text? */
 static bool is_given(const char *text, unsigned group, enum knob_id id) {
     struct input input = {"", text, strlen(text)};
-    struct knobs knobs;
+    struct knobs knobs = knobs_filled(AUTO);
     struct diag diag = {0};
-    for (int i = 0; i < KNOB_COUNT; i++)
-        knob_set(&knobs, (enum knob_id)i, AUTO);
     struct hints hints;
     bool good = problem_parse(&input, group, &knobs, &hints, &diag);
     diag_free(&diag);
@@ -47,7 +38,7 @@ static void print_knobs(const struct choice *choice, const char *problem, const 
         if (!(variant->used >> id & 1) || knob_is_open(id, knob_get(&variant->knobs, id)))
             continue;
         text_print(text, "  %-11s = ", knob_table[id].name);
-        print_value(id, knob_get(&variant->knobs, id), text);
+        knob_print(&variant->knobs, id, text);
         text_print(text, "  (%s): %s\n", explain_origin(choice, id, problem, schedule), knob_table[id].about);
     }
 }

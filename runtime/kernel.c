@@ -245,7 +245,10 @@ enum att_status kernel_build(att_kernel *kernel, bool any_schedule, struct failu
     enum att_status status = ATT_OK;
     pthread_mutex_lock(&kernel->lock);
     if (!atomic_load(&kernel->ready)) {
-        if (!load_from_bundle(kernel, any_schedule))
+        formula_set_close(&kernel->formulas); /* of an attempt that failed */
+        if (!formula_set_open(&kernel->formulas, &kernel->variant.knobs))
+            status = failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory for the mask and the score");
+        else if (!load_from_bundle(kernel, any_schedule))
             status = load_from_source(kernel, failure);
         if (status == ATT_OK) {
             describe_plan(&kernel->plan, &kernel->info);
@@ -271,6 +274,7 @@ enum att_status kernel_prepare(att_kernel *kernel, struct failure *failure) {
 void kernel_free(att_kernel *kernel) {
     kernel->session->type->unload(kernel->session->backend, kernel->module);
     text_free(&kernel->source);
+    formula_set_close(&kernel->formulas);
     pthread_mutex_destroy(&kernel->lock);
     free(kernel);
 }

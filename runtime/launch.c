@@ -1,5 +1,6 @@
 /* att_launch: arguments -> checked parameters -> grid -> device. No allocation and no lock unless something is wrong. */
 #include "arguments.h"
+#include "formula_args.h"
 #include "session.h"
 #include "tensor_maps.h"
 
@@ -92,6 +93,9 @@ static enum att_status launch(att_kernel *kernel, const struct att_args *args, v
     size_t workspace = 0;
     if (arguments_read(&kernel->variant.knobs, args, &arguments, failure) != ATT_OK)
         return failure->status;
+    if (kernel->variant.knobs.family == family_attention_forward &&
+        formula_args_read(&kernel->formulas, &args->attention, &arguments, failure) != ATT_OK)
+        return failure->status;
     if (arguments.empty)
         return ATT_OK;
     if (!takes(kernel, &arguments)) {
@@ -113,7 +117,9 @@ static enum att_status launch(att_kernel *kernel, const struct att_args *args, v
                              failure) != ATT_OK)
             return failure->status;
         params = &with_maps;
-        params_size = sizeof with_maps;
+        /* as large as the kernel knows the struct: its size is a multiple of its maps' alignment */
+        params_size = (offsetof(struct attention_tma_params, attention) + params_size + MAP_ALIGNMENT - 1) /
+                      MAP_ALIGNMENT * MAP_ALIGNMENT;
     }
     if (!atomic_load_explicit(&kernel->prepared, memory_order_acquire) && prepare(kernel, stream, failure) != ATT_OK)
         return failure->status;

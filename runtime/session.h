@@ -5,6 +5,7 @@
 #include "backend.h"
 #include "cache.h"
 #include "choose.h"
+#include "formulas.h"
 #include "gen.h"
 #include "tables.h"
 
@@ -22,7 +23,8 @@ struct att_kernel {
     atomic_bool prepared;
     struct module *module;
     struct plan plan;
-    struct text source; /* empty for a bundle's kernel */
+    struct formula_set formulas; /* what its mask and score take at launch */
+    struct text source;          /* empty for a bundle's kernel */
     struct att_kernel_info info;
 
     /* Takes the arguments that this one, which the library chose, cannot: any alignment, any scale. att_prepare builds it.

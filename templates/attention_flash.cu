@@ -23,14 +23,35 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_flash(const __gr
         return;
     Head head = head_at(p, row / p.len_q);
     int query = static_cast<int>(row % p.len_q);
+    //$ if mask == custom_mask or score == custom_score or sinks > 0
+    const Where at = where_is(p, row / p.len_q);
+    const int position = position_of(p, query);
+    //$ end
+    //$ if mask == custom_mask
+    const Keys keys = keys_of(p, at, position, position);
+    //$ else
     int seen = keys_seen(p, query);
+    //$ end
     Slice<HEAD_DIM> q = slice_load<HEAD_DIM>(head.q + query * p.q_row_stride);
 
+    //$ if sinks > 0
+    SoftmaxState state = softmax_of(tensor_sinks(p, at.h)); // takes weight, adds no value
+    //$ else
     SoftmaxState state = softmax_of_nothing();
+    //$ end
     Slice<HEAD_DIM_V> o = slice_zero<HEAD_DIM_V>();
+    //$ if mask == custom_mask
+    for (int key = keys.first; key < keys.end; key++) {
+        if (!sees(p, at, position, key))
+            continue;
+    //$ else
     for (int key = 0; key < seen; key++) {
+    //$ end
         // s = scale q.k
         float score = p.scale * slice_dot(q, slice_load<HEAD_DIM>(head.k + key * p.k_row_stride));
+        //$ if score == custom_score
+        score = score_of(p, at, position, key, score);
+        //$ end
 
         // m' = max(m, s),  keep = exp(m - m'),  weight = exp(s - m')
         float max = fmaxf(state.max, score);

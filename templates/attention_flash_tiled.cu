@@ -162,10 +162,20 @@ __device__ __forceinline__ void score(const Shared &tile, Place at, float (&s)[T
 }
 
 // O += P V. P passes through shared memory, LANES_N chunks of four keys at a time; the four lie LANES_N apart, as a thread
-// has them. If MASKED, keys from `beyond` + LANES_M * i on are not for row i, whatever V holds there.
+// has them.
+//$ if mask == custom_mask
+// If MASKED, weights below 0 stand for keys that are not seen, whatever V holds there.
+//$ else
+// If MASKED, keys from `beyond` + LANES_M * i on are not for row i, whatever V holds there.
+//$ end
 template <bool MASKED>
+//$ if mask == custom_mask
+__device__ __forceinline__ void weigh(Shared &tile, Place at, const float (&p)[THREAD_M][THREAD_N],
+                                      float (&o)[THREAD_M][4 * THREAD_V]) {
+//$ else
 __device__ __forceinline__ void weigh(Shared &tile, Place at, const float (&p)[THREAD_M][THREAD_N], int beyond,
                                       float (&o)[THREAD_M][4 * THREAD_V]) {
+//$ end
 #pragma unroll
     for (int j = 0; j < THREAD_N; j += 4) {
         __syncwarp();
@@ -187,7 +197,14 @@ __device__ __forceinline__ void weigh(Shared &tile, Place at, const float (&p)[T
                     const float4 v = tile.v[key][at.lane + LANES_N * c];
 #pragma unroll
                     for (int x = 0; x < 4; x++)
+                        //$ if mask == custom_mask
+                        if constexpr (MASKED)
+                            add_seen(o, 4 * c + x, weight, e, element(v, x));
+                        else
+                            add_column<LANES_M>(o, 4 * c + x, weight, e, element(v, x));
+                    //$ else
                         add_column<LANES_M>(o, 4 * c + x, weight, e, element(v, x), MASKED ? key - beyond : -1);
+                    //$ end
                 }
             }
         }
@@ -212,28 +229,67 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const bool v_chunks = in_chunks<Input>(p.v, p.v_batch_stride, p.v_head_stride, p.v_row_stride, HEAD_DIM_V);
     const bool o_chunks = in_chunks<Output>(p.o, p.o_batch_stride, p.o_head_stride, p.o_row_stride, HEAD_DIM_V);
 
+    //$ if mask == custom_mask or score == custom_score or sinks > 0
+    //$ if mask == causal
+    const Where where = where_is(p, block % heads);
+    //$ else
+    const Where where = where_is(p, block / row_tiles);
+    //$ end
+    const int q_first = position_of(p, row0), q_last = position_of(p, min(row0 + BLOCK_M, p.len_q) - 1);
+    //$ end
+    //$ if mask == custom_mask
+    const Keys range = keys_of(p, where, q_first, q_last);
+    const int keys = range.end;
+    int key0 = next_tile<BLOCK_N>(p, where, q_first, q_last, range.first, keys);
+    head.k += key0 * p.k_row_stride;
+    head.v += key0 * p.v_row_stride;
+    //$ else
     const int keys = keys_seen(p, min(row0 + BLOCK_M, p.len_q) - 1), keys_of_all = keys_seen(p, row0);
+    //$ end
+    //$ if score == custom_score or sinks > 0
+    constexpr float LOG2_E = 1.44269504f; // e^x = 2^(x log2(e))
+    //$ end
+    //$ if score != custom_score
     const float scale = p.scale * 1.44269504f; // e^x = 2^(x log2(e))
+    //$ end
 
     float o[THREAD_M][4 * THREAD_V], m[THREAD_M], l[THREAD_M]; // l of the thread's own keys, summed up at the end
 #pragma unroll
     for (int i = 0; i < THREAD_M; i++) {
+        //$ if sinks > 0
+        m[i] = tensor_sinks(p, where.h) * LOG2_E; // takes weight, adds no value
+        l[i] = at.lane == 0 ? 1 : 0;
+        //$ else
         m[i] = -INFINITY;
         l[i] = 0;
+        //$ end
 #pragma unroll
         for (int c = 0; c < 4 * THREAD_V; c++)
             o[i][c] = 0;
     }
 
+    //$ if mask == custom_mask
+    if (key0 < keys) {
+        //$ else
     if (keys > 0) {
+        //$ end
         copy_rows<BLOCK_M, CHUNKS, HEAD_DIM>(tile.q, head.q + row0 * p.q_row_stride, p.q_row_stride, p.len_q - row0,
                                              q_chunks);
         //$ if target != any
+        //$ if mask == custom_mask
+        copy_rows<BLOCK_N, CHUNKS, HEAD_DIM>(tile.k, head.k, p.k_row_stride, p.len_kv - key0, k_chunks);
+        //$ else
         copy_rows<BLOCK_N, CHUNKS, HEAD_DIM>(tile.k, head.k, p.k_row_stride, p.len_kv, k_chunks);
+        //$ end
         //$ end
     }
 #pragma unroll 1
+    //$ if mask == custom_mask
+    for (int next; key0 < keys; key0 = next) {
+        next = next_tile<BLOCK_N>(p, where, q_first, q_last, key0 + BLOCK_N, keys);
+        //$ else
     for (int key0 = 0; key0 < keys; key0 += BLOCK_N) {
+        //$ end
         const int left = p.len_kv - key0; // keys from here on
         //$ if target == any
         __syncthreads(); // V has been used
@@ -251,8 +307,29 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         for (int i = 0; i < THREAD_M; i++)
 #pragma unroll
             for (int j = 0; j < THREAD_N; j++)
+                //$ if score == custom_score
+                s[i][j] = LOG2_E * score_of(p, where, min(q_first + at.row + LANES_M * i, q_last),
+                                            min(key0 + at.lane + LANES_N * j, p.len_kv - 1), p.scale * s[i][j]);
+        //$ else
                 s[i][j] *= scale;
+        //$ end
 
+        //$ if mask == custom_mask
+        const bool masked = !is_full<BLOCK_N>(p, where, q_first, q_last, range, key0);
+        unsigned seen[THREAD_M] = {}; // bit j: key j of the thread; only where masked
+        if (masked) {
+#pragma unroll
+            for (int i = 0; i < THREAD_M; i++)
+#pragma unroll
+                for (int j = 0; j < THREAD_N; j++) {
+                    const int key = key0 + at.lane + LANES_N * j;
+                    if (key < keys && sees(p, where, min(q_first + at.row + LANES_M * i, q_last), key))
+                        seen[i] |= 1u << j;
+                    else
+                        s[i][j] = -INFINITY;
+                }
+        }
+        //$ else
         const bool masked = key0 + BLOCK_N > keys_of_all; // some row does not see some key of the tile
         if (masked) {
 #pragma unroll
@@ -262,6 +339,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                     if (key0 + at.lane + LANES_N * j >= keys_seen(p, row0 + at.row + LANES_M * i))
                         s[i][j] = -INFINITY;
         }
+        //$ end
 
 #pragma unroll
         for (int i = 0; i < THREAD_M; i++) {
@@ -285,16 +363,35 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         __syncthreads(); // K has been used
         copy_rows<BLOCK_N, V_PITCH, HEAD_DIM_V>(tile.v, head.v, p.v_row_stride, left, v_chunks);
         //$ end
+        //$ if mask == custom_mask
+        head.k += (next - key0) * p.k_row_stride;
+        head.v += (next - key0) * p.v_row_stride;
+        //$ else
         head.k += BLOCK_N * p.k_row_stride;
         head.v += BLOCK_N * p.v_row_stride;
+        //$ end
         copies_wait();
         __syncthreads(); // V is there
-        //$ if target != any
+        //$ if target != any and mask == custom_mask
+        if (next < keys)
+            copy_rows<BLOCK_N, CHUNKS, HEAD_DIM>(tile.k, head.k, p.k_row_stride, p.len_kv - next, k_chunks);
+        //$ elif target != any
         if (key0 + BLOCK_N < keys)
             copy_rows<BLOCK_N, CHUNKS, HEAD_DIM>(tile.k, head.k, p.k_row_stride, left - BLOCK_N, k_chunks);
         //$ end
 
-        //$ if mask == causal
+        //$ if mask == custom_mask
+        if (masked) {
+#pragma unroll
+            for (int i = 0; i < THREAD_M; i++)
+#pragma unroll
+                for (int j = 0; j < THREAD_N; j++)
+                    s[i][j] = seen[i] >> j & 1 ? s[i][j] : -1;
+            weigh<true>(tile, at, s, o);
+        } else {
+            weigh<false>(tile, at, s, o);
+        }
+        //$ elif mask == causal
         if (masked)
             weigh<true>(tile, at, s, row0 + at.row - p.len_q + left + 1, o);
         else

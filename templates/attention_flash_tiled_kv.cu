@@ -58,13 +58,28 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
     SoftmaxState *states = static_cast<SoftmaxState *>(p.workspace) + row0;
     float *outputs = static_cast<float *>(p.workspace) + rows * 2 + row0 * HEAD_DIM_V;
 
+    //$ if mask == custom_mask or score == custom_score or sinks > 0
+    const Where at = where_is(p, blockIdx.x);
+    //$ end
     for (int query = row; query < p.len_q; query += BLOCK_M) { // o = 0, m = -inf, l = 0
         slice_store_float(outputs + static_cast<long long>(query) * HEAD_DIM_V, slice_zero<HEAD_DIM_V>());
         if (lane == 0)
+            //$ if sinks > 0
+            states[query] = softmax_of(tensor_sinks(p, at.h)); // takes weight, adds no value
+            //$ else
             states[query] = softmax_of_nothing();
+            //$ end
     }
 
     for (int key0 = 0; key0 < p.len_kv; key0 += BLOCK_N) {
+        //$ if mask == custom_mask
+        const int key1 = min(key0 + BLOCK_N, p.len_kv) - 1;
+        bool needed = false; // by some tile of queries
+        for (int query0 = 0; !needed && query0 < p.len_q; query0 += BLOCK_M)
+            needed = some_seen(p, at, position_of(p, query0), position_of(p, min(query0 + BLOCK_M, p.len_q) - 1), key0, key1);
+        if (!needed)
+            continue;
+        //$ end
         __syncthreads(); // all are done with the last tile of keys, and with all states
         for (int i = threadIdx.x; i < BLOCK_N * HEAD_DIM; i += BLOCK_THREADS)
             if (key0 + i / HEAD_DIM < p.len_kv)
@@ -80,10 +95,17 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
             //$ if mask == causal
             if (key0 >= keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1))
                 continue; // not even the last query of the tile sees the first key
+            //$ elif mask == custom_mask
+            if (!some_seen(p, at, position_of(p, query0), position_of(p, min(query0 + BLOCK_M, p.len_q) - 1), key0, key1))
+                continue;
             //$ end
             int query = query0 + row;
             bool inside = query < p.len_q;
+            //$ if mask == custom_mask
+            int keys = inside ? min(p.len_kv - key0, BLOCK_N) : 0; // of this tile
+            //$ else
             int keys = inside ? min(keys_seen(p, query) - key0, BLOCK_N) : 0; // of this tile, seen; may be below 0
+            //$ end
 
             if (inside)
                 for (int d = lane; d < HEAD_DIM; d += LANES)
@@ -96,9 +118,18 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
             for (int j = 0; j < BLOCK_N / LANES; j++) {
                 int key = lane + j * LANES;
                 float dot = 0;
-                for (int d = 0; key < keys && d < HEAD_DIM; d++)
+                //$ if mask == custom_mask
+                const bool seen = key < keys && sees(p, at, position_of(p, query), key0 + key);
+                //$ else
+                const bool seen = key < keys;
+                //$ end
+                for (int d = 0; seen && d < HEAD_DIM; d++)
                     dot = fmaf(tile.q[row][d], tile.k[key][d], dot);
-                score[j] = key < keys ? p.scale * dot : -INFINITY;
+                //$ if score == custom_score
+                score[j] = seen ? score_of(p, at, position_of(p, query), key0 + key, p.scale * dot) : -INFINITY;
+                //$ else
+                score[j] = seen ? p.scale * dot : -INFINITY;
+                //$ end
                 tile_max = fmaxf(tile_max, score[j]);
             }
 
@@ -123,6 +154,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
             float *output = outputs + static_cast<long long>(query) * HEAD_DIM_V;
             Slice<HEAD_DIM_V> o = slice_load_float<HEAD_DIM_V>(output), sum = slice_zero<HEAD_DIM_V>();
             for (int key = 0; key < keys; key++)
+                //$ if mask == custom_mask
+                if (sees(p, at, position_of(p, query), key0 + key)) // a weight of 0 would not do: 0 times NaN is NaN
+                //$ end
                 slice_add(sum, 1, tile.weight[row][key], slice_load_float<HEAD_DIM_V>(tile.v[key]));
             slice_add(sum, 1, keep, o);
             slice_store_float(output, sum);

@@ -53,6 +53,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_scores(const __g
     if (key0 >= keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1))
         return; // not even the last query of the tile sees its first key
     //$ end
+    //$ if mask == custom_mask or score == custom_score
+    const Where at = where_is(p, index);
+    //$ end
+    //$ if mask == custom_mask
+    if (!some_seen(p, at, position_of(p, query0), position_of(p, min(query0 + BLOCK_M, p.len_q) - 1), key0,
+                   min(key0 + BLOCK_N, p.len_kv) - 1))
+        return;
+    //$ end
 
     float sum[PER_M][PER_N] = {};
     for (int d0 = 0; d0 < HEAD_DIM; d0 += DEPTH) {
@@ -85,7 +93,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_scores(const __g
         for (int j = 0; j < PER_N; j++) {
             int key = key0 + x + j * ACROSS;
             if (query < p.len_q && key < p.len_kv)
+                //$ if score == custom_score
+                scores[static_cast<long long>(query) * p.len_kv + key] =
+                    score_of(p, at, position_of(p, query), key, p.scale * sum[i][j]);
+            //$ else
                 scores[static_cast<long long>(query) * p.len_kv + key] = p.scale * sum[i][j];
+            //$ end
         }
     }
 }
@@ -97,18 +110,41 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_weights(const __
         return;
     Head head = head_at(p, row / p.len_q);
     int query = static_cast<int>(row % p.len_q), lane = threadIdx.x % 32;
+    //$ if mask == custom_mask or sinks > 0
+    const Where at = where_is(p, row / p.len_q);
+    //$ end
+    //$ if mask == custom_mask
+    const int position = position_of(p, query);
+    const Keys keys = keys_of(p, at, position, position);
+    //$ else
     int seen = keys_seen(p, query);
+    //$ end
     float *score = head_matrix(p, 0) + row * p.len_kv; // (len_kv), then the weights
 
     // m = max s,  l = sum exp(s - m)
     SoftmaxState state = softmax_of_nothing();
+    //$ if mask == custom_mask
+    for (int key = keys.first + lane; key < keys.end; key += 32)
+        if (sees(p, at, position, key))
+            state = softmax_join(state, softmax_of(score[key]));
+    //$ else
     for (int key = lane; key < seen; key += 32)
         state = softmax_join(state, softmax_of(score[key]));
+    //$ end
     state = lanes_reduce<32, SoftmaxState, softmax_join>(state);
+    //$ if sinks > 0
+    state = softmax_join(state, softmax_of(tensor_sinks(p, at.h))); // takes weight, adds no value
+    //$ end
 
     // p = exp(s - m) / l
+    //$ if mask == custom_mask
+    for (int key = keys.first + lane; key < keys.end; key += 32)
+        if (sees(p, at, position, key))
+            score[key] = softmax_normalize(softmax_weight(score[key], state.max), state);
+    //$ else
     for (int key = lane; key < seen; key += 32)
         score[key] = softmax_normalize(softmax_weight(score[key], state.max), state);
+    //$ end
 
     if (head.lse && lane == 0)
         head.lse[query] = softmax_lse(state);
@@ -124,13 +160,31 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __g
     Head head = head_at(p, index);
     const float *weights = head_matrix(p, index);
     int thread = threadIdx.x, y = thread / ACROSS, x = thread % ACROSS;
+    //$ if mask == custom_mask
+    const Where at = where_is(p, index);
+    const Keys range =
+        keys_of(p, at, position_of(p, query0), position_of(p, min(query0 + BLOCK_M, p.len_q) - 1));
+    int keys = range.end;
+    //$ else
     int keys = keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1); // the last query of the tile sees most
+    //$ end
 
     float sum[PER_M][PER_N] = {};
+    //$ if mask == custom_mask
+    for (int key0 = range.first; key0 < keys; key0 += DEPTH) {
+        if (!some_seen(p, at, position_of(p, query0), position_of(p, min(query0 + BLOCK_M, p.len_q) - 1), key0,
+                       min(key0 + DEPTH, p.len_kv) - 1))
+            continue;
+    //$ else
     for (int key0 = 0; key0 < keys; key0 += DEPTH) {
+    //$ end
         for (int i = thread; i < BLOCK_M * DEPTH; i += THREADS) { // a = P[query0 ..][key0 ..], 0 outside
             int query = query0 + i / DEPTH, key = key0 + i % DEPTH;
+            //$ if mask == custom_mask
+            bool inside = query < p.len_q && key < keys && sees(p, at, position_of(p, query), key);
+            //$ else
             bool inside = query < p.len_q && key < keys_seen(p, query);
+            //$ end
             tile.a[i / DEPTH][i % DEPTH] = inside ? weights[static_cast<long long>(query) * p.len_kv + key] : 0.0f;
         }
         for (int i = thread; i < BLOCK_N * DEPTH; i += THREADS) { // b = V[key0 ..][d0 ..] transposed, 0 outside
@@ -144,6 +198,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __g
             for (int i = 0; i < PER_M; i++) {
                 //$ if mask == causal
                 if (key0 + step >= keys_seen(p, query0 + y + i * DOWN))
+                    continue; // a weight of 0 would not do: 0 times NaN is NaN
+                //$ elif mask == custom_mask
+                const int query = query0 + y + i * DOWN, key = key0 + step;
+                if (query >= p.len_q || key >= keys || !sees(p, at, position_of(p, query), key))
                     continue; // a weight of 0 would not do: 0 times NaN is NaN
                 //$ end
 #pragma unroll

@@ -23,20 +23,50 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_multi_pass(const
         return;
     Head head = head_at(p, row / p.len_q);
     int query = static_cast<int>(row % p.len_q);
+    //$ if mask == custom_mask or score == custom_score or sinks > 0
+    const Where at = where_is(p, row / p.len_q);
+    const int position = position_of(p, query);
+    //$ end
+    //$ if mask == custom_mask
+    const Keys keys = keys_of(p, at, position, position);
+    //$ else
     int seen = keys_seen(p, query);
+    //$ end
     Slice<HEAD_DIM> q = slice_load<HEAD_DIM>(head.q + query * p.q_row_stride);
 
     // Loop 1: m = max s, l = sum exp(s - m), with s = scale q.k
+    //$ if sinks > 0
+    SoftmaxState state = softmax_of(tensor_sinks(p, at.h)); // takes weight, adds no value
+    //$ else
     SoftmaxState state = softmax_of_nothing();
+    //$ end
+    //$ if mask == custom_mask
+    for (int key = keys.first; key < keys.end; key++) {
+        if (!sees(p, at, position, key))
+            continue;
+    //$ else
     for (int key = 0; key < seen; key++) {
+    //$ end
         float score = p.scale * slice_dot(q, slice_load<HEAD_DIM>(head.k + key * p.k_row_stride));
+        //$ if score == custom_score
+        score = score_of(p, at, position, key, score);
+        //$ end
         state = softmax_join(state, softmax_of(score));
     }
 
     // Loop 2: o = sum of exp(s - m) / l v
     Slice<HEAD_DIM_V> o = slice_zero<HEAD_DIM_V>();
+    //$ if mask == custom_mask
+    for (int key = keys.first; key < keys.end; key++) {
+        if (!sees(p, at, position, key))
+            continue;
+    //$ else
     for (int key = 0; key < seen; key++) {
+    //$ end
         float score = p.scale * slice_dot(q, slice_load<HEAD_DIM>(head.k + key * p.k_row_stride));
+        //$ if score == custom_score
+        score = score_of(p, at, position, key, score);
+        //$ end
         float weight = softmax_normalize(softmax_weight(score, state.max), state);
         slice_add(o, 1, weight, slice_load<HEAD_DIM_V>(head.v + key * p.v_row_stride));
     }

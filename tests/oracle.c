@@ -3,9 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Turn n scores into weights that sum to one, in place; returns log(sum(exp(score))). */
-static double softmax_row(double *score, int64_t n) {
-    double max = -INFINITY, sum = 0;
+/* Turn n scores into weights that sum to one, or to less beside a sink (-INFINITY = none), in place; returns
+   log(sum(exp(score))). */
+static double softmax_row(double *score, int64_t n, double sink) {
+    double max = sink, sum = 0;
     for (int64_t i = 0; i < n; i++) /* pass 1: maximum (a NaN stays one) */
         if (score[i] > max || isnan(score[i]))
             max = score[i];
@@ -16,49 +17,75 @@ static double softmax_row(double *score, int64_t n) {
     }
     for (int64_t i = 0; i < n; i++) /* pass 2: denominator */
         sum += score[i] = exp(score[i] - max);
+    sum += exp(sink - max);
     for (int64_t i = 0; i < n; i++) /* pass 3: weights */
         score[i] /= sum;
     return max + log(sum);
 }
 
+/* What a formula is told about one query and one key. */
+static struct formula_env env_at(const struct oracle_attention *p, int64_t b, int64_t h, int64_t query, int64_t key) {
+    struct formula_env env = *p->env;
+    env.name[FORMULA_B] = b;
+    env.name[FORMULA_H] = h;
+    env.name[FORMULA_HK] = h / (p->heads / p->kv_heads);
+    env.name[FORMULA_Q] = query + p->len_kv - p->len_q;
+    env.name[FORMULA_K] = key;
+    return env;
+}
+
+bool oracle_sees(const struct oracle_attention *p, int64_t b, int64_t h, int64_t query, int64_t key) {
+    if (!p->mask)
+        return !p->causal || key <= query + p->len_kv - p->len_q;
+    struct formula_env env = env_at(p, b, h, query, key);
+    return formula_mask(p->mask, &env);
+}
+
+double oracle_score(const struct oracle_attention *p, int64_t b, int64_t h, int64_t query, int64_t key, double s) {
+    if (!p->score)
+        return s;
+    struct formula_env env = env_at(p, b, h, query, key);
+    env.score = s;
+    return formula_score(p->score, &env);
+}
+
 bool oracle_attention(const struct oracle_attention *p, double *o, double *lse) {
-    double *score = malloc(sizeof *score * (size_t)(p->len_kv > 0 ? p->len_kv : 1));
-    if (!score)
-        return false;
-    int64_t group = p->kv_heads > 0 ? p->heads / p->kv_heads : 1;
-    for (int64_t b = 0; b < p->batch; b++)
-        for (int64_t h = 0; h < p->heads; h++)
-            for (int64_t i = 0; i < p->len_q; i++) {
-                int64_t row = (b * p->heads + h) * p->len_q + i;
-                int64_t kv = (b * p->kv_heads + h / group) * p->len_kv;
-                int64_t seen = p->len_kv;
-                if (p->causal && i + p->len_kv - p->len_q + 1 < seen)
-                    seen = i + p->len_kv - p->len_q + 1;
-                if (seen < 0)
-                    seen = 0;
-                for (int64_t j = 0; j < seen; j++) {
-                    double dot = 0;
-                    for (int64_t d = 0; d < p->head_dim; d++)
-                        dot += (double)p->q[row * p->head_dim + d] * (double)p->k[(kv + j) * p->head_dim + d];
-                    score[j] = p->scale * dot;
-                }
-                lse[row] = softmax_row(score, seen);
-                for (int64_t d = 0; d < p->head_dim_v; d++) {
-                    double sum = 0;
-                    for (int64_t j = 0; j < seen; j++)
-                        sum += score[j] * (double)p->v[(kv + j) * p->head_dim_v + d];
-                    o[row * p->head_dim_v + d] = sum;
-                }
-            }
+    size_t room = (size_t)(p->len_kv > 0 ? p->len_kv : 1);
+    double *score = malloc(sizeof *score * room);
+    int64_t *key = malloc(sizeof *key * room);
+    int64_t group = p->kv_heads > 0 ? p->heads / p->kv_heads : 1, rows = p->batch * p->heads * p->len_q;
+    for (int64_t row = 0; score && key && row < rows; row++) {
+        int64_t i = row % p->len_q, h = row / p->len_q % p->heads, b = row / p->len_q / p->heads, seen = 0;
+        const float *k = p->k + (b * p->kv_heads + h / group) * p->len_kv * p->head_dim;
+        const float *v = p->v + (b * p->kv_heads + h / group) * p->len_kv * p->head_dim_v;
+        for (int64_t j = 0; j < p->len_kv; j++) {
+            if (!oracle_sees(p, b, h, i, j))
+                continue;
+            double dot = 0;
+            for (int64_t d = 0; d < p->head_dim; d++)
+                dot += (double)p->q[row * p->head_dim + d] * (double)k[j * p->head_dim + d];
+            score[seen] = oracle_score(p, b, h, i, j, p->scale * dot);
+            key[seen++] = j;
+        }
+        lse[row] = softmax_row(score, seen, p->sinks ? p->sinks[h] : -INFINITY);
+        for (int64_t d = 0; d < p->head_dim_v; d++) {
+            double sum = 0;
+            for (int64_t j = 0; j < seen; j++)
+                sum += score[j] * (double)v[key[j] * p->head_dim_v + d];
+            o[row * p->head_dim_v + d] = sum;
+        }
+    }
+    bool done = score && key;
     free(score);
-    return true;
+    free(key);
+    return done;
 }
 
 void oracle_softmax(const float *x, int64_t rows, int64_t cols, double *y) {
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t c = 0; c < cols; c++)
             y[r * cols + c] = x[r * cols + c];
-        softmax_row(y + r * cols, cols);
+        softmax_row(y + r * cols, cols, -INFINITY);
     }
 }
 

@@ -3,6 +3,8 @@
 #ifndef ATTILE_ORACLE_H
 #define ATTILE_ORACLE_H
 
+#include "formula.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -13,10 +15,18 @@ struct oracle_attention {
     int64_t batch, heads, kv_heads, len_q, len_kv, head_dim, head_dim_v;
     double scale; /* S = scale * Q K^T; no default here */
     bool causal;  /* key k is seen by query q when k <= q + len_kv - len_q */
+    /* Expressions instead; null = as `causal` says, and scores as they are. */
+    const struct formula *mask, *score;
+    const struct formula_env *env; /* sizes and parameters of the two; null when there are none */
+    const double *sinks;           /* (heads): one more logit for each row, without a value; null = none */
 };
 
+/* Does the query see the key? And what is the score of the two, which has this scaled product? */
+bool oracle_sees(const struct oracle_attention *problem, int64_t b, int64_t h, int64_t query, int64_t key);
+double oracle_score(const struct oracle_attention *problem, int64_t b, int64_t h, int64_t query, int64_t key, double s);
+
 /* o: (batch, heads, len_q, head_dim_v); lse: (batch, heads, len_q), natural logarithm; both contiguous and not null.
-   A row that sees no key gives o = 0 and lse = -inf. False when memory runs out (one row of scores is needed). */
+   A row that sees no key gives o = 0 and lse = -inf, or lse = its sink. False when memory runs out (one row of scores is needed). */
 bool oracle_attention(const struct oracle_attention *problem, double *o, double *lse);
 
 /* y[r][c] = exp(x[r][c]) / sum over c of exp(x[r][c]); x and y: (rows, cols), contiguous. */

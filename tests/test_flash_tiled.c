@@ -77,7 +77,7 @@ static void check(att_session *session, const char *schedule, const char *mask, 
         head_dim,
         head_dim_v,
         (double)(1 / sqrtf((float)head_dim)),
-        !strcmp(mask, "causal"),
+        .causal = !strcmp(mask, "causal"),
     };
     snprintf(problem, sizeof problem, "family=attention_forward dtype=fp32 mask=%s target=%s head_dim=%d head_dim_v=%d",
              mask, target, head_dim, head_dim_v);

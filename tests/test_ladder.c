@@ -85,7 +85,7 @@ static void check(att_session *session, att_kernel *kernel, const char *what, en
                                  head_dim,
                                  head_dim_v,
                                  (double)(1 / sqrtf((float)head_dim)),
-                                 causal};
+                                 .causal = causal};
     run_attention(session, kernel, type, type, &p, o, lse, NULL);
     compare(what, weights, type, &p, o, lse);
     free(q);
@@ -157,7 +157,7 @@ Test(ladder, large_scores_do_not_overflow) {
     run_fill(q, N * D, TOLERANCE_FP32, &seed);
     run_fill(k, N * D, TOLERANCE_FP32, &seed);
     run_fill(v, N * D, TOLERANCE_FP32, &seed);
-    struct oracle_attention p = {q, k, v, 1, 1, 1, N, N, D, D, 100, false};
+    struct oracle_attention p = {q, k, v, 1, 1, 1, N, N, D, D, 100, .causal = false};
     att_session *session = run_open();
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
         att_kernel *kernel = run_find(session, "family=attention_forward dtype=fp32 head_dim=8", schedules[i]);
@@ -172,7 +172,7 @@ Test(ladder, equal_inputs_give_equal_bits) {
     static float x[N * D], o[2][N * D], lse[2][N];
     unsigned seed = 3;
     run_fill(x, N * D, TOLERANCE_FP32, &seed);
-    struct oracle_attention p = {x, x, x, 1, 1, 1, N, N, D, D, 0.2, true};
+    struct oracle_attention p = {x, x, x, 1, 1, 1, N, N, D, D, 0.2, .causal = true};
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
         for (uint64_t run = 0; run < 2; run++) { /* the second run takes the threads in another order */
             att_session *session;

@@ -47,8 +47,8 @@ static unsigned pick(unsigned *seed, unsigned below) {
 }
 
 static struct oracle_attention chunk(int first, int count) {
-    return (struct oracle_attention){q,    k + first * DIM, v + first * DIM_V, 1, 1, 1, ROWS, count, DIM, DIM_V, 0.5,
-                                     false};
+    return (struct oracle_attention){q,   k + first * DIM, v + first * DIM_V, 1, 1, 1, ROWS, count, DIM, DIM_V,
+                                     0.5, .causal = false};
 }
 
 static void attend(const struct kernels *kernels, int first, int count, struct partial *part) {

@@ -22,7 +22,7 @@ static void fill(float *values, int n, unsigned seed) {
 Test(oracle, two_by_two_by_hand) {
     const float q[] = {1, 0, 0, 2}, k[] = {1, 0, 0, 1}, v[] = {10, 20, 30, 40};
     double o[4], lse[2];
-    struct oracle_attention p = {q, k, v, 1, 1, 1, 2, 2, 2, 2, 0.5, false};
+    struct oracle_attention p = {q, k, v, 1, 1, 1, 2, 2, 2, 2, 0.5, .causal = false};
     cr_assert(oracle_attention(&p, o, lse));
     double a = 1 / (1 + exp(-0.5)), b = 1 / (1 + exp(1)); /* weight of key 0 for either query */
     assert_close(o[0], 10 * a + 30 * (1 - a));
@@ -41,7 +41,7 @@ Test(oracle, equal_keys_give_the_mean_of_the_values) {
     for (int i = 0; i < N * D; i++)
         k[i] = (float)(i % D);
     double o[D], lse;
-    struct oracle_attention p = {q, k, v, 1, 1, 1, 1, N, D, D, 1, false};
+    struct oracle_attention p = {q, k, v, 1, 1, 1, 1, N, D, D, 1, .causal = false};
     cr_assert(oracle_attention(&p, o, &lse));
     for (int d = 0; d < D; d++) {
         double mean = 0;
@@ -55,7 +55,7 @@ Test(oracle, causal_is_aligned_bottom_right) {
     enum { NQ = 2, NK = 4 };
     float q[NQ] = {1, 1}, k[NK] = {0, 0, 0, 0}, v[NK] = {1, 2, 4, 8};
     double o[NQ], lse[NQ];
-    struct oracle_attention p = {q, k, v, 1, 1, 1, NQ, NK, 1, 1, 1, true};
+    struct oracle_attention p = {q, k, v, 1, 1, 1, NQ, NK, 1, 1, 1, .causal = true};
     cr_assert(oracle_attention(&p, o, lse));
     assert_close(o[0], (1 + 2 + 4) / 3.0); /* query 0 sees keys 0 to 2 */
     assert_close(o[1], (1 + 2 + 4 + 8) / 4.0);
@@ -65,7 +65,7 @@ Test(oracle, causal_is_aligned_bottom_right) {
 Test(oracle, rows_that_see_no_key_are_zero_and_minus_infinity) {
     float q[3] = {1, 1, 1}, k[1] = {1}, v[1] = {5};
     double o[3], lse[3];
-    struct oracle_attention p = {q, k, v, 1, 1, 1, 3, 1, 1, 1, 1, true};
+    struct oracle_attention p = {q, k, v, 1, 1, 1, 3, 1, 1, 1, 1, .causal = true};
     cr_assert(oracle_attention(&p, o, lse));
     for (int i = 0; i < 2; i++)
         cr_assert(o[i] == 0 && lse[i] == -INFINITY);
@@ -80,7 +80,7 @@ Test(oracle, rows_that_see_no_key_are_zero_and_minus_infinity) {
 Test(oracle, grouped_heads_read_their_own_key_head) {
     float q[4] = {0, 0, 0, 0}, k[2] = {0, 0}, v[2] = {3, 7}; /* 4 query heads, 2 key heads, one query, one key */
     double o[4], lse[4];
-    struct oracle_attention p = {q, k, v, 1, 4, 2, 1, 1, 1, 1, 1, false};
+    struct oracle_attention p = {q, k, v, 1, 4, 2, 1, 1, 1, 1, 1, .causal = false};
     cr_assert(oracle_attention(&p, o, lse));
     cr_assert(o[0] == 3 && o[1] == 3 && o[2] == 7 && o[3] == 7);
 }
@@ -88,7 +88,7 @@ Test(oracle, grouped_heads_read_their_own_key_head) {
 Test(oracle, a_nan_reaches_exactly_the_rows_that_see_it) {
     float q[2] = {1, 1}, k[2] = {1, NAN}, v[2] = {1, 2};
     double o[2], lse[2];
-    struct oracle_attention p = {q, k, v, 1, 1, 1, 2, 2, 1, 1, 1, true};
+    struct oracle_attention p = {q, k, v, 1, 1, 1, 2, 2, 1, 1, 1, .causal = true};
     cr_assert(oracle_attention(&p, o, lse));
     assert_close(o[0], 1);
     cr_assert(isnan(o[1]) && isnan(lse[1]));
@@ -119,14 +119,14 @@ Test(oracle, merging_parts_gives_the_whole) {
     double o[NQ * D], lse[NQ], whole_o[NQ * D], whole_lse[NQ];
     for (int part = 0; part < PARTS; part++) {
         int at = begin[part], n = begin[part + 1] - at;
-        struct oracle_attention p = {q, k + at * D, v + at * D, 1, 1, 1, NQ, n, D, D, 1, false};
+        struct oracle_attention p = {q, k + at * D, v + at * D, 1, 1, 1, NQ, n, D, D, 1, .causal = false};
         cr_assert(oracle_attention(&p, o, lse));
         for (int i = 0; i < NQ * D; i++)
             o_parts[part * NQ * D + i] = n ? (float)o[i] : NAN; /* an empty part adds nothing, whatever it holds */
         for (int i = 0; i < NQ; i++)
             lse_parts[part * NQ + i] = (float)lse[i];
     }
-    struct oracle_attention p = {q, k, v, 1, 1, 1, NQ, NK, D, D, 1, false};
+    struct oracle_attention p = {q, k, v, 1, 1, 1, NQ, NK, D, D, 1, .causal = false};
     cr_assert(oracle_attention(&p, whole_o, whole_lse));
     oracle_merge(o_parts, lse_parts, PARTS, NQ, D, o, lse);
     for (int i = 0; i < NQ * D; i++)

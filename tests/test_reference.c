@@ -26,7 +26,8 @@ Test(reference, has_every_knob_word_and_size) {
         snprintf(row, sizeof row, "\n| `%s` | ", knob_table[id].name);
         const char *found = strstr(knobs, row);
         cr_assert_not_null(found, "%s", row);
-        for (int i = 0; knob_table[id].words && knob_table[id].words[i]; i++) {
+        bool formula = knob_table[id].kind == KNOB_KIND_FORMULA; /* its last word is no word to write */
+        for (int i = 0; knob_table[id].words && knob_table[id].words[i + formula]; i++) {
             char word[128];
             snprintf(word, sizeof word, "`%s`", knob_table[id].words[i]);
             const char *at = strstr(found, word);

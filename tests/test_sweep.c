@@ -1,5 +1,6 @@
 /* The sweep: every feasible variant of every spec in specs/, on every shape of its spec, against the oracle: on the host
    device, on a GPU where there is one, and through NVRTC to sm_80 and sm_90a where that is there. */
+#include "catalog.h"
 #include "check.h"
 #include "nvrtc.h"
 
@@ -71,24 +72,10 @@ static void sweep_all(struct sweep *sweep, sweep_variant *visit) {
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
 
-static void print_knobs(const struct variant *variant, bool schedule, struct text *text) {
-    for (int id = 0; id < KNOB_COUNT; id++) {
-        int value = knob_get(&variant->knobs, id);
-        bool used = variant->used & 1u << id || knob_table[id].group == KNOB_GROUP_TOP;
-        if (!used || value == AUTO || (knob_table[id].group == KNOB_GROUP_SCHEDULE) != schedule)
-            continue;
-        if (knob_table[id].kind == KNOB_KIND_WORD)
-            text_print(text, " %s=%s", knob_table[id].name, knob_word_name((enum knob_id)id, value));
-        else
-            text_print(text, " %s=%d", knob_table[id].name, value);
-    }
-}
-
 static att_kernel *find(struct sweep *sweep, const struct variant *variant) {
     struct text problem = {0}, schedule = {0};
     att_kernel *kernel = NULL;
-    print_knobs(variant, false, &problem);
-    print_knobs(variant, true, &schedule);
+    catalog_print_problem(variant, &problem, &schedule);
     if (att_find(sweep->session, text_string(&problem), text_string(&schedule), &kernel) != ATT_OK)
         complain(sweep, variant->name, "finding", att_message(sweep->session));
     else

@@ -57,7 +57,7 @@ static int count_wrong(int bits, int weight_bits, enum tolerance_type weights) {
         k[i] = normal(&seed);
         v[i] = normal(&seed);
     }
-    struct oracle_attention p = {q, k, v, 1, HEADS, HEADS, LEN_Q, LEN_KV, DIM, DIM, 0.125, false};
+    struct oracle_attention p = {q, k, v, 1, HEADS, HEADS, LEN_Q, LEN_KV, DIM, DIM, 0.125, .causal = false};
     cr_assert(oracle_attention(&p, o, lse));
     cr_assert(tolerance_attention(&p, weights, TOLERANCE_FP32, o, lse, o_tolerance, lse_tolerance));
     attend(&p, bits, weight_bits, found, found_lse);

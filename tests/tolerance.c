@@ -1,6 +1,7 @@
 /* tolerance: rounding errors of fp32 arithmetic, followed through softmax and weighted sum to first order.
    Everything here is in units of one rounding of fp32, UNIT, until the last step. Names as in docs/numerics.md. */
 #include "tolerance.h"
+#include "score_error.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -30,22 +31,25 @@ static double round_to(enum tolerance_type output, double value, double error) {
     return error * UNIT + type_table[output].unit * (fabs(value) + error * UNIT) + type_table[output].smallest;
 }
 
-/* One output row: the sum of weights times value rows. `weight` sums to 1, `error` holds each weight's relative error
+/* One output row: the sum of weights times value rows; key[j] is the row of weight j (null: row j), and -1 one of zeros,
+   as a sink has. `weight` sums to 1, `error` holds each weight's relative error
    in units. To first order o moves by the sum of weight * error * (value - o). Weights rounded to `weights`
    for the product alone move it by the sum of weight * rounding * value; independent roundings again. */
-static void bound_row(int64_t n, const double *weight, const double *error, const float *values, int64_t stride,
-                      int64_t width, enum tolerance_type weights, enum tolerance_type output, const double *o,
-                      double *bound) {
+static void bound_row(int64_t n, const int64_t *key, const double *weight, const double *error, const float *values,
+                      int64_t stride, int64_t width, enum tolerance_type weights, enum tolerance_type output,
+                      const double *o, double *bound) {
     bool narrow = weights != TOLERANCE_FP32;
     for (int64_t d = 0; d < width; d++) {
         double moved = 0, size = fabs(o[d]), rounded = 0, rounded_squared = 0;
         for (int64_t j = 0; j < n; j++) {
             if (weight[j] == 0)
                 continue;
-            moved += weight[j] * error[j] * fabs((double)values[j * stride + d] - o[d]);
-            size += weight[j] * fabs((double)values[j * stride + d]);
+            int64_t row = key ? key[j] : j;
+            double value = row < 0 ? 0 : (double)values[row * stride + d];
+            moved += weight[j] * error[j] * fabs(value - o[d]);
+            size += weight[j] * fabs(value);
             double rounding = narrow ? weight[j] * type_table[weights].unit + type_table[weights].smallest : 0;
-            double share = rounding * fabs((double)values[j * stride + d]);
+            double share = rounding * fabs(value);
             rounded += share;
             rounded_squared += share * share;
         }
@@ -76,35 +80,54 @@ static double weigh(int64_t n, double *score, double *error, double lse) {
     return max;
 }
 
+/* The scores of one row and their errors (in units), the keys they are of, and the sink as key -1. Returns how many. */
+static int64_t score_row(const struct oracle_attention *p, int64_t row, int64_t *key, double *score, double *error) {
+    int64_t query = row % p->len_q, head = row / p->len_q % p->heads, batch = row / p->len_q / p->heads, seen = 0;
+    const float *k = p->k + (batch * p->kv_heads + head / (p->heads / p->kv_heads)) * p->len_kv * p->head_dim;
+    for (int64_t j = 0; j < p->len_kv; j++) {
+        if (!oracle_sees(p, batch, head, query, j))
+            continue;
+        double dot = 0, size_of_terms = 0;
+        for (int64_t d = 0; d < p->head_dim; d++) {
+            double term = (double)p->q[row * p->head_dim + d] * (double)k[j * p->head_dim + d];
+            dot += term;
+            size_of_terms += fabs(term);
+        }
+        double s = p->scale * dot;
+        /* head_dim fused terms, and the product with scale */
+        double error_of_s = growth((double)p->head_dim) * fabs(p->scale) * size_of_terms + fabs(s);
+        score[seen] = oracle_score(p, batch, head, query, j, s);
+        if (p->score)
+            error_of_s = score_error(p, batch, head, query, j, s, error_of_s * UNIT) / UNIT;
+        error[seen] = error_of_s + 2 * fabs(score[seen]); /* and the product with the base of exp */
+        key[seen++] = j;
+    }
+    if (p->sinks) {
+        score[seen] = p->sinks[head];
+        error[seen] = 2 * fabs(score[seen]);
+        key[seen++] = -1;
+    }
+    return seen;
+}
+
 bool tolerance_attention(const struct oracle_attention *p, enum tolerance_type weights, enum tolerance_type output,
                          const double *o, const double *lse, double *o_tolerance, double *lse_tolerance) {
-    size_t size = sizeof(double) * (size_t)(p->len_kv > 0 ? p->len_kv : 1);
-    double *score = malloc(size), *error = malloc(size);
-    int64_t group = p->kv_heads > 0 ? p->heads / p->kv_heads : 1, rows = p->batch * p->heads * p->len_q;
-    for (int64_t row = 0; score && error && row < rows; row++) {
-        int64_t query = row % p->len_q, head = row / p->len_q % p->heads, batch = row / p->len_q / p->heads;
-        int64_t kv = (batch * p->kv_heads + head / group) * p->len_kv;
-        int64_t seen = p->causal ? query + p->len_kv - p->len_q + 1 : p->len_kv;
-        seen = seen < 0 ? 0 : seen > p->len_kv ? p->len_kv : seen;
-        for (int64_t j = 0; j < seen; j++) {
-            double dot = 0, size_of_terms = 0;
-            for (int64_t d = 0; d < p->head_dim; d++) {
-                double term = (double)p->q[row * p->head_dim + d] * (double)p->k[(kv + j) * p->head_dim + d];
-                dot += term;
-                size_of_terms += fabs(term);
-            }
-            score[j] = p->scale * dot;
-            /* head_dim fused terms, and the products with scale and with the base of exp */
-            error[j] = growth((double)p->head_dim) * fabs(p->scale) * size_of_terms + 3 * fabs(score[j]);
-        }
+    size_t room = (size_t)(p->len_kv > 0 ? p->len_kv : 0) + 1;
+    double *score = malloc(sizeof *score * room), *error = malloc(sizeof *error * room);
+    int64_t *key = malloc(sizeof *key * room), rows = p->batch * p->heads * p->len_q;
+    for (int64_t row = 0; score && error && key && row < rows; row++) {
+        int64_t head = row / p->len_q % p->heads, batch = row / p->len_q / p->heads;
+        int64_t kv = (batch * p->kv_heads + head / (p->heads / p->kv_heads)) * p->len_kv;
+        int64_t seen = score_row(p, row, key, score, error);
         double max = weigh(seen, score, error, lse[row]);
-        bound_row(seen, score, error, p->v + kv * p->head_dim_v, p->head_dim_v, p->head_dim_v, weights, output,
+        bound_row(seen, key, score, error, p->v + kv * p->head_dim_v, p->head_dim_v, p->head_dim_v, weights, output,
                   o + row * p->head_dim_v, o_tolerance + row * p->head_dim_v);
         lse_tolerance[row] = bound_lse(seen, score, error, max, lse[row]);
     }
-    bool done = score && error;
+    bool done = score && error && key;
     free(score);
     free(error);
+    free(key);
     return done;
 }
 
@@ -139,7 +162,7 @@ bool tolerance_merge(const float *o_parts, const float *lse_parts, int64_t parts
             error[i] = 0;
         }
         double max = weigh(parts, score, error, lse[row]);
-        bound_row(parts, score, error, o_parts + row * head_dim_v, rows * head_dim_v, head_dim_v, TOLERANCE_FP32,
+        bound_row(parts, NULL, score, error, o_parts + row * head_dim_v, rows * head_dim_v, head_dim_v, TOLERANCE_FP32,
                   output, o + row * head_dim_v, o_tolerance + row * head_dim_v);
         lse_tolerance[row] = bound_lse(parts, score, error, max, lse[row]);
     }

@@ -47,4 +47,14 @@ struct attention_params {
     int len_kv;
     //$ end
     float scale; /* S = scale * Q K^T */
+    //$ if mask == custom_mask or score == custom_score or sinks > 0
+
+    /* What the mask and the score take, in the order of their declaration. Last, because kernels without do without. */
+    struct attention_param {
+        const void *data;    /* of a tensor */
+        long long stride[4]; /* in elements, of each dimension */
+        int whole;           /* a scalar */
+        float real;
+    } param[16];
+    //$ end
 };

@@ -1,3 +1,7 @@
+//$ if mask == custom_mask or score == custom_score or sinks > 0
+//$ include "part/formula.cuh"
+//$ end
+//$ if mask != custom_mask
 // How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
 // they hold, NaN included, stays out of the row.
 __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
@@ -8,3 +12,4 @@ __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
     return p.len_kv;
     //$ end
 }
+//$ end

@@ -16,3 +16,14 @@ __device__ __forceinline__ void add_column(float (&sum)[ROWS][COLUMNS], int colu
             sum[i][column] = fmaf(element(a[i], e), b, sum[i][column]);
     }
 }
+//$ if mask == custom_mask
+
+// The same, but only for rows whose a is not below 0; NaN is not.
+template <int ROWS, int COLUMNS>
+__device__ __forceinline__ void add_seen(float (&sum)[ROWS][COLUMNS], int column, const float4 (&a)[ROWS], int e, float b) {
+#pragma unroll
+    for (int i = 0; i < ROWS; i++)
+        if (!(element(a[i], e) < 0))
+            sum[i][column] = fmaf(element(a[i], e), b, sum[i][column]);
+}
+//$ end

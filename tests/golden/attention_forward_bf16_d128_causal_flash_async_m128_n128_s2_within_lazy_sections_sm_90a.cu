@@ -18,7 +18,8 @@
      dtype_out           bf16               element type of the output; as dtype when left out
      head_dim            128                elements of one row of Q and of K
      head_dim_v          128                elements of one row of V and of O; as head_dim when left out
-     mask                causal             which keys a query sees: all, or those up to its own position with the last query and key aligned
+     mask                causal             which keys a query sees: all, those up to its own position with the last query and key aligned, or those for which an expression holds
+     score               scaled             what the softmax is taken of: the scaled products, or an expression of them
      algorithm           flash_async        which derivation of the family; one template each
      block_m             128                queries (rows) in one tile
      block_n             128                keys (columns) in one tile

@@ -17,7 +17,8 @@
      dtype_out   fp32               element type of the output; as dtype when left out
      head_dim    32                 elements of one row of Q and of K
      head_dim_v  32                 elements of one row of V and of O; as head_dim when left out
-     mask        causal             which keys a query sees: all, or those up to its own position with the last query and key aligned
+     mask        causal             which keys a query sees: all, those up to its own position with the last query and key aligned, or those for which an expression holds
+     score       scaled             what the softmax is taken of: the scaled products, or an expression of them
      algorithm   flash              which derivation of the family; one template each
      threads     128                threads in one block
      target      any                instruction set the source is written for; any = plain CUDA C++

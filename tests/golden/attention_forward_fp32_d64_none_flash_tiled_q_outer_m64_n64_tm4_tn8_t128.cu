@@ -16,7 +16,8 @@
      dtype_out     fp32               element type of the output; as dtype when left out
      head_dim      64                 elements of one row of Q and of K
      head_dim_v    64                 elements of one row of V and of O; as head_dim when left out
-     mask          none               which keys a query sees: all, or those up to its own position with the last query and key aligned
+     mask          none               which keys a query sees: all, those up to its own position with the last query and key aligned, or those for which an expression holds
+     score         scaled             what the softmax is taken of: the scaled products, or an expression of them
      algorithm     flash_tiled        which derivation of the family; one template each
      loop_order    q_outer            what stays on chip while the other is looped over: a tile of queries or a tile of keys
      block_m       64                 queries (rows) in one tile
@@ -352,7 +353,8 @@ __device__ __forceinline__ void score(const Shared &tile, Place at, float (&s)[T
 }
 
 // O += P V. P passes through shared memory, LANES_N chunks of four keys at a time; the four lie LANES_N apart, as a thread
-// has them. If MASKED, keys from `beyond` + LANES_M * i on are not for row i, whatever V holds there.
+// has them.
+// If MASKED, keys from `beyond` + LANES_M * i on are not for row i, whatever V holds there.
 template <bool MASKED>
 __device__ __forceinline__ void weigh(Shared &tile, Place at, const float (&p)[THREAD_M][THREAD_N], int beyond,
                                       float (&o)[THREAD_M][4 * THREAD_V]) {

@@ -17,7 +17,8 @@
      dtype_out      fp32               element type of the output; as dtype when left out
      head_dim       80                 elements of one row of Q and of K
      head_dim_v     80                 elements of one row of V and of O; as head_dim when left out
-     mask           causal             which keys a query sees: all, or those up to its own position with the last query and key aligned
+     mask           causal             which keys a query sees: all, those up to its own position with the last query and key aligned, or those for which an expression holds
+     score          scaled             what the softmax is taken of: the scaled products, or an expression of them
      algorithm      flash_tiled        which derivation of the family; one template each
      loop_order     kv_outer           what stays on chip while the other is looped over: a tile of queries or a tile of keys
      block_m        16                 queries (rows) in one tile
@@ -370,9 +371,10 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
             for (int j = 0; j < BLOCK_N / LANES; j++) {
                 int key = lane + j * LANES;
                 float dot = 0;
-                for (int d = 0; key < keys && d < HEAD_DIM; d++)
+                const bool seen = key < keys;
+                for (int d = 0; seen && d < HEAD_DIM; d++)
                     dot = fmaf(tile.q[row][d], tile.k[key][d], dot);
-                score[j] = key < keys ? p.scale * dot : -INFINITY;
+                score[j] = seen ? p.scale * dot : -INFINITY;
                 tile_max = fmaxf(tile_max, score[j]);
             }
 

@@ -48,6 +48,8 @@ ATTILE_INLINE float exp2f(float x) { return __builtin_exp2f(x); }
 ATTILE_INLINE float logf(float x) { return __builtin_logf(x); }
 ATTILE_INLINE float log2f(float x) { return __builtin_log2f(x); }
 ATTILE_INLINE float sqrtf(float x) { return __builtin_sqrtf(x); }
+ATTILE_INLINE float tanhf(float x) { return __builtin_tanhf(x); }
+ATTILE_INLINE float floorf(float x) { return __builtin_floorf(x); }
 ATTILE_INLINE float fabsf(float x) { return __builtin_fabsf(x); }
 ATTILE_INLINE bool isnan(float x) { return x != x; }
 ATTILE_INLINE bool isinf(float x) { return __builtin_fabsf(x) == INFINITY; }

@@ -1,0 +1,33 @@
+/* params: what the mask and the score of a problem take, as numbers: random ones, and as the oracle and a launch want
+   them. */
+#ifndef ATTILE_PARAMS_H
+#define ATTILE_PARAMS_H
+
+#include "attile.h"
+#include "formulas.h"
+#include "gen.h"
+
+struct param_value {
+    enum att_param_type type;
+    int bytes; /* of an element */
+    int64_t size[FORMULA_DIMS];
+    int64_t count; /* elements; 1 for a scalar */
+    double *value; /* packed, already rounded to the type; owned */
+};
+
+struct params {
+    struct formula_set formulas; /* declares them, in the same order */
+    struct formula_env env;      /* sizes, scalars, tensors; for one pair of query and key at a time */
+    union formula_value scalar[FORMULA_PARAMS];
+    struct param_value param[FORMULA_PARAMS];
+};
+
+/* The parameters of a problem at these sizes. Equal seeds give equal numbers. Null with a sentence in *error. What is
+   made stays where it is until params_free. */
+struct params *params_make(const struct knobs *problem, const struct shape *shape, uint64_t seed, struct text *error);
+void params_free(struct params *params); /* accepts null */
+
+/* Element `i` of a tensor as the bytes that a kernel reads. */
+void params_encode(const struct param_value *param, int64_t i, void *bytes);
+
+#endif

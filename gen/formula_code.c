@@ -1,0 +1,212 @@
+#include "formula_code.h"
+
+#include <string.h>
+
+/* --- spelling ---------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *type, *load; /* C++ type of an element; what turns one, written %s, into a value */
+    const char *least, *most;
+} storages[] = {
+    [FORMULA_STORE_BOOL] = {"unsigned char", "%s != 0", "false", "true"},
+    [FORMULA_STORE_INT] = {"int", "%s", "-2147483647 - 1", "2147483647"},
+    [FORMULA_STORE_FP32] = {"float", "%s", "-INFINITY", "INFINITY"},
+    [FORMULA_STORE_FP16] = {"unsigned short", "half_to_float(%s)", "-INFINITY", "INFINITY"},
+    [FORMULA_STORE_BF16] = {"unsigned short", "bfloat16_to_float(%s)", "-INFINITY", "INFINITY"},
+};
+static const char *const value_types[] = {[FORMULA_BOOL] = "bool", [FORMULA_INT] = "int", [FORMULA_REAL] = "float"};
+static const char *const access_suffixes[] = {[FORMULA_AT] = "", [FORMULA_LEAST] = "_least", [FORMULA_MOST] = "_most"};
+
+static int number_of(const struct formula_set *set, const struct formula_param *param) {
+    return (int)(param - set->scope.param);
+}
+
+static void spell_param(void *context, const struct formula_param *param, enum formula_access access,
+                        const char *const *index, struct text *out) {
+    static const char *const members[] = {
+        [FORMULA_BOOL] = "whole != 0", [FORMULA_INT] = "whole", [FORMULA_REAL] = "real"};
+    const struct formula_set *set = context;
+    if (param->dims == 0) {
+        text_print(out, param->type == FORMULA_BOOL ? "(p.param[%d].%s)" : "p.param[%d].%s", number_of(set, param),
+                   members[param->type]);
+        return;
+    }
+    text_print(out, "tensor_%s%s(p", param->name, access_suffixes[access]);
+    for (int i = 0; i < param->dims * (access == FORMULA_AT ? 1 : 2); i++)
+        text_print(out, ", %s", index[i]);
+    text_print(out, ")");
+}
+
+static struct formula_spelling spelling_of(const struct formula_set *set) {
+    return (struct formula_spelling){
+        .name = {[FORMULA_B] = "at.b",
+                 [FORMULA_H] = "at.h",
+                 [FORMULA_HK] = "at.hk",
+                 [FORMULA_Q] = "q",
+                 [FORMULA_K] = "k",
+                 [FORMULA_BATCH] = "p.batch",
+                 [FORMULA_HEADS] = "p.heads",
+                 [FORMULA_KV_HEADS] = "p.kv_heads",
+                 [FORMULA_LEN_Q] = "p.len_q",
+                 [FORMULA_LEN_K] = "p.len_kv",
+                 [FORMULA_Q_FIRST] = "q_first",
+                 [FORMULA_Q_LAST] = "q_last",
+                 [FORMULA_K_FIRST] = "k_first",
+                 [FORMULA_K_LAST] = "k_last"},
+        .score = "s",
+        .context = (void *)(uintptr_t)set,
+        .param = spell_param,
+    };
+}
+
+static void print_return(const struct formula_set *set, const struct formula *formula, struct text *text) {
+    struct formula_spelling spelling = spelling_of(set);
+    text_print(text, "    return ");
+    formula_print_cuda(formula, &spelling, text);
+    text_print(text, ";\n");
+}
+
+/* --- tensors ----------------------------------------------------------------------------------------------------- */
+
+static void print_index_names(int dims, struct text *text) {
+    for (int i = 0; i < dims; i++)
+        text_print(text, ", long long i%d", i);
+}
+
+static void print_element(const struct formula_param *param, int number, struct text *text) {
+    struct text element = {0};
+    text_print(&element, "static_cast<const %s *>(p.param[%d].data)[", storages[param->storage].type, number);
+    for (int d = 0; d < param->dims; d++)
+        text_print(&element, "%si%d * p.param[%d].stride[%d]", d ? " + " : "", d, number, d);
+    text_print(&element, "]");
+    const char *load = storages[param->storage].load, *hole = strstr(load, "%s");
+    text_print(text, "__device__ __forceinline__ %s tensor_%s(const attention_params &p", value_types[param->type],
+               param->name);
+    print_index_names(param->dims, text);
+    text_print(text, ") {\n    return %.*s%s%s;\n}\n", (int)(hole - load), load, text_string(&element), hole + 2);
+    text->failed |= element.failed;
+    text_free(&element);
+}
+
+/* Bounds over a box of indices, for masks that are sorted by tiles. */
+static void print_bound(const struct formula_param *param, enum formula_access access, struct text *text) {
+    text_print(text, "__device__ __forceinline__ %s tensor_%s%s(const attention_params &", value_types[param->type],
+               param->name, access_suffixes[access]);
+    for (int d = 0; d < 2 * param->dims; d++)
+        text_print(text, ", long long");
+    text_print(text, ") {\n    return %s;\n}\n",
+               access == FORMULA_LEAST ? storages[param->storage].least : storages[param->storage].most);
+}
+
+static void print_tensors(const struct formula_set *set, struct text *text) {
+    unsigned bounded = set->mask ? formula_params(set->mask) : 0;
+    for (int i = 0; i < set->scope.count; i++) {
+        const struct formula_param *param = &set->scope.param[i];
+        if (param->dims == 0)
+            continue;
+        text_print(text, "\n// ");
+        formula_print_params(&set->scope, 1u << i, text);
+        text_print(text, "\n");
+        print_element(param, i, text);
+        if (bounded >> i & 1) {
+            print_bound(param, FORMULA_LEAST, text);
+            print_bound(param, FORMULA_MOST, text);
+        }
+    }
+}
+
+/* --- tiles ------------------------------------------------------------------------------------------------------- */
+
+static void print_keys(const struct formula_set *set, struct text *text) {
+    struct formula_spelling spelling = spelling_of(set);
+    struct formula_keys keys;
+    bool good = formula_keys(set->mask, &keys);
+    const struct formula *const bounds[] = {keys.first, keys.end, keys.full_first, keys.full_end};
+    text_print(text, "    return {");
+    for (int i = 0; good && i < 4; i++) {
+        text_print(text, i ? ",\n            static_cast<int>(" : "static_cast<int>(");
+        formula_print_cuda(bounds[i], &spelling, text);
+        text_print(text, ")");
+    }
+    text_print(text, "};\n");
+    text->failed |= !good;
+    formula_keys_free(&keys);
+}
+
+static void print_exact(const struct formula_set *set, struct text *text) {
+    struct formula_keys keys;
+    text->failed |= !formula_keys(set->mask, &keys);
+    text_print(text, "constexpr bool KEYS_EXACT = %s, FULL_EXACT = %s;\n", keys.exact ? "true" : "false",
+               keys.exact_full ? "true" : "false");
+    formula_keys_free(&keys);
+}
+
+/* Everything that is printed of the set, for its helpers. */
+struct made {
+    struct formula *some, *all;
+    struct formula_keys keys;
+};
+
+static bool make(const struct formula_set *set, struct made *made) {
+    *made = (struct made){0};
+    return !set->mask || (formula_tile(set->mask, &made->some, &made->all) && formula_keys(set->mask, &made->keys));
+}
+
+static void unmake(struct made *made) {
+    formula_free(made->some);
+    formula_free(made->all);
+    formula_keys_free(&made->keys);
+}
+
+static void print_helpers(const struct formula_set *set, struct text *text) {
+    struct made made;
+    bool good = make(set, &made);
+    const struct formula *all[] = {set->mask,     set->score,           made.some,         made.all, made.keys.first,
+                                   made.keys.end, made.keys.full_first, made.keys.full_end};
+    int count = 0;
+    for (size_t i = 0; good && i < sizeof all / sizeof *all; i++)
+        if (all[i])
+            all[count++] = all[i];
+    formula_print_helpers(all, count, text);
+    text->failed |= !good;
+    unmake(&made);
+}
+
+static void print_tile(const struct formula_set *set, bool some, struct text *text) {
+    struct formula *tile[2] = {NULL, NULL};
+    if (formula_tile(set->mask, &tile[0], &tile[1]))
+        print_return(set, tile[some ? 0 : 1], text);
+    else
+        text->failed = true;
+    formula_free(tile[0]);
+    formula_free(tile[1]);
+}
+
+static void print_some(const struct formula_set *set, struct text *text) { print_tile(set, true, text); }
+static void print_all(const struct formula_set *set, struct text *text) { print_tile(set, false, text); }
+static void print_mask(const struct formula_set *set, struct text *text) { print_return(set, set->mask, text); }
+static void print_score(const struct formula_set *set, struct text *text) { print_return(set, set->score, text); }
+
+/* --- the directive ----------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    void (*print)(const struct formula_set *set, struct text *text);
+    bool of_mask, of_score; /* needs one */
+} codes[FORMULA_CODES] = {
+    [CODE_HELPERS] = {"helpers", print_helpers, false, false},
+    [CODE_TENSORS] = {"tensors", print_tensors, false, false},
+    [CODE_MASK] = {"mask", print_mask, true, false},
+    [CODE_SCORE] = {"score", print_score, false, true},
+    [CODE_KEYS] = {"keys", print_keys, true, false},
+    [CODE_EXACT] = {"exact", print_exact, true, false},
+    [CODE_SOME] = {"some", print_some, true, false},
+    [CODE_ALL] = {"all", print_all, true, false},
+};
+
+const char *formula_code_name(enum formula_code code) { return codes[code].name; }
+
+void formula_code_print(const struct formula_set *set, enum formula_code code, struct text *text) {
+    if ((set->mask || !codes[code].of_mask) && (set->score || !codes[code].of_score))
+        codes[code].print(set, text);
+}

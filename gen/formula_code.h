@@ -1,0 +1,25 @@
+/* formula_code: what directive `code` is replaced by: the mask and the score of a variant as lines of CUDA, for
+   templates/part/formula.cuh, which says around them what they mean. Nothing reaches a source but printed trees and names
+   that formula_declare has checked. */
+#ifndef ATTILE_FORMULA_CODE_H
+#define ATTILE_FORMULA_CODE_H
+
+#include "formulas.h"
+
+enum formula_code {
+    CODE_HELPERS, /* functions that the expressions call */
+    CODE_TENSORS, /* one function a tensor parameter: tensor_NAME(p, i, j); with bounds over a box where a mask needs them */
+    CODE_MASK,  /* return MASK; over at, q, k */
+    CODE_SCORE, /* return SCORE; over at, q, k, s */
+    CODE_KEYS,  /* return {first, end, full_first, full_end}; over at, q_first, q_last */
+    CODE_EXACT, /* constants: is every tile between first and end needed, is every full one within its own bounds */
+    CODE_SOME,  /* return whether some pair of a tile may be seen; over at, q_first, q_last, k_first, k_last */
+    CODE_ALL,   /* return whether all pairs of a tile are seen */
+    FORMULA_CODES
+};
+const char *formula_code_name(enum formula_code code); /* "helpers", ... */
+
+/* Append complete lines; nothing for a mask or score that the set has not. Memory that runs out shows in text->failed. */
+void formula_code_print(const struct formula_set *set, enum formula_code code, struct text *text);
+
+#endif

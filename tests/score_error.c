@@ -1,0 +1,159 @@
+#include "score_error.h"
+#include "formula_tree.h"
+
+#include <float.h>
+#include <math.h>
+
+static const double UNIT = 0x1p-24, UNKNOWN = 1e30; /* an error that says nothing */
+
+/* What a node is, and how far from it the fp32 computation may be. Integers and truth values are exact unless they
+   depend on a real that is not. */
+struct approx {
+    double value, error;
+};
+
+struct analysis {
+    const struct formula *f;
+    const struct formula_env *env;
+    double s, error_of_s;
+};
+
+static double known(double error) { return error < UNKNOWN ? error : UNKNOWN; } /* NaN too is unknown */
+
+/* A result of `roundings` roundings more. */
+static struct approx rounded(double value, double error, double roundings) {
+    double size = fabs(value) + error;
+    if (size > (double)FLT_MAX)
+        return (struct approx){value, UNKNOWN};
+    return (struct approx){value, known(error + roundings * UNIT * size + 0x1p-126)};
+}
+
+static struct approx approximate(const struct analysis *a, int node);
+
+/* Nodes without reals below them are exact: let the evaluator say what they are. */
+static struct approx leaf(const struct analysis *a, const struct tree_node *n) {
+    const struct formula_env *env = a->env;
+    int64_t index[FORMULA_DIMS];
+    union formula_value value;
+    switch (n->op) {
+    case OP_INT:
+    case OP_BOOL: return (struct approx){(double)n->number, 0};
+    case OP_REAL: return (struct approx){(double)n->real, 0};
+    case OP_NAME: return (struct approx){(double)env->name[n->number], 0};
+    case OP_SCORE: return (struct approx){a->s, a->error_of_s};
+    case OP_SCALAR: value = env->scalar[n->number]; break;
+    default:
+        for (int i = 0; i < n->operands; i++)
+            index[i] = (int64_t)approximate(a, n->operand[i]).value;
+        value = env->tensor(env->context, (int)n->number, FORMULA_AT, index);
+    }
+    return (struct approx){n->type == FORMULA_REAL ? value.real : (double)value.integer, 0};
+}
+
+static struct approx choose(struct approx condition, struct approx yes, struct approx no) {
+    struct approx taken = condition.value != 0 ? yes : no, other = condition.value != 0 ? no : yes;
+    if (condition.error > 0) /* it may go the other way */
+        taken.error = known(fmax(taken.error, fabs(taken.value - other.value) + other.error));
+    return taken;
+}
+
+/* Truth values: an error of 1 says that it may be the other one. */
+static struct approx compare(enum tree_op op, struct approx x, struct approx y) {
+    bool holds = op == OP_LESS         ? x.value < y.value
+                 : op == OP_LESS_EQUAL ? x.value <= y.value
+                 : op == OP_EQUAL      ? x.value == y.value
+                                       : x.value != y.value;
+    bool sure = x.error + y.error == 0 || fabs(x.value - y.value) > x.error + y.error;
+    return (struct approx){holds, sure ? 0 : 1};
+}
+
+static struct approx divide(struct approx x, struct approx y) {
+    double value = x.value / y.value, least = fabs(y.value) - y.error;
+    if (!(least > 0))
+        return (struct approx){value, UNKNOWN};
+    return rounded(value, (x.error + fabs(value) * y.error) / least, 2);
+}
+
+static struct approx of_integers(enum tree_op op, struct approx x, struct approx y) {
+    int64_t a = (int64_t)x.value, b = (int64_t)y.value;
+    double error = x.error + y.error > 0 ? UNKNOWN : 0;
+    switch (op) {
+    case OP_OR_BITS: return (struct approx){(double)(a | b), error};
+    case OP_XOR_BITS: return (struct approx){(double)(a ^ b), error};
+    case OP_AND_BITS: return (struct approx){(double)(a & b), error};
+    case OP_SHIFT_LEFT: return (struct approx){(double)tree_shift(a, b, true), error};
+    case OP_SHIFT_RIGHT: return (struct approx){(double)tree_shift(a, b, false), error};
+    case OP_FLOOR_DIVIDE: return (struct approx){(double)tree_floor_divide(a, b), error};
+    case OP_MODULO: return (struct approx){(double)tree_modulo(a, b), error};
+    default: return (struct approx){0, UNKNOWN};
+    }
+}
+
+static struct approx of_two(const struct tree_node *n, struct approx x, struct approx y) {
+    double more = n->type == FORMULA_REAL ? 1 : 0; /* integers do not round */
+    struct approx result;
+    switch (n->op) {
+    case OP_OR: return (struct approx){x.value != 0 || y.value != 0, fmax(x.error, y.error)};
+    case OP_AND: return (struct approx){x.value != 0 && y.value != 0, fmax(x.error, y.error)};
+    case OP_LESS:
+    case OP_LESS_EQUAL:
+    case OP_EQUAL:
+    case OP_UNEQUAL: return compare(n->op, x, y);
+    case OP_ADD: result = (struct approx){x.value + y.value, x.error + y.error}; break;
+    case OP_SUBTRACT: result = (struct approx){x.value - y.value, x.error + y.error}; break;
+    case OP_MULTIPLY:
+        result =
+            (struct approx){x.value * y.value, fabs(x.value) * y.error + fabs(y.value) * x.error + x.error * y.error};
+        break;
+    case OP_DIVIDE: return divide(x, y);
+    case OP_MIN: return (struct approx){fmin(x.value, y.value), fmax(x.error, y.error)};
+    case OP_MAX: return (struct approx){fmax(x.value, y.value), fmax(x.error, y.error)};
+    default: return of_integers(n->op, x, y);
+    }
+    return more > 0 ? rounded(result.value, result.error, more) : result;
+}
+
+/* Functions of CUDA's and of this machine's library are within 2 ulp, 4 units, of what they should be. */
+static struct approx of_one(const struct tree_node *n, struct approx x) {
+    double least = x.value - x.error, root = sqrt(fmax(least, 0)), t = tanh(x.value);
+    switch (n->op) {
+    case OP_TO_REAL: return rounded(x.value, x.error, fabs(x.value) > 0x1p24 ? 1 : 0);
+    case OP_NOT: return (struct approx){x.value == 0, x.error};
+    case OP_NEGATE: return (struct approx){-x.value, x.error};
+    case OP_COMPLEMENT: return (struct approx){-x.value - 1, x.error};
+    case OP_ABS: return (struct approx){fabs(x.value), x.error};
+    case OP_FLOOR: return (struct approx){floor(x.value), floor(x.value + x.error) != floor(x.value - x.error) ? 1 : 0};
+    case OP_EXP: return rounded(exp(x.value), exp(x.value) * expm1(fmin(x.error, 100)), 4);
+    case OP_LOG: return least > 0 ? rounded(log(x.value), x.error / least, 4) : (struct approx){log(x.value), UNKNOWN};
+    case OP_SQRT:
+        return root > 0 ? rounded(sqrt(x.value), x.error / root, 2) : (struct approx){sqrt(x.value), sqrt(x.error)};
+    case OP_TANH: return rounded(t, fmin(x.error, 2), 4);
+    case OP_SIGMOID: return rounded(1 / (1 + exp(-x.value)), x.error / 4, 8);
+    default: return (struct approx){x.value, UNKNOWN};
+    }
+}
+
+/* Depth is bounded by FORMULA_DEPTH. */
+static struct approx approximate(const struct analysis *a, int node) {
+    const struct tree_node *n = &a->f->node[node];
+    if (n->op <= OP_MOST)
+        return leaf(a, n);
+    struct approx operand[3] = {{0}};
+    for (int i = 0; i < n->operands; i++)
+        operand[i] = approximate(a, n->operand[i]);
+    if (n->op == OP_IF)
+        return choose(operand[0], operand[1], operand[2]);
+    return n->operands == 1 ? of_one(n, operand[0]) : of_two(n, operand[0], operand[1]);
+}
+
+double score_error(const struct oracle_attention *p, int64_t b, int64_t h, int64_t query, int64_t key, double s,
+                   double error_of_s) {
+    struct formula_env env = *p->env;
+    env.name[FORMULA_B] = b;
+    env.name[FORMULA_H] = h;
+    env.name[FORMULA_HK] = h / (p->heads / p->kv_heads);
+    env.name[FORMULA_Q] = query + p->len_kv - p->len_q;
+    env.name[FORMULA_K] = key;
+    struct analysis analysis = {p->score, &env, s, error_of_s};
+    return known(approximate(&analysis, p->score->root).error);
+}
