@@ -19,6 +19,7 @@ struct tuner_options {
     double budget;              /* seconds in all */
     double timeout;             /* seconds for one kernel, to compile or to measure */
     bool warm;                  /* let warm times decide, not cold ones */
+    worker_body *body;          /* null = stand_body; others are for tests */
 
     bool (*interrupted)(void); /* null = never */
     /* Called often; null = no. `cell` is one that is being measured, or -1. */

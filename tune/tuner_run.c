@@ -115,7 +115,8 @@ static bool start(struct crew *crew, struct hand *hand) {
     hand->busy = true;
     hand->since = now();
     hand->until = hand->since + GREETING;
-    if (worker_start(&hand->worker, stand_body, &hand->options, crew->error))
+    worker_body *body = crew->tuner->options.body ? crew->tuner->options.body : stand_body;
+    if (worker_start(&hand->worker, body, &hand->options, crew->error))
         return true;
     crew->stop = true;
     crew->status = ATT_INTERNAL;
@@ -317,6 +318,13 @@ static void take_measurement(struct crew *crew, struct hand *hand, struct record
         tuner_drop(tuner, hand->kernel);
 }
 
+/* It ends by itself after a fault, as what follows on that device is not to be trusted: no order may reach it. */
+static void replace(struct crew *crew, struct hand *hand) {
+    worker_stop(&hand->worker, NULL);
+    if (!crew->stop)
+        start(crew, hand);
+}
+
 static void take_reply(struct crew *crew, struct hand *hand, struct reply *reply) {
     struct tuner *tuner = crew->tuner;
     struct record *record = &reply->record;
@@ -327,6 +335,8 @@ static void take_reply(struct crew *crew, struct hand *hand, struct reply *reply
         hand->greeted = true;
     } else if (hand->measures) {
         take_measurement(crew, hand, record);
+        if (strcmp(record->status, "fault") == 0)
+            replace(crew, hand);
     } else if (record_ok(record)) {
         tuner->kernel[hand->kernel].state = KERNEL_READY;
     } else {
@@ -336,7 +346,7 @@ static void take_reply(struct crew *crew, struct hand *hand, struct reply *reply
     }
 }
 
-/* It died, or had to be ended. The next order gets a new one. */
+/* It died, or had to be ended. */
 static void take_loss(struct crew *crew, struct hand *hand, bool hangs) {
     struct text why = {0};
     bool idle = !hand->busy, greeted = hand->greeted;
@@ -348,8 +358,7 @@ static void take_loss(struct crew *crew, struct hand *hand, bool hangs) {
     else if (!idle)
         write_failure(crew, hand, !hand->measures ? "compile" : hangs ? "hang" : "crash", text_string(&why));
     text_free(&why);
-    if (!crew->stop)
-        start(crew, hand);
+    replace(crew, hand);
 }
 
 static void wait_for_replies(struct crew *crew) {
