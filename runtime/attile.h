@@ -137,16 +137,16 @@ ATT_API const char *att_kernel_source(const att_kernel *kernel); /* the emitted 
 
 /* What the compiler made of it. -1 = not known (host device). */
 struct att_kernel_info {
-    int registers;          /* of a thread, the most of all entries */
-    int spill_bytes;        /* of a thread, stores and loads of all entries */
-    int shared_bytes;       /* of a block, the most of all entries */
-    int threads;            /* of a block, the most of all entries */
-    int launches;           /* kernels that one att_launch starts */
-    uint64_t binary_size;   /* bytes */
-    int instructions;       /* of all entries; -1 = not known */
-    double compile_seconds; /* 0 when it came from a cache or a bundle */
+    int registers;           /* of a thread, the most of all entries */
+    int spill_bytes;         /* of a thread, stores and loads of all entries */
+    int shared_bytes;        /* of a block, the most of all entries */
+    int threads;             /* of a block, the most of all entries */
+    int launches;            /* kernels that one att_launch starts */
+    uint64_t binary_size;    /* bytes */
+    int instructions;        /* of all entries; -1 = not known */
+    double compile_seconds;  /* 0 when it came from a cache or a bundle */
     double compiler_seconds; /* what the compiler took when it made it, now or then; -1 = not known */
-    const char *from;       /* "compiler", "disk" or "bundle" */
+    const char *from;        /* "compiler", "disk" or "bundle" */
 };
 ATT_API enum att_status att_kernel_describe(const att_kernel *kernel, struct att_kernel_info *info);
 

@@ -16,10 +16,10 @@ struct module;  /* one loaded binary */
 struct binary {
     void *bytes; /* owned: a cubin, or a shared object */
     size_t size;
-    int registers;   /* most of all entries; -1 = not known */
-    int spill_bytes; /* -1 = not known */
+    int registers;    /* most of all entries; -1 = not known */
+    int spill_bytes;  /* -1 = not known */
     int instructions; /* of all entries; -1 = not known */
-    struct text log; /* the compiler's words, on success too */
+    struct text log;  /* the compiler's words, on success too */
 };
 void binary_free(struct binary *binary);
 

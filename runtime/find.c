@@ -40,7 +40,8 @@ static att_kernel *add_kernel(att_session *session, const struct variant *varian
     }
     kernel->session = session;
     kernel->variant = *variant;
-    kernel->info = (struct att_kernel_info){.registers = -1, .spill_bytes = -1, .instructions = -1, .compiler_seconds = -1};
+    kernel->info =
+        (struct att_kernel_info){.registers = -1, .spill_bytes = -1, .instructions = -1, .compiler_seconds = -1};
     pthread_mutex_init(&kernel->lock, NULL);
     kernel->next = session->kernels;
     session->kernels = kernel;
@@ -124,7 +125,9 @@ static enum att_status find(att_session *session, const char *problem, const cha
     struct text asked = {0};
     if (schedule && !*schedule)
         schedule = NULL; /* nothing said is nothing asked for */
-    text_print(&asked, "%s\n%s%s", problem ? problem : "", schedule ? "=" : "", schedule ? schedule : "");
+    text_append(&asked, problem, problem ? strlen(problem) : 0);
+    text_append(&asked, schedule ? "\n=" : "\n", schedule ? 2 : 1);
+    text_append(&asked, schedule, schedule ? strlen(schedule) : 0);
     pthread_mutex_lock(&session->lock);
     att_kernel *kernel = problem && !asked.failed ? recall(session, &asked) : NULL;
     pthread_mutex_unlock(&session->lock);
@@ -174,11 +177,13 @@ enum att_status att_prepare(att_kernel *kernel) {
     if (!kernel)
         return ATT_INVALID_ARGUMENT;
     enum att_status status = session_enter(kernel->session);
-    if (status == ATT_OK && !atomic_load(&kernel->prepared))
-        status = kernel_prepare(kernel, &failure);
-    if (status == ATT_OK && kernel->stand_in)
+    if (status != ATT_OK)
+        return status;
+    if (!atomic_load(&kernel->prepared) && kernel_prepare(kernel, &failure) != ATT_OK)
+        return session_fail(kernel->session, &failure);
+    if (kernel->stand_in)
         prepare_stand_in(kernel);
-    return status == ATT_OK ? ATT_OK : session_fail(kernel->session, &failure);
+    return ATT_OK;
 }
 
 const char *att_kernel_name(const att_kernel *kernel) { return kernel ? kernel->variant.name : ""; }

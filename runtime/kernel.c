@@ -145,9 +145,12 @@ static bool load_from_bundle(att_kernel *kernel, bool any_schedule) {
         return false;
     }
     snprintf(kernel->variant.name, sizeof kernel->variant.name, "%s", found->name);
-    kernel->info = (struct att_kernel_info){
-        .registers = found->registers, .spill_bytes = found->spill_bytes, .instructions = -1,
-        .binary_size = found->size, .compiler_seconds = -1, .from = "bundle"};
+    kernel->info = (struct att_kernel_info){.registers = found->registers,
+                                            .spill_bytes = found->spill_bytes,
+                                            .instructions = -1,
+                                            .binary_size = found->size,
+                                            .compiler_seconds = -1,
+                                            .from = "bundle"};
     return true;
 }
 

@@ -70,18 +70,18 @@ static enum att_status prepare(att_kernel *kernel, void *stream, struct failure 
     return kernel_prepare(kernel, failure);
 }
 
-/* Arguments that a kernel chosen by the library cannot take go to its stand-in. */
-static bool takes(const att_kernel *kernel, const struct arguments *arguments) {
-    return !kernel->stand_in || tensor_maps_check(arguments, NULL) == ATT_OK;
-}
+static enum att_status launch(att_kernel *kernel, const struct att_args *args, void *stream, struct failure *failure);
 
-static enum att_status refuse_for_stand_in(const att_kernel *kernel, const struct arguments *arguments,
-                                           struct failure *failure) {
-    tensor_maps_check(arguments, failure);
+/* Arguments that a kernel chosen by the library cannot take go to its stand-in, which takes any and has none itself. */
+static enum att_status launch_stand_in(att_kernel *kernel, const struct att_args *args,
+                                       const struct arguments *arguments, void *stream, struct failure *failure) {
+    if (atomic_load_explicit(&kernel->stand_in->prepared, memory_order_acquire))
+        return launch(kernel->stand_in, args, stream, failure);
+    tensor_maps_check(&kernel->plan, arguments, failure);
     failure->status = ATT_NOT_PREPARED;
     return failure_add(failure,
-                       ". The library chose %s for aligned tensors; for these arguments it has %s, which "
-                       "att_prepare builds. Call that first, or say alignment=1 in the problem",
+                       ". The library chose %s for aligned tensors; for these arguments it has %s, which att_prepare "
+                       "builds. Call that first, or say alignment=1 in the problem",
                        kernel->variant.name, kernel->stand_in->variant.name);
 }
 
@@ -98,11 +98,8 @@ static enum att_status launch(att_kernel *kernel, const struct att_args *args, v
         return failure->status;
     if (arguments.empty)
         return ATT_OK;
-    if (!takes(kernel, &arguments)) {
-        if (!atomic_load_explicit(&kernel->stand_in->prepared, memory_order_acquire))
-            return refuse_for_stand_in(kernel, &arguments, failure);
-        return launch(kernel->stand_in, args, stream, failure); /* which has no stand-in itself */
-    }
+    if (plan->maps && tensor_maps_check(plan, &arguments, kernel->stand_in ? NULL : failure) != ATT_OK)
+        return kernel->stand_in ? launch_stand_in(kernel, args, &arguments, stream, failure) : failure->status;
     arguments.shape.sm_count = session->info.sm_count;
     if (eval_workspace(plan, &arguments.shape, &workspace, failure) != ATT_OK ||
         arguments_check_workspace(&arguments, args, workspace, failure) != ATT_OK ||

@@ -1,11 +1,11 @@
 /* Opening and closing sessions, and each thread's last message. */
 #include "session.h"
 #include "bundle.h"
+#include "process.h"
 #include "template_folder.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* --- messages -------------------------------------------------------------------------------------------------- */
 
@@ -53,7 +53,7 @@ enum att_status session_fail(att_session *session, struct failure *failure) {
 const char *att_message(const att_session *session) {
     if (!session)
         return "";
-    if (session->pid != getpid()) /* the lock may be held by a thread that this process does not have */
+    if (session->process != process_number()) /* the lock may be held by a thread that this process does not have */
         return "the process forked after att_open; open a new session in the child";
     pthread_mutex_t *lock = &((att_session *)(uintptr_t)session)->lock;
     pthread_mutex_lock(lock);
@@ -78,7 +78,7 @@ void session_log(const att_session *session, enum att_log_level level, const cha
 enum att_status session_enter(att_session *session) {
     if (!session)
         return ATT_INVALID_ARGUMENT;
-    if (session->pid != getpid())
+    if (session->process != process_number())
         return ATT_FORKED; /* att_message knows */
     if (session->open)
         return ATT_OK;
@@ -167,7 +167,7 @@ enum att_status session_open(const struct att_options *options, const char *comp
         return ATT_OUT_OF_MEMORY;
     if (!options)
         options = &defaults;
-    session->pid = getpid();
+    session->process = process_number();
     session->log = options->log;
     session->log_context = options->log_context;
     pthread_mutex_init(&session->lock, NULL);
@@ -195,7 +195,7 @@ static void free_names(att_session *session) {
 void att_close(att_session *session) {
     if (!session)
         return;
-    if (session->pid != getpid())
+    if (session->process != process_number())
         return; /* the device and all locks belong to the parent; touching them here could hang or harm it */
     struct failure failure = {0};
     if (session->backend) /* a fault of an earlier launch has nowhere to go now */

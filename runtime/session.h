@@ -11,7 +11,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/types.h>
 
 enum { KERNEL_BUCKETS = 1024 };
 
@@ -42,8 +41,8 @@ struct kernel_name {
 };
 
 struct att_session {
-    pid_t pid;
-    bool open; /* att_open succeeded */
+    unsigned process; /* process_number at att_open */
+    bool open;        /* att_open succeeded */
     const struct backend_type *type;
     struct backend *backend;
     struct backend_info info;

@@ -41,7 +41,22 @@ static enum att_status check_tensor(const struct tensor *tensor, struct failure 
     return ATT_OK;
 }
 
-enum att_status tensor_maps_check(const struct arguments *arguments, struct failure *failure) {
+/* The heads that share a key head. */
+static int group_of(const struct shape *shape) { return shape->kv_heads ? (int)(shape->heads / shape->kv_heads) : 1; }
+
+/* Boxes that hold all heads of a group hold at least one query of each. */
+static enum att_status check_group(const struct plan *plan, const struct shape *shape, struct failure *failure) {
+    int group = group_of(shape);
+    for (int i = 0; i < plan->maps; i++)
+        if (plan->map[i].packed && group > plan->map[i].rows)
+            return failure_set(failure, ATT_INVALID_ARGUMENT,
+                               "heads / kv_heads is %d, expected at most %d by this kernel, which packs them into one "
+                               "tile; pack_heads=off takes any",
+                               group, plan->map[i].rows);
+    return ATT_OK;
+}
+
+enum att_status tensor_maps_check(const struct plan *plan, const struct arguments *arguments, struct failure *failure) {
     float scale = arguments->params.attention.scale;
     if (!(scale > 0)) /* its softmax finds the maximum before it scales */
         return failure_set(failure, ATT_INVALID_ARGUMENT,
@@ -50,7 +65,7 @@ enum att_status tensor_maps_check(const struct arguments *arguments, struct fail
     for (int i = 0; i < PLAN_TENSORS; i++) /* O too when it has no map: it is written in vectors then */
         if (check_tensor(&arguments->tensor[i], failure) != ATT_OK)
             return ATT_INVALID_ARGUMENT;
-    return ATT_OK;
+    return check_group(plan, &arguments->shape, failure);
 }
 
 /* `tensor` was checked: sizes fit an int, strides are not negative. An empty one is described as if it had one element
@@ -74,25 +89,12 @@ static void make_request(const struct tensor *tensor, const struct plan_map *map
     }
 }
 
-/* The heads that share a key head, where boxes are to hold all of them; they hold at least one query. */
-static enum att_status find_group(const struct shape *shape, const struct plan *plan, int *group,
-                                  struct failure *failure) {
-    *group = shape->kv_heads ? (int)(shape->heads / shape->kv_heads) : 1;
-    for (int i = 0; i < plan->maps; i++)
-        if (plan->map[i].packed && *group > plan->map[i].rows)
-            return failure_set(failure, ATT_INVALID_ARGUMENT,
-                               "heads / kv_heads is %d, expected at most %d by this kernel, which packs them into one "
-                               "tile; pack_heads=off takes any",
-                               *group, plan->map[i].rows);
-    return ATT_OK;
-}
-
 /* --- maps made lately ---------------------------------------------------------------------------------------------- */
 
 /* Describing a tensor to a driver takes longer than all the rest of a launch, and programs launch the same kernels on the
    same tensors again and again. So each thread keeps its last maps: by tensor, one for each of a few addresses. A map says
    nothing that is not in the request, so one that was made for a closed session is as good. */
-enum { KEPT = 16 };
+enum { KEPT_BITS = 6, KEPT = 1 << KEPT_BITS };
 struct kept_map {
     const struct backend *backend; /* null = none */
     struct map_request request;
@@ -107,7 +109,7 @@ static bool same_request(const struct map_request *a, const struct map_request *
 static enum att_status encode(const struct backend_type *type, struct backend *backend, enum plan_tensor tensor,
                               const struct map_request *request, struct tensor_map *map, struct failure *failure) {
     static _Thread_local struct kept_map kept[PLAN_TENSORS][KEPT];
-    struct kept_map *slot = &kept[tensor][(uintptr_t)request->data * 0x9e3779b97f4a7c15u >> 60];
+    struct kept_map *slot = &kept[tensor][(uintptr_t)request->data * 0x9e3779b97f4a7c15u >> (64 - KEPT_BITS)];
     if (slot->backend != backend || !same_request(&slot->request, request)) {
         slot->backend = NULL;
         if (type->encode_map(backend, request, &slot->map, failure) != ATT_OK)
@@ -122,21 +124,22 @@ static enum att_status encode(const struct backend_type *type, struct backend *b
 enum att_status tensor_maps_fill(const struct backend_type *type, struct backend *backend, const struct plan *plan,
                                  const struct knobs *knobs, const struct arguments *arguments,
                                  struct attention_tma_params *params, struct failure *failure) {
-    *params = (struct attention_tma_params){.attention = arguments->params.attention};
     struct tensor_map *const maps[] = {&params->q_map, &params->k_map, &params->v_map, &params->o_map};
     if (knobs->family != family_attention_forward)
         return failure_set(failure, ATT_INTERNAL, "family %d has no tensor maps", knobs->family);
-    int group;
-    if (tensor_maps_check(arguments, failure) != ATT_OK ||
-        find_group(&arguments->shape, plan, &group, failure) != ATT_OK)
-        return failure->status;
+    unsigned named = 0; /* bit PLAN_...: has a map */
+    params->attention = arguments->params.attention;
     for (int i = 0; i < plan->maps; i++) {
         enum plan_tensor tensor = plan->map[i].tensor;
         struct map_request request;
         make_request(&arguments->tensor[tensor], &plan->map[i], tensor == PLAN_O ? knobs->dtype_out : knobs->dtype,
-                     group, &request);
+                     group_of(&arguments->shape), &request);
         if (encode(type, backend, tensor, &request, maps[tensor], failure) != ATT_OK)
             return failure->status;
+        named |= 1u << tensor;
     }
+    for (int tensor = 0; tensor < PLAN_TENSORS; tensor++)
+        if (!(named >> tensor & 1))
+            *maps[tensor] = (struct tensor_map){0};
     return ATT_OK;
 }

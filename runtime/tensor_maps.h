@@ -9,12 +9,12 @@
 
 #include "params/attention_tma.h"
 
-/* Can these arguments be described at all: addresses and strides in multiples of 16 bytes, scale more than 0? Otherwise
-   ATT_INVALID_ARGUMENT; `failure` may be null. */
-enum att_status tensor_maps_check(const struct arguments *arguments, struct failure *failure);
+/* Can a kernel with tensor maps take these arguments: addresses and strides in multiples of 16 bytes, scale more than 0,
+   groups of heads that fit its boxes? Otherwise ATT_INVALID_ARGUMENT; `failure` may be null. */
+enum att_status tensor_maps_check(const struct plan *plan, const struct arguments *arguments, struct failure *failure);
 
-/* Check what the copy unit asks beyond arguments_read (16-byte alignment of addresses and strides), describe the
-   tensors that the plan names, and copy the other parameters behind them. Maps that the plan does not name are zero. */
+/* Describe the tensors that the plan names, of arguments that were checked, and copy the other parameters behind them.
+   Maps that the plan does not name are zero. */
 enum att_status tensor_maps_fill(const struct backend_type *type, struct backend *backend, const struct plan *plan,
                                  const struct knobs *knobs, const struct arguments *arguments,
                                  struct attention_tma_params *params, struct failure *failure);
