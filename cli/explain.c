@@ -1,11 +1,13 @@
 /* attile explain: which kernel answers a problem and why, or what rules it out. */
-#include "catalog.h"
+#include "explore.h"
 
 #include <stdlib.h>
 
 const struct option options_explain[] = {
     {"device", 'd', OPTION_WORD, "auto|cuda|host",
      "for which device; auto (default) = a GPU if there is one, else this CPU"},
+    {"model", 0, OPTION_FLAG, NULL, "show instead how long the model thinks it takes, term by term (docs/model.md)"},
+    EXPLORE_OPTIONS,
     CATALOG_OPTIONS,
     CLI_COMMON_OPTIONS,
 };
@@ -82,6 +84,8 @@ enum exit_code verb_explain(struct cli *cli) {
     att_session *session = NULL;
     struct att_options options = {.device = devices[cli_number(cli, "device", 0)],
                                   .template_dir = cli_text(cli, "templates", NULL)};
+    if (cli_given(cli, "model"))
+        return explain_model(cli);
     enum exit_code code = catalog_open(&catalog, cli);
     if (!code) {
         enum att_status status = att_open(&options, &session);

@@ -10,9 +10,7 @@
 #include <time.h>
 
 const struct option options_explore[] = {
-    SHAPES_OPTION,
-    {"for", 0, OPTION_TEXT, "GPU",
-     "the GPU to predict for: a name that is known (h200), or a device file (default: h200)"},
+    EXPLORE_OPTIONS,
     {"best", 'n', OPTION_NUMBER, "N", "compile the N best of each problem (default: 32; 0 = predict only)"},
     {"all", 0, OPTION_FLAG, NULL, "compile all of them"},
     {"jobs", 'j', OPTION_NUMBER, "N", "compile N at a time (default: one a processor)"},
@@ -47,7 +45,7 @@ static enum exit_code read_gpu_file(struct model_gpu *gpu, const struct cli *cli
     return code;
 }
 
-enum exit_code explore_read_gpu(struct model_gpu *gpu, const struct cli *cli) {
+static enum exit_code read_gpu(struct model_gpu *gpu, const struct cli *cli) {
     const char *name = cli_text(cli, "for", "h200");
     if (model_gpu_find(name, gpu))
         return CLI_OK;
@@ -73,6 +71,22 @@ static enum exit_code open_spec(struct exploration *e) {
     return e->spec ? CLI_OK : CLI_SPEC;
 }
 
+enum exit_code explore_open(struct exploration *e) {
+    enum exit_code code = catalog_open(&e->catalog, e->cli);
+    if (!code)
+        code = open_spec(e);
+    if (!code)
+        code = read_gpu(&e->gpu, e->cli);
+    return code ? code : shapes_read(&e->shapes, e->cli, e->spec);
+}
+
+void explore_close(struct exploration *e) {
+    free(e->explored);
+    candidates_free(&e->candidates);
+    spec_free(e->made);
+    catalog_close(&e->catalog);
+}
+
 /* --- candidates --------------------------------------------------------------------------------------------------- */
 
 static bool wanted(const void *catalog, const struct variant *variant) { return catalog_wants(catalog, variant); }
@@ -91,7 +105,7 @@ static enum exit_code report_empty(struct exploration *e) {
     return CLI_SPEC;
 }
 
-static enum exit_code find_candidates(struct exploration *e) {
+enum exit_code explore_find(struct exploration *e) {
     const struct candidates_filter filter = {wanted, &e->catalog, cli_interrupted};
     if (!candidates_find(&e->candidates, e->catalog.templates, e->spec, &e->gpu, e->shapes.shape, e->shapes.count,
                          &filter))
@@ -244,15 +258,11 @@ static void rank(struct exploration *e) {
 /* --- the verb ----------------------------------------------------------------------------------------------------- */
 
 static enum exit_code explore(struct exploration *e) {
-    enum exit_code code = open_spec(e);
-    if (!code)
-        code = explore_read_gpu(&e->gpu, e->cli);
-    if (!code)
-        code = shapes_read(&e->shapes, e->cli, e->spec);
+    enum exit_code code = explore_open(e);
     if (!code && cli_given(e->cli, "csv") && e->cli->json)
         code = cli_error(e->cli, CLI_USAGE, "--csv and --json both write to standard output: choose one");
     if (!code)
-        code = find_candidates(e);
+        code = explore_find(e);
     if (!code)
         code = choose(e);
     if (code)
@@ -267,12 +277,7 @@ static enum exit_code explore(struct exploration *e) {
 enum exit_code verb_explore(struct cli *cli) {
     struct exploration e = {.cli = cli};
     cli_catch_interrupt();
-    enum exit_code code = catalog_open(&e.catalog, cli);
-    if (!code)
-        code = explore(&e);
-    free(e.explored);
-    candidates_free(&e.candidates);
-    spec_free(e.made);
-    catalog_close(&e.catalog);
+    enum exit_code code = explore(&e);
+    explore_close(&e);
     return code;
 }

@@ -30,8 +30,22 @@ struct exploration {
     double compile_seconds;    /* by the clock */
 };
 
-/* The GPU of --for. Reports what is wrong. */
-enum exit_code explore_read_gpu(struct model_gpu *gpu, const struct cli *cli);
+/* The option rows that explore_open reads, besides those of the catalog. */
+#define EXPLORE_OPTIONS                                                                                                \
+    SHAPES_OPTION, {                                                                                                   \
+        "for", 0, OPTION_TEXT, "GPU",                                                                                  \
+            "the GPU to predict for: a name that is known (h200), or a device file (default: h200)"                    \
+    }
+
+/* Read what was asked for, and report what is wrong. The caller zeroed all but `cli`. Close it in any case. */
+enum exit_code explore_open(struct exploration *exploration);
+void explore_close(struct exploration *exploration);
+
+/* Fill `candidates`; an error that says what ruled them out when there are none. */
+enum exit_code explore_find(struct exploration *exploration);
+
+/* `attile explain --model` */
+enum exit_code explain_model(struct cli *cli);
 
 /* Family and problem knobs, as a command line has them. */
 void explore_print_problem(const struct exploration *exploration, const struct knobs *knobs, struct text *text);
