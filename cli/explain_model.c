@@ -1,5 +1,6 @@
 /* attile explain --model: how long the model thinks a variant takes, term by term. */
 #include "explore.h"
+#include "inputs.h"
 #include "terminal.h"
 
 #include <string.h>
@@ -22,9 +23,11 @@ static void print_terms(struct exploration *e, const struct variant *variant, co
     static const char *const headings[] = {"term", "value", "unit", ""};
     struct text *out = &e->cli->out;
     struct table table;
-    text_print(out, "%s%s\npredicted for %s at ", out->size ? "\n" : "", variant->name, e->gpu.name);
-    shapes_print(shape, e->spec->family, out);
-    text_print(out, ":\n");
+    struct text sizes = {0};
+    inputs_print_shape(shape, e->spec->family, &sizes);
+    text_print(out, "%s%s\npredicted for %s at %s:\n", out->size ? "\n" : "", variant->name, e->gpu.name,
+               text_string(&sizes));
+    text_free(&sizes);
     print_seconds(out, terms->seconds);
     text_print(out, ", %.1f TFLOP/s, %.0f GB/s; what takes longest: %s\n", terms->flops / terms->seconds * 1e-12,
                terms->bytes / terms->seconds * 1e-9, terms->bound);

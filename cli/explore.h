@@ -50,6 +50,9 @@ enum exit_code explain_model(struct cli *cli);
 /* Family and problem knobs, as a command line has them. */
 void explore_print_problem(const struct exploration *exploration, const struct knobs *knobs, struct text *text);
 
+/* The page of --report. */
+enum exit_code explore_report(struct exploration *exploration);
+
 /* To standard output. */
 void explore_print(struct exploration *exploration);
 void explore_print_json(struct exploration *exploration);

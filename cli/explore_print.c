@@ -1,4 +1,5 @@
 #include "explore.h"
+#include "inputs.h"
 #include "terminal.h"
 
 #include <inttypes.h>
@@ -21,7 +22,8 @@ void explore_print_problem(const struct exploration *e, const struct knobs *knob
     for (int id = 0; id < KNOB_COUNT; id++) {
         int value = knob_get(&variant.knobs, (enum knob_id)id);
         bool implied = (id == KNOB_dtype_out && value == variant.knobs.dtype) ||
-                       (id == KNOB_head_dim_v && value == variant.knobs.head_dim);
+                       (id == KNOB_head_dim_v && value == variant.knobs.head_dim) ||
+                       knob_is_open((enum knob_id)id, value);
         if (is_schedule(id) || !(variant.used >> id & 1) || implied)
             continue;
         text_print(text, "%s%s=", separator, knob_table[id].name);
@@ -155,9 +157,10 @@ static void print_predicted(struct exploration *e, int problem) {
 
 static void print_shapes(struct exploration *e, struct text *text) {
     for (int k = 0; k < e->shapes.count; k++) {
-        text_print(text, "  %c  ", k < TIMES_SHOWN ? 'A' + k : ' ');
-        shapes_print(&e->shapes.shape[k], e->spec->family, text);
-        text_print(text, "\n");
+        struct text sizes = {0};
+        inputs_print_shape(&e->shapes.shape[k], e->spec->family, &sizes);
+        text_print(text, "  %c  %s\n", k < TIMES_SHOWN ? 'A' + k : ' ', text_string(&sizes));
+        text_free(&sizes);
     }
 }
 

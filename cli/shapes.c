@@ -1,7 +1,6 @@
 #include "shapes.h"
 #include "inputs.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 static const struct {
@@ -56,14 +55,4 @@ enum exit_code shapes_read(struct shapes *shapes, const struct cli *cli, const s
         if (shapes->shape[i].kv_heads == 0)
             shapes->shape[i].kv_heads = shapes->shape[i].heads;
     return code;
-}
-
-void shapes_print(const struct shape *shape, int family, struct text *text) {
-    const char *separator = "";
-    for (int id = 0; id < SHAPE_COUNT; id++) {
-        if (!(shape_table[id].families & 1u << family))
-            continue;
-        text_print(text, "%s%s=%" PRId64, separator, shape_table[id].name, shape_get(shape, (enum shape_id)id));
-        separator = " ";
-    }
 }

@@ -19,7 +19,4 @@ struct shapes {
 /* Read --shapes; `spec` may have shapes of its own. Reports what is wrong. */
 enum exit_code shapes_read(struct shapes *shapes, const struct cli *cli, const struct spec *spec);
 
-/* "batch=4 heads=16 ...": the sizes of a family. */
-void shapes_print(const struct shape *shape, int family, struct text *text);
-
 #endif

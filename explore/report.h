@@ -7,9 +7,10 @@
 struct report_point { /* one variant at one shape */
     struct variant variant;
     int problem, shape;
-    double predicted, measured; /* seconds; 0 = not known */
-    double flops, bytes;        /* as the model's terms: asked for, and moved */
-    bool compiled;              /* the five below hold */
+    double predicted, measured; /* seconds; 0 = not known; measured: the mean of `measurements` */
+    int measurements;
+    double flops, bytes; /* as the model's terms: asked for, and moved */
+    bool compiled;       /* the five below hold */
     int registers, spill_bytes, shared_bytes, instructions;
     double compile_seconds;
     bool front; /* on the Pareto front */
@@ -32,7 +33,7 @@ struct report {
         const char *name;
         double seconds;
     } time[REPORT_TIMES]; /* where the time went */
-    int map_x, map_y;     /* knobs of the heat map; -1 = the two integer knobs with most values */
+    int map_x, map_y;     /* knobs of the heat map; -1 = the sizes of a tile, else those with most values */
     bool failed;          /* out of memory once */
 };
 
@@ -47,6 +48,17 @@ int report_add_problem(struct report *report, const struct variant *variant);
    when memory ran out or the shape is none. */
 struct report_point *report_add(struct report *report, const struct variant *variant, int shape);
 struct report_point *report_find(struct report *report, const struct variant *variant, int shape);
+
+struct report_results {
+    int used, failed; /* records: of measurements, of kernels that failed */
+    int foreign;      /* of another GPU */
+    int unknown;      /* of another version: a knob or word that this one does not have, or no line of ours */
+};
+
+/* Add what a results file (tune/journal.h) says of this GPU and family; `known_only`: of problems and shapes that are
+   there already. False with a sentence in *error when it cannot be read. */
+bool report_read_results(struct report *report, const struct template_set *set, const char *path, bool known_only,
+                         struct report_results *results, struct text *error);
 
 void report_add_time(struct report *report, const char *name, double seconds); /* name is borrowed */
 

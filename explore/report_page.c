@@ -50,8 +50,8 @@ static void name_schedule(const struct variant *variant, bool brief, char *out, 
     for (int id = 0; id < KNOB_COUNT; id++) {
         int value = knob_get(&variant->knobs, (enum knob_id)id);
         bool schedule = knob_table[id].group == KNOB_GROUP_SCHEDULE || (id == KNOB_target && value != target_any);
-        if (!schedule || !(variant->used >> id & 1) || value == AUTO ||
-            (brief && (knob_table[id].words || text.size > 8)))
+        bool size = id == KNOB_block_m || id == KNOB_block_n;
+        if (!schedule || !(variant->used >> id & 1) || value == AUTO || (brief && !size))
             continue;
         text_print(&text, "%s%s", text.size ? " " : "", knob_table[id].words ? "" : knob_table[id].prefix);
         if (knob_table[id].words)
@@ -59,7 +59,8 @@ static void name_schedule(const struct variant *variant, bool brief, char *out, 
         else
             text_print(&text, "%d", value);
     }
-    snprintf(out, size, "%s", text.size ? text_string(&text) : variant->name);
+    snprintf(out, size, "%s",
+             text.size ? text_string(&text) : knob_word_name(KNOB_algorithm, variant->knobs.algorithm));
     text_free(&text);
 }
 
@@ -181,13 +182,18 @@ static int find_values(const struct report *report, int problem, int id, int *va
     return count;
 }
 
-/* The two integer schedule knobs with most values, unless the caller has named them. */
+/* What the caller named, else the sizes of a tile, else the two integer knobs with most values. */
 static void choose_knobs(const struct report *report, int problem, int *x, int *y) {
     int values[MAP_VALUES], most = 1, second = 1;
     *x = report->map_x;
     *y = report->map_y;
     if (*x >= 0 && *y >= 0)
         return;
+    *x = KNOB_block_n;
+    *y = KNOB_block_m;
+    if (find_values(report, problem, *x, values) > 1 && find_values(report, problem, *y, values) > 1)
+        return;
+    *x = *y = -1;
     for (int id = 0; id < KNOB_COUNT; id++) {
         if (knob_table[id].group != KNOB_GROUP_SCHEDULE || knob_table[id].words)
             continue;

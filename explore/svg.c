@@ -125,6 +125,8 @@ void plot_mark(const struct plot *plot, double x, double y, int kind, bool stron
 void plot_line(const struct plot *plot, double x1, double y1, double x2, double y2, bool dashed, const char *label) {
     double a = along(&plot->x, x1), b = along(&plot->x, x2), c = along(&plot->y, y1), d = along(&plot->y, y2);
     double from = 0, to = 1;
+    if (!isfinite(a) || !isfinite(b) || !isfinite(c) || !isfinite(d))
+        return;
     const double start[] = {a, c}, slope[] = {b - a, d - c};
     for (int i = 0; i < 2; i++) {
         if (slope[i] == 0) {

@@ -164,7 +164,7 @@ static int better(const void *a, const void *b) {
 /* Schedules that the model cannot tell apart would fill the first places together; the second and later of them are
    set back by a little each, so that what differs is tried first. */
 static void set_twins_back(struct candidates *all) {
-    enum { PERMILLE = 4 };
+    enum { PERMILLE = 10 };
     double before = 0;
     int twins = 0;
     for (int i = 0; i < all->count; i++) {

@@ -1,0 +1,102 @@
+/* report_results: lines of a results file -> points of a report. */
+#include "journal.h"
+#include "report.h"
+#include "winners.h"
+
+#include <string.h>
+
+struct reading {
+    struct report *report;
+    const struct template_set *set;
+    bool known_only;
+    struct report_results *results;
+};
+
+static bool is_known(const struct report *report, const struct variant *variant) {
+    for (int i = 0; i < report->problems; i++) {
+        struct knobs a = report->problem[i].knobs;
+        bool same = a.family == variant->knobs.family;
+        for (int id = 0; id < KNOB_COUNT; id++)
+            same = same && (knob_table[id].group != KNOB_GROUP_PROBLEM ||
+                            knob_get(&a, (enum knob_id)id) == knob_get(&variant->knobs, (enum knob_id)id));
+        if (same)
+            return true;
+    }
+    return false;
+}
+
+static int find_shape(struct reading *reading, const struct shape *shape) {
+    int shapes = reading->report->shapes;
+    int found = report_add_shape(reading->report, shape);
+    if (found < shapes || !reading->known_only)
+        return found;
+    reading->report->shapes = shapes; /* it was not there */
+    return -1;
+}
+
+/* Problem knobs from one text, the others from another. */
+static bool read_variant(const struct reading *reading, const struct record *record, struct variant *variant) {
+    struct knobs knobs, schedule;
+    if (!winners_read_problem(record->problem, &knobs) ||
+        !winners_read_schedule(record->target, record->schedule, &schedule))
+        return false;
+    for (int id = 0; id < KNOB_COUNT; id++)
+        if (knob_table[id].group == KNOB_GROUP_SCHEDULE || id == KNOB_target)
+            knob_set(&knobs, (enum knob_id)id, knob_get(&schedule, (enum knob_id)id));
+    return variant_complete(reading->set, &knobs, false, variant);
+}
+
+static void note(struct report_point *point, const struct record *record) {
+    if (record->cold_median > 0) {
+        point->measured = (point->measured * point->measurements + record->cold_median) / (point->measurements + 1);
+        point->measurements++;
+    }
+    if (record->registers >= 0 && !point->compiled) {
+        point->compiled = true;
+        point->registers = (int)record->registers;
+        point->spill_bytes = (int)record->spill_bytes;
+        point->shared_bytes = (int)record->shared_bytes;
+        point->compile_seconds = record->compile_seconds > 0 ? record->compile_seconds : 0;
+    }
+}
+
+static void take(void *context, const struct record *record) {
+    struct reading *reading = context;
+    struct report *report = reading->report;
+    struct variant variant;
+    struct shape shape;
+    if (strcmp(record->device, report->gpu.name) != 0) {
+        reading->results->foreign++;
+        return;
+    }
+    if (!record_ok(record)) {
+        reading->results->failed++;
+        return;
+    }
+    if (!read_variant(reading, record, &variant) || !winners_read_shape(record->shape, variant.knobs.family, &shape)) {
+        reading->results->unknown++;
+        return;
+    }
+    if (variant.knobs.family != report->family || (reading->known_only && !is_known(report, &variant)))
+        return;
+    if (shape.kv_heads == 0)
+        shape.kv_heads = shape.heads;
+    int at = find_shape(reading, &shape);
+    struct report_point *point = at < 0 ? NULL : report_find(report, &variant, at);
+    if (at >= 0 && !point)
+        point = report_add(report, &variant, at);
+    if (!point)
+        return;
+    note(point, record);
+    reading->results->used++;
+}
+
+bool report_read_results(struct report *report, const struct template_set *set, const char *path, bool known_only,
+                         struct report_results *results, struct text *error) {
+    struct reading reading = {report, set, known_only, results};
+    int strange = 0;
+    *results = (struct report_results){0};
+    bool good = journal_read_file(path, take, &reading, &strange, error);
+    results->unknown += strange;
+    return good;
+}
