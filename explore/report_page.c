@@ -50,8 +50,8 @@ static void name_schedule(const struct variant *variant, bool brief, char *out, 
     for (int id = 0; id < KNOB_COUNT; id++) {
         int value = knob_get(&variant->knobs, (enum knob_id)id);
         bool schedule = knob_table[id].group == KNOB_GROUP_SCHEDULE || (id == KNOB_target && value != target_any);
-        bool size = id == KNOB_block_m || id == KNOB_block_n;
-        if (!schedule || !(variant->used >> id & 1) || value == AUTO || (brief && !size))
+        bool is_tile = id == KNOB_block_m || id == KNOB_block_n;
+        if (!schedule || !(variant->used >> id & 1) || value == AUTO || (brief && !is_tile))
             continue;
         text_print(&text, "%s%s", text.size ? " " : "", knob_table[id].words ? "" : knob_table[id].prefix);
         if (knob_table[id].words)
