@@ -60,7 +60,8 @@ class _Args(ctypes.Structure):
 class KernelInfo(ctypes.Structure):
     """What the compiler made of a kernel; struct att_kernel_info."""
     _fields_ = [("registers", c_int), ("spill_bytes", c_int), ("shared_bytes", c_int), ("threads", c_int),
-                ("launches", c_int), ("binary_size", c_uint64), ("compile_seconds", c_double), ("origin", c_char_p)]
+                ("launches", c_int), ("binary_size", c_uint64), ("instructions", c_int), ("compile_seconds", c_double),
+                ("compiler_seconds", c_double), ("origin", c_char_p)]
 
 
 class SessionInfo(ctypes.Structure):
