@@ -34,10 +34,29 @@ class _Tensor(ctypes.Structure):
         return cls(tensor.data_ptr(), batch, head, row)
 
 
+class _Param(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("type", c_int), ("number", c_double), ("data", c_void_p), ("size", c_int64 * 4),
+                ("stride", c_int64 * 4)]
+
+    TYPES = {"bool": 1, "int32": 2, "float32": 3, "float16": 4, "bfloat16": 5}
+
+    @classmethod
+    def of(cls, name, value):
+        """A number, or a tensor with data_ptr(), shape, stride() and dtype."""
+        if not hasattr(value, "data_ptr"):
+            kind = {bool: "bool", int: "int32"}.get(type(value), "float32")
+            return cls(name.encode(), cls.TYPES[kind], value)
+        param = cls(name.encode(), cls.TYPES[str(value.dtype).removeprefix("torch.")], 0, value.data_ptr())
+        for i, (size, stride) in enumerate(zip(value.shape, value.stride())):
+            param.size[i], param.stride[i] = size, stride
+        return param
+
+
 class _Attention(ctypes.Structure):
     _fields_ = [("q", _Tensor), ("k", _Tensor), ("v", _Tensor), ("o", _Tensor), ("lse", c_void_p),
                 ("lse_batch_stride", c_int64), ("lse_head_stride", c_int64), ("batch", c_int64), ("heads", c_int64),
-                ("kv_heads", c_int64), ("len_q", c_int64), ("len_kv", c_int64), ("scale", c_float)]
+                ("kv_heads", c_int64), ("len_q", c_int64), ("len_kv", c_int64), ("scale", c_float),
+                ("params", POINTER(_Param)), ("param_count", c_int)]
 
 
 class _Merge(ctypes.Structure):  # here for the size of the union
@@ -150,13 +169,19 @@ class Kernel:
         self._session.check(_library.att_kernel_describe(self._handle, byref(info)))
         return info
 
-    def attention_args(self, q, k, v, o, lse=None, scale=0.0):
-        """The arguments of `launch`, for a caller that launches often with the same tensors."""
+    def attention_args(self, q, k, v, o, lse=None, scale=0.0, params=None):
+        """The arguments of `launch`, for a caller that launches often with the same tensors.
+
+        params: {name: number or tensor}, what the problem's mask and score declare.
+        """
         batch, heads, len_q, _ = q.shape
         args = _Args()
         args.attention = _Attention(_Tensor.of(q), _Tensor.of(k), _Tensor.of(v), _Tensor.of(o),
                                     lse.data_ptr() if lse is not None else None, 0, 0, batch, heads, k.shape[1], len_q,
                                     k.shape[2], scale)
+        if params:
+            args.kept = (_Param * len(params))(*(_Param.of(name, value) for name, value in params.items()))
+            args.attention.params, args.attention.param_count = args.kept, len(params)
         return args
 
     def workspace_size(self, args):
@@ -167,6 +192,6 @@ class Kernel:
     def launch(self, args, stream=0):
         self._session.check(_library.att_launch(self._handle, byref(args), stream))
 
-    def attention(self, q, k, v, o, lse=None, scale=0.0, stream=0):
+    def attention(self, q, k, v, o, lse=None, scale=0.0, params=None, stream=0):
         """o = softmax(scale q k^T) v, asynchronously; for kernels that need no workspace."""
-        self.launch(self.attention_args(q, k, v, o, lse, scale), stream)
+        self.launch(self.attention_args(q, k, v, o, lse, scale, params), stream)

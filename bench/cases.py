@@ -45,9 +45,11 @@ class Case:
 
     def problem(self, knobs):
         """The problem, with what the library may know of the launches to come."""
-        mask = "causal" if self.causal else "none"
-        return (f"family=attention_forward head_dim={self.head_dim} mask={mask} {knobs} batch={self.batch} "
+        return (f"family=attention_forward head_dim={self.head_dim} {self.rule_knobs()} {knobs} batch={self.batch} "
                 f"heads={self.heads} kv_heads={self.kv_heads} len_q={self.len_q} len_kv={self.len_kv} alignment=16")
+
+    def rule_knobs(self):
+        return "mask=causal" if self.causal else "mask=none"
 
     def matches(self, selections):
         """Whether all words of one of the selections are in the name or the group; no selection selects all."""

@@ -62,6 +62,7 @@ def start(setup):
         kernel = session.find(case.problem(problem), schedule)
         say("inputs")
         q, k, v = side.inputs(case, kind)
+        side.parameters(case)
         o = side.output(case)
         reference = side.reference(case, q, k, v, thorough=case.group == "check")
         honest = side.honest(case, q, k, v, reference)[0]

@@ -1,5 +1,7 @@
 """The GPU through PyTorch: inputs, peers, references, and the clock. The same methods as side_host.py."""
 import ctypes
+import statistics
+import time
 
 import torch
 from torch.nn.attention import SDPBackend, bias, sdpa_kernel
@@ -7,7 +9,9 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
 from cases import SPECIAL
+from rules import RULES, documents, shape
 
+DEVICE = "cuda"
 ROWS = 64  # of each sampled head are compared with double precision
 FLUSH_BYTES = 256 << 20  # several times the L2 cache
 
@@ -15,9 +19,9 @@ FLUSH_BYTES = 256 << 20  # several times the L2 cache
 class Side:
     def __init__(self, session):
         torch.backends.cuda.matmul.allow_tf32 = False
-        self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+        self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device=DEVICE)
         self._monitor = Monitor()
-        self._state = {}
+        self._state, self._rule = {}, None
 
     @property
     def stream(self):
@@ -31,8 +35,8 @@ class Side:
 
     def ceilings(self):
         """What this machine does today with the simplest work: a product of 8192^3 and a copy."""
-        a, b = (torch.randn(8192, 8192, dtype=torch.bfloat16, device="cuda") for _ in range(2))
-        product, source = torch.empty_like(a), torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+        a, b = (torch.randn(8192, 8192, dtype=torch.bfloat16, device=DEVICE) for _ in range(2))
+        product, source = torch.empty_like(a), torch.empty(1 << 30, dtype=torch.uint8, device=DEVICE)
         target = torch.empty_like(source)
 
         def median(work):
@@ -47,29 +51,48 @@ class Side:
         torch.manual_seed(1)
         query = (case.batch, case.heads, case.len_q, case.head_dim)
         key = (case.batch, case.kv_heads, case.len_kv, case.head_dim)
-        q, k, v = (torch.randn(shape, dtype=torch.bfloat16, device="cuda") for shape in (query, key, key))
+        q, k, v = (torch.randn(shape, dtype=torch.bfloat16, device=DEVICE) for shape in (query, key, key))
         if kind == "outliers":
             for tensor in (q, k, v):
                 tensor.view(-1)[::997] *= 50
         elif kind == "growing":
-            growth = torch.arange(case.len_kv, device="cuda") * 4 / case.len_kv
+            growth = torch.arange(case.len_kv, device=DEVICE) * 4 / case.len_kv
             q, k = q.abs(), (k.abs() * growth[:, None]).bfloat16()
         elif kind == "equal":
             k = k[:, :, :1].expand(key).contiguous()
         elif kind == "special":
             for head, (name, what) in enumerate(SPECIAL):
                 tensor = {"q": q, "k": k, "v": v}[name]
-                tensor[0, head, tensor.shape[2] // 2, 3] = what
+                if head < tensor.shape[1]:
+                    tensor[0, head, tensor.shape[2] // 2, 3] = what
         return q, k, v
+
+    def parameters(self, case):
+        """{name: number or tensor} for att_launch; what follows knows the case's rule by them."""
+        self._rule = None
+        if not hasattr(case, "rule"):
+            return {}
+        rule, found = RULES[case.rule], RULES[case.rule].number(case)
+        for name, dtype, what in rule.tensors:
+            size = shape(what, case)
+            if what == "normal":
+                found[name] = torch.randn(size, dtype=getattr(torch, dtype), device=DEVICE)
+            elif what == "documents":
+                one = torch.tensor(documents(case.len_kv), dtype=torch.int32, device=DEVICE)
+                found[name] = one.repeat(case.batch, 1)
+            else:
+                found[name] = torch.exp2(-8 * torch.arange(1, case.heads + 1, device=DEVICE) / case.heads)
+        self._rule = RULES[case.rule].functions(found, torch.tanh)
+        return found
 
     def output(self, case):
         shape = (case.batch, case.heads, case.len_q, case.head_dim)
-        return torch.full(shape, torch.nan, dtype=torch.bfloat16, device="cuda")
+        return torch.full(shape, torch.nan, dtype=torch.bfloat16, device=DEVICE)
 
     # --- peers
 
     def peers(self, case, q, k, v, names):
-        """{name: how to make the callable that computes O}; making it may fail, and compiles."""
+        """{name: how to make (the callable that computes O, notes for its row)}; making it may fail, and compiles."""
         makers = {"cudnn": lambda: self._sdpa(SDPBackend.CUDNN_ATTENTION, case, q, k, v),
                   "fa2": lambda: self._sdpa(SDPBackend.FLASH_ATTENTION, case, q, k, v),
                   "flex": lambda: self._compiled_flex(case, q, k, v)}
@@ -81,23 +104,37 @@ class Side:
         if case.causal and not aligned:
             mask = bias.causal_lower_right(case.len_q, case.len_kv)
             if backend == SDPBackend.CUDNN_ATTENTION:  # knows that mask only as a tensor
-                mask = torch.ones(case.len_q, case.len_kv, dtype=torch.bool, device="cuda")
+                mask = torch.ones(case.len_q, case.len_kv, dtype=torch.bool, device=DEVICE)
                 mask = mask.tril(case.len_kv - case.len_q)[None, None]
 
         def work():
             with sdpa_kernel(backend):
                 return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=aligned, enable_gqa=grouped)
 
-        return work
+        return work, {}
 
     def _compiled_flex(self, case, q, k, v):
         torch.compiler.reset()  # one compiled function a shape; old ones only slow down the call
-        compiled, shift, mask = torch.compile(flex_attention, dynamic=False), case.len_kv - case.len_q, None
-        if case.causal:
-            mask = create_block_mask(lambda b, h, i, j: j <= i + shift, None, None, case.len_q, case.len_kv,
-                                     device="cuda")
-        grouped = case.kv_heads != case.heads
-        return lambda: compiled(q, k, v, block_mask=mask, enable_gqa=grouped)
+        shift, block_mask, notes = case.len_kv - case.len_q, None, {}
+        mask, score = self._rule or ((lambda b, h, i, j: j <= i + shift) if case.causal else None, None)
+        if mask and self._rule:
+            block_mask, seconds = self._block_mask(mask, case.batch if RULES[case.rule].by_batch else None, case)
+            notes["block_mask_ms"] = round(1000 * seconds, 4)
+        elif mask:
+            block_mask = create_block_mask(mask, None, None, case.len_q, case.len_kv, device=DEVICE)
+        compiled, grouped = torch.compile(flex_attention, dynamic=False), case.kv_heads != case.heads
+        return lambda: compiled(q, k, v, score_mod=score, block_mask=block_mask, enable_gqa=grouped), notes
+
+    def _block_mask(self, mask, batches, case):
+        """FlexAttention's list of blocks, and the seconds that making it takes once it is compiled: the median of 5."""
+        make, seconds = torch.compile(create_block_mask), []
+        for _ in range(7):
+            self.finish()
+            start = time.perf_counter()
+            found = make(mask, batches, None, case.len_q, case.len_kv, device=DEVICE)
+            self.finish()
+            seconds.append(time.perf_counter() - start)
+        return found, statistics.median(seconds[2:])
 
     def finish(self):
         torch.cuda.synchronize()
@@ -120,14 +157,17 @@ class Side:
         """Rows of O by the definition: of what a row does not see, not even a NaN reaches it."""
         kv_head, result = h // (case.heads // case.kv_heads), []
         keys, values = k[b, kv_head].to(precision), v[b, kv_head].to(precision)
+        (mask, modify), places = self._rule or (None, None), torch.arange(case.len_kv, device=DEVICE)
         for row in rows:
-            seen = case.seen(row)
-            score = keys[:seen] @ q[b, h, row].to(precision) / case.head_dim**0.5
-            weights = (score - score.max()).exp() if seen else score
-            total = weights.sum() if seen else 1
+            seen = slice(0, case.seen(row)) if not mask else mask(b, h, row, places)
+            score = keys[seen] @ q[b, h, row].to(precision) / case.head_dim**0.5
+            if modify:
+                score = modify(score, b, h, row, places[seen]).to(precision)
+            weights = (score - score.max()).exp() if len(score) else score
+            total = weights.sum() if len(score) else 1
             if precision == torch.float32:
                 weights = weights.bfloat16().float()
-            result.append(weights @ values[:seen] / total)
+            result.append(weights @ values[seen] / total)
         return torch.stack(result)
 
     def error(self, reference, o):

@@ -11,6 +11,7 @@ import struct
 import time
 
 from cases import SPECIAL
+from rules import RULES, documents, shape
 
 
 def to_bf16(x):
@@ -42,11 +43,37 @@ class Tensor:
         return [from_bf16(bits) for bits in self.bits[at:at + self.shape[3]]]
 
 
+class Parameter:
+    """What a rule reads: of type int32, float32 or bfloat16, contiguous, by indices."""
+
+    KINDS = {"int32": (ctypes.c_int32, int, int), "float32": (ctypes.c_float, float, float),
+             "bfloat16": (ctypes.c_uint16, to_bf16, from_bf16)}
+
+    def __init__(self, session, size, dtype, values):
+        self.shape, self.dtype, (kind, self._write, self._read) = size, dtype, self.KINDS[dtype]
+        kind *= math.prod(size)
+        self._values = kind.from_address(session.alloc(ctypes.sizeof(kind)))
+        self.fill(values)
+
+    def fill(self, values):
+        self._values[:] = [self._write(x) for x in values]
+
+    def data_ptr(self):
+        return ctypes.addressof(self._values)
+
+    def stride(self):
+        return tuple(math.prod(self.shape[i + 1:]) for i in range(len(self.shape)))
+
+    def __getitem__(self, index):
+        index = index if isinstance(index, tuple) else (index,)
+        return self._read(self._values[sum(i * step for i, step in zip(index, self.stride()))])
+
+
 class Side:
     stream = None
 
     def __init__(self, session):
-        self._session = session
+        self._session, self._rule = session, None
 
     def machine(self):
         return {"gpu": None, "cpu": platform.machine(), "python": platform.python_version()}
@@ -62,22 +89,38 @@ class Side:
         return [Tensor(shape, spoil(kind, name, shape, [source.gauss(0, 1) for _ in range(math.prod(shape))]),
                        self._session) for name, shape in (("q", query), ("k", key), ("v", key))]
 
+    def parameters(self, case):
+        """{name: number or tensor} for att_launch; what follows knows the case's rule by them."""
+        self._rule = None
+        if not hasattr(case, "rule"):
+            return {}
+        rule, source = RULES[case.rule], random.Random(2)
+        found = rule.number(case)
+        for name, dtype, what in rule.tensors:
+            size = shape(what, case)
+            values = {"documents": lambda: documents(case.len_kv) * case.batch,
+                      "slopes": lambda: [2 ** (-8 * (h + 1) / case.heads) for h in range(case.heads)],
+                      "normal": lambda: [source.gauss(0, 1) for _ in range(math.prod(size))]}[what]()
+            found[name] = Parameter(self._session, size, dtype, values)
+        self._rule = RULES[case.rule].functions(found, math.tanh)
+        return found
+
     def output(self, case):
         shape = (case.batch, case.heads, case.len_q, case.head_dim)
         return Tensor(shape, itertools.repeat(math.nan, math.prod(shape)), self._session)
 
     def peers(self, case, q, k, v, names):
         """{name: how to make the callable that computes O}; making it may fail."""
-        return {"plain": lambda: lambda: plain(case, q, k, v)} if "plain" in names else {}
+        return {"plain": lambda: (lambda: plain(case, q, k, v, self._rule), {})} if "plain" in names else {}
 
     def finish(self):
         pass
 
     def reference(self, case, q, k, v, thorough=False):
-        return plain(case, q, k, v, keep=True)
+        return plain(case, q, k, v, self._rule, keep=True)
 
     def honest(self, case, q, k, v, reference):
-        return self.error(reference, plain(case, q, k, v))
+        return self.error(reference, plain(case, q, k, v, self._rule))
 
     def error(self, reference, o):
         """(Frobenius norm of the difference in proportion to the reference's, largest difference)"""
@@ -126,16 +169,21 @@ def spoil(kind, name, shape, values):
     return values
 
 
-def plain(case, q, k, v, keep=False):
-    """O by the definition, in double precision; rounded to bf16 unless `keep`, which returns a flat list."""
-    result = []
+def plain(case, q, k, v, rule=None, keep=False):
+    """O by the definition, in double precision; rounded to bf16 unless `keep`, which returns a flat list.
+
+    rule: (mask, score), each a function or None; none is the case's own causal mask or no mask.
+    """
+    result, (mask, score) = [], rule or (None, None)
     for b, h, i in itertools.product(range(case.batch), range(case.heads), range(case.len_q)):
         kv_head, query = h // (case.heads // case.kv_heads), q.row(b, h, i)
-        scores = [sum(x * y for x, y in zip(query, k.row(b, kv_head, j))) / math.sqrt(case.head_dim)
-                  for j in range(case.seen(i))]
+        seen = [j for j in range(case.seen(i)) if not mask or mask(b, h, i, j)]
+        scores = [sum(x * y for x, y in zip(query, k.row(b, kv_head, j))) / math.sqrt(case.head_dim) for j in seen]
+        if score:
+            scores = [score(s, b, h, i, j) for s, j in zip(scores, seen)]
         weights = [math.exp(s - max(scores)) for s in scores]
         total, row = sum(weights) or 1, [0.0] * case.head_dim
-        for j, weight in enumerate(weights):
+        for j, weight in zip(seen, weights):
             row = [x + weight / total * y for x, y in zip(row, v.row(b, kv_head, j))]
         result += row
     return result if keep else Tensor((case.batch, case.heads, case.len_q, case.head_dim), result)

@@ -66,7 +66,7 @@ def markdown(rows, mode="cold"):
         figures = [_figure(kernels.get(name), mode, kernels.get(name) is best) for name in names]
         normal = against_published(case, kernels, table) if mode == "cold" else None
         lines.append(_line([case] + figures + [_ratio(against_now(kernels, mode)), _ratio(normal)]))
-    return "\n".join(lines + ["", *means(cases, table, mode)] + _faults(rows)) + "\n"
+    return "\n".join(lines + ["", *means(cases, table, mode)] + faults(rows)) + "\n"
 
 
 def means(cases, table, mode="cold"):
@@ -101,7 +101,7 @@ def _ratio(value):
     return "-" if value is None else f"{value:.2f}" + (" ◀" if value < GOAL else "")
 
 
-def _faults(rows):
+def faults(rows):
     """What failed, one line each; and what was spilled or not repeatable."""
     lines = [f"- {row['case']}, {row['kernel']}: {row['error'].strip().splitlines()[0]}" for row in rows
              if "error" in row]

@@ -1,5 +1,6 @@
 """What can be tested without a GPU: python3 bench/test_bench.py. Needs the library (ATTILE_LIBRARY)."""
 import ctypes
+import importlib.util
 import json
 import math
 import os
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 import xml.dom.minidom
 
 import attile
@@ -17,6 +19,7 @@ import cases
 import gpu_checks
 import protocol
 import report
+import rules
 import runner
 import side_host
 import table
@@ -195,7 +198,8 @@ class DryRun(unittest.TestCase):
 class Layout(unittest.TestCase):
     """attile.py repeats the structs of runtime/attile.h; the compiler knows where their members are."""
 
-    NAMES = {"att_options": attile._Options, "att_tensor": attile._Tensor, "att_attention_args": attile._Attention,
+    NAMES = {"att_options": attile._Options, "att_tensor": attile._Tensor, "att_param": attile._Param,
+             "att_attention_args": attile._Attention,
              "att_merge_args": attile._Merge, "att_args": attile._Args, "att_kernel_info": attile.KernelInfo,
              "att_session_info": attile.SessionInfo}
     SPELLED = {"origin": "from", "family": "attention"}  # what Python or ctypes cannot call so
@@ -244,6 +248,58 @@ class Checks(unittest.TestCase):
         self.assertIsNone(status)
         self.assertIn("not finished", errors)
         self.assertLess(time.monotonic() - began, 20)
+
+
+@unittest.skipUnless(importlib.util.find_spec("torch"), "needs PyTorch; its CPU will do")
+class Torch(unittest.TestCase):
+    """side_cuda.py's arithmetic, on the CPU, is side_host.py's."""
+
+    def setUp(self):
+        import side_cuda
+        import torch
+        side_cuda.DEVICE = "cpu"
+        self.torch, self.side = torch, side_cuda.Side(None)
+        self.host = side_host.Side(attile.Session("host"))
+
+    def host_tensor(self, tensor):
+        return side_host.Tensor(tuple(tensor.shape), tensor.float().flatten().tolist())
+
+    def test_references_agree(self):
+        plain = [(cases.Case("check", 16, 1, len(cases.SPECIAL), 20, causal, 3, len_kv), kind)
+                 for causal in (False, True) for len_kv in (17, 30) for kind in gpu_checks.KINDS]
+        for case, kind in plain + [(case, "normal") for case in rules.tiny()]:
+            with self.subTest(case=case.name, kind=kind):
+                tensors = self.side.inputs(case, kind)
+                copies = [self.host_tensor(tensor) for tensor in tensors]
+                parameters, same = self.side.parameters(case), self.host.parameters(case)
+                self.assertEqual(list(parameters), list(same))
+                if "values" in same:  # drawn at random on each side
+                    same["values"].fill(parameters["values"].flatten().tolist())
+                reference = self.side.reference(case, *tensors, thorough=True)
+                o = self.host.reference(case, *copies)
+                o = self.torch.tensor(o).reshape(case.batch, case.heads, case.len_q, case.head_dim)
+                self.assertLess(self.side.error(reference, o)[0], 1e-5)
+                honest = self.side.honest(case, *tensors, reference)[0]
+                self.assertTrue(5e-4 < honest < 5e-3, honest)
+
+    def test_peers_agree(self):
+        """What FlexAttention computes without being compiled."""
+        import side_cuda
+        eager = lambda function, **_: function
+        with unittest.mock.patch.object(self.torch, "compile", eager):
+            for case in [cases.Case("check", 16, 1, 4, 20, True, 2, 30), *rules.tiny()]:
+                with self.subTest(case=case.name):
+                    tensors = self.side.inputs(case)
+                    self.side.parameters(case)
+                    with unittest.mock.patch.object(self.side, "finish", lambda: None):
+                        work, notes = self.side.peers(case, *tensors, ["flex"])["flex"]()
+                    self.assertEqual("block_mask_ms" in notes, hasattr(case, "rule") and case.rule != "bias")
+                    self.assertLess(self.side.error(self.side.reference(case, *tensors), work())[0], 5e-3)
+        case = cases.Case("check", 16, 1, 4, 20, True, 2, 30)
+        tensors = self.side.inputs(case)
+        self.side.parameters(case)
+        work, _ = self.side._sdpa(side_cuda.SDPBackend.MATH, case, *tensors)
+        self.assertLess(self.side.error(self.side.reference(case, *tensors), work())[0], 5e-3)
 
 
 class Errors(unittest.TestCase):

@@ -1,0 +1,80 @@
+"""Masks and scores written as text, beside FlexAttention with its functions and its block mask, in one process.
+
+    python3 bench/bench_masks.py                  every rule at lengths 8192 and 32768, head dimensions 64 and 128
+    python3 bench/bench_masks.py --only alibi --only "softcap d64"
+    python3 bench/bench_masks.py --dry-run        without a GPU: tiny shapes on the host device
+
+Cases and checks are as in bench_matrix.py; rules.py has every mask and score as text and as functions. Neither side's
+compile time counts. FlexAttention's block mask is made once and timed apart, since it is made anew where lengths or
+documents change; ours needs nothing beforehand. Kernels are compiled into an empty cache, so that first_seconds in a
+row is the time from the text to its first answer.
+"""
+import argparse
+import json
+import os
+import pathlib
+import tempfile
+
+import protocol
+import rules
+import runner
+import table
+
+RESULTS = pathlib.Path(__file__).parent / "results/masks.jsonl"
+PEER = {True: "plain", False: "flex"}  # by dry_run
+
+
+def milliseconds(row):
+    return row["cold"]["ms"] if row and "error" not in row and "cold" in row else None
+
+
+def quotient(a, b):
+    return a / b if a and b else None
+
+
+def markdown(rows, peer):
+    """A line a case: times, how many times as fast we are, and ours in proportion to our own causal kernel."""
+    cases = table.by_case(rows)
+    head = ["case", "attile ms", "peer ms", "its block mask ms", "times as fast", "with block mask", "first answer s",
+            "causal / this"]
+    lines = [f"| {' | '.join(head)} |", "| --- |" + " ---: |" * (len(head) - 1)]
+    for case, kernels in cases.items():
+        shape, rule = case.rsplit(" ", 1)
+        ours, theirs = kernels.get("attile"), kernels.get(peer, {})
+        mine, other, mask = milliseconds(ours), milliseconds(theirs), theirs.get("block_mask_ms", 0)
+        causal = milliseconds(cases.get(f"{shape} causal", {}).get("attile"))
+        cells = [_number(mine, 3), _number(other, 3), _number(mask or None, 3), _number(quotient(other, mine), 2),
+                 _number(quotient(other and other + mask, mine), 2), _number((ours or {}).get("first_seconds"), 2),
+                 _number(quotient(causal, mine), 2)]
+        lines.append(f"| {case} | " + " | ".join(cells) + " |")
+    return "\n".join(lines + table.faults(rows)) + "\n"
+
+
+def _number(value, places):
+    return "-" if value is None else f"{value:.{places}f}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", default=[], metavar="WORDS", help="cases with all these words")
+    parser.add_argument("--seconds", type=float, default=0, help="time for all; cases that do not fit are left out")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of every kernel (3)")
+    parser.add_argument("--schedule", default="", metavar="KNOBS", help="in place of the library's choice")
+    parser.add_argument("--results", type=pathlib.Path, help="JSON lines (bench/results/masks.jsonl; dry run: none)")
+    parser.add_argument("--commit", help="what is measured, where git does not say")
+    parser.add_argument("--dry-run", action="store_true", help="tiny cases on the host device")
+    chosen = parser.parse_args()
+    todo = [case for case in (rules.tiny() if chosen.dry_run else rules.cases()) if case.matches(chosen.only)]
+    peer = PEER[chosen.dry_run]
+    job = {"schedules": {"attile": chosen.schedule}, "peers": [peer], "problem": "dtype=bf16", "target": ""}
+    results = chosen.results or pathlib.Path(os.devnull if chosen.dry_run else RESULTS)
+    about = {"bench": "masks", "commit": chosen.commit, "input": "standard normal, bf16"}
+    with tempfile.TemporaryDirectory() as cache:
+        setup = {"device": "host" if chosen.dry_run else "cuda", "cache_dir": cache}
+        plan = protocol.Plan(rounds=chosen.rounds)
+        machine, rows = runner.run(setup, todo, job, plan, chosen.seconds, results, about)
+    print(f"Median, L2 flushed; peer: {table.title(peer)}. {json.dumps(machine)}\n\n{markdown(rows, peer)}")
+
+
+if __name__ == "__main__":
+    main()
