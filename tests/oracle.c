@@ -26,17 +26,17 @@ static double softmax_row(double *score, int64_t n, double sink) {
 /* What a formula is told about one query and one key. */
 static struct formula_env env_at(const struct oracle_attention *p, int64_t b, int64_t h, int64_t query, int64_t key) {
     struct formula_env env = *p->env;
-    env.name[FORMULA_B] = b;
-    env.name[FORMULA_H] = h;
-    env.name[FORMULA_HK] = h / (p->heads / p->kv_heads);
-    env.name[FORMULA_Q] = query + p->len_kv - p->len_q;
+    env.name[FORMULA_B] = p->from.batch + b;
+    env.name[FORMULA_H] = p->from.head + h;
+    env.name[FORMULA_HK] = p->from.kv_head + h / (p->heads / p->kv_heads);
+    env.name[FORMULA_Q] = p->from.query + query + p->len_kv - p->len_q;
     env.name[FORMULA_K] = key;
     return env;
 }
 
 bool oracle_sees(const struct oracle_attention *p, int64_t b, int64_t h, int64_t query, int64_t key) {
     if (!p->mask)
-        return !p->causal || key <= query + p->len_kv - p->len_q;
+        return !p->causal || key <= p->from.query + query + p->len_kv - p->len_q;
     struct formula_env env = env_at(p, b, h, query, key);
     return formula_mask(p->mask, &env);
 }

@@ -19,6 +19,10 @@ struct oracle_attention {
     const struct formula *mask, *score;
     const struct formula_env *env; /* sizes and parameters of the two; null when there are none */
     const double *sinks;           /* (heads): one more logit for each row, without a value; null = none */
+    /* Where row 0 of head 0 lies when these are some rows of a larger problem: added to what mask and score see. */
+    struct {
+        int64_t batch, head, kv_head, query;
+    } from;
 };
 
 /* Does the query see the key? And what is the score of the two, which has this scaled product? */

@@ -20,16 +20,12 @@ static bool is_said(const struct knobs *problem, enum knob_id id) {
 }
 
 void field_print_problem(const struct knobs *knobs, struct text *text) {
-    for (int i = 0; i < KNOB_COUNT; i++) {
-        enum knob_id id = (enum knob_id)i;
-        if (!is_said(knobs, id))
-            continue;
-        text_print(text, "%s%s=", text->size ? " " : "", knob_table[id].name);
-        if (knob_table[id].words)
-            text_print(text, "%s", knob_word_name(id, knob_get(knobs, id)));
-        else
-            text_print(text, "%d", knob_get(knobs, id));
-    }
+    unsigned said = 0;
+    for (int id = 0; id < KNOB_COUNT; id++)
+        said |= is_said(knobs, (enum knob_id)id) ? 1u << id : 0;
+    if (*knobs->formulas.params) /* these are printed with the mask */
+        said |= 1u << KNOB_mask;
+    knobs_print(knobs, said, text);
 }
 
 bool field_fits(const struct knobs *knobs, const struct shape *shape) {

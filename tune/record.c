@@ -67,7 +67,7 @@ enum value_kind { VALUE_STRING, VALUE_NUMBER, VALUE_WORD };
 
 struct value { /* a scalar; strings are decoded into `text`, cut to fit */
     enum value_kind kind;
-    char text[1024];
+    char text[4096];
 };
 
 static void skip_blank(struct reader *reader) {

@@ -24,6 +24,12 @@ static void clear(struct stage *stage) {
         stage->device[i] = NULL;
     }
     att_free(stage->session, stage->args.workspace);
+    for (int i = 0; i < FORMULA_PARAMS; i++) {
+        att_free(stage->session, stage->param_memory[i]);
+        stage->param_memory[i] = NULL;
+    }
+    params_free(stage->params);
+    stage->params = NULL;
     for (int i = 0; i < STAGE_ROWS; i++) {
         free(stage->row[i].o);
         free(stage->row[i].allowed_o);
@@ -111,6 +117,41 @@ static enum att_status make_tensors(struct stage *stage, struct failure *failure
     return ATT_OK;
 }
 
+/* One tensor or scalar of the mask or the score. */
+static enum att_status make_param(struct stage *stage, int number) {
+    const struct formula_param *declared = &stage->params->formulas.scope.param[number];
+    const struct param_value *value = &stage->params->param[number];
+    struct att_param *param = &stage->param[number];
+    *param = (struct att_param){.name = declared->name, .type = value->type, .number = value->value[0]};
+    if (declared->dims == 0)
+        return ATT_OK;
+    size_t bytes = (size_t)value->count * (size_t)value->bytes;
+    unsigned char *staging = malloc(bytes + 1);
+    enum att_status status =
+        staging ? att_alloc(stage->session, bytes, &stage->param_memory[number]) : ATT_OUT_OF_MEMORY;
+    for (int64_t i = 0; status == ATT_OK && i < value->count; i++)
+        params_encode(value, i, staging + i * value->bytes);
+    if (status == ATT_OK && bytes > 0)
+        status = att_copy_in(stage->session, stage->param_memory[number], staging, bytes);
+    free(staging);
+    param->data = stage->param_memory[number];
+    for (int d = 0; d < declared->dims; d++)
+        param->size[d] = value->size[d];
+    return status;
+}
+
+static enum att_status make_params(struct stage *stage, struct failure *failure) {
+    struct text error = {0};
+    stage->params = params_make(&stage->problem, &stage->shape, 0, &error);
+    enum att_status status = stage->params ? ATT_OK : ATT_OUT_OF_MEMORY;
+    for (int i = 0; status == ATT_OK && i < stage->params->formulas.scope.count; i++)
+        status = make_param(stage, i);
+    if (status != ATT_OK)
+        failure_set(failure, status, "%s", error.size ? text_string(&error) : att_message(stage->session));
+    text_free(&error);
+    return status;
+}
+
 static struct att_tensor argument(const struct stage *stage, int tensor) {
     int64_t cols = cols_of(&stage->problem, tensor), head = rows_of(&stage->shape, tensor) * cols;
     return (struct att_tensor){stage->device[tensor], head * heads_of(&stage->shape, tensor), head, cols};
@@ -127,7 +168,9 @@ static void fill_arguments(struct stage *stage) {
                                                         .heads = shape->heads,
                                                         .kv_heads = shape->kv_heads,
                                                         .len_q = shape->len_q,
-                                                        .len_kv = shape->len_kv};
+                                                        .len_kv = shape->len_kv,
+                                                        .params = stage->param,
+                                                        .param_count = stage->params->formulas.scope.count};
 }
 
 /* --- known rows --------------------------------------------------------------------------------------------------- */
@@ -157,31 +200,34 @@ static float *slice(const struct stage *stage, int input, int64_t first, int64_t
     return values;
 }
 
-static int64_t keys_seen(const struct knobs *problem, const struct shape *shape, int64_t query) {
-    int64_t seen = problem->mask == mask_causal ? query + shape->len_kv - shape->len_q + 1 : shape->len_kv;
-    return seen < 0 ? 0 : seen < shape->len_kv ? seen : shape->len_kv;
-}
-
-/* One query and the keys that it sees are a problem of their own, without a mask. */
+/* One query of a head is a problem of its own. */
 static bool answer_row(struct stage *stage, struct stage_row *row) {
     const struct shape *shape = &stage->shape;
     const struct knobs *problem = &stage->problem;
-    int64_t head = row->batch * shape->kv_heads + row->head / (shape->heads / shape->kv_heads);
-    int64_t seen = keys_seen(problem, shape, row->query), d = problem->head_dim, dv = problem->head_dim_v;
+    const struct params *params = stage->params;
+    int64_t kv_head = row->head / (shape->heads / shape->kv_heads), head = row->batch * shape->kv_heads + kv_head;
+    int64_t d = problem->head_dim, dv = problem->head_dim_v;
     float *q = slice(stage, INPUT_Q, row_number(stage, row) * d, d);
-    float *k = slice(stage, INPUT_K, head * shape->len_kv * d, seen * d);
-    float *v = slice(stage, INPUT_V, head * shape->len_kv * dv, seen * dv);
-    const struct oracle_attention one = {.q = q,
-                                         .k = k,
-                                         .v = v,
-                                         .batch = 1,
-                                         .heads = 1,
-                                         .kv_heads = 1,
-                                         .len_q = 1,
-                                         .len_kv = seen,
-                                         .head_dim = d,
-                                         .head_dim_v = dv,
-                                         .scale = (double)(float)(1 / sqrt((double)d))};
+    float *k = slice(stage, INPUT_K, head * shape->len_kv * d, shape->len_kv * d);
+    float *v = slice(stage, INPUT_V, head * shape->len_kv * dv, shape->len_kv * dv);
+    struct oracle_attention one = {.q = q,
+                                   .k = k,
+                                   .v = v,
+                                   .batch = 1,
+                                   .heads = 1,
+                                   .kv_heads = 1,
+                                   .len_q = 1,
+                                   .len_kv = shape->len_kv,
+                                   .head_dim = d,
+                                   .head_dim_v = dv,
+                                   .scale = (double)(float)(1 / sqrt((double)d)),
+                                   .causal = problem->mask == mask_causal,
+                                   .mask = params->formulas.mask,
+                                   .score = params->formulas.score,
+                                   .env = &params->env,
+                                   .from = {row->batch, row->head, kv_head, row->query - shape->len_q + 1}};
+    if (problem->sinks > 0) /* the last parameter */
+        one.sinks = params->param[params->formulas.scope.count - 1].value + row->head;
     if (!row->o)
         row->o = new_numbers(dv);
     if (!row->allowed_o)
@@ -210,7 +256,7 @@ static bool stands(const struct stage *stage, const struct knobs *problem, const
     if (!stage->set || memcmp(&stage->shape, shape, sizeof *shape) != 0)
         return false;
     for (int id = 0; id < KNOB_COUNT; id++)
-        if (knob_table[id].group == KNOB_GROUP_PROBLEM && knob_get(&stage->problem, id) != knob_get(problem, id))
+        if (knob_table[id].group == KNOB_GROUP_PROBLEM && !knob_same(&stage->problem, problem, (enum knob_id)id))
             return false;
     return true;
 }
@@ -226,6 +272,8 @@ enum att_status stage_set(struct stage *stage, const struct knobs *problem, cons
     stage->problem = *problem;
     stage->shape = shape;
     enum att_status status = make_tensors(stage, failure);
+    if (status == ATT_OK)
+        status = make_params(stage, failure);
     if (status == ATT_OK) {
         fill_arguments(stage);
         choose_rows(stage);
@@ -341,8 +389,10 @@ double stage_operations(const struct knobs *problem, const struct shape *shape) 
     double pairs = (double)shape->len_q * (double)shape->len_kv;
     if (problem->mask == mask_causal) {
         pairs = 0;
-        for (int64_t query = 0; query < shape->len_q; query++)
-            pairs += (double)keys_seen(problem, shape, query);
+        for (int64_t query = 0; query < shape->len_q; query++) {
+            int64_t seen = query + shape->len_kv - shape->len_q + 1;
+            pairs += (double)(seen < 0 ? 0 : seen < shape->len_kv ? seen : shape->len_kv);
+        }
     }
     return 2 * (double)(shape->batch * shape->heads) * pairs * (problem->head_dim + problem->head_dim_v);
 }

@@ -4,6 +4,7 @@
 #define ATTILE_STAGE_H
 
 #include "npy.h"
+#include "params.h"
 #include "record.h"
 #include "session.h"
 
@@ -25,6 +26,9 @@ struct stage {
     float *value[STAGE_INPUTS];     /* the numbers that q, k and v repeat over and over; owned */
     struct att_args args;           /* tensors on the device; workspace as large as the largest so far */
     void *device[STAGE_INPUTS + 2]; /* q k v o lse; owned */
+    struct params *params;          /* what mask and score take; owned */
+    struct att_param param[FORMULA_PARAMS];
+    void *param_memory[FORMULA_PARAMS]; /* on the device; owned */
     struct stage_row row[STAGE_ROWS];
 };
 
@@ -43,7 +47,8 @@ enum att_status stage_fit(struct stage *stage, att_kernel *kernel, struct failur
 enum att_status stage_check(struct stage *stage, att_kernel *kernel, double *worst, struct text *report,
                             struct failure *failure);
 
-/* Multiplications and additions that the mask leaves, and bytes of all tensors, each once. */
+/* Multiplications and additions, without those that causal masks leave out (expressions count as seeing everything),
+   and bytes of q, k, v, o and lse, each once. */
 double stage_operations(const struct knobs *problem, const struct shape *shape);
 double stage_bytes(const struct knobs *problem, const struct shape *shape);
 

@@ -55,21 +55,12 @@ static void stop(struct crew *crew, enum att_status status, const char *why) {
 
 static void copy(char *to, size_t size, const char *from) { snprintf(to, size, "%s", from); }
 
-static void print_knob(struct text *text, const struct variant *variant, enum knob_id id) {
-    int value = knob_get(&variant->knobs, id);
-    text_print(text, "%s%s=", text->size ? " " : "", knob_table[id].name);
-    if (knob_table[id].words)
-        text_print(text, "%s", knob_word_name(id, value));
-    else
-        text_print(text, "%d", value);
-}
-
 static void print_schedule(const struct variant *variant, char *to, size_t size) {
     struct text text = {0};
+    unsigned schedule = 0;
     for (int id = 0; id < KNOB_COUNT; id++)
-        if (knob_table[id].group == KNOB_GROUP_SCHEDULE && variant->used >> id & 1 &&
-            knob_get(&variant->knobs, (enum knob_id)id) != AUTO)
-            print_knob(&text, variant, (enum knob_id)id);
+        schedule |= knob_table[id].group == KNOB_GROUP_SCHEDULE ? 1u << id : 0;
+    knobs_print(&variant->knobs, variant->used & schedule, &text);
     copy(to, size, text_string(&text));
     text_free(&text);
 }
