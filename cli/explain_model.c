@@ -76,7 +76,7 @@ static enum exit_code show_best(struct exploration *e, struct json *json) {
     enum exit_code code = explore_find(e);
     if (code)
         return code;
-    variant_complete(e->catalog.templates, &e->candidates.candidate[0].knobs, false, &variant);
+    explore_variant(e, &e->candidates.candidate[0], &variant);
     if (e->candidates.count > 1)
         cli_note(e->cli, "the model's first choice of %d; name schedule knobs to see another", e->candidates.count);
     show(e, json, &variant);

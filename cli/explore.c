@@ -118,6 +118,11 @@ enum exit_code explore_find(struct exploration *e) {
     return e->candidates.count ? CLI_OK : report_empty(e);
 }
 
+void explore_variant(const struct exploration *e, const struct candidate *candidate, struct variant *variant) {
+    struct knobs knobs = candidates_knobs(&e->candidates, candidate);
+    variant_complete(e->catalog.templates, &knobs, false, variant);
+}
+
 /* --- compiling ---------------------------------------------------------------------------------------------------- */
 
 /* The best of each problem, complete again. */
@@ -139,7 +144,7 @@ static enum exit_code choose(struct exploration *e) {
             struct explored *explored = &e->explored[e->explored_count++];
             explored->candidate = &first[i];
             explored->score = INFINITY;
-            variant_complete(e->catalog.templates, &first[i].knobs, false, &explored->variant);
+            explore_variant(e, &first[i], &explored->variant);
         }
     }
     return CLI_OK;

@@ -47,8 +47,8 @@ enum exit_code explore_find(struct exploration *exploration);
 /* `attile explain --model` */
 enum exit_code explain_model(struct cli *cli);
 
-/* Family and problem knobs, as a command line has them. */
-void explore_print_problem(const struct exploration *exploration, const struct knobs *knobs, struct text *text);
+/* A candidate, complete again. */
+void explore_variant(const struct exploration *exploration, const struct candidate *candidate, struct variant *variant);
 
 /* The page of --report. */
 enum exit_code explore_report(struct exploration *exploration);

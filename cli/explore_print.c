@@ -15,19 +15,18 @@ static void print_value(int id, int value, struct text *text) {
         text_print(text, "%d", value);
 }
 
-void explore_print_problem(const struct exploration *e, const struct knobs *knobs, struct text *text) {
-    struct variant variant;
-    variant_complete(e->catalog.templates, knobs, false, &variant);
+/* Family and problem knobs, as a command line has them; what goes without saying is left out. */
+static void print_problem(const struct variant *variant, struct text *text) {
+    const struct knobs *knobs = &variant->knobs;
     const char *separator = "";
     for (int id = 0; id < KNOB_COUNT; id++) {
-        int value = knob_get(&variant.knobs, (enum knob_id)id);
-        bool implied = (id == KNOB_dtype_out && value == variant.knobs.dtype) ||
-                       (id == KNOB_head_dim_v && value == variant.knobs.head_dim) ||
-                       knob_is_open((enum knob_id)id, value);
-        if (is_schedule(id) || !(variant.used >> id & 1) || implied)
+        int value = knob_get(knobs, (enum knob_id)id);
+        bool implied = (id == KNOB_dtype_out && value == knobs->dtype) ||
+                       (id == KNOB_head_dim_v && value == knobs->head_dim) || knob_is_open((enum knob_id)id, value);
+        if (is_schedule(id) || !(variant->used >> id & 1) || implied)
             continue;
         text_print(text, "%s%s=", separator, knob_table[id].name);
-        print_value(id, value, text);
+        knob_print(knobs, (enum knob_id)id, text);
         separator = " ";
     }
 }
@@ -142,7 +141,7 @@ static void print_predicted(struct exploration *e, int problem) {
     for (int i = 0; i < count && (i < BEST_SHOWN || e->cli->verbose); i++) {
         struct variant variant;
         struct text time = {0};
-        variant_complete(e->catalog.templates, &first[i].knobs, false, &variant);
+        explore_variant(e, &first[i], &variant);
         print_seconds(&time, candidates_seconds(&e->candidates, &first[i], 0));
         table_row(&table);
         table_cell(&table, 0, CELL_PLAIN, "%d", i + 1);
@@ -177,7 +176,9 @@ void explore_print(struct exploration *e) {
         while (next < end && next->candidate->problem == problem)
             next++;
         text_print(out, "\n");
-        explore_print_problem(e, &first->knobs, out);
+        struct variant variant;
+        explore_variant(e, first, &variant);
+        print_problem(&variant, out);
         text_print(out, ": %d possible, %d compiled\n", possible, (int)(next - at));
         if (next > at)
             print_compiled(e, at, (int)(next - at));
@@ -253,7 +254,7 @@ void explore_print_json(struct exploration *e) {
         const struct explored *x = find_explored(e, candidate);
         struct variant variant;
         struct text problem = {0}, schedule = {0};
-        variant_complete(e->catalog.templates, &candidate->knobs, false, &variant);
+        explore_variant(e, candidate, &variant);
         catalog_print_problem(&variant, &problem, &schedule);
         json_object(&json, NULL);
         json_string(&json, "variant", variant.name);
@@ -273,6 +274,14 @@ void explore_print_json(struct exploration *e) {
     json_close(&json);
 }
 
+/* Expressions hold commas and quotes. */
+static void csv_quote(struct text *out, const char *string) {
+    text_print(out, "\"");
+    for (; *string; string++)
+        text_print(out, *string == '"' ? "\"\"" : "%c", *string);
+    text_print(out, "\"");
+}
+
 void explore_print_csv(struct exploration *e) {
     struct text *out = &e->cli->out;
     text_print(out, "variant,problem,score");
@@ -286,9 +295,12 @@ void explore_print_csv(struct exploration *e) {
         const struct candidate *candidate = &e->candidates.candidate[i];
         const struct explored *x = find_explored(e, candidate);
         struct variant variant;
-        variant_complete(e->catalog.templates, &candidate->knobs, false, &variant);
+        explore_variant(e, candidate, &variant);
+        struct text problem = {0};
+        print_problem(&variant, &problem);
         text_print(out, "%s,", variant.name);
-        explore_print_problem(e, &variant.knobs, out);
+        csv_quote(out, text_string(&problem));
+        text_free(&problem);
         double score = x && isfinite(x->score) ? x->score : candidate->score;
         text_print(out, isfinite(score) ? ",%.6g" : ",", score);
         for (int k = 0; k < e->shapes.count; k++)

@@ -10,7 +10,7 @@
 static void add_candidates(const struct exploration *e, struct report *report) {
     for (int i = 0; i < e->candidates.count; i++) {
         struct variant variant;
-        variant_complete(e->catalog.templates, &e->candidates.candidate[i].knobs, false, &variant);
+        explore_variant(e, &e->candidates.candidate[i], &variant);
         for (int k = 0; k < e->shapes.count; k++)
             report_add(report, &variant, k);
     }

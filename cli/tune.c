@@ -143,9 +143,9 @@ static enum exit_code find_candidates(struct job *job) {
 }
 
 static enum exit_code add_cell(struct job *job, int problem, int number) {
-    int count, most = cli_count(job->cli, "candidates", 200);
+    int most = cli_count(job->cli, "candidates", 200);
     const struct field field = {job->catalog.templates, &job->candidates};
-    const struct knobs *knobs = &candidates_of(&job->candidates, problem, &count)->knobs;
+    const struct knobs *knobs = &job->candidates.problem[problem];
     const struct shape *shape = &job->shapes.shape[number];
     struct text problem_text = {0}, shape_text = {0};
     if (!field_fits(knobs, shape))

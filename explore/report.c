@@ -44,10 +44,7 @@ static void name_problem(const struct variant *variant, char *name, size_t size)
         if (knob_table[id].group != KNOB_GROUP_PROBLEM || !(variant->used >> id & 1) || implied)
             continue;
         text_print(&text, "%s%s", text.size ? " " : "", knob_table[id].prefix);
-        if (knob_table[id].words)
-            text_print(&text, "%s", knob_word_name((enum knob_id)id, value));
-        else
-            text_print(&text, "%d", value);
+        knob_print(k, (enum knob_id)id, &text);
     }
     snprintf(name, size, "%s", text_string(&text));
     text_free(&text);
@@ -76,7 +73,7 @@ int report_add_problem(struct report *report, const struct variant *variant) {
 struct report_point *report_find(struct report *report, const struct variant *variant, int shape) {
     for (int i = report->points - 1; i >= 0; i--) {
         struct report_point *point = &report->point[i];
-        if (point->shape == shape && strcmp(point->variant.name, variant->name) == 0)
+        if (point->shape == shape && strcmp(point->name, variant->name) == 0)
             return point;
     }
     return NULL;
@@ -99,8 +96,7 @@ struct report_point *report_add(struct report *report, const struct variant *var
     struct report_point *point = &report->point[report->points++];
     struct model_terms terms;
     model_predict(&report->gpu, variant, &report->shape[shape], NULL, &terms);
-    *point = (struct report_point){.variant = *variant,
-                                   .problem = problem,
+    *point = (struct report_point){.problem = problem,
                                    .shape = shape,
                                    .predicted = terms.seconds,
                                    .flops = terms.flops,
@@ -109,6 +105,9 @@ struct report_point *report_add(struct report *report, const struct variant *var
                                    .spill_bytes = -1,
                                    .shared_bytes = variant->shared_bytes,
                                    .instructions = -1};
+    memcpy(point->name, variant->name, sizeof point->name);
+    for (int id = 0; id < KNOB_COUNT; id++)
+        point->value[id] = variant->used >> id & 1 ? knob_get(&variant->knobs, (enum knob_id)id) : AUTO;
     return point;
 }
 

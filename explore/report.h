@@ -5,7 +5,8 @@
 #include "model.h"
 
 struct report_point { /* one variant at one shape */
-    struct variant variant;
+    char name[VARIANT_NAME];
+    int value[KNOB_COUNT]; /* of every knob; AUTO where the template does not use it */
     int problem, shape;
     double predicted, measured; /* seconds; 0 = not known; measured: the mean of `measurements` */
     int measurements;

@@ -45,13 +45,13 @@ static void name_shape(const struct report *report, int shape, char *out, size_t
 }
 
 /* The schedule as a kernel's name has it, problem left out. */
-static void name_schedule(const struct variant *variant, bool brief, char *out, size_t size) {
+static void name_schedule(const struct report_point *point, bool brief, char *out, size_t size) {
     struct text text = {0};
     for (int id = 0; id < KNOB_COUNT; id++) {
-        int value = knob_get(&variant->knobs, (enum knob_id)id);
+        int value = point->value[id];
         bool schedule = knob_table[id].group == KNOB_GROUP_SCHEDULE || (id == KNOB_target && value != target_any);
         bool is_tile = id == KNOB_block_m || id == KNOB_block_n;
-        if (!schedule || !(variant->used >> id & 1) || value == AUTO || (brief && !is_tile))
+        if (!schedule || value == AUTO || (brief && !is_tile))
             continue;
         text_print(&text, "%s%s", text.size ? " " : "", knob_table[id].words ? "" : knob_table[id].prefix);
         if (knob_table[id].words)
@@ -60,7 +60,7 @@ static void name_schedule(const struct variant *variant, bool brief, char *out, 
             text_print(&text, "%d", value);
     }
     snprintf(out, size, "%s",
-             text.size ? text_string(&text) : knob_word_name(KNOB_algorithm, variant->knobs.algorithm));
+             text.size ? text_string(&text) : knob_word_name(KNOB_algorithm, point->value[KNOB_algorithm]));
     text_free(&text);
 }
 
@@ -78,7 +78,7 @@ static void describe(const struct report *report, const struct report_point *poi
     name_shape(report, point->shape, shape, sizeof shape);
     print_time(predicted, sizeof predicted, point->predicted);
     print_time(measured, sizeof measured, point->measured);
-    snprintf(out, size, "%s at %s: predicted %s, measured %s", point->variant.name, shape, predicted, measured);
+    snprintf(out, size, "%s at %s: predicted %s, measured %s", point->name, shape, predicted, measured);
 }
 
 static void heading(struct text *html, int level, const char *words) {
@@ -150,10 +150,10 @@ static void write_winners(const struct report *report, struct text *html) {
             const struct report_point *best = winner(report, p, k);
             if (!best)
                 continue;
-            bool tensor = best->variant.knobs.algorithm == algorithm_flash_async;
+            bool tensor = best->value[KNOB_algorithm] == algorithm_flash_async;
             double peak = report->gpu.multiprocessors * report->gpu.clock *
                           (tensor ? report->gpu.tensor : 2 * 32 * report->gpu.issue);
-            name_schedule(&best->variant, true, words, sizeof words);
+            name_schedule(best, true, words, sizeof words);
             describe(report, best, title, sizeof title);
             grid_cell(&grid, k, p, best->flops / time_of(best) / peak, words, title);
         }
@@ -168,8 +168,8 @@ static int find_values(const struct report *report, int problem, int id, int *va
     int count = 0;
     for (int i = 0; i < report->points; i++) {
         const struct report_point *point = &report->point[i];
-        int v = knob_get(&point->variant.knobs, (enum knob_id)id), at = 0;
-        if (point->problem != problem || v == AUTO || !(point->variant.used >> id & 1) || time_of(point) <= 0)
+        int v = point->value[id], at = 0;
+        if (point->problem != problem || v == AUTO || time_of(point) <= 0)
             continue;
         while (at < count && value[at] < v)
             at++;
@@ -219,9 +219,8 @@ static const struct report_point *best_with(const struct report *report, int pro
     const struct report_point *best = NULL;
     for (int i = 0; i < report->points; i++) {
         const struct report_point *point = &report->point[i];
-        if (point->problem == problem && point->shape == shape && time_of(point) > 0 &&
-            knob_get(&point->variant.knobs, (enum knob_id)x) == vx &&
-            knob_get(&point->variant.knobs, (enum knob_id)y) == vy && (!best || time_of(point) < time_of(best)))
+        if (point->problem == problem && point->shape == shape && time_of(point) > 0 && point->value[x] == vx &&
+            point->value[y] == vy && (!best || time_of(point) < time_of(best)))
             best = point;
     }
     return best;
@@ -281,7 +280,7 @@ static void write_maps(const struct report *report, int problem, struct text *ht
 static int list_algorithms(const struct report *report, int *algorithm, const char **name) {
     int count = 0;
     for (int i = 0; i < report->points; i++) {
-        int at = 0, wanted = report->point[i].variant.knobs.algorithm;
+        int at = 0, wanted = report->point[i].value[KNOB_algorithm];
         while (at < count && algorithm[at] != wanted)
             at++;
         if (at < count || count == MARKS)
@@ -294,7 +293,7 @@ static int list_algorithms(const struct report *report, int *algorithm, const ch
 
 static int kind_of(const struct report_point *point, const int *algorithm, int count) {
     for (int i = 0; i < count; i++)
-        if (algorithm[i] == point->variant.knobs.algorithm)
+        if (algorithm[i] == point->value[KNOB_algorithm])
             return i;
     return 0;
 }
@@ -312,7 +311,7 @@ static void write_roofline(const struct report *report, struct text *html) {
             continue;
         least_x = fmin(least_x, point->flops / point->bytes), most_x = fmax(most_x, point->flops / point->bytes);
         least_y = fmin(least_y, point->flops / time_of(point)), most_y = fmax(most_y, point->flops / time_of(point));
-        tensor |= point->variant.knobs.algorithm == algorithm_flash_async;
+        tensor |= point->value[KNOB_algorithm] == algorithm_flash_async;
         dots++;
     }
     if (!dots)
@@ -462,7 +461,7 @@ static void write_best(const struct report *report, int problem, int shape, stru
     text_print(html, "</h3>\n<table><tr><th>schedule</th><th>measured</th><th>predicted</th><th>TFLOP/s</th>"
                      "<th>registers</th><th>spilled</th><th>shared</th></tr>\n");
     for (int i = 0; i < rows; i++) {
-        name_schedule(&row[i]->variant, false, words, sizeof words);
+        name_schedule(row[i], false, words, sizeof words);
         print_time(predicted, sizeof predicted, row[i]->predicted);
         print_time(time, sizeof time, row[i]->measured);
         text_print(html, "<tr><td>");

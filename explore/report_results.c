@@ -12,17 +12,12 @@ struct reading {
     struct report_results *results;
 };
 
-static bool is_known(const struct report *report, const struct variant *variant) {
-    for (int i = 0; i < report->problems; i++) {
-        struct knobs a = report->problem[i].knobs;
-        bool same = a.family == variant->knobs.family;
-        for (int id = 0; id < KNOB_COUNT; id++)
-            same = same && (knob_table[id].group != KNOB_GROUP_PROBLEM ||
-                            knob_get(&a, (enum knob_id)id) == knob_get(&variant->knobs, (enum knob_id)id));
-        if (same)
-            return true;
-    }
-    return false;
+static bool is_known(struct report *report, const struct variant *variant) {
+    int problems = report->problems;
+    int found = report_add_problem(report, variant);
+    bool known = found >= 0 && found < problems;
+    report->problems = problems; /* it was not there */
+    return known;
 }
 
 static int find_shape(struct reading *reading, const struct shape *shape) {

@@ -59,17 +59,24 @@ static int more_frequent(const void *a, const void *b) {
 
 static bool same_problem(const struct knobs *a, const struct knobs *b) {
     for (int id = 0; id < KNOB_COUNT; id++)
-        if (knob_table[id].group == KNOB_GROUP_PROBLEM &&
-            knob_get(a, (enum knob_id)id) != knob_get(b, (enum knob_id)id))
+        if (knob_table[id].group == KNOB_GROUP_PROBLEM && !knob_same(a, b, (enum knob_id)id))
             return false;
     return a->family == b->family;
 }
 
-/* The problem's number. One template after the other goes through all problems, so the last one found is near. */
+/* The problem's number, or -1 when memory runs out. */
 static int find_problem(struct candidates *all, const struct knobs *knobs) {
-    for (int i = all->count - 1; i >= 0; i--)
-        if (same_problem(&all->candidate[i].knobs, knobs))
-            return all->candidate[i].problem;
+    int last = all->count ? all->candidate[all->count - 1].problem : -1; /* neighbours are often of one problem */
+    if (last >= 0 && same_problem(&all->problem[last], knobs))
+        return last;
+    for (int i = 0; i < all->problems; i++)
+        if (same_problem(&all->problem[i], knobs))
+            return i;
+    struct knobs *grown = realloc(all->problem, ((size_t)all->problems + 1) * sizeof *grown);
+    if (!grown)
+        return -1;
+    all->problem = grown;
+    all->problem[all->problems] = *knobs;
     return all->problems++;
 }
 
@@ -106,13 +113,17 @@ static bool add(struct candidates *all, const struct template_set *set, const st
                 const struct model_gpu *gpu) {
     if (all->count > INT32_MAX / 2 / (all->shapes + 1) || !grow(all))
         return false;
-    int first = all->count * all->shapes;
     int problem = find_problem(all, &variant->knobs);
-    all->candidate[all->count++] = (struct candidate){.knobs = variant->knobs,
-                                                      .problem = problem,
-                                                      .shared_bytes = variant->shared_bytes,
-                                                      .unusual = count_unusual(set, &variant->knobs),
-                                                      .first_time = first};
+    if (problem < 0)
+        return false;
+    int first = all->count * all->shapes;
+    struct candidate *candidate = &all->candidate[all->count++];
+    *candidate = (struct candidate){.problem = problem,
+                                    .shared_bytes = variant->shared_bytes,
+                                    .unusual = count_unusual(set, &variant->knobs),
+                                    .first_time = first};
+    for (int id = 0; id < KNOB_COUNT; id++)
+        candidate->value[id] = knob_get(&variant->knobs, (enum knob_id)id);
     for (int i = 0; i < all->shapes; i++) {
         struct model_terms terms;
         bool known = model_predict(gpu, variant, &all->shape[i], NULL, &terms);
@@ -223,7 +234,15 @@ const struct candidate *candidates_of(const struct candidates *all, int problem,
     return all->candidate + first;
 }
 
+struct knobs candidates_knobs(const struct candidates *all, const struct candidate *candidate) {
+    struct knobs knobs = all->problem[candidate->problem];
+    for (int id = 0; id < KNOB_COUNT; id++)
+        knob_set(&knobs, (enum knob_id)id, candidate->value[id]);
+    return knobs;
+}
+
 void candidates_free(struct candidates *all) {
+    free(all->problem);
     free(all->candidate);
     free(all->seconds);
     free(all->pruning);

@@ -1,14 +1,14 @@
-/* candidates: all schedules of a spec's problems, predicted and sorted, and why the others are not possible. Keeps a few
-   hundred bytes a candidate and compiles nothing. */
+/* candidates: all schedules of a spec's problems, predicted and sorted, and why the others are not possible. Keeps about
+   two hundred bytes a candidate and compiles nothing. */
 #ifndef ATTILE_CANDIDATES_H
 #define ATTILE_CANDIDATES_H
 
 #include "model.h"
 
 struct candidate {
-    struct knobs knobs; /* complete: variant_complete makes the variant again */
-    int problem;        /* candidates of one problem compete; problems are numbered in the spec's order */
-    double order;       /* score; a little more where the model cannot tell it from one that comes before it */
+    int value[KNOB_COUNT]; /* of every knob: candidates_knobs makes knobs of them again */
+    int problem;           /* candidates of one problem compete; problems are numbered in the spec's order */
+    double order;          /* score; a little more where the model cannot tell it from one that comes before it */
     double score; /* geometric mean over the shapes of predicted time / best of the problem; infinite = not known */
     int shared_bytes;
     int unusual;    /* schedule knobs that are not at the template's default */
@@ -24,6 +24,7 @@ struct pruning {
 struct candidates {
     int count, room, problems, shapes;
     struct candidate *candidate; /* by problem, then order; ties by shared memory, then nearest to the defaults */
+    struct knobs *problem;       /* of each: knobs of one of its candidates */
     const struct shape *shape;   /* borrowed */
     float *seconds;              /* 0 = the model does not know it */
     int64_t tried;               /* combinations */
@@ -45,6 +46,9 @@ bool candidates_find(struct candidates *candidates, const struct template_set *s
                      const struct model_gpu *gpu, const struct shape *shape, int shapes,
                      const struct candidates_filter *filter);
 void candidates_free(struct candidates *candidates);
+
+/* Complete: variant_complete makes the variant again. */
+struct knobs candidates_knobs(const struct candidates *candidates, const struct candidate *candidate);
 
 /* The candidates of one problem: the first, and how many. */
 const struct candidate *candidates_of(const struct candidates *candidates, int problem, int *count);

@@ -49,6 +49,7 @@
 //$ default thread_m = 2
 //$ default thread_n = 4
 //$ end
+//$ tune target in [any, sm_80]
 //$ tune block_m in [16, 32, 64, 128, 256]
 //$ tune block_n in [16, 32, 64, 128]
 //$ tune thread_m in [1, 2, 4, 8]

@@ -38,8 +38,9 @@ Test(candidates, the_best_come_first_and_every_one_can_be_made_again) {
     cr_expect_gt(bench.all.count, 500);
     for (int i = 0; i < bench.all.count; i++) {
         const struct candidate *c = &bench.all.candidate[i];
+        struct knobs knobs = candidates_knobs(&bench.all, c);
         struct variant variant;
-        cr_expect(variant_complete(bench.set, &c->knobs, true, &variant), "%s", variant.reason);
+        cr_expect(variant_complete(bench.set, &knobs, true, &variant), "%s", variant.reason);
         double product = 1;
         for (int k = 0; k < 2; k++) {
             struct model_terms terms;
@@ -62,11 +63,11 @@ Test(candidates, what_the_model_cannot_tell_apart_does_not_fill_the_first_places
     find(&bench, "family=attention_forward dtype=bf16 head_dim=128 algorithm=flash_async", 1, NULL);
     int sizes = 0;
     for (int i = 0; i < 12; i++) { /* distinct tiles among the first 12 */
-        const struct knobs *k = &bench.all.candidate[i].knobs;
+        const int *value = bench.all.candidate[i].value;
         bool seen = false;
         for (int j = 0; j < i; j++)
-            seen |= bench.all.candidate[j].knobs.block_m == k->block_m &&
-                    bench.all.candidate[j].knobs.block_n == k->block_n;
+            seen |= bench.all.candidate[j].value[KNOB_block_m] == value[KNOB_block_m] &&
+                    bench.all.candidate[j].value[KNOB_block_n] == value[KNOB_block_n];
         sizes += !seen;
     }
     cr_expect_geq(sizes, 3, "%d", sizes);
@@ -88,8 +89,8 @@ Test(candidates, problems_compete_among_themselves) {
         cr_assert_gt(count, 10);
         cr_expect_float_eq(first->score, 1, 1e-6, "the best of each problem");
         for (int i = 1; i < count; i++) {
-            cr_expect_eq(first[i].knobs.head_dim, first->knobs.head_dim);
-            cr_expect_eq(first[i].knobs.mask, first->knobs.mask);
+            cr_expect_eq(first[i].value[KNOB_head_dim], first->value[KNOB_head_dim]);
+            cr_expect_eq(first[i].value[KNOB_mask], first->value[KNOB_mask]);
         }
         total += count;
     }
@@ -138,7 +139,7 @@ Test(candidates, a_filter_chooses_and_an_interrupt_ends) {
     find(&bench, "family=attention_forward dtype=bf16 head_dim=64", 1, &chosen);
     cr_expect_gt(bench.all.count, 10);
     for (int i = 0; i < bench.all.count; i++)
-        cr_expect_eq(bench.all.candidate[i].knobs.block_m, 128);
+        cr_expect_eq(bench.all.candidate[i].value[KNOB_block_m], 128);
     close_bench(&bench);
     find(&bench, "family=attention_forward dtype=bf16 head_dim=64", 1, &ended);
     cr_expect_leq(bench.all.tried, 1024);

@@ -45,10 +45,10 @@ struct draw { /* a candidate, and its place in the two orders */
     uint64_t number; /* drawn for it */
 };
 
-static uint64_t draw_number(const struct knobs *knobs) {
+static uint64_t draw_number(const struct candidate *candidate) {
     uint64_t value = 14695981039346656037u; /* FNV-1a, then mixed: neighbours must not be drawn together */
     for (int i = 0; i < KNOB_COUNT; i++)
-        value = (value ^ (uint64_t)(int64_t)knob_get(knobs, (enum knob_id)i)) * 1099511628211u;
+        value = (value ^ (uint64_t)(int64_t)candidate->value[i]) * 1099511628211u;
     value ^= value >> 31;
     value *= 0x9E3779B97F4A7C15u;
     return value ^ value >> 29;
@@ -72,9 +72,14 @@ static bool add(const struct field *field, const struct knobs *knobs, struct tun
            tuner_add_candidate(tuner, &variant, digest);
 }
 
+static bool add_candidate(const struct field *field, const struct candidate *candidate, struct tuner *tuner) {
+    struct knobs knobs = candidates_knobs(field->all, candidate);
+    return add(field, &knobs, tuner);
+}
+
 /* What the template would choose itself, for the algorithm of `like`. */
-static bool add_default(const struct field *field, const struct knobs *like, struct tuner *tuner) {
-    struct knobs knobs = *like;
+static bool add_default(const struct field *field, const struct candidate *like, struct tuner *tuner) {
+    struct knobs knobs = candidates_knobs(field->all, like);
     for (int i = 0; i < KNOB_COUNT; i++)
         if (knob_table[i].group == KNOB_GROUP_SCHEDULE && i != KNOB_algorithm && i != KNOB_loop_order)
             knob_set(&knobs, (enum knob_id)i, AUTO);
@@ -90,16 +95,16 @@ bool field_pick(const struct field *field, int problem, int shape, int count, st
         return false;
     for (int i = 0; i < found; i++) {
         float seconds = candidates_seconds(field->all, &first[i], shape);
-        draw[i] = (struct draw){&first[i], seconds > 0 ? seconds : INFINITY, draw_number(&first[i].knobs)};
+        draw[i] = (struct draw){&first[i], seconds > 0 ? seconds : INFINITY, draw_number(&first[i])};
     }
     qsort(draw, (size_t)found, sizeof *draw, by_time);
     int best = (count * BEST_OF_FOUR + 3) / 4, at = 0;
-    bool good = found == 0 || add_default(field, &draw[0].candidate->knobs, tuner);
+    bool good = found == 0 || add_default(field, draw[0].candidate, tuner);
     for (; good && at < found && *entered < best; at++)
-        good = add(field, &draw[at].candidate->knobs, tuner);
+        good = add_candidate(field, draw[at].candidate, tuner);
     qsort(draw + at, (size_t)(found - at), sizeof *draw, by_number);
     for (; good && at < found && *entered < count; at++)
-        good = add(field, &draw[at].candidate->knobs, tuner);
+        good = add_candidate(field, draw[at].candidate, tuner);
     free(draw);
     return good;
 }
