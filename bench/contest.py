@@ -32,6 +32,15 @@ def start(setup):
     return serve
 
 
+def arguments(kernel, side, tensors, parameters):
+    """Of a launch, with the workspace that it needs, which lives as long as they do."""
+    args = kernel.attention_args(*tensors, params=parameters)
+    args.workspace_size = kernel.workspace_size(args)
+    if args.workspace_size:
+        args.kept_workspace, args.workspace = side.workspace(args.workspace_size)
+    return args
+
+
 class Contest:
     def __init__(self, session, side, job, say):
         self._session, self._side, self._job, self._say = session, side, job, say
@@ -77,7 +86,7 @@ class Contest:
         row.update(variant=kernel.name, registers=info.registers, spill_bytes=info.spill_bytes,
                    shared_bytes=info.shared_bytes, compile_seconds=round(info.compile_seconds, 3),
                    origin=info.origin.decode())
-        args = kernel.attention_args(*self._tensors, output, params=self._parameters)
+        args = arguments(kernel, self._side, (*self._tensors, output), self._parameters)
         stream = self._side.stream
         kernel.launch(args, stream)
         self._side.finish()

@@ -46,7 +46,7 @@ def numbers(dry_run):
 def start(setup):
     """In a worker process: jobs are (case, kind, problem, schedule)."""
     import attile
-    from contest import WRONG, digits
+    from contest import WRONG, arguments, digits
     if setup["device"] == "cuda":
         from side_cuda import Side
     else:
@@ -62,11 +62,10 @@ def start(setup):
         kernel = session.find(case.problem(problem), schedule)
         say("inputs")
         q, k, v = side.inputs(case, kind)
-        side.parameters(case)
-        o = side.output(case)
+        parameters, o = side.parameters(case), side.output(case)
         reference = side.reference(case, q, k, v, thorough=case.group == "check")
         honest = side.honest(case, q, k, v, reference)[0]
-        args = kernel.attention_args(q, k, v, o)
+        args = arguments(kernel, side, (q, k, v, o), parameters)
         say("launch")
         kernel.launch(args, side.stream)
         side.finish()

@@ -89,6 +89,11 @@ class Side:
         shape = (case.batch, case.heads, case.len_q, case.head_dim)
         return torch.full(shape, torch.nan, dtype=torch.bfloat16, device=DEVICE)
 
+    def workspace(self, size):
+        """(what keeps it alive, its address)"""
+        memory = torch.empty(size, dtype=torch.uint8, device=DEVICE)
+        return memory, memory.data_ptr()
+
     # --- peers
 
     def peers(self, case, q, k, v, names):

@@ -109,6 +109,10 @@ class Side:
         shape = (case.batch, case.heads, case.len_q, case.head_dim)
         return Tensor(shape, itertools.repeat(math.nan, math.prod(shape)), self._session)
 
+    def workspace(self, size):
+        """(what keeps it alive, its address)"""
+        return None, self._session.alloc(size)
+
     def peers(self, case, q, k, v, names):
         """{name: how to make the callable that computes O}; making it may fail."""
         return {"plain": lambda: (lambda: plain(case, q, k, v, self._rule), {})} if "plain" in names else {}

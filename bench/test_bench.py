@@ -15,6 +15,7 @@ import unittest.mock
 import xml.dom.minidom
 
 import attile
+import bench_masks
 import cases
 import gpu_checks
 import protocol
@@ -193,6 +194,42 @@ class DryRun(unittest.TestCase):
         self.assertTrue(0 < good["apart"]["plain"] < 0.01 and good["same_bits"] and math.isfinite(good["cold"]["ms"]))
         self.assertIn("block_n", bad["error"])
         self.assertIn("| d32 b1 h2/1 s20x33 causal |", done.stdout)
+
+
+class Masks(unittest.TestCase):
+    def test_text_and_functions_say_the_same(self):
+        with tempfile.TemporaryDirectory() as folder:
+            results = pathlib.Path(folder) / "results.jsonl"
+            program = pathlib.Path(__file__).with_name("bench_masks.py")
+            done = subprocess.run([sys.executable, program, "--dry-run", "--rounds", "1", "--results", results,
+                                   "--only", "document", "--only", "softcap_window", "--only", "bias"],
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            rows = [json.loads(line) for line in results.read_text().splitlines()][1:]
+        self.assertEqual(len(rows), 6)
+        for row in rows:
+            self.assertNotIn("error", row)
+            self.assertLess(row["relative_error"], 2 * row["honest_error"])
+        self.assertIn("s40 bias |", done.stdout)
+
+    def test_every_rule_changes_the_answer(self):
+        case, side = rules.tiny()[0], side_host.Side(attile.Session("host"))
+        tensors, seen = side.inputs(case), {}
+        for case in [*rules.tiny(), cases.Case("check", case.head_dim, case.batch, case.heads, case.len_q, False)]:
+            side.parameters(case)
+            seen[case.name] = tuple(side.reference(case, *tensors))
+        self.assertEqual(len(set(seen.values())), len(rules.RULES) + 1)
+
+    def test_documents_cover_the_sequence(self):
+        ids = rules.documents(1000)
+        self.assertEqual((ids, set(ids)), (sorted(ids), set(range(rules.DOCUMENTS))))
+
+    def test_ratios(self):
+        rows = [{"case": "d64 b1 h1 s8 alibi", "kernel": "attile", "schedule": "", "cold": {"ms": 2, "tflops": 1}},
+                {"case": "d64 b1 h1 s8 alibi", "kernel": "flex", "cold": {"ms": 3, "tflops": 1}, "block_mask_ms": 5},
+                {"case": "d64 b1 h1 s8 causal", "kernel": "attile", "schedule": "", "cold": {"ms": 1, "tflops": 1}}]
+        self.assertIn("| d64 b1 h1 s8 alibi | 2.000 | 3.000 | 5.000 | 1.50 | 4.00 | - | 0.50 |",
+                      bench_masks.markdown(rows, "flex"))
 
 
 class Layout(unittest.TestCase):
