@@ -183,13 +183,17 @@ class DryRun(unittest.TestCase):
             results = pathlib.Path(folder) / "results.jsonl"
             done = subprocess.run([sys.executable, pathlib.Path(__file__).with_name("bench_matrix.py"), "--dry-run",
                                    "--rounds", "2", "--only", "chunked", "--results", results, "--cache-dir", folder,
-                                   "--schedule", "block_n=32", "--schedule", "block_n=33"],
+                                   "--schedule", "block_n=32", "--schedule", "block_n=33", "--schedule", "choice",
+                                   "--schedule", "fixed block_n=32"],
                                   capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
-            machine, good, bad, plain = map(json.loads, results.read_text().splitlines())
+            machine, good, bad, choice, fixed, plain = map(json.loads, results.read_text().splitlines())
         self.assertEqual(machine["bench"], "matrix")
         self.assertTrue({machine["run"]} == {good["run"], bad["run"], plain["run"]})
         self.assertIn("_n32_", good["variant"])
+        self.assertEqual((choice["kernel"], choice["schedule"]), ("attile", ""))
+        self.assertNotEqual(fixed["variant"], good["variant"])
+        self.assertEqual(fixed["relative_error"], good["relative_error"])
         self.assertLess(good["relative_error"], 2 * good["honest_error"])
         self.assertTrue(0 < good["apart"]["plain"] < 0.01 and good["same_bits"] and math.isfinite(good["cold"]["ms"]))
         self.assertIn("block_n", bad["error"])
