@@ -122,14 +122,18 @@ class Report(unittest.TestCase):
         lines += self.rows("1", 500) + self.rows("1", 400, "d64 b4 h32 s4096 full") + self.rows("2", 600)
         lines += self.rows("3", 900, kernel="attile block_n=8") + self.rows("2", 900, kernel="attile block_n=8")
         with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "matrix.jsonl"
-            path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            masks = [{"run": "4", "bench": "masks", "gpu": "G"},
+                     row("attile", 5, "d64 b1 h1 s8192 alibi", run="4", schedule="", group="masks")]
+            for name, which in (("matrix", lines), ("masks", masks)):
+                text = "".join(json.dumps(line) + "\n" for line in which)
+                pathlib.Path(folder, f"{name}.jsonl").write_text(text)
             program = pathlib.Path(__file__).with_name("report.py")
-            subprocess.run([sys.executable, program, "--results", path, "--docs", folder], check=True)
+            subprocess.run([sys.executable, program, "--results", folder, "--docs", folder], check=True)
             page, drawn = (pathlib.Path(folder, f"benchmarks.{kind}").read_text() for kind in ("md", "svg"))
         self.assertIn("| d128 b4 h16 s4096 full | **600** | 603 | 1.00 | 0.92 ◀ |", page)
         self.assertIn("| d64 b4 h32 s4096 full | **400** |", page)
         self.assertNotIn("900", page)
+        self.assertIn("| d64 b1 h1 s8192 alibi |", page)
         picture = xml.dom.minidom.parseString(drawn)
         bars = [title.firstChild.data for title in picture.getElementsByTagName("title")]
         self.assertEqual(bars, ["attile 400", "cuDNN 603", "attile 600", "cuDNN 603"])
