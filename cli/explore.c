@@ -2,6 +2,7 @@
    makes of the best. Needs no GPU. */
 #include "explore.h"
 #include "file.h"
+#include "report_file.h"
 #include "terminal.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@ const struct option options_explore[] = {
     {"all", 0, OPTION_FLAG, NULL, "compile all of them"},
     {"jobs", 'j', OPTION_NUMBER, "N", "compile N at a time (default: one a processor)"},
     {"timeout", 0, OPTION_NUMBER, "SECONDS", "give up on a variant that compiles longer (default: 120)"},
-    {"report", 0, OPTION_TEXT, "DIR", "write DIR/index.html, a page with pictures that needs no other file"},
+    REPORT_OPTION,
     {"map", 0, OPTION_TEXT, "X,Y", "the two knobs of its heat maps (default: block_n,block_m)"},
     {"measured", 0, OPTION_TEXT, "FILE",
      "measurements of attile tune: on that page beside the predictions, and how well the model knew their order"},

@@ -1,9 +1,8 @@
 /* The page of --report: all candidates, what the compiler said of the best, and measurements beside them. */
 #include "agreement.h"
 #include "explore.h"
-#include "file.h"
 #include "inputs.h"
-#include "report.h"
+#include "report_file.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -106,24 +105,6 @@ static enum exit_code read_map(const struct exploration *e, struct report *repor
     return cli_error(e->cli, CLI_USAGE, "--map expects two knobs, 'block_n,stages' say, found '%s'", text);
 }
 
-static enum exit_code save(const struct exploration *e, const struct report *report) {
-    const char *folder = cli_text(e->cli, "report", "");
-    struct text html = {0}, path = {0}, error = {0};
-    enum exit_code code = CLI_OK;
-    report_write(report, &html);
-    text_print(&path, "%s/index.html", folder);
-    if (report->failed || html.failed || path.failed)
-        code = cli_error(e->cli, CLI_INTERNAL, "out of memory for the report");
-    else if (!file_make_folder(folder, &error) || !file_save(text_string(&path), html.bytes, html.size, NULL, &error))
-        code = cli_error(e->cli, CLI_IO, "%s", text_string(&error));
-    else
-        cli_note(e->cli, "wrote %s", text_string(&path));
-    text_free(&html);
-    text_free(&path);
-    text_free(&error);
-    return code;
-}
-
 enum exit_code explore_report(struct exploration *e) {
     struct report report;
     report_open(&report, "Schedules explored", &e->gpu, e->spec->family);
@@ -142,7 +123,7 @@ enum exit_code explore_report(struct exploration *e) {
     report_add_time(&report, "sorting", e->candidates.sort_seconds);
     report_add_time(&report, "compiling", e->compile_seconds);
     if (!code && cli_given(e->cli, "report"))
-        code = save(e, &report);
+        code = report_file_save(e->cli, &report);
     report_close(&report);
     return code;
 }

@@ -3,6 +3,7 @@
 #include "duration.h"
 #include "field.h"
 #include "inputs.h"
+#include "report_file.h"
 #include "shapes.h"
 #include "shard.h"
 #include "terminal.h"
@@ -19,6 +20,7 @@ const struct option options_tune[] = {
     SHAPES_OPTION,
     {"out", 'o', OPTION_TEXT, "FILE", "the results file, appended to (default: tune.jsonl)"},
     {"table", 't', OPTION_TEXT, "FILE", "put the winners into this tuned table, which is made when it is missing"},
+    REPORT_OPTION,
     {"budget", 'b', OPTION_TEXT, "TIME", "how long to go on in all, '90s', '5m', '2h' (default: 60s)"},
     {"candidates", 'n', OPTION_NUMBER, "N", "schedules to try for a problem and shape (default: 200)"},
     {"l2", 0, OPTION_WORD, "cold|warm", "which times decide: with nothing in the cache (default), or again and again"},
@@ -233,6 +235,9 @@ static enum exit_code finish(struct job *job) {
         cli_note(cli, "%s: %d lines are no records and are left as they are", job->journal.path, strange);
     if (setting >= 0)
         code = tune_report(cli, &results, setting, job->catalog.templates);
+    if (setting >= 0 && cli_given(cli, "report"))
+        code = cli_worse(code, report_file_results(cli, job->tuner.setting.device, job->spec->family,
+                                                   job->catalog.templates, job->journal.path));
     results_free(&results);
     text_free(&error);
     return code;
