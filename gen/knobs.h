@@ -27,6 +27,8 @@ enum { WORDS_LOOP_ORDER(WORD) loop_order_AUTO = AUTO };
 enum { WORDS_OVERLAP(WORD) overlap_AUTO = AUTO };
 enum { WORDS_RESCALE(WORD) rescale_AUTO = AUTO };
 enum { WORDS_TILE_ORDER(WORD) tile_order_AUTO = AUTO };
+enum { WORDS_BLOCKS(WORD) blocks_AUTO = AUTO };
+enum { WORDS_STORE(WORD) store_AUTO = AUTO };
 enum { WORDS_TARGET(WORD) target_AUTO = AUTO };
 #undef WORD
 

@@ -1,10 +1,13 @@
 // Attention by tiles on Hopper, with every unit of the SM at work at once: FlashAttention-3 (arXiv 2407.08608, section 3).
 //
-//     producer, one warp      copies tiles of Q, K and V into shared memory, STAGES ahead of their use
-//     consumers, warpgroups   64 queries each: S = Q K^T on the matrix unit, softmax in registers, O += P V on the matrix unit
+//     consumers, warpgroups    64 queries each: S = Q K^T on the matrix unit, softmax in registers, O += P V on the matrix
+//                              unit. S of the next tile is multiplied during the softmax of this one.
+//     producers, three threads one hands out tiles of queries and copies them in; one copies tiles of K, one of V, STAGES
+//                              ahead of their use
 //
-// Barriers hand the tiles over: `full` when the bytes are there, `empty` when all consumers are done with them. The matrix
-// unit works asynchronously, so S of the next tile is multiplied while the softmax of this one is computed.
+// Barriers hand tiles over: `full` when the bytes are there, `empty` when all consumers are done with them. A block works
+// on one tile of queries after the other, and the matrix unit does not stop at the border: the first S of the next one is
+// multiplied together with the last P V of this one.
 //$ require target == sm_90a
 //$ require dtype != fp32
 //$ require head_dim % 8 == 0
@@ -12,44 +15,79 @@
 //$ if head_dim <= 64 and head_dim_v <= 64
 //$ default block_m = 192
 //$ default block_n = 128
+//$ default stages = 3
 //$ elif head_dim <= 128 and head_dim_v <= 128
 //$ default block_m = 128
 //$ default block_n = 128
+//$ default stages = 2
 //$ elif head_dim <= 192 and head_dim_v <= 192
 //$ default block_m = 128
 //$ default block_n = 96
+//$ default stages = 2
 //$ else
 //$ default block_m = 128
 //$ default block_n = 80
-//$ end
 //$ default stages = 2
+//$ end
 //$ default overlap = within
+//$ if dtype == bf16
+//$ default rescale = from_sum
+//$ else
 //$ default rescale = lazy
+//$ end
 //$ default tile_order = sections
+//$ default blocks = resident
+//$ if dtype_out == fp32
+//$ default store = direct
+//$ else
+//$ default store = tma
+//$ end
 //$ tune target in [sm_90a]
 //$ tune block_m in [64, 128, 192]
 //$ tune block_n in [16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256]
 //$ tune stages in [1, 2, 3, 4]
 //$ require block_m in [64, 128, 192]
 //$ require block_n % 16 == 0
+//$ require store == direct or dtype_out != fp32
+//$ require rescale != from_sum or dtype == bf16
 //$ let consumers = block_m / 64
 //$ let scores_ahead = overlap == within or overlap == both
 //$ let in_turns = overlap == ping_pong or overlap == both
 //$ require not in_turns or consumers == 2
 //$ let panels = (head_dim + 63) / 64
 //$ let panels_v = (head_dim_v + 63) / 64
-//$ if panels_v > panels
+//$ let k_bytes = panels * block_n * 128
+//$ let v_bytes = panels_v * block_n * 128
+//$ if store == tma and panels_v > panels
 //$ let q_panels = panels_v
 //$ else
 //$ let q_panels = panels
 //$ end
-//$ let k_bytes = panels * block_n * 128
-//$ let v_bytes = panels_v * block_n * 128
 //$ let q_bytes = q_panels * block_m * 128
-//$ let shared_bytes = (q_bytes + stages * (k_bytes + v_bytes + 32) + 8 + 1023) / 1024 * 1024
+// Where O leaves through the place of Q, a second place lets the next tile begin before this one ends.
+//$ if store == tma and blocks == resident and 2 * q_bytes + stages * (k_bytes + v_bytes + 32) + 32 * consumers + 64 <= 227 * 1024
+//$ let q_stages = 2
+//$ else
+//$ let q_stages = 1
+//$ end
+//$ let q_all_bytes = q_stages * (q_bytes + 16 * consumers)
+// K is read a round before V: one more stage, if there is room, and both are loaded equally long before their use.
+//$ if scores_ahead and q_all_bytes + (stages + 1) * (k_bytes + 16) + stages * (v_bytes + 16) + 64 <= 227 * 1024
+//$ let k_stages = stages + 1
+//$ else
+//$ let k_stages = stages
+//$ end
+//$ let across = blocks == resident and scores_ahead and (store == direct or q_stages == 2)
+//$ let shared_bytes = (q_all_bytes + k_stages * (k_bytes + 16) + stages * (v_bytes + 16) + 64 + 1023) / 1024 * 1024
 //$ let block_threads = 128 * (consumers + 1)
+//$ if blocks == per_tile
 //$ launch attention_flash_async grid (len_q + block_m - 1) / block_m * heads * batch block block_threads shared shared_bytes
-//$ tensor_map q rows block_m cols 64
+//$ elif mask == causal
+//$ launch attention_flash_async grid min(((len_q + block_m - 1) / block_m + 1) / 2 * heads * batch, sm_count) block block_threads shared shared_bytes
+//$ else
+//$ launch attention_flash_async grid min((len_q + block_m - 1) / block_m * heads * batch, sm_count) block block_threads shared shared_bytes
+//$ end
+//$ tensor_map q rows 64 cols 64
 //$ tensor_map k rows block_n cols 64
 //$ tensor_map v rows block_n cols 64
 //$ if dtype_out != fp32
@@ -59,40 +97,43 @@
 //$ let producer_registers = 56
 //$ let consumer_registers = 256
 //$ elif consumers == 2
-//$ let producer_registers = 24
-//$ let consumer_registers = 240
+//$ let producer_registers = 40
+//$ let consumer_registers = 232
 //$ else
 //$ let producer_registers = 32
 //$ let consumer_registers = 160
 //$ end
 // What a consumer thread holds: O, S, P as 16-bit pairs, and about 32 more.
 //$ require block_n / 2 + block_n / 4 + head_dim_v / 2 + 32 <= consumer_registers
+// Rows with numbers that are not finite are done over where a weight of 0 or a missing maximum may have made them.
+//$ let repeats = mask == causal or rescale == from_sum
 //$ include "params/attention_tma.h"
 //$ include "part/element.cuh"
 //$ include "part/mask.cuh"
-//$ if mask == causal
-//$ include "part/head.cuh"
-//$ include "part/reduce.cuh"
-//$ end
 //$ include "part/tile_order.cuh"
 //$ include "target/sm_90a.cuh"
+//$ include "part/softmax_rows.cuh"
 
 // A tile of 16-bit elements lies in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by the copy unit.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
 struct alignas(1024) Shared {
-    Panels<Q_PANELS, BLOCK_M> q; // O leaves through here too
-    Panels<PANELS, BLOCK_N> k[STAGES];
+    Panels<Q_PANELS, 64> q[Q_STAGES][CONSUMERS];
+    Panels<PANELS, BLOCK_N> k[K_STAGES];
     Panels<PANELS_V, BLOCK_N> v[STAGES];
-    Barrier k_full[STAGES], v_full[STAGES], k_empty[STAGES], v_empty[STAGES], q_full;
+    Barrier q_full[Q_STAGES][CONSUMERS], q_empty[Q_STAGES][CONSUMERS];
+    Barrier k_full[K_STAGES], k_empty[K_STAGES], v_full[STAGES], v_empty[STAGES];
+    Barrier tile_full[2], tile_empty[2];
+    Tile tile[2];
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
-// The position in the ring of stages after `count` tiles.
-struct Ring {
+// The position in a ring of so many stages after `count` steps.
+template <int SIZE> struct Ring {
     int count;
-    __device__ __forceinline__ int stage() const { return count % STAGES; }
-    __device__ __forceinline__ int parity() const { return count / STAGES & 1; }
+    __device__ __forceinline__ int stage() const { return count % SIZE; }
+    __device__ __forceinline__ int parity() const { return count / SIZE & 1; }
+    __device__ __forceinline__ Ring operator+(int steps) const { return {count + steps}; }
 };
 
 // One past the last key that any query below `query_end` sees, which may be past the end of Q.
@@ -100,31 +141,111 @@ __device__ __forceinline__ int keys_end(const attention_params &p, int query_end
     return min(p.len_kv, keys_seen(p, query_end - 1));
 }
 
-__device__ __forceinline__ void produce(const attention_tma_params &p, Shared &shared, Tile tile, int tiles) {
-    barrier_expect(&shared.q_full, PANELS * BLOCK_M * 128);
-    for (int panel = 0; panel < PANELS; panel++)
-        tma_load(shared.q[panel], &p.q_map, &shared.q_full, panel * 64, tile.query, tile.head, tile.batch);
-    for (Ring ring = {0}; ring.count < tiles; ring.count++) { // last tile of keys first: it is the one with a mask
-        int stage = ring.stage(), key = (tiles - 1 - ring.count) * BLOCK_N;
-        barrier_wait(&shared.k_empty[stage], ring.parity() ^ 1);
-        barrier_expect(&shared.k_full[stage], K_BYTES);
-        for (int panel = 0; panel < PANELS; panel++)
-            tma_load(shared.k[stage][panel], &p.k_map, &shared.k_full[stage], panel * 64, key, tile.kv_head, tile.batch);
-        barrier_wait(&shared.v_empty[stage], ring.parity() ^ 1);
-        barrier_expect(&shared.v_full[stage], V_BYTES);
-        for (int panel = 0; panel < PANELS_V; panel++)
-            tma_load(shared.v[stage][panel], &p.v_map, &shared.v_full[stage], panel * 64, key, tile.kv_head, tile.batch);
+// Tiles of keys that rows [query, query + rows) go over, the last one first: it is the one with a mask. At least one, so
+// that all take the same way.
+__device__ __forceinline__ int key_tiles(const attention_params &p, int query, int rows) {
+    return max(1, (keys_end(p, min(query + rows, p.len_q)) + BLOCK_N - 1) / BLOCK_N);
+}
+
+// The next tile of queries, as the thread that hands them out has put it there.
+__device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
+    int stage = ring.stage();
+    barrier_wait(&shared.tile_full[stage], ring.parity());
+    Tile tile = shared.tile[stage];
+    ring.count++;
+    return tile;
+}
+
+// --- the producers
+
+//$ if store == tma
+__device__ __forceinline__ void store_output(const attention_tma_params &p, Shared &shared, Tile tile, int stage, int consumer) {
+    for (int panel = 0; panel < PANELS_V; panel++)
+        tma_store(&p.o_map, shared.q[stage][consumer][panel], panel * 64, tile.query + consumer * 64, tile.head, tile.batch);
+    tma_store_commit();
+    tma_store_wait_read();
+}
+
+//$ end
+__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared) {
+    TileQueue queue = tile_queue(p.attention);
+    Ring<2> ring = {0};
+    Ring<Q_STAGES> queries = {0};
+    //$ if store == tma
+    Tile leaving[Q_STAGES]; // whose O leaves next
+    //$ end
+    for (;; ring.count++, queries.count++) {
+        int stage = queries.stage();
+        Tile tile = next_tile(p.attention, queue);
+        barrier_wait(&shared.tile_empty[ring.stage()], ring.parity() ^ 1);
+        shared.tile[ring.stage()] = tile;
+        barrier_arrive(&shared.tile_full[ring.stage()]);
+        if (tile.query < 0)
+            break;
+        for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+            Barrier *full = &shared.q_full[stage][consumer];
+            barrier_wait(&shared.q_empty[stage][consumer], queries.parity() ^ 1);
+            //$ if store == tma
+            if (queries.count >= Q_STAGES)
+                store_output(p, shared, leaving[0], stage, consumer);
+            //$ end
+            barrier_expect(full, PANELS * 64 * 128);
+            for (int panel = 0; panel < PANELS; panel++)
+                tma_load(shared.q[stage][consumer][panel], &p.q_map, full, panel * 64, tile.query + consumer * 64,
+                         tile.head, tile.batch);
+        }
+        //$ if store == tma
+        //$ if q_stages == 2
+        leaving[0] = queries.count == 0 ? tile : leaving[1];
+        //$ end
+        leaving[Q_STAGES - 1] = tile;
+        //$ end
+    }
+    //$ if store == tma
+#pragma unroll
+    for (int i = 0; i < Q_STAGES; i++) {
+        Ring<Q_STAGES> last = {queries.count - min(queries.count, Q_STAGES) + i};
+        if (last.count < queries.count)
+            for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+                barrier_wait(&shared.q_empty[last.stage()][consumer], last.parity());
+                store_output(p, shared, leaving[i], last.stage(), consumer);
+            }
+    }
+    //$ end
+}
+
+// Tiles of K, or of V: one tensor, one ring of stages.
+template <int PANELS_OF, int STAGES_OF>
+__device__ __forceinline__ void produce_keys(const attention_params &p, Shared &shared, const tensor_map &map,
+                                             Panels<PANELS_OF, BLOCK_N> *to, Barrier *full, Barrier *empty) {
+    Ring<2> tiles = {0};
+    Ring<STAGES_OF> ring = {0};
+    for (;;) {
+        Tile tile = take_tile(shared, tiles);
+        barrier_arrive(&shared.tile_empty[(tiles + 1).stage()]);
+        if (tile.query < 0)
+            break;
+        for (int i = key_tiles(p, tile.query, BLOCK_M) - 1; i >= 0; i--, ring.count++) {
+            int stage = ring.stage();
+            barrier_wait(&empty[stage], ring.parity() ^ 1);
+            barrier_expect(&full[stage], PANELS_OF * BLOCK_N * 128);
+            for (int panel = 0; panel < PANELS_OF; panel++)
+                tma_load(to[stage][panel], &map, &full[stage], panel * 64, i * BLOCK_N, tile.kv_head, tile.batch);
+        }
     }
 }
 
-// An accumulator of wgmma, (64, N) over the 128 threads of a warpgroup: thread t holds, of rows 16 (t / 32) + t % 32 / 4
-// and 8 further down, columns 8 i + 2 (t % 4) and the next, in elements 4 i, 4 i + 1 and 4 i + 2, 4 i + 3.
+// --- the consumers
+
+//$ if repeats
+//$ include "part/repeat_rows.cuh"
+//$ end
 
 // S (64, BLOCK_N) = Q K^T, 16 columns of Q and K a step; issued, not finished.
 __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], unsigned long long q, unsigned long long k) {
 #pragma unroll
     for (int step = 0; step < (HEAD_DIM + 15) / 16; step++)
-        wgmma_ss<BLOCK_N, BFLOAT16>(s, q + step / 4 * (BLOCK_M * 128 / 16) + step % 4 * 2,
+        wgmma_ss<BLOCK_N, BFLOAT16>(s, q + step / 4 * (64 * 128 / 16) + step % 4 * 2,
                                     k + step / 4 * (BLOCK_N * 128 / 16) + step % 4 * 2, step != 0);
 }
 
@@ -136,341 +257,398 @@ __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], cons
         wgmma_rs<HEAD_DIM_V, BFLOAT16>(o, p[step], v + step * (16 * 128 / 16));
 }
 
-// The two rows of a thread: what the softmax has seen of them so far.
-struct Rows {
-    float max[2]; // m: largest score, before scaling
-    float sum[2]; // l: this thread's share of the sum of 2^((s - m) c)
-    float keep[2]; // what the last tile left of O: 2^((m_before - m) c)
-    bool grown;    // some row of the warp has keep != 1
-};
-
-// s = 2^((s - m) c), with c = scale log2(e): the exponential as one multiply-add and one instruction.
-__device__ __forceinline__ void softmax_tile(float (&s)[BLOCK_N / 2], Rows &rows, float c) {
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        // m' = max(m, max s), over this thread's columns, then over the four lanes of the row
-        float even = s[2 * r], odd = s[2 * r + 1];
-#pragma unroll
-        for (int i = 4; i < BLOCK_N / 2; i += 4)
-            even = fmaxf(even, s[i + 2 * r]), odd = fmaxf(odd, s[i + 2 * r + 1]);
-        float max = fmaxf(even, odd);
-        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
-        rows.keep[r] = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2)); // for now: the tile's maximum
-    }
-    //$ if rescale == lazy
-    // O follows the maximum only when that grew by more than 2^8: until then weights are at most 2^8 too large, which
-    // the sum divides out again, and fp32 has room for.
-    rows.grown = __any_sync(0xffffffffu, !(fmaxf(rows.keep[0] - rows.max[0], rows.keep[1] - rows.max[1]) * c <= 8));
-    if (rows.grown)
-    //$ end
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            // keep = 2^((m - m') c). As long as all scores are -INFINITY, 0 takes the place of m'.
-            float max = fmaxf(rows.max[r], rows.keep[r]), finite = max == -INFINITY ? 0 : max;
-            rows.keep[r] = exp2_approx((rows.max[r] - finite) * c);
-            rows.max[r] = max;
-            rows.sum[r] *= rows.keep[r];
-        }
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float shift = rows.max[r] == -INFINITY ? 0 : -rows.max[r] * c, even = 0, odd = 0;
-#pragma unroll
-        for (int i = 2 * r; i < BLOCK_N / 2; i += 4) {
-            even += s[i] = exp2_approx(fmaf(s[i], c, shift));
-            odd += s[i + 1] = exp2_approx(fmaf(s[i + 1], c, shift));
-        }
-        rows.sum[r] += even + odd;
-    }
-}
-
-// P as operand of the next product: its fragments are pairs of S's, in the same thread.
-__device__ __forceinline__ void pack_weights(const float (&s)[BLOCK_N / 2], unsigned (&p)[BLOCK_N / 16][4]) {
-#pragma unroll
-    for (int i = 0; i < BLOCK_N / 4; i++)
-        p[i / 4][i % 4] = pack<BFLOAT16>(s[2 * i], s[2 * i + 1]);
-}
-
-// s = -INFINITY for keys from `end[row]` on.
-__device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], int key, const int (&end)[2]) {
-#pragma unroll
-    for (int i = 0; i < BLOCK_N / 2; i++)
-        if (key + 8 * (i / 4) + i % 2 >= end[i / 2 % 2])
-            s[i] = -INFINITY;
-}
-
-__device__ __forceinline__ void rescale(float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
-    //$ if rescale == lazy
-    if (rows.grown)
-    //$ end
-#pragma unroll
-        for (int i = 0; i < HEAD_DIM_V / 2; i++)
-            o[i] *= rows.keep[i / 2 % 2];
-}
-
-//$ if mask == causal
-// A weight of 0 keeps out every number but NaN and infinity: 0 times those is NaN. So a row of O that is not finite may
-// have it from the value of a key it does not see, and is done over by the definition, one seen key at a time. All lanes
-// of the warp share the products q.k; the four lanes of the row sum up its values.
-__device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile, int query, float c,
-                                            float (&o)[HEAD_DIM_V / 2], Rows &rows) {
-    Head head = head_at(p, static_cast<long long>(tile.batch) * p.heads + tile.head);
-    int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        bool finite = true;
-#pragma unroll
-        for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
-            finite &= fabsf(o[i]) < INFINITY && fabsf(o[i + 1]) < INFINITY;
-        unsigned odd = __ballot_sync(0xffffffffu, !finite);
-        for (int g = 0; g < 8 && odd; g++) { // lanes 4 g .. 4 g + 3 hold row g
-            int again = __shfl_sync(0xffffffffu, query + 8 * r, 4 * g), seen = keys_end(p, again + 1);
-            if (!(odd >> 4 * g & 15) || again >= p.len_q)
-                continue;
-            float max = -INFINITY, sum = 0;
-            if (lane / 4 == g)
-#pragma unroll
-                for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
-                    o[i] = o[i + 1] = 0;
-            for (int key = 0; key < seen; key++) {
-                float s = 0;
-                for (int d = lane; d < HEAD_DIM; d += 32)
-                    s = fmaf(to_float(head.q[again * p.q_row_stride + d]), to_float(head.k[key * p.k_row_stride + d]), s);
-                s = lanes_sum<32>(s);
-                float higher = fmaxf(max, s), shift = higher == -INFINITY ? 0 : higher;
-                float keep = exp2_approx((max - shift) * c), weight = exp2_approx((s - shift) * c);
-                max = higher;
-                sum = sum * keep + weight;
-                const Input *value = head.v + key * p.v_row_stride + lane % 4 * 2;
-                if (lane / 4 == g)
-#pragma unroll
-                    for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4) {
-                        o[i] = fmaf(weight, to_float(value[i / 4 * 8]), o[i] * keep);
-                        o[i + 1] = fmaf(weight, to_float(value[i / 4 * 8 + 1]), o[i + 1] * keep);
-                    }
-            }
-            if (lane / 4 == g) {
-                rows.max[r] = max;
-                rows.sum[r] = lane % 4 == 0 ? sum : 0; // the four lanes' shares are added up below
-            }
-        }
-    }
-}
-//$ end
-
 // All threads of the warpgroup are done with a stage.
 __device__ __forceinline__ void release(Barrier *empty) {
     if (warp_index() % 4 == 0 && elect_one())
         barrier_arrive(empty);
 }
 
-// O / l -> global, from the accumulators of one warpgroup.
-__device__ __forceinline__ void store_output(const attention_tma_params &p, Shared &shared, Tile tile, int consumer,
-                                             const float (&o)[HEAD_DIM_V / 2], const float (&scale)[2]) {
-    int lane = threadIdx.x % 32, warp = warp_index() % 4;
-    //$ if dtype_out == fp32
-    for (int r = 0; r < 2; r++) {
-        int query = tile.query + consumer * 64 + warp * 16 + lane / 4 + 8 * r;
-        float *row = static_cast<float *>(p.attention.o) + tile.batch * p.attention.o_batch_stride +
-                     tile.head * p.attention.o_head_stride + query * p.attention.o_row_stride + lane % 4 * 2;
-        if (query < p.attention.len_q)
-#pragma unroll
-            for (int i = 0; i < HEAD_DIM_V / 8; i++)
-                *reinterpret_cast<float2 *>(row + 8 * i) =
-                    make_float2(o[4 * i + 2 * r] * scale[r], o[4 * i + 2 * r + 1] * scale[r]);
-    }
-    //$ else
-    // Through shared memory, over this warpgroup's rows of Q, so that whole rows leave at once.
-    named_barrier_sync(4 + consumer, 128); // all of its products have read Q
-    int row = consumer * 64 + warp * 16 + lane % 16;
-#pragma unroll
-    for (int i = 0; i < HEAD_DIM_V / 2; i += 8) { // 16 columns: two chunks of 16 bytes
-        int chunk = i / 4 % 8 + lane / 16, j = (i + 4) % (HEAD_DIM_V / 2);
-        bool second = i + 4 < HEAD_DIM_V / 2;
-        store_matrices(&shared.q[i / 32][row][(chunk ^ row % 8) * 8],
-                       pack<BFLOAT16_OUT>(o[i] * scale[0], o[i + 1] * scale[0]),
-                       pack<BFLOAT16_OUT>(o[i + 2] * scale[1], o[i + 3] * scale[1]),
-                       second ? pack<BFLOAT16_OUT>(o[j] * scale[0], o[j + 1] * scale[0]) : 0,
-                       second ? pack<BFLOAT16_OUT>(o[j + 2] * scale[1], o[j + 3] * scale[1]) : 0);
-    }
-    fence_async();
-    named_barrier_sync(4 + consumer, 128);
-    if (warp == 0 && elect_one()) {
-        for (int panel = 0; panel < PANELS_V; panel++)
-            tma_store(&p.o_map, shared.q[panel][consumer * 64], panel * 64, tile.query + consumer * 64, tile.head,
-                      tile.batch);
-        tma_store_commit();
-        tma_store_wait_read(); // shared memory lives until then
-    }
-    //$ end
-}
+// Which keys the rows of one warpgroup see.
+struct Span {
+    Tile tile;
+    int tiles;  // of keys
+    int unseen; // tiles that only other warpgroups see, before those
+    int whole;  // tiles below need no mask
+    int end[2]; // one past the last key that each of this thread's rows sees
+};
 
-__device__ __forceinline__ void consume(const attention_tma_params &p, Shared &shared, Tile tile, int tiles,
-                                        int consumer) {
-    const attention_params &a = p.attention;
-    int lane = threadIdx.x % 32, query = tile.query + consumer * 64 + warp_index() % 4 * 16 + lane / 4;
-    int end[2] = {keys_end(a, query + 1), keys_end(a, query + 9)};    // keys the two rows of this thread see
-    int whole = keys_end(a, tile.query + consumer * 64 + 1) / BLOCK_N; // tiles below are seen by all rows
-    float c = a.scale * 1.44269504f;
-    unsigned long long q = matrix_descriptor(shared.q[0][consumer * 64], 0), k = matrix_descriptor(shared.k[0], 0),
-                       v = matrix_descriptor(shared.v[0], BLOCK_N * 128);
+// What one warpgroup does, with everything that it holds in registers.
+struct Consumer {
+    const attention_tma_params &p;
+    const attention_params &a;
+    Shared &shared;
+    int index, lane, row; // of the consumers; of this thread; of its first row in the tile
+    float c;              // scale log2(e)
+    unsigned long long q, k, v;
 
+    Ring<2> taken;
+    Ring<Q_STAGES> queries;
+    int step; // tiles of keys that went through this warpgroup
+    Span span;
+    Rows rows;
     float s[BLOCK_N / 2], o[HEAD_DIM_V / 2];
     unsigned weights[BLOCK_N / 16][4];
-    Rows rows = {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false};
+
+    __device__ __forceinline__ Consumer(const attention_tma_params &p, Shared &shared, int index)
+        : p(p), a(p.attention), shared(shared), index(index), lane(threadIdx.x % 32),
+          row(index * 64 + warp_index() % 4 * 16 + lane / 4), c(a.scale * 1.44269504f),
+          q(matrix_descriptor(shared.q[0][index], 0)), k(matrix_descriptor(shared.k[0], 0)),
+          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), taken{0}, queries{0}, step(0) {}
+
+    __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
+    __device__ __forceinline__ Ring<STAGES> values() const { return {step}; }
+
+    // False when there is no further tile.
+    __device__ __forceinline__ bool take() {
+        Tile tile = take_tile(shared, taken);
+        __syncwarp();
+        if (elect_one())
+            barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
+        int query = tile.query + row, first = tile.query + index * 64;
+        span.tile = tile;
+        span.tiles = key_tiles(a, tile.query, BLOCK_M);
+        //$ if in_turns
+        span.unseen = 0; // turns are taken alike
+        //$ else
+        span.unseen = span.tiles - (first < a.len_q ? key_tiles(a, first, 64) : 1);
+        span.tiles -= span.unseen;
+        //$ end
+        //$ if mask == causal
+        span.whole = max(0, keys_end(a, first + 1) - 1) / BLOCK_N; // one more than need be, so that m is known after it
+        //$ else
+        span.whole = keys_end(a, first + 1) / BLOCK_N;
+        //$ end
+        span.end[0] = keys_end(a, query + 1);
+        span.end[1] = keys_end(a, query + 9);
+        return tile.query >= 0;
+    }
+
+    // Bytes of unseen tiles are waited for, or a stage could be given back a round early.
+    __device__ __forceinline__ void skip_unseen() {
+        for (; span.unseen > 0; span.unseen--, step++) {
+            barrier_wait(&shared.k_full[keys(0).stage()], keys(0).parity());
+            barrier_wait(&shared.v_full[values().stage()], values().parity());
+            named_barrier_sync(4 + index, 128); // or a warp that is late would not see the phase it waits for
+            release(&shared.k_empty[keys(0).stage()]);
+            release(&shared.v_empty[values().stage()]);
+        }
+    }
+
+    __device__ __forceinline__ void begin_turn() {
+        //$ if in_turns
+        named_barrier_sync(1 + index, 256);
+        //$ end
+    }
+    __device__ __forceinline__ void end_turn() {
+        //$ if in_turns
+        named_barrier_arrive(2 - index, 256);
+        //$ end
+    }
+
+    __device__ __forceinline__ void issue_scores(Ring<K_STAGES> at) {
+        barrier_wait(&shared.k_full[at.stage()], at.parity());
+        begin_turn();
+        wgmma_fence();
+        multiply_scores(s, q + queries.stage() * (Q_BYTES / 16), k + at.stage() * (K_BYTES / 16));
+        wgmma_commit();
+    }
+    __device__ __forceinline__ void issue_output() {
+        barrier_wait(&shared.v_full[values().stage()], values().parity());
+        wgmma_fence();
+        multiply_output(o, weights, v + values().stage() * (V_BYTES / 16));
+        wgmma_commit();
+    }
+
+    // The scores of tile i are there. `last`: no further S of these queries comes.
+    __device__ __forceinline__ void scores_done(Ring<K_STAGES> at, bool last) {
+        wgmma_settle(s);
+        release(&shared.k_empty[at.stage()]);
+        //$ if store == direct
+        if (last)
+            release(&shared.q_empty[queries.stage()][index]);
+        //$ end
+    }
+    __device__ __forceinline__ void output_done() {
+        wgmma_settle(o);
+        release(&shared.v_empty[values().stage()]);
+    }
+
+    // S -> weights, for the first tile of keys and others with a mask.
+    __device__ __forceinline__ void weigh_first() {
+        if (span.tiles > span.whole) {
+            mask_tile(s, (span.tiles - 1) * BLOCK_N + lane % 4 * 2, span.end);
+            softmax_tile<1>(s, rows, c);
+        } else {
+            //$ if rescale == from_sum and block_n % 32 == 0
+            softmax_tile<4>(s, rows, c); // a first guess at m is enough
+            //$ else
+            softmax_tile<1>(s, rows, c);
+            //$ end
+        }
+    }
+    __device__ __forceinline__ void weigh_masked(int tile_n) {
+        mask_tile(s, tile_n * BLOCK_N + lane % 4 * 2, span.end);
+        softmax_tile<1>(s, rows, c);
+    }
+    __device__ __forceinline__ void weigh_whole() {
+        //$ if rescale == from_sum
+        softmax_onward(s, rows, c);
+        //$ else
+        softmax_tile<1>(s, rows, c);
+        //$ end
+    }
+
+    __device__ __forceinline__ void begin_rows() {
+        rows = no_rows();
+    }
+    __device__ __forceinline__ void begin_output() {
 #pragma unroll
-    for (float &value : o)
-        value = 0;
-    Ring ring = {0};
-    //$ if in_turns
-    if (consumer == 1)
-        named_barrier_arrive(1, 256); // warpgroup 0 goes first
-    //$ elif mask == causal
-    // Tiles that only later warpgroups see. Their bytes are waited for, or a stage could be given back a round early.
-    for (int seen = (keys_end(a, tile.query + consumer * 64 + 64) + BLOCK_N - 1) / BLOCK_N; tiles > seen; tiles--, ring.count++) {
-        barrier_wait(&shared.k_full[ring.stage()], ring.parity());
-        release(&shared.k_empty[ring.stage()]);
-        barrier_wait(&shared.v_full[ring.stage()], ring.parity());
-        release(&shared.v_empty[ring.stage()]);
+        for (float &value : o)
+            value = 0;
+    }
+
+    // O = O / l;  LSE = m scale + ln l.
+    __device__ __forceinline__ void finish(Tile tile, int stage, Rows &rows) {
+        //$ if repeats
+        repeat_rows(a, tile, tile.query + row, c, o, rows);
+        //$ end
+        float inverse[2];
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float sum = rows.sum[r]; // l over the four lanes of the row
+            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+            inverse[r] = sum == 0 ? 1 : 1 / sum; // a row that saw nothing stays 0
+            int query = tile.query + row + 8 * r;
+            if (a.lse && lane % 4 == 0 && query < a.len_q)
+                a.lse[tile.batch * a.lse_batch_stride + tile.head * a.lse_head_stride + query] =
+                    sum == 0 ? -INFINITY : rows.max[r] * a.scale + logf(sum);
+        }
+        store_rows(tile, stage, inverse);
+    }
+
+    //$ if store == tma
+    // To where Q was, from where the copy unit takes it: rows of 16 bytes, in its swizzle.
+    __device__ __forceinline__ void store_rows(Tile, int stage, const float (&scale)[2]) {
+        named_barrier_sync(4 + index, 128); // all of the warpgroup's products have read Q
+        int line = warp_index() % 4 * 16 + lane % 16;
+#pragma unroll
+        for (int i = 0; i < HEAD_DIM_V / 2; i += 8) { // 16 columns: two chunks of 16 bytes
+            int chunk = i / 4 % 8 + lane / 16, j = i + 4 < HEAD_DIM_V / 2 ? i + 4 : i;
+            store_matrices(&shared.q[stage][index][i / 32][line][(chunk ^ line % 8) * 8],
+                           pack<BFLOAT16_OUT>(o[i] * scale[0], o[i + 1] * scale[0]),
+                           pack<BFLOAT16_OUT>(o[i + 2] * scale[1], o[i + 3] * scale[1]),
+                           j > i ? pack<BFLOAT16_OUT>(o[j] * scale[0], o[j + 1] * scale[0]) : 0,
+                           j > i ? pack<BFLOAT16_OUT>(o[j + 2] * scale[1], o[j + 3] * scale[1]) : 0);
+        }
+        fence_async();
+        barrier_arrive(&shared.q_empty[stage][index]);
+    }
+    //$ elif dtype_out == fp32
+    __device__ __forceinline__ void store_rows(Tile tile, int, const float (&scale)[2]) {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            int query = tile.query + row + 8 * r;
+            float *to = static_cast<float *>(a.o) + tile.batch * a.o_batch_stride + tile.head * a.o_head_stride +
+                        query * a.o_row_stride + lane % 4 * 2;
+            if (query < a.len_q)
+#pragma unroll
+                for (int i = 0; i < HEAD_DIM_V / 8; i++) {
+                    to[8 * i] = o[4 * i + 2 * r] * scale[r];
+                    to[8 * i + 1] = o[4 * i + 2 * r + 1] * scale[r];
+                }
+        }
+    }
+    //$ else
+    // Two neighbours exchange a pair of columns, so that the four lanes of a row write 32 bytes of it together.
+    __device__ __forceinline__ void store_rows(Tile tile, int, const float (&scale)[2]) {
+        bool odd = lane % 2;
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            int query = tile.query + row + 8 * r;
+            unsigned short *to = static_cast<unsigned short *>(a.o) + tile.batch * a.o_batch_stride +
+                                 tile.head * a.o_head_stride + query * a.o_row_stride;
+#pragma unroll
+            for (int i = 0; i < HEAD_DIM_V / 8; i += 2) {
+                int j = i + 1 < HEAD_DIM_V / 8 ? i + 1 : i;
+                unsigned low = pack<BFLOAT16_OUT>(o[4 * i + 2 * r] * scale[r], o[4 * i + 2 * r + 1] * scale[r]);
+                unsigned high = pack<BFLOAT16_OUT>(o[4 * j + 2 * r] * scale[r], o[4 * j + 2 * r + 1] * scale[r]);
+                unsigned other = __shfl_xor_sync(0xffffffffu, odd ? low : high, 1);
+                if (query < a.len_q && (j > i || !odd))
+                    *reinterpret_cast<uint2 *>(to + 8 * (i + odd) + lane % 4 / 2 * 4) =
+                        odd ? make_uint2(other, high) : make_uint2(low, other);
+            }
+        }
     }
     //$ end
-    barrier_wait(&shared.q_full, 0);
 
     //$ if scores_ahead
-    // S of the first tile, then rounds of: S of the next tile and O += P V of this one, both at once.
-    if (tiles > 0) {
-        barrier_wait(&shared.k_full[ring.stage()], ring.parity());
-        //$ if in_turns
-        named_barrier_sync(1 + consumer, 256);
-        //$ end
-        wgmma_fence();
-        multiply_scores(s, q, k + ring.stage() * (K_BYTES / 16));
-        wgmma_commit();
-        //$ if in_turns
-        named_barrier_arrive(2 - consumer, 256);
-        //$ end
-        wgmma_wait<0>();
-        wgmma_settle(s);
-        release(&shared.k_empty[ring.stage()]);
-        if (tiles - 1 >= whole)
-            mask_tile(s, (tiles - 1) * BLOCK_N + lane % 4 * 2, end);
-        softmax_tile(s, rows, c);
-        pack_weights(s, weights);
-    }
-    auto round = [&](int tile_n, bool masked) {
-        Ring next = {ring.count + 1};
-        barrier_wait(&shared.k_full[next.stage()], next.parity());
-        //$ if in_turns
-        named_barrier_sync(1 + consumer, 256);
-        //$ end
-        wgmma_fence();
-        multiply_scores(s, q, k + next.stage() * (K_BYTES / 16));
-        wgmma_commit();
-        barrier_wait(&shared.v_full[ring.stage()], ring.parity());
-        wgmma_fence();
-        multiply_output(o, weights, v + ring.stage() * (V_BYTES / 16));
-        wgmma_commit();
-        //$ if in_turns
-        named_barrier_arrive(2 - consumer, 256);
-        //$ end
+    // S of the tile ahead and O += P V of this one, both at once; S is waited for.
+    __device__ __forceinline__ void issue_round(bool last) {
+        issue_scores(keys(1));
+        issue_output();
+        end_turn();
         wgmma_wait<1>(); // S is there, O is not
-        wgmma_settle(s);
-        release(&shared.k_empty[next.stage()]);
-        if (masked)
-            mask_tile(s, tile_n * BLOCK_N + lane % 4 * 2, end);
-        softmax_tile(s, rows, c);
-        wgmma_wait<0>();
-        wgmma_settle(o);
-        release(&shared.v_empty[ring.stage()]);
-        rescale(o, rows);
+        scores_done(keys(1), last);
+    }
+    __device__ __forceinline__ void end_round() {
         pack_weights(s, weights);
-        ring = next;
-    };
-    int tile_n = tiles - 2;
-    //$ if mask == causal
+        step++;
+    }
+
+    // All keys of a tile of queries but the first tile of them, whose weights are there, and without the last P V.
+    __device__ __forceinline__ void go_over_keys() {
+        int tile_n = span.tiles - 2;
+        //$ if mask == causal
 #pragma unroll 1
-    for (; tile_n >= max(whole, 0); tile_n--)
-        round(tile_n, true);
-    //$ end
+        for (; tile_n >= span.whole; tile_n--) {
+            issue_round(tile_n == 0);
+            weigh_masked(tile_n);
+            wgmma_wait<0>();
+            output_done();
+            rescale(o, rows);
+            end_round();
+        }
+        //$ end
 #pragma unroll 1
-    for (; tile_n >= 0; tile_n--)
-        round(tile_n, false);
-    if (tiles > 0) {
-        barrier_wait(&shared.v_full[ring.stage()], ring.parity());
-        wgmma_fence();
-        multiply_output(o, weights, v + ring.stage() * (V_BYTES / 16));
-        wgmma_commit();
+        for (; tile_n >= 0; tile_n--) {
+            issue_round(tile_n == 0);
+            weigh_whole();
+            wgmma_wait<0>();
+            output_done();
+            rescale(o, rows);
+            end_round();
+        }
+    }
+
+    __device__ __forceinline__ void run() {
+        for (bool more = take(); more;) {
+            skip_unseen();
+            barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
+            issue_scores(keys(0));
+            end_turn();
+            wgmma_wait<0>();
+            scores_done(keys(0), span.tiles == 1);
+            begin_rows();
+            weigh_first();
+            pack_weights(s, weights);
+            begin_output();
+            //$ if across
+            for (;;) {
+                go_over_keys();
+                Tile tile = span.tile;
+                more = take();
+                if (!more || span.unseen > 0) {
+                    finish_last(tile);
+                    break;
+                }
+                // Across the border: the tile ahead belongs to the next queries.
+                Rows done = rows;
+                int stage = queries.stage();
+                queries.count++;
+                barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
+                issue_output();
+                issue_scores(keys(1));
+                end_turn();
+                wgmma_wait<1>(); // O is there, S is not
+                output_done();
+                finish(tile, stage, done);
+                wgmma_wait<0>();
+                scores_done(keys(1), span.tiles == 1);
+                begin_rows();
+                weigh_first();
+                begin_output();
+                end_round();
+            }
+            //$ else
+            go_over_keys();
+            finish_last(span.tile);
+            more = take();
+            //$ end
+        }
+    }
+
+    __device__ __forceinline__ void finish_last(Tile tile) {
+        issue_output();
         wgmma_wait<0>();
-        wgmma_settle(o);
+        output_done();
+        finish(tile, queries.stage(), rows);
+        step++, queries.count++;
     }
     //$ else
     // Rounds of: S, softmax, O += P V, one after the other.
+    __device__ __forceinline__ void run() {
+        while (take()) {
+            skip_unseen();
+            barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
+            begin_rows();
+            begin_output();
 #pragma unroll 1
-    for (int tile_n = tiles - 1; tile_n >= 0; tile_n--, ring.count++) {
-        barrier_wait(&shared.k_full[ring.stage()], ring.parity());
-        //$ if in_turns
-        named_barrier_sync(1 + consumer, 256);
-        //$ end
-        wgmma_fence();
-        multiply_scores(s, q, k + ring.stage() * (K_BYTES / 16));
-        wgmma_commit();
-        wgmma_wait<0>();
-        wgmma_settle(s);
-        release(&shared.k_empty[ring.stage()]);
-        //$ if in_turns
-        named_barrier_arrive(2 - consumer, 256);
-        //$ end
-        if (tile_n >= whole)
-            mask_tile(s, tile_n * BLOCK_N + lane % 4 * 2, end);
-        softmax_tile(s, rows, c);
-        rescale(o, rows);
-        pack_weights(s, weights);
-        barrier_wait(&shared.v_full[ring.stage()], ring.parity());
-        wgmma_fence();
-        multiply_output(o, weights, v + ring.stage() * (V_BYTES / 16));
-        wgmma_commit();
-        wgmma_wait<0>();
-        wgmma_settle(o);
-        release(&shared.v_empty[ring.stage()]);
+            for (int tile_n = span.tiles - 1; tile_n >= 0; tile_n--, step++) {
+                issue_scores(keys(0));
+                wgmma_wait<0>();
+                scores_done(keys(0), tile_n == 0);
+                end_turn();
+                if (tile_n == span.tiles - 1)
+                    weigh_first();
+                else if (tile_n >= span.whole)
+                    weigh_masked(tile_n);
+                else
+                    weigh_whole();
+                rescale(o, rows);
+                pack_weights(s, weights);
+                issue_output();
+                wgmma_wait<0>();
+                output_done();
+            }
+            finish(span.tile, queries.stage(), rows);
+            queries.count++;
+        }
     }
     //$ end
-    //$ if in_turns
-    if (consumer == 0)
-        named_barrier_sync(1, 256); // the other's last turn is handed to nobody: take it
-    //$ end
+};
 
-    //$ if mask == causal
-    repeat_rows(a, tile, query, c, o, rows);
-    //$ end
-    // l over the four lanes of a row;  O = O / l;  LSE = m scale + ln l
-    float inverse[2];
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float sum = rows.sum[r];
-        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        inverse[r] = sum == 0 ? 1 : 1 / sum; // a row that saw nothing stays 0
-        if (a.lse && lane % 4 == 0 && query + 8 * r < a.len_q)
-            a.lse[tile.batch * a.lse_batch_stride + tile.head * a.lse_head_stride + query + 8 * r] =
-                sum == 0 ? -INFINITY : rows.max[r] * a.scale + logf(sum);
+// No keys at all: O = 0, LSE = -infinity.
+__device__ __forceinline__ void write_nothing(const attention_params &p) {
+    for (long long row = blockIdx.x; row < 1ll * p.len_q * p.heads * p.batch; row += gridDim.x) {
+        long long query = row % p.len_q, head = row / p.len_q % p.heads, batch = row / p.len_q / p.heads;
+        for (int i = threadIdx.x; i < HEAD_DIM_V; i += BLOCK_THREADS)
+            static_cast<Output *>(p.o)[batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride + i] =
+                to_output(0);
+        if (p.lse && threadIdx.x == 0)
+            p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = -INFINITY;
     }
-    store_output(p, shared, tile, consumer, o, inverse);
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     attention_flash_async(const __grid_constant__ attention_tma_params p) {
     Shared &shared = *dynamic_shared<Shared>();
-    Tile tile = tile_at(p.attention, blockIdx.x);
-    int tiles = (keys_end(p.attention, min(tile.query + BLOCK_M, p.attention.len_q)) + BLOCK_N - 1) / BLOCK_N;
+    if (p.attention.len_kv == 0)
+        return write_nothing(p.attention);
     if (warp_index() == 0 && elect_one()) {
         tma_prefetch(&p.q_map);
         tma_prefetch(&p.k_map);
         tma_prefetch(&p.v_map);
-        barrier_init(&shared.q_full, 1);
+        for (int stage = 0; stage < Q_STAGES; stage++)
+            for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+                barrier_init(&shared.q_full[stage][consumer], 1);
+                //$ if store == tma
+                barrier_init(&shared.q_empty[stage][consumer], 128); // every thread has put its part of O there
+                //$ else
+                barrier_init(&shared.q_empty[stage][consumer], 1);
+                //$ end
+            }
         for (int stage = 0; stage < STAGES; stage++) {
-            barrier_init(&shared.k_full[stage], 1);
             barrier_init(&shared.v_full[stage], 1);
-            barrier_init(&shared.k_empty[stage], CONSUMERS);
             barrier_init(&shared.v_empty[stage], CONSUMERS);
+        }
+        for (int stage = 0; stage < K_STAGES; stage++) {
+            barrier_init(&shared.k_full[stage], 1);
+            barrier_init(&shared.k_empty[stage], CONSUMERS);
+        }
+        for (int stage = 0; stage < 2; stage++) {
+            barrier_init(&shared.tile_full[stage], 1);
+            barrier_init(&shared.tile_empty[stage], 2 + 4 * CONSUMERS); // producers of K and V, warps of consumers
         }
         barrier_init_fence();
     }
@@ -478,9 +656,22 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
         if (warp_index() == 0 && elect_one())
-            produce(p, shared, tile, tiles);
+            produce_tiles(p, shared);
+        else if (warp_index() == 1 && elect_one())
+            produce_keys<PANELS, K_STAGES>(p.attention, shared, p.k_map, shared.k, shared.k_full, shared.k_empty);
+        else if (warp_index() == 2 && elect_one())
+            produce_keys<PANELS_V, STAGES>(p.attention, shared, p.v_map, shared.v, shared.v_full, shared.v_empty);
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
-        consume(p, shared, tile, tiles, warpgroup_index() - 1);
+        Consumer consumer(p, shared, warpgroup_index() - 1);
+        //$ if in_turns
+        if (consumer.index == 1)
+            named_barrier_arrive(1, 256); // warpgroup 0 goes first
+        //$ end
+        consumer.run();
+        //$ if in_turns
+        if (consumer.index == 0)
+            named_barrier_sync(1, 256); // the other's last turn is handed to nobody: take it
+        //$ end
     }
 }

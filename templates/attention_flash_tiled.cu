@@ -79,11 +79,11 @@
 //$ require accumulators <= 192
 // A thread with up to 64 accumulators gets along with 128 registers, others take what there is.
 //$ if accumulators <= 64 and threads <= 512
-//$ let blocks = 512 / threads
+//$ let blocks_at_once = 512 / threads
 //$ elif threads <= 256
-//$ let blocks = 256 / threads
+//$ let blocks_at_once = 256 / threads
 //$ else
-//$ let blocks = 1
+//$ let blocks_at_once = 1
 //$ end
 // Two steps of score() at once hide more latency, where there are registers for it.
 //$ if thread_m * thread_n >= 64 or (thread_m * thread_n >= 32 and accumulators <= 64)
@@ -212,7 +212,7 @@ __device__ __forceinline__ void weigh(Shared &tile, Place at, const float (&p)[T
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     attention_flash_tiled(const __grid_constant__ attention_params p) {
     Shared &tile = *dynamic_shared<Shared>();
     const Place at = my_place();

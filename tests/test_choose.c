@@ -161,10 +161,10 @@ Test(choose, the_nearest_measured_shape_decides) {
     cr_expect(strstr(first(session, BF16 " target=any", NULL), "_flash_tiled_"));
     cr_expect(strstr(first(session, BF16, "block_m=128"), "_m128_"), "a schedule of one's own comes first");
     cr_expect(
-        strstr(first(session, "family=attention_forward dtype=fp16 head_dim=16", NULL), "_flash_async_m192_n128_s2"),
+        strstr(first(session, "family=attention_forward dtype=fp16 head_dim=16", NULL), "_flash_async_m192_n128_s3"),
         "no row: the template's defaults");
     cr_expect(
-        strstr(first(session, "family=attention_forward dtype=bf16 head_dim=24", NULL), "_flash_async_m192_n128_s2"),
+        strstr(first(session, "family=attention_forward dtype=bf16 head_dim=24", NULL), "_flash_async_m192_n128_s3"),
         "a row that no template can follow");
     att_close(session);
     session = open_gpu(path, "NVIDIA H100", 90);

@@ -173,6 +173,13 @@ __device__ __forceinline__ void wgmma_rs<HEAD_DIM_V, BFLOAT16>(float (&sum)[HEAD
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
+// log2(x), to about 2^-22 of the larger of it and 1.
+__device__ __forceinline__ float log2_approx(float x) {
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 // Two floats to a pair of 16-bit elements, the first in the lower half.
 template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
     unsigned pair;

@@ -11,37 +11,37 @@
      part/outer_product.cuh
 
    Knobs
-     family        attention_forward  what kind of kernel this is
-     dtype         fp32               element type of the inputs; arithmetic is always fp32
-     dtype_out     fp32               element type of the output; as dtype when left out
-     head_dim      64                 elements of one row of Q and of K
-     head_dim_v    64                 elements of one row of V and of O; as head_dim when left out
-     mask          none               which keys a query sees: all, those up to its own position with the last query and key aligned, or those for which an expression holds
-     score         scaled             what the softmax is taken of: the scaled products, or an expression of them
-     algorithm     flash_tiled        which derivation of the family; one template each
-     loop_order    q_outer            what stays on chip while the other is looped over: a tile of queries or a tile of keys
-     block_m       64                 queries (rows) in one tile
-     block_n       64                 keys (columns) in one tile
-     thread_m      4                  rows of a tile that one thread holds in registers
-     thread_n      8                  columns of a tile that one thread holds in registers
-     threads       128                threads in one block
-     target        any                instruction set the source is written for; any = plain CUDA C++
+     family          attention_forward  what kind of kernel this is
+     dtype           fp32               element type of the inputs; arithmetic is always fp32
+     dtype_out       fp32               element type of the output; as dtype when left out
+     head_dim        64                 elements of one row of Q and of K
+     head_dim_v      64                 elements of one row of V and of O; as head_dim when left out
+     mask            none               which keys a query sees: all, those up to its own position with the last query and key aligned, or those for which an expression holds
+     score           scaled             what the softmax is taken of: the scaled products, or an expression of them
+     algorithm       flash_tiled        which derivation of the family; one template each
+     loop_order      q_outer            what stays on chip while the other is looped over: a tile of queries or a tile of keys
+     block_m         64                 queries (rows) in one tile
+     block_n         64                 keys (columns) in one tile
+     thread_m        4                  rows of a tile that one thread holds in registers
+     thread_n        8                  columns of a tile that one thread holds in registers
+     threads         128                threads in one block
+     target          any                instruction set the source is written for; any = plain CUDA C++
 
    Derived
-     lanes_n       8                  block_n / thread_n
-     lanes_m       4                  32 / lanes_n
-     warp_rows     16                 lanes_m * thread_m
-     chunks        16                 (head_dim + 3) / 4
-     pitch         17                 chunks / 2 * 2 + 1
-     thread_v      2                  (head_dim_v + 4 * lanes_n - 1) / (4 * lanes_n)
-     v_pitch       16                 thread_v * lanes_n
-     p_pitch       12                 lanes_n + 4
-     kv_pitch      17                 pitch
-     shared_bytes  47104              16 * (block_m * (pitch + p_pitch) + block_n * kv_pitch)
-     accumulators  64                 thread_m * (thread_n + 4 * thread_v)
-     blocks        4                  512 / threads
-     unroll        1                  1
-     copy_async    false              dtype == fp32 and target != any
+     lanes_n         8                  block_n / thread_n
+     lanes_m         4                  32 / lanes_n
+     warp_rows       16                 lanes_m * thread_m
+     chunks          16                 (head_dim + 3) / 4
+     pitch           17                 chunks / 2 * 2 + 1
+     thread_v        2                  (head_dim_v + 4 * lanes_n - 1) / (4 * lanes_n)
+     v_pitch         16                 thread_v * lanes_n
+     p_pitch         12                 lanes_n + 4
+     kv_pitch        17                 pitch
+     shared_bytes    47104              16 * (block_m * (pitch + p_pitch) + block_n * kv_pitch)
+     accumulators    64                 thread_m * (thread_n + 4 * thread_v)
+     blocks_at_once  4                  512 / threads
+     unroll          1                  1
+     copy_async      false              dtype == fp32 and target != any
 
    Launches
      attention_flash_tiled: grid batch * heads * ((len_q + 64 - 1) / 64), block 128, shared 47104 bytes
@@ -66,7 +66,7 @@ constexpr int THREAD_V = 2;         // (head_dim_v + 4 * lanes_n - 1) / (4 * lan
 constexpr int V_PITCH = 16;         // thread_v * lanes_n
 constexpr int P_PITCH = 12;         // lanes_n + 4
 constexpr int SHARED_BYTES = 47104; // 16 * (block_m * (pitch + p_pitch) + block_n * kv_pitch)
-constexpr int BLOCKS = 4;           // 512 / threads
+constexpr int BLOCKS_AT_ONCE = 4;   // 512 / threads
 constexpr int UNROLL = 1;
 
 // Attention by tiles with queries on chip: a block keeps BLOCK_M queries and walks over the keys, BLOCK_N at a time.
@@ -386,7 +386,7 @@ __device__ __forceinline__ void weigh(Shared &tile, Place at, const float (&p)[T
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     attention_flash_tiled(const __grid_constant__ attention_params p) {
     Shared &tile = *dynamic_shared<Shared>();
     const Place at = my_place();

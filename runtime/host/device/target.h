@@ -38,6 +38,8 @@ ATTILE_INLINE float exp2_approx(float x) {
     return y < 0x1p-126f ? 0.0f : y; /* false for NaN */
 }
 
+ATTILE_INLINE float log2_approx(float x) { return __builtin_log2f(x); }
+
 /* Asynchronous copies: the target is NaN from the start, and gets its values at the wait, the latest it may. Who still
    reads what was there, or reads what is not there yet, gets NaN, or a race. */
 static ATTILE_UNWATCHED void attile_copy_start(void *to, const void *from, unsigned size) {

@@ -1,0 +1,63 @@
+//$ include "part/head.cuh"
+//$ include "part/reduce.cuh"
+//$ include "part/softmax_rows.cuh"
+
+// Rows that are done over by the definition, one seen key at a time. All lanes of the warp share the products q.k; the four
+// lanes of the row sum up its values.
+//$ if mask == causal
+// A weight of 0 keeps out every number but NaN and infinity: 0 times those is NaN. So a row of O that is not finite may
+// have it from the value of a key it does not see.
+//$ end
+//$ if rescale == from_sum
+// And weights may have been too large: see softmax_onward.
+//$ end
+__device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile, int query, float c,
+                                            float (&o)[HEAD_DIM_V / 2], Rows &rows) {
+    Head head = head_at(p, static_cast<long long>(tile.batch) * p.heads + tile.head);
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        //$ if rescale == from_sum
+        bool finite = rows.sum[r] <= 0x1p100f;
+        //$ else
+        bool finite = true;
+        //$ end
+        //$ if mask == causal
+#pragma unroll
+        for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
+            finite &= fabsf(o[i]) < INFINITY && fabsf(o[i + 1]) < INFINITY;
+        //$ end
+        unsigned odd = __ballot_sync(0xffffffffu, !finite);
+        for (int g = 0; g < 8 && odd; g++) { // lanes 4 g .. 4 g + 3 hold row g
+            int again = __shfl_sync(0xffffffffu, query + 8 * r, 4 * g), seen = keys_end(p, again + 1);
+            if (!(odd >> 4 * g & 15) || again >= p.len_q)
+                continue;
+            float max = -INFINITY, sum = 0;
+            if (lane / 4 == g)
+#pragma unroll
+                for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
+                    o[i] = o[i + 1] = 0;
+            for (int key = 0; key < seen; key++) {
+                float s = 0;
+                for (int d = lane; d < HEAD_DIM; d += 32)
+                    s = fmaf(to_float(head.q[again * p.q_row_stride + d]), to_float(head.k[key * p.k_row_stride + d]), s);
+                s = lanes_sum<32>(s);
+                float higher = fmaxf(max, s), shift = higher == -INFINITY ? 0 : higher;
+                float keep = exp2_approx((max - shift) * c), weight = exp2_approx((s - shift) * c);
+                max = higher;
+                sum = sum * keep + weight;
+                const Input *value = head.v + key * p.v_row_stride + lane % 4 * 2;
+                if (lane / 4 == g)
+#pragma unroll
+                    for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4) {
+                        o[i] = fmaf(weight, to_float(value[i / 4 * 8]), o[i] * keep);
+                        o[i + 1] = fmaf(weight, to_float(value[i / 4 * 8 + 1]), o[i + 1] * keep);
+                    }
+            }
+            if (lane / 4 == g) {
+                rows.max[r] = max;
+                rows.sum[r] = lane % 4 == 0 ? sum : 0; // the four lanes' shares are added up below
+            }
+        }
+    }
+}

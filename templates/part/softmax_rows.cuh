@@ -1,0 +1,108 @@
+//$ include "target/sm_90a.cuh"
+
+// The online softmax on accumulators of wgmma. One of them, (64, N) over the 128 threads of a warpgroup: thread t holds,
+// of rows 16 (t / 32) + t % 32 / 4 and 8 further down, columns 8 i + 2 (t % 4) and the next, in elements 4 i, 4 i + 1 and
+// 4 i + 2, 4 i + 3.
+
+// The two rows of a thread: what the softmax has seen of them so far.
+struct Rows {
+    float max[2];  // m: what scores are taken relative to, before scaling
+    float sum[2];  // l: this thread's share of the sum of 2^((s - m) c)
+    float keep[2]; // what the last tile left of O: 2^((m_before - m) c)
+    bool grown;    // some row of the warp has keep != 1
+};
+
+__device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false}; }
+
+// s = -INFINITY for keys from `end[row]` on.
+__device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], int key, const int (&end)[2]) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i++)
+        if (key + 8 * (i / 4) + i % 2 >= end[i / 2 % 2])
+            s[i] = -INFINITY;
+}
+
+// s = 2^((s - m) c), with c = scale log2(e): the exponential as one multiply-add and one instruction.
+__device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], Rows &rows, float c) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float shift = rows.max[r] == -INFINITY ? 0 : -rows.max[r] * c, even = 0, odd = 0;
+#pragma unroll
+        for (int i = 2 * r; i < BLOCK_N / 2; i += 4) {
+            even += s[i] = exp2_approx(fmaf(s[i], c, shift));
+            odd += s[i + 1] = exp2_approx(fmaf(s[i + 1], c, shift));
+        }
+        rows.sum[r] += even + odd;
+    }
+}
+
+// m' = max(m, max s) over every STEP-th group of 8 columns, then the weights.
+template <int STEP> __device__ __forceinline__ void softmax_tile(float (&s)[BLOCK_N / 2], Rows &rows, float c) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float even = s[2 * r], odd = s[2 * r + 1];
+#pragma unroll
+        for (int i = 4 * STEP; i < BLOCK_N / 2; i += 4 * STEP)
+            even = fmaxf(even, s[i + 2 * r]), odd = fmaxf(odd, s[i + 2 * r + 1]);
+        float max = fmaxf(even, odd);
+        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
+        rows.keep[r] = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2)); // for now: the tile's maximum
+    }
+    //$ if rescale != always
+    // O follows the maximum only when that grew by more than 2^8: until then weights are at most 2^8 too large, which
+    // the sum divides out again, and fp32 has room for.
+    rows.grown = __any_sync(0xffffffffu, !(fmaxf(rows.keep[0] - rows.max[0], rows.keep[1] - rows.max[1]) * c <= 8));
+    if (rows.grown)
+    //$ end
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            // keep = 2^((m - m') c). As long as all scores are -INFINITY, 0 takes the place of m'.
+            float max = fmaxf(rows.max[r], rows.keep[r]), finite = max == -INFINITY ? 0 : max;
+            rows.keep[r] = exp2_approx((rows.max[r] - finite) * c);
+            rows.max[r] = max;
+            rows.sum[r] *= rows.keep[r];
+        }
+    weigh(s, rows, c);
+}
+
+//$ if rescale == from_sum
+// The same without looking at the maximum, for rows that have an m: weights far above 1 show in l, which then raises m,
+// 2^40 at a time. fp32 and bf16 have room for 2^87 more within one tile; where that is not enough l is no longer below
+// 2^100, and the row is repeated. A row without an m gets an infinite l here, and is repeated too.
+__device__ __forceinline__ void softmax_onward(float (&s)[BLOCK_N / 2], Rows &rows, float c) {
+    rows.grown = __any_sync(0xffffffffu, !(fmaxf(rows.sum[0], rows.sum[1]) <= 0x1p40f));
+    if (rows.grown)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            // m' = m + log2(l) / c,  keep = 2^((m - m') c)
+            float sum = fmaxf(rows.sum[r], __shfl_xor_sync(0xffffffffu, rows.sum[r], 1));
+            sum = fmaxf(sum, __shfl_xor_sync(0xffffffffu, sum, 2));
+            float up = sum > 1 ? log2_approx(sum) : 0;
+            rows.max[r] += up / c;
+            rows.keep[r] = exp2_approx(-up);
+            rows.sum[r] *= rows.keep[r];
+        }
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+        if (rows.max[r] == -INFINITY)
+            rows.sum[r] = INFINITY;
+    weigh(s, rows, c);
+}
+//$ end
+
+// O follows m.
+__device__ __forceinline__ void rescale(float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
+    //$ if rescale != always
+    if (rows.grown)
+    //$ end
+#pragma unroll
+        for (int i = 0; i < HEAD_DIM_V / 2; i++)
+            o[i] *= rows.keep[i / 2 % 2];
+}
+
+// P as operand of the next product: its fragments are pairs of S's, in the same thread.
+__device__ __forceinline__ void pack_weights(const float (&s)[BLOCK_N / 2], unsigned (&p)[BLOCK_N / 16][4]) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 4; i++)
+        p[i / 4][i % 4] = pack<BFLOAT16>(s[2 * i], s[2 * i + 1]);
+}
