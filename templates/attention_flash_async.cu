@@ -12,6 +12,9 @@
 //$ require dtype != fp32
 //$ require head_dim % 8 == 0
 //$ require head_dim_v % 8 == 0
+//$ require mask != custom_mask
+//$ require score == scaled
+//$ require sinks == 0
 //$ if head_dim <= 64 and head_dim_v <= 64
 //$ default block_m = 192
 //$ default block_n = 128
