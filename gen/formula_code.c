@@ -5,14 +5,15 @@
 /* --- spelling ---------------------------------------------------------------------------------------------------- */
 
 static const struct {
-    const char *type, *load; /* C++ type of an element; what turns one, written %s, into a value */
-    const char *least, *most;
+    const char *name, *type, *load; /* C++ type of an element; what turns one, written %s, into a value */
+    const char *bounds;             /* type of a bound */
+    const char *least, *most;       /* of any value */
 } storages[] = {
-    [FORMULA_STORE_BOOL] = {"unsigned char", "%s != 0", "false", "true"},
-    [FORMULA_STORE_INT] = {"int", "%s", "-2147483647 - 1", "2147483647"},
-    [FORMULA_STORE_FP32] = {"float", "%s", "-INFINITY", "INFINITY"},
-    [FORMULA_STORE_FP16] = {"unsigned short", "half_to_float(%s)", "-INFINITY", "INFINITY"},
-    [FORMULA_STORE_BF16] = {"unsigned short", "bfloat16_to_float(%s)", "-INFINITY", "INFINITY"},
+    [FORMULA_STORE_BOOL] = {"bool", "unsigned char", "%s != 0", "int", "0", "1"},
+    [FORMULA_STORE_INT] = {"int", "int", "%s", "int", "-2147483647 - 1", "2147483647"},
+    [FORMULA_STORE_FP32] = {"fp32", "float", "%s", "float", "-INFINITY", "INFINITY"},
+    [FORMULA_STORE_FP16] = {"fp16", "unsigned short", "half_to_float(%s)", "float", "-INFINITY", "INFINITY"},
+    [FORMULA_STORE_BF16] = {"bf16", "unsigned short", "bfloat16_to_float(%s)", "float", "-INFINITY", "INFINITY"},
 };
 static const char *const value_types[] = {[FORMULA_BOOL] = "bool", [FORMULA_INT] = "int", [FORMULA_REAL] = "float"};
 static const char *const access_suffixes[] = {[FORMULA_AT] = "", [FORMULA_LEAST] = "_least", [FORMULA_MOST] = "_most"};
@@ -88,30 +89,117 @@ static void print_element(const struct formula_param *param, int number, struct 
     text_free(&element);
 }
 
-/* Bounds over a box of indices, for masks that are sorted by tiles. */
+/* Is the box one element, in every dimension or in all but the last? As a C++ condition. */
+static void print_is_narrow(int dims, struct text *text) {
+    for (int d = 0; d < dims; d++)
+        text_print(text, d ? " && f%d == l%d" : "f%d == l%d", d, d);
+}
+
+/* Bounds over a box of indices f0 .. l0, f1 .. l1, ...: a few elements are looked at, many by the table of the tensor, and
+   about others nothing is known. */
+static void print_bounds(const struct formula_param *param, int number, bool tabled, struct text *text) {
+    const char *value = storages[param->storage].bounds;
+    int dims = param->dims;
+    text_print(text, "__device__ __forceinline__ Bounds<%s> tensor_%s_bounds(const attention_params &p", value,
+               param->name);
+    for (int d = 0; d < dims; d++)
+        text_print(text, ", long long f%d, long long l%d", d, d);
+    text_print(text, ") {\n    if (");
+    for (int d = 0; d < dims; d++)
+        text_print(text, d ? " * (l%d - f%d + 1)" : "(l%d - f%d + 1)", d, d);
+    text_print(text, " <= 4) {\n        Bounds<%s> bounds = bounds_of(static_cast<%s>(tensor_%s(p", value, value,
+               param->name);
+    for (int d = 0; d < dims; d++)
+        text_print(text, ", f%d", d);
+    text_print(text, ")));\n");
+    for (int d = 0; d < dims; d++)
+        text_print(text, "        %*sfor (long long i%d = f%d; i%d <= l%d; i%d++)\n", 4 * d, "", d, d, d, d, d);
+    text_print(text, "        %*sbounds = join_bounds(bounds, bounds_of(static_cast<%s>(tensor_%s(p", 4 * dims, "",
+               value, param->name);
+    for (int d = 0; d < dims; d++)
+        text_print(text, ", i%d", d);
+    text_print(text, "))));\n        return bounds;\n    }\n");
+    if (tabled) {
+        if (dims > 1) {
+            text_print(text, "    if (");
+            print_is_narrow(dims - 1, text);
+            text_print(text, ") {\n");
+        }
+        const char *margin = dims > 1 ? "        " : "    ";
+        text_print(text, "%sconst long long runs = (p.param[%d].size[%d] + TABLE_RUN - 1) / TABLE_RUN;\n", margin,
+                   number, dims - 1);
+        text_print(text, "%sconst Bounds<%s> *row = static_cast<const Bounds<%s> *>(p.param[%d].table)", margin, value,
+                   value, number);
+        struct text row = {0};
+        for (int d = 0; d < dims - 1; d++) { /* (f0 * size[1] + f1) * size[2] + ... */
+            struct text longer = {0};
+            if (d == 0)
+                text_print(&longer, "f0");
+            else
+                text_print(&longer, "(%s * p.param[%d].size[%d] + f%d)", text_string(&row), number, d, d);
+            text_free(&row);
+            row = longer;
+        }
+        if (dims > 1)
+            text_print(text, " + %s * runs", text_string(&row));
+        text->failed |= row.failed;
+        text_free(&row);
+        text_print(text,
+                   ";\n%sBounds<%s> bounds = row[f%d / TABLE_RUN];\n"
+                   "%sfor (long long run = f%d / TABLE_RUN + 1; run <= l%d / TABLE_RUN; run++)\n"
+                   "%s    bounds = join_bounds(bounds, row[run]);\n%sreturn bounds;\n",
+                   margin, value, dims - 1, margin, dims - 1, dims - 1, margin, margin);
+        if (dims > 1)
+            text_print(text, "    }\n");
+    }
+    if (!tabled || dims > 1)
+        text_print(text, "    return {%s, %s};\n", storages[param->storage].least, storages[param->storage].most);
+    text_print(text, "}\n");
+}
+
 static void print_bound(const struct formula_param *param, enum formula_access access, struct text *text) {
-    text_print(text, "__device__ __forceinline__ %s tensor_%s%s(const attention_params &", value_types[param->type],
+    text_print(text, "__device__ __forceinline__ %s tensor_%s%s(const attention_params &p", value_types[param->type],
                param->name, access_suffixes[access]);
-    for (int d = 0; d < 2 * param->dims; d++)
-        text_print(text, ", long long");
-    text_print(text, ") {\n    return %s;\n}\n",
-               access == FORMULA_LEAST ? storages[param->storage].least : storages[param->storage].most);
+    for (int d = 0; d < param->dims; d++)
+        text_print(text, ", long long f%d, long long l%d", d, d);
+    text_print(text, ") {\n    return tensor_%s_bounds(p", param->name);
+    for (int d = 0; d < param->dims; d++)
+        text_print(text, ", f%d, l%d", d, d);
+    text_print(text, ").%s;\n}\n", access == FORMULA_LEAST ? "least" : "most");
+}
+
+static void print_tables(const struct formula_set *set, struct text *text) {
+    unsigned tabled = set->tabled;
+    for (int i = 0; i < set->scope.count; i++) {
+        const struct formula_param *param = &set->scope.param[i];
+        if (tabled >> i & 1)
+            text_print(text, "    make_table<%s, %s, %d, value_of_%s>(p.param[%d]); // %s\n",
+                       storages[param->storage].bounds, storages[param->storage].type, param->dims,
+                       storages[param->storage].name, i, param->name);
+    }
 }
 
 static void print_tensors(const struct formula_set *set, struct text *text) {
-    unsigned bounded = set->mask ? formula_params(set->mask) : 0;
     for (int i = 0; i < set->scope.count; i++) {
-        const struct formula_param *param = &set->scope.param[i];
-        if (param->dims == 0)
+        if (set->scope.param[i].dims == 0)
             continue;
         text_print(text, "\n// ");
         formula_print_params(&set->scope, 1u << i, text);
         text_print(text, "\n");
-        print_element(param, i, text);
-        if (bounded >> i & 1) {
-            print_bound(param, FORMULA_LEAST, text);
-            print_bound(param, FORMULA_MOST, text);
-        }
+        print_element(&set->scope.param[i], i, text);
+    }
+}
+
+static void print_all_bounds(const struct formula_set *set, struct text *text) {
+    unsigned bounded = formula_params(set->mask), tabled = set->tabled;
+    for (int i = 0; i < set->scope.count; i++) {
+        const struct formula_param *param = &set->scope.param[i];
+        if (param->dims == 0 || !(bounded >> i & 1))
+            continue;
+        text_print(text, "\n// Over a box of indices.\n");
+        print_bounds(param, i, tabled >> i & 1, text);
+        print_bound(param, FORMULA_LEAST, text);
+        print_bound(param, FORMULA_MOST, text);
     }
 }
 
@@ -196,6 +284,8 @@ static const struct {
 } codes[FORMULA_CODES] = {
     [CODE_HELPERS] = {"helpers", print_helpers, false, false},
     [CODE_TENSORS] = {"tensors", print_tensors, false, false},
+    [CODE_BOUNDS] = {"bounds", print_all_bounds, true, false},
+    [CODE_TABLES] = {"tables", print_tables, true, false},
     [CODE_MASK] = {"mask", print_mask, true, false},
     [CODE_SCORE] = {"score", print_score, false, true},
     [CODE_KEYS] = {"keys", print_keys, true, false},

@@ -8,13 +8,15 @@
 
 enum formula_code {
     CODE_HELPERS, /* functions that the expressions call */
-    CODE_TENSORS, /* one function a tensor parameter: tensor_NAME(p, i, j); with bounds over a box where a mask needs them */
-    CODE_MASK,  /* return MASK; over at, q, k */
-    CODE_SCORE, /* return SCORE; over at, q, k, s */
-    CODE_KEYS,  /* return {first, end, full_first, full_end}; over at, q_first, q_last */
-    CODE_EXACT, /* constants: is every tile between first and end needed, is every full one within its own bounds */
-    CODE_SOME,  /* return whether some pair of a tile may be seen; over at, q_first, q_last, k_first, k_last */
-    CODE_ALL,   /* return whether all pairs of a tile are seen */
+    CODE_TENSORS, /* one function a tensor parameter: tensor_NAME(p, i, j) */
+    CODE_BOUNDS,  /* tensor_NAME_least and _most for the tensors of the mask, over boxes of indices */
+    CODE_TABLES,  /* make the tables of part/tables.cuh */
+    CODE_MASK,    /* return MASK; over at, q, k */
+    CODE_SCORE,   /* return SCORE; over at, q, k, s */
+    CODE_KEYS,    /* return {first, end, full_first, full_end}; over at, q_first, q_last */
+    CODE_EXACT,   /* constants: is every tile between first and end needed, is every full one within its own bounds */
+    CODE_SOME,    /* return whether some pair of a tile may be seen; over at, q_first, q_last, k_first, k_last */
+    CODE_ALL,     /* return whether all pairs of a tile are seen */
     FORMULA_CODES
 };
 const char *formula_code_name(enum formula_code code); /* "helpers", ... */

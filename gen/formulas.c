@@ -1,4 +1,5 @@
 #include "formulas.h"
+#include "formula_tree.h"
 #include "knob_text.h"
 
 #include <string.h>
@@ -198,6 +199,17 @@ static struct formula *parse_kept(enum formula_kind kind, const char *text, cons
     return formula_parse(kind, (struct place){0}, text, strlen(text), scope, diag);
 }
 
+/* Tensors whose last index moves with the query or the key. */
+static unsigned find_tabled(const struct formula *mask) {
+    unsigned tabled = 0;
+    for (int i = 0; i < mask->count; i++) {
+        const struct tree_node *n = &mask->node[i];
+        if (n->op == OP_AT && tree_names_of(mask, n->operand[n->operands - 1]) & (1u << FORMULA_Q | 1u << FORMULA_K))
+            tabled |= 1u << n->number;
+    }
+    return tabled;
+}
+
 bool formula_set_open(struct formula_set *set, const struct knobs *knobs) {
     const struct formulas *texts = &knobs->formulas;
     struct diag diag = {0};
@@ -210,6 +222,7 @@ bool formula_set_open(struct formula_set *set, const struct knobs *knobs) {
         good = (set->mask = parse_kept(FORMULA_MASK, texts->mask, &set->scope, &diag)) != NULL;
     if (good && *texts->score)
         good = (set->score = parse_kept(FORMULA_SCORE, texts->score, &set->scope, &diag)) != NULL;
+    set->tabled = set->mask ? find_tabled(set->mask) : 0;
     diag_free(&diag);
     return good;
 }

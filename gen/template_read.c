@@ -478,6 +478,18 @@ static void read_include(struct page *page, struct slice word, struct slice rest
         add_op(page, (struct template_op){.kind = OP_INCLUDE, .index = index});
 }
 
+static void read_tables(struct page *page, struct slice word, struct slice rest) {
+    struct slice name = take_name(&rest);
+    if (!name.size || rest.size) {
+        diag_error(page->reader->diag, place_at(page, name.size ? rest.text : name.text), "expected '%.*s NAME'",
+                   word.size, word.text);
+        return;
+    }
+    int slot = add_slot(page, name, (struct expr_type){EXPR_INT, NULL}, true);
+    if (slot >= 0)
+        add_op(page, (struct template_op){.kind = OP_TABLES, .index = slot});
+}
+
 static const char *next_code(void *context) {
     int *i = context;
     return *i < FORMULA_CODES ? formula_code_name((enum formula_code)(*i)++) : NULL;
@@ -507,6 +519,7 @@ static const struct directive {
     {"elif", read_elif, true},        {"else", read_else, true},
     {"end", read_end, true},          {"for", read_for, true},
     {"include", read_include, false}, {"code", read_code, false},
+    {"tables", read_tables, false},
 };
 enum { DIRECTIVES = sizeof directives / sizeof *directives };
 

@@ -1,4 +1,5 @@
 #include "walk.h"
+#include "formulas.h"
 
 #include <stdio.h>
 
@@ -73,6 +74,19 @@ static bool run_let(struct walk *walk, const struct template_op *op) {
     return slot->set;
 }
 
+static bool run_tables(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+    struct expr_slot *slot = &walk->slot[op->index];
+    struct formula_set set;
+    if (slot->set)
+        return walk_fail(walk, (struct place){&file->input, op->line, 1}, "'%s' has a value already",
+                         walk->template->slot_name[op->index]);
+    bool good = formula_set_open(&set, walk->knobs);
+    *slot = (struct expr_slot){__builtin_popcount(good ? set.tabled : 0), true};
+    formula_set_close(&set);
+    return good || walk_fail(walk, (struct place){&file->input, op->line, 1},
+                             "mask and score cannot be read, or memory ran out");
+}
+
 /* Recursion is bounded by TEMPLATE_NESTING times TEMPLATE_INCLUDES: a file is spliced once, and none includes itself. */
 static bool run(struct walk *walk, const struct template_file *file, int at, int end) {
     for (; at < end; at++) {
@@ -95,6 +109,10 @@ static bool run(struct walk *walk, const struct template_file *file, int at, int
             walk->spliced[op->index] = true;
             if (!walk->visit(walk, file, op) ||
                 !run(walk, &walk->template->file[op->index], 0, walk->template->file[op->index].ops))
+                return false;
+            continue;
+        case OP_TABLES:
+            if (!run_tables(walk, file, op))
                 return false;
             continue;
         case OP_LET:

@@ -5,8 +5,6 @@
 #include <limits.h>
 #include <math.h>
 
-enum { WORKSPACE_ALIGNMENT = 256 };
-
 static int element_size(int dtype) { return dtype == dtype_fp32 ? 4 : 2; }
 
 /* Kernels hold most sizes in an int, and step through them by a tile: the last step must not overflow. */

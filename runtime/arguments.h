@@ -8,7 +8,7 @@
 #include "params/merge.h"
 #include "params/softmax.h"
 
-enum { TENSOR_DIMS = 5, ARGUMENT_TENSORS = 5 };
+enum { TENSOR_DIMS = 5, ARGUMENT_TENSORS = 5, WORKSPACE_ALIGNMENT = 256 };
 
 /* One argument as a strided array; the last dimension is contiguous and has no stride. */
 struct tensor {

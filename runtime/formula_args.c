@@ -2,6 +2,7 @@
 #include "tensor_check.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -95,7 +96,7 @@ static enum att_status check_size(const struct formula_scope *scope, int number,
     const struct formula_param *param = &scope->param[number];
     for (int d = 0; d < param->dims; d++) {
         int64_t expected = formula_dim(scope, number, d, env);
-        if (from->size[d] == expected && expected >= 0)
+        if (from->size[d] == expected && expected >= 0 && expected <= INT_MAX)
             continue;
         failure_set(failure, ATT_INVALID_ARGUMENT, "%s: size[%d] is %" PRId64 ", expected %" PRId64 " with these sizes",
                     param->name, d, from->size[d], expected);
@@ -127,6 +128,8 @@ static enum att_status read_tensor(const struct formula_scope *scope, int number
     if (check_size(scope, number, env, from, failure) != ATT_OK)
         return failure->status;
     set_strides(param, from, to);
+    for (int d = 0; d < param->dims; d++)
+        to->size[d] = (int)from->size[d];
     struct tensor tensor = {
         .name = param->name, .data = from->data, .element = storages[param->storage].bytes, .dims = param->dims + 1};
     tensor.dim[param->dims].name = "element"; /* its last dimension: any stride is allowed before it */
@@ -169,6 +172,30 @@ static enum att_status check_indices(const struct formula_set *set, const struct
     return ATT_OK;
 }
 
+/* What formulas are told at a launch; the scalars are still to come. */
+static struct formula_env env_of(const struct shape *shape, const union formula_value scalar[FORMULA_PARAMS]) {
+    return (struct formula_env){.name = {[FORMULA_BATCH] = shape->batch,
+                                         [FORMULA_HEADS] = shape->heads,
+                                         [FORMULA_KV_HEADS] = shape->kv_heads,
+                                         [FORMULA_LEN_Q] = shape->len_q,
+                                         [FORMULA_LEN_K] = shape->len_kv},
+                                .scalar = scalar};
+}
+
+/* Who is who, and the values of the scalars. */
+static enum att_status read_scalars(const struct formula_scope *scope, const struct att_attention_args *args,
+                                    const struct att_param *found[FORMULA_PARAMS],
+                                    struct attention_param to[FORMULA_PARAMS], union formula_value *scalar,
+                                    struct failure *failure) {
+    if (match(scope, args, found, failure) != ATT_OK)
+        return failure->status;
+    for (int i = 0; i < scope->count; i++)
+        if (check_type(scope, i, found[i], failure) != ATT_OK ||
+            (scope->param[i].dims == 0 && read_scalar(scope, i, found[i], &to[i], &scalar[i], failure) != ATT_OK))
+            return failure->status;
+    return ATT_OK;
+}
+
 enum att_status formula_args_read(const struct formula_set *set, const struct att_attention_args *args,
                                   struct arguments *arguments, struct failure *failure) {
     const struct formula_scope *scope = &set->scope;
@@ -176,25 +203,71 @@ enum att_status formula_args_read(const struct formula_set *set, const struct at
         return ATT_OK;
     const struct att_param *found[FORMULA_PARAMS] = {NULL};
     union formula_value scalar[FORMULA_PARAMS] = {{0}};
-    const struct shape *s = &arguments->shape;
-    const struct formula_env env = {.name = {[FORMULA_BATCH] = s->batch,
-                                             [FORMULA_HEADS] = s->heads,
-                                             [FORMULA_KV_HEADS] = s->kv_heads,
-                                             [FORMULA_LEN_Q] = s->len_q,
-                                             [FORMULA_LEN_K] = s->len_kv},
-                                    .scalar = scalar};
+    const struct formula_env env = env_of(&arguments->shape, scalar);
     struct attention_param *to = arguments->params.attention.param;
     char message[FORMULA_MESSAGE];
-    if (match(scope, args, found, failure) != ATT_OK)
+    if (read_scalars(scope, args, found, to, scalar, failure) != ATT_OK)
         return failure->status;
-    for (int i = 0; i < scope->count; i++)
-        if (check_type(scope, i, found[i], failure) != ATT_OK ||
-            (scope->param[i].dims == 0 && read_scalar(scope, i, found[i], &to[i], &scalar[i], failure) != ATT_OK))
-            return failure->status;
     if (!formula_fits(scope, &env, message))
         return failure_set(failure, ATT_INVALID_ARGUMENT, "%s", message);
     for (int i = 0; i < scope->count; i++)
         if (scope->param[i].dims > 0 && read_tensor(scope, i, &env, found[i], &to[i], arguments, failure) != ATT_OK)
             return failure->status;
     return arguments->empty ? ATT_OK : check_indices(set, &env, failure);
+}
+
+/* --- tables ------------------------------------------------------------------------------------------------------ */
+
+enum { TABLE_RUN = 64, TABLE_BOUNDS = 8 }; /* as in templates/part/bounds.cuh */
+
+/* Bytes of the table of a tensor of this shape, a multiple of the alignment; false on overflow. */
+static bool table_bytes(int dims, const int64_t *size, int64_t *bytes) {
+    *bytes = (size[dims - 1] + TABLE_RUN - 1) / TABLE_RUN;
+    for (int d = 0; d < dims - 1; d++)
+        if (__builtin_mul_overflow(*bytes, size[d], bytes))
+            return false;
+    if (__builtin_mul_overflow(*bytes, TABLE_BOUNDS, bytes) || *bytes > INT64_MAX - WORKSPACE_ALIGNMENT)
+        return false;
+    *bytes = (*bytes + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
+    return true;
+}
+
+enum att_status formula_args_workspace(const struct formula_set *set, const struct att_attention_args *args,
+                                       const struct shape *shape, size_t *bytes, struct failure *failure) {
+    const struct att_param *found[FORMULA_PARAMS] = {NULL};
+    struct attention_param ignored[FORMULA_PARAMS];
+    union formula_value scalar[FORMULA_PARAMS] = {{0}};
+    const struct formula_env env = env_of(shape, scalar);
+    unsigned tabled = set->tabled;
+    int64_t total = 0;
+    *bytes = 0;
+    if (tabled && read_scalars(&set->scope, args, found, ignored, scalar, failure) != ATT_OK)
+        return failure->status;
+    for (int i = 0; i < set->scope.count; i++) {
+        int64_t size[FORMULA_DIMS], table;
+        if (!(tabled >> i & 1))
+            continue;
+        for (int d = 0; d < set->scope.param[i].dims; d++)
+            size[d] = formula_dim(&set->scope, i, d, &env) > 0 ? formula_dim(&set->scope, i, d, &env) : 0;
+        if (!table_bytes(set->scope.param[i].dims, size, &table) || __builtin_add_overflow(total, table, &total))
+            return failure_set(failure, ATT_INVALID_ARGUMENT, "%s: its sizes are too large together",
+                               set->scope.param[i].name);
+    }
+    *bytes = (size_t)total;
+    return ATT_OK;
+}
+
+void formula_args_place_tables(const struct formula_set *set, void *memory, struct arguments *arguments) {
+    char *at = memory;
+    for (int i = 0; i < set->scope.count; i++) {
+        struct attention_param *param = &arguments->params.attention.param[i];
+        int dims = set->scope.param[i].dims;
+        int64_t size[FORMULA_DIMS], bytes = 0;
+        if (!(set->tabled >> i & 1))
+            continue;
+        for (int d = 0; d < dims; d++)
+            size[d] = param->size[d];
+        param->table = at;
+        at += table_bytes(dims, size, &bytes) ? bytes : 0; /* formula_args_workspace has refused what overflows */
+    }
 }

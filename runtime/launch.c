@@ -6,31 +6,47 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <string.h>
 
 static enum att_status too_large(const char *what, struct failure *failure) {
     return failure_set(failure, ATT_INVALID_ARGUMENT,
                        "the sizes are too large together: %s cannot be computed in 64 bits", what);
 }
 
-static enum att_status eval_workspace(const struct plan *plan, const struct shape *shape, size_t *bytes,
-                                      struct failure *failure) {
+/* Does it begin with a launch that makes tables (templates/part/tables.cuh)? */
+static bool makes_tables(const struct plan *plan) { return strcmp(plan->launch[0].entry, "attention_tables") == 0; }
+
+/* What the kernel works with, and the tables of its mask behind that. */
+struct room {
+    size_t own, tables; /* own: a multiple of the alignment where tables follow */
+};
+
+static enum att_status eval_workspace(const att_kernel *kernel, const struct att_args *args, const struct shape *shape,
+                                      struct room *room, struct failure *failure) {
     int64_t value;
-    if (!plan_eval(&plan->workspace, shape, &value) || value < 0)
+    *room = (struct room){0};
+    if (!plan_eval(&kernel->plan.workspace, shape, &value) || value < 0 || value > INT64_MAX - WORKSPACE_ALIGNMENT)
         return too_large("the size of the workspace", failure);
-    *bytes = (size_t)value;
-    return ATT_OK;
+    room->own = (size_t)value;
+    if (!makes_tables(&kernel->plan))
+        return ATT_OK;
+    room->own = (room->own + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
+    if (formula_args_workspace(&kernel->formulas, &args->attention, shape, &room->tables, failure) != ATT_OK)
+        return failure->status;
+    return room->tables <= SIZE_MAX - room->own ? ATT_OK : too_large("the size of the workspace", failure);
 }
 
 /* Enough for the kernel, and for its stand-in once there is one: which of them runs hangs on the pointers. */
-static enum att_status eval_largest_workspace(const att_kernel *kernel, const struct shape *shape, size_t *bytes,
-                                              struct failure *failure) {
-    size_t more = 0;
+static enum att_status eval_largest_workspace(const att_kernel *kernel, const struct att_args *args,
+                                              const struct shape *shape, size_t *bytes, struct failure *failure) {
+    struct room room, other = {0};
     const att_kernel *stand_in = kernel->stand_in;
-    if (eval_workspace(&kernel->plan, shape, bytes, failure) != ATT_OK)
+    if (eval_workspace(kernel, args, shape, &room, failure) != ATT_OK)
         return failure->status;
-    if (stand_in && atomic_load(&stand_in->ready) && eval_workspace(&stand_in->plan, shape, &more, failure) != ATT_OK)
+    if (stand_in && atomic_load(&stand_in->ready) && eval_workspace(stand_in, args, shape, &other, failure) != ATT_OK)
         return failure->status;
-    *bytes = more > *bytes ? more : *bytes;
+    *bytes = room.own + room.tables;
+    *bytes = other.own + other.tables > *bytes ? other.own + other.tables : *bytes;
     return ATT_OK;
 }
 
@@ -90,7 +106,7 @@ static enum att_status launch(att_kernel *kernel, const struct att_args *args, v
     const struct plan *plan = &kernel->plan;
     struct arguments arguments;
     int64_t grids[PLAN_LAUNCHES];
-    size_t workspace = 0;
+    struct room room;
     if (arguments_read(&kernel->variant.knobs, args, &arguments, failure) != ATT_OK)
         return failure->status;
     if (kernel->variant.knobs.family == family_attention_forward &&
@@ -101,11 +117,13 @@ static enum att_status launch(att_kernel *kernel, const struct att_args *args, v
     if (plan->maps && tensor_maps_check(plan, &arguments, kernel->stand_in ? NULL : failure) != ATT_OK)
         return kernel->stand_in ? launch_stand_in(kernel, args, &arguments, stream, failure) : failure->status;
     arguments.shape.sm_count = session->info.sm_count;
-    if (eval_workspace(plan, &arguments.shape, &workspace, failure) != ATT_OK ||
-        arguments_check_workspace(&arguments, args, workspace, failure) != ATT_OK ||
+    if (eval_workspace(kernel, args, &arguments.shape, &room, failure) != ATT_OK ||
+        arguments_check_workspace(&arguments, args, room.own + room.tables, failure) != ATT_OK ||
         eval_grids(plan, &arguments.shape, grids, failure) != ATT_OK)
         return failure->status;
     set_workspace(kernel->variant.knobs.family, &arguments, args->workspace);
+    if (makes_tables(plan))
+        formula_args_place_tables(&kernel->formulas, (char *)args->workspace + room.own, &arguments);
     struct attention_tma_params with_maps;
     const void *params = &arguments.params;
     size_t params_size = arguments.params_size;
@@ -156,7 +174,7 @@ enum att_status att_workspace_size(const att_kernel *kernel, const struct att_ar
         failure_set(&failure, ATT_INVALID_ARGUMENT, "%s is null", args ? "bytes" : "args");
     else if (arguments_read_sizes(&kernel->variant.knobs, args, &shape, &empty, &failure) == ATT_OK) {
         shape.sm_count = kernel->session->info.sm_count;
-        if (empty || eval_largest_workspace(kernel, &shape, bytes, &failure) == ATT_OK)
+        if (empty || eval_largest_workspace(kernel, args, &shape, bytes, &failure) == ATT_OK)
             return ATT_OK;
     }
     return session_fail(kernel->session, &failure);

@@ -91,6 +91,12 @@
 //$ else
 //$ let unroll = 2
 //$ end
+//$ if mask == custom_mask
+//$ tables tables
+//$ if tables > 0
+//$ include "part/tables.cuh"
+//$ end
+//$ end
 //$ launch attention_flash_tiled grid batch * heads * ((len_q + block_m - 1) / block_m) block threads shared shared_bytes
 //$ include "part/head.cuh"
 //$ include "part/mask.cuh"

@@ -31,6 +31,12 @@
 //$ let block_threads = block_m * lanes
 //$ let pitch = head_dim / 2 * 2 + 1
 //$ let shared_bytes = 4 * ((block_m + block_n) * pitch + block_n * head_dim_v + block_m * (block_n + 1))
+//$ if mask == custom_mask
+//$ tables tables
+//$ if tables > 0
+//$ include "part/tables.cuh"
+//$ end
+//$ end
 //$ launch attention_flash_tiled_kv grid batch * heads block block_threads shared shared_bytes
 //$ workspace 4 * batch * heads * len_q * (head_dim_v + 2)
 //$ include "part/head.cuh"

@@ -52,8 +52,10 @@ struct attention_params {
     /* What the mask and the score take, in the order of their declaration. Last, because kernels without do without. */
     struct attention_param {
         const void *data;    /* of a tensor */
+        void *table;         /* its bounds (part/tables.cuh); null = it has none */
         long long stride[4]; /* in elements, of each dimension */
-        int whole;           /* a scalar */
+        int size[4];
+        int whole; /* a scalar */
         float real;
     } param[16];
     //$ end

@@ -1,5 +1,9 @@
 //$ include "params/attention.h"
 //$ include "target/any.cuh"
+//$ let by_tiles = algorithm != flash and algorithm != multi_pass
+//$ if mask == custom_mask and by_tiles
+//$ include "part/bounds.cuh"
+//$ end
 
 // What the mask and the score of this problem say, printed from their expressions. Positions q and k are absolute: equal
 // positions are the same token, the last query and the last key are aligned.
@@ -18,6 +22,9 @@ __device__ __forceinline__ int position_of(const attention_params &p, int query)
 
 //$ code helpers
 //$ code tensors
+//$ if mask == custom_mask and by_tiles
+//$ code bounds
+//$ end
 
 //$ if mask == custom_mask
 // Does the query see the key?
@@ -33,6 +40,8 @@ struct Keys {
 __device__ __forceinline__ Keys keys_of(const attention_params &p, const Where &at, int q_first, int q_last) {
     //$ code keys
 }
+//$ end
+//$ if mask == custom_mask and by_tiles
 
 // Exact: each key of [first, end) is seen by one of the queries; no key outside [full_first, full_end) is seen by all.
 //$ code exact

@@ -1,0 +1,20 @@
+//$ include "params/attention.h"
+//$ include "target/any.cuh"
+
+// What is known of many elements of a tensor at a time, so that whole tiles can be judged by it. The table of a tensor
+// has the bounds of every TABLE_RUN elements of its last dimension: (all other dimensions, runs), in the workspace.
+constexpr int TABLE_RUN = 64;
+
+template <typename Value> struct Bounds {
+    Value least, most;
+};
+
+__device__ __forceinline__ Bounds<int> bounds_of(int x) { return {x, x}; }
+__device__ __forceinline__ Bounds<float> bounds_of(float x) {
+    return x == x ? Bounds<float>{x, x} : Bounds<float>{-INFINITY, INFINITY}; // NaN: nothing is known
+}
+
+template <typename Value>
+__device__ __forceinline__ Bounds<Value> join_bounds(const Bounds<Value> &a, const Bounds<Value> &b) {
+    return {min(a.least, b.least), max(a.most, b.most)};
+}
