@@ -61,6 +61,7 @@ static void sweep_all(struct sweep *sweep, sweep_variant *visit) {
     glob_t paths;
     cr_assert(set, "%s", text_string(&diag.text));
     cr_assert_eq(glob(SOURCE_DIR "/specs/*.yaml", 0, NULL, &paths), 0);
+    cr_assert_eq(glob(SOURCE_DIR "/specs/cookbook/*.yaml", GLOB_APPEND, NULL, &paths), 0);
     for (size_t i = 0; i < paths.gl_pathc && sweep->wrong < SHOWN; i++)
         sweep_spec(sweep, set, paths.gl_pathv[i], visit);
     globfree(&paths);

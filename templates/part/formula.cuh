@@ -56,13 +56,20 @@ __device__ __forceinline__ bool all_seen(const attention_params &p, const Where 
     //$ code all
 }
 
-// From key0 on in steps of STEP, the first tile of keys that is needed; `end` or more when none is.
+// From key0 on in steps of STEP, the first tile of keys that is needed; `end` or more when none is. To be called by all
+// lanes of a warp: each judges a tile of its own.
 template <int STEP>
 __device__ __forceinline__ int next_tile(const attention_params &p, const Where &at, int q_first, int q_last, int key0,
                                          int end) {
-    if constexpr (!KEYS_EXACT)
-        while (key0 < end && !some_seen(p, at, q_first, q_last, key0, min(key0 + STEP, end) - 1))
-            key0 += STEP;
+    if constexpr (!KEYS_EXACT) {
+        for (; key0 < end; key0 += 32 * STEP) {
+            const int mine = key0 + static_cast<int>(threadIdx.x) % 32 * STEP;
+            const bool needed = mine < end && some_seen(p, at, q_first, q_last, mine, min(mine + STEP, end) - 1);
+            const unsigned tiles = __ballot_sync(0xffffffffu, needed);
+            if (tiles != 0)
+                return key0 + (__ffs(static_cast<int>(tiles)) - 1) * STEP;
+        }
+    }
     return key0;
 }
 

@@ -56,6 +56,8 @@ ATTILE_INLINE bool isinf(float x) { return __builtin_fabsf(x) == INFINITY; }
 ATTILE_INLINE float min(float a, float b) { return fminf(a, b); }
 ATTILE_INLINE float max(float a, float b) { return fmaxf(a, b); }
 
+ATTILE_INLINE int __ffs(int bits) { return __builtin_ffs(bits); }
+
 template <class To, class From> ATTILE_INLINE To attile_bits(From from) {
     static_assert(sizeof(To) == sizeof(From), "the same bits");
     To to;

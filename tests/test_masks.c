@@ -1,0 +1,466 @@
+/* Masks and scores that are expressions, from a problem's text to numbers: every kernel family on the host device against
+   the oracle, what a launch refuses, and which tiles are really loaded. */
+#include "check.h"
+#include "helper_formula.h"
+#include "inputs.h"
+#include "oracle.h"
+#include "session.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ATTENTION "family=attention_forward dtype=fp32 head_dim=8 "
+
+static const char *const schedules[] = {
+    "algorithm=materialized",
+    "algorithm=multi_pass",
+    "algorithm=flash",
+    "algorithm=flash_tiled loop_order=q_outer block_m=32 block_n=16 thread_m=4 thread_n=4",
+    "algorithm=flash_tiled loop_order=kv_outer block_m=16 block_n=16",
+};
+enum { SCHEDULES = sizeof schedules / sizeof *schedules };
+
+static att_session *open_host(void) {
+    att_session *session;
+    struct att_options options = {.device = ATT_DEVICE_HOST, .no_disk_cache = 1};
+    cr_assert_eq(att_open(&options, &session), ATT_OK, "%s", att_message(session));
+    return session;
+}
+
+static att_kernel *find(att_session *session, const char *problem, const char *schedule) {
+    att_kernel *kernel;
+    cr_assert_eq(att_find(session, problem, schedule, &kernel), ATT_OK, "%s; %s: %s", problem, schedule,
+                 att_message(session));
+    return kernel;
+}
+
+static struct workload make(const att_kernel *kernel, const struct shape *shape, uint64_t seed) {
+    struct workload workload;
+    struct text error = {0};
+    cr_assert(workload_make(&workload, &kernel->variant.knobs, shape, NULL, seed, &error), "%s", text_string(&error));
+    return workload;
+}
+
+/* --- what a text means ------------------------------------------------------------------------------------------- */
+
+Test(masks, an_expression_that_says_what_a_word_says_is_that_word) {
+    static const struct {
+        const char *written, *same;
+    } cases[] = {
+        {"mask=\"k <= q\"", "mask=causal"},
+        {"mask=\"q >= k\"", "mask=causal"},
+        {"mask=\"true\"", "mask=none"},
+        {"score=\"s\"", ""},
+        {"mask=\"causal and k <= q\"", "mask=causal"},
+        {"mask='sliding_window(window, 0)' params=\"window: int\"",
+         "mask=\"k - q <= 0 and q - k <= window\" params=\"window: int\""},
+    };
+    att_session *session = open_host();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char a[256], b[256];
+        snprintf(a, sizeof a, ATTENTION "%s", cases[i].written);
+        snprintf(b, sizeof b, ATTENTION "%s", cases[i].same);
+        bool same = find(session, a, schedules[2]) == find(session, b, schedules[2]);
+        cr_expect(same || i == 5, "%s is another kernel than %s", a, b); /* the order of a conjunction stays */
+    }
+    att_close(session);
+}
+
+Test(masks, a_variant_reads_back_as_the_same_variant) {
+    att_session *session = open_host();
+    att_kernel *kernel = find(session,
+                              ATTENTION "mask=\"doc[b, k] == 1 or q - k < window\" score=\"softcap(20.0)\" sinks=1 "
+                                        "params=\"window: int, doc: int[batch, len_k]\"",
+                              schedules[2]);
+    struct text text = {0};
+    struct knobs knobs = knobs_filled(AUTO);
+    struct diag diag = {0};
+    variant_print(&kernel->variant, &text);
+    struct input input = {"variant", text.bytes, text.size};
+    cr_assert(knobs_parse(&input, 7, &knobs, &diag), "%s\n%s", text.bytes, text_string(&diag.text));
+    for (int id = 0; id < KNOB_COUNT; id++)
+        cr_expect(knob_same(&knobs, &kernel->variant.knobs, (enum knob_id)id), "%s in %s", knob_table[id].name,
+                  text.bytes);
+    cr_expect(strstr(text.bytes, "params: \"window: int, doc: int[batch, len_k]\""), "%s", text.bytes);
+    cr_expect(strstr(text.bytes, "sinks: 1"), "%s", text.bytes);
+    text_free(&text);
+    att_close(session);
+}
+
+Test(masks, texts_that_cannot_be_meant_are_refused_with_the_place) {
+    static const struct {
+        const char *text, *expected;
+    } cases[] = {
+        {"mask=\"k <= p\"", ":1:59: error: unknown name 'p'"},
+        {"mask=\"k + q\"", "error"},
+        {"score=\"k <= q\"", "error"},
+        {"mask=\"k <= q", "this quote is not closed"},
+        {"mask=\"q - k < window\"", "unknown name 'window'"},
+        {"params=\"window: int\"", "parameter 'window' is declared, and neither mask nor score names it"},
+        {"mask=\"q - k < window\" params=\"window int\"", "expected NAME: TYPE"},
+        {"mask=\"q - k < window\" params=\"window: integer\"", "error"},
+        {"mask=\"q - k < sinks\" params=\"sinks: int\"", "'sinks' is the tensor that knob sinks brings along"},
+        {"mask=\"q - k < w\" params=\"w: int\" params=\"w: int\"", "params is given twice"},
+        {"mask=custom_mask", "write the expression itself"},
+        {"mask=", "mask takes a word or an expression"},
+    };
+    att_session *session = open_host();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char problem[256];
+        att_kernel *kernel;
+        snprintf(problem, sizeof problem, ATTENTION "%s", cases[i].text);
+        cr_expect_eq(att_find(session, problem, NULL, &kernel), ATT_INVALID_TEXT, "%s", problem);
+        cr_expect(strstr(att_message(session), cases[i].expected), "%s: %s", problem, att_message(session));
+    }
+    att_close(session);
+}
+
+/* --- numbers ----------------------------------------------------------------------------------------------------- */
+
+/* Runs a kernel on one workload; refused launches are counted, since not every random index stays in its tensor. */
+static bool runs_right(att_session *session, const char *problem, const char *schedule, const struct shape *shape,
+                       uint64_t seed, bool spread, int *refused) {
+    att_kernel *kernel = find(session, problem, schedule);
+    struct workload workload = make(kernel, shape, seed);
+    struct check_options options = {.layout = spread ? LAYOUT_SPREAD : LAYOUT_PACKED, .shown = 3};
+    struct check_result result;
+    bool right = check_run(session, kernel, &workload, &options, &result);
+    bool outside = result.status != ATT_OK && strstr(text_string(&result.report), "may run from");
+    *refused += outside;
+    cr_expect(right || outside, "%s\n%s\nlen_q %d, len_kv %d, seed %d\n%s", problem, schedule, (int)shape->len_q,
+              (int)shape->len_kv, (int)seed, text_string(&result.report));
+    check_free(&result);
+    workload_free(&workload);
+    return right;
+}
+
+static const char params_of_fixture[] =
+    "window: int, wide: bool, cap: float, doc: int[batch, len_k], slope: float[heads], "
+    "seen: bool[len_q, len_k], bias: float[heads, len_q, len_k]";
+
+/* "window: int, ...": what of the fixture's parameters a random formula names. */
+static void print_params(const char *mask, const char *score, struct text *text) {
+    static const char *const names[] = {"window", "wide", "cap", "doc", "slope", "seen", "bias"};
+    const char *at = params_of_fixture;
+    const char *separator = "";
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *next = i + 1 < sizeof names / sizeof *names ? strstr(at, names[i + 1]) : at + strlen(at) + 2;
+        if (strstr(mask, names[i]) || strstr(score, names[i])) {
+            text_print(text, "%s%.*s", separator, (int)(next - at) - 2, at);
+            separator = ", ";
+        }
+        at = next;
+    }
+}
+
+/* A random mask, or score, or both; what is the same as a word, or cannot be told apart, is drawn anew by the caller. */
+static bool draw(unsigned *seed, enum formula_flavor flavor, struct text *problem) {
+    struct text mask = {0}, score = {0}, params = {0};
+    if (flavor != FLAVOR_SCORE)
+        formula_draw(flavor, 3, seed, &mask);
+    if (flavor == FLAVOR_SCORE || formula_random(seed, 3) == 0)
+        formula_draw(FLAVOR_SCORE, 2, seed, &score);
+    print_params(text_string(&mask), text_string(&score), &params);
+    text_print(problem, ATTENTION);
+    if (mask.size)
+        text_print(problem, "mask=\"%s\" ", mask.bytes);
+    if (score.size)
+        text_print(problem, "score=\"%s\" ", score.bytes);
+    if (params.size)
+        text_print(problem, "params=\"%s\" ", params.bytes);
+    if (formula_random(seed, 4) == 0)
+        text_print(problem, "sinks=1");
+    struct knobs knobs = knobs_default();
+    struct input input = {"random", problem->bytes, problem->size};
+    struct diag diag = {0};
+    bool good = knobs_parse(&input, 7, &knobs, &diag); /* a name in `params` may have been simplified away */
+    diag_free(&diag);
+    text_free(&mask);
+    text_free(&score);
+    text_free(&params);
+    return good;
+}
+
+static void try_random_formulas(enum formula_flavor flavor, unsigned seed, int wanted) {
+    static const struct shape shapes[] = {
+        {.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 37, .len_kv = 70},
+        {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 70, .len_kv = 33},
+        {.batch = 2, .heads = 1, .kv_heads = 1, .len_q = 1, .len_kv = 40},
+    };
+    att_session *session = open_host();
+    int made = 0, right = 0, refused = 0;
+    for (int tries = 0; made < wanted && tries < 40 * wanted; tries++) {
+        struct text problem = {0};
+        if (draw(&seed, flavor, &problem)) {
+            for (int i = 0; i < 2; i++) /* each formula on two families, all families in turn */
+                for (size_t j = 0; j < sizeof shapes / sizeof *shapes; j++)
+                    right += runs_right(session, problem.bytes, schedules[(2 * made + i) % SCHEDULES], &shapes[j],
+                                        (uint64_t)(made + i), (made + i) % 2, &refused);
+            made++;
+        }
+        text_free(&problem);
+    }
+    cr_expect_eq(made, wanted);
+    cr_expect_gt(right, refused, "%d right, %d refused", right, refused);
+    att_close(session);
+}
+
+Test(masks, random_masks_agree_with_the_oracle) { try_random_formulas(FLAVOR_MASK, 1, 6); }
+Test(masks, random_affine_masks_agree_with_the_oracle) { try_random_formulas(FLAVOR_AFFINE, 2, 6); }
+Test(masks, random_scores_agree_with_the_oracle) { try_random_formulas(FLAVOR_SCORE, 3, 6); }
+
+/* Keys that nobody sees hold NaN; a sink of -inf is no sink; a score of -inf is a key without weight. */
+Test(masks, what_is_not_seen_has_no_say) {
+    static const char *const problems[] = {
+        ATTENTION "mask=\"k % 3 != 1\"",
+        ATTENTION "mask=\"k % 3 != 1 and k <= q\" score=\"s * 2.0\"",
+        ATTENTION "mask=\"k % 3 != 1 and q - k < 9\" sinks=1",
+        ATTENTION "mask=\"k % 3 != 1\" score=\"s if q % 2 == 0 else -inf\"",
+        ATTENTION "mask=\"k < 0\" sinks=1",
+        ATTENTION "mask=\"k < 0\"",
+    };
+    const struct shape shape = {.batch = 1, .heads = 2, .kv_heads = 2, .len_q = 20, .len_kv = 50};
+    struct check_options options = {.layout = LAYOUT_SPREAD, .shown = 3};
+    att_session *session = open_host();
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
+        for (int j = 0; j < SCHEDULES; j++) {
+            att_kernel *kernel = find(session, problems[i], schedules[j]);
+            struct workload workload = make(kernel, &shape, 3);
+            for (int tensor = 1; tensor <= 2; tensor++)
+                for (int64_t e = 0; e < workload.input[tensor].count; e++)
+                    if (e / 8 % shape.len_kv % 3 == 1)
+                        workload.input[tensor].value[e] = NAN; /* after the answer was made: it must not matter */
+            struct check_result result;
+            cr_expect(check_run(session, kernel, &workload, &options, &result), "%s\n%s\n%s", problems[i], schedules[j],
+                      text_string(&result.report));
+            check_free(&result);
+            workload_free(&workload);
+        }
+    att_close(session);
+}
+
+/* --- what a launch refuses --------------------------------------------------------------------------------------- */
+
+Test(masks, a_launch_refuses_parameters_that_cannot_be_right) {
+    static int32_t doc[2][40];
+    static float q[2][2][8][8], o[2][2][8][8], k[2][2][40][8];
+    static const struct att_tensor none;
+    const struct att_param window = {.name = "window", .type = ATT_PARAM_INT, .number = 4};
+    const struct att_param ids = {.name = "doc", .type = ATT_PARAM_INT, .data = doc, .size = {2, 40}};
+    att_session *session = open_host();
+    att_kernel *kernel = find(session,
+                              ATTENTION "mask=\"q - k < window and doc[b, k] == 0\" "
+                                        "params=\"window: int, doc: int[batch, len_k]\"",
+                              schedules[3]);
+    const struct {
+        struct att_param param[3];
+        int count;
+        const char *expected; /* null = accepted */
+    } cases[] = {
+        {{window, ids}, 2, NULL},
+        {{ids, window}, 2, NULL},
+        {{window}, 1, "params: 'doc' is missing; it is declared as doc: int[batch, len_k]"},
+        {{window, window, ids}, 3, "'window' is given twice"},
+        {{window, ids, {.name = "other"}}, 3, "declares no 'other'"},
+        {{window, ids, {.name = NULL}}, 3, "its name is null"},
+        {{{.name = "window", .type = ATT_PARAM_FP32, .number = 4}, ids},
+         2,
+         "its type is ATT_PARAM_FP32, expected ATT_PARAM_INT"},
+        {{{.name = "window", .number = 4}, ids}, 2, "its type is no type"},
+        {{{.name = "window", .type = ATT_PARAM_INT, .number = 4.5}, ids}, 2, "window is 4.5, expected an integer"},
+        {{{.name = "window", .type = ATT_PARAM_INT, .number = NAN}, ids}, 2, "expected an integer"},
+        {{{.name = "window", .type = ATT_PARAM_INT, .number = 0x1p40}, ids}, 2, "expected an integer"},
+        {{{.name = "window", .type = ATT_PARAM_INT, .data = doc}, ids}, 2, "it is a scalar"},
+        {{window, {.name = "doc", .type = ATT_PARAM_INT, .data = doc, .size = {2, 39}}},
+         2,
+         "doc: size[1] is 39, expected 40"},
+        {{window, {.name = "doc", .type = ATT_PARAM_INT, .size = {2, 40}}}, 2, "doc is null"},
+        {{window, {.name = "doc", .type = ATT_PARAM_INT, .data = doc, .size = {2, 40}, .stride = {40, -1}}},
+         2,
+         "stride[1] is -1"},
+        {{window, {.name = "doc", .type = ATT_PARAM_INT, .data = (char *)doc + 2, .size = {2, 40}}}, 2, "not aligned"},
+        {{window, {.name = "doc", .type = ATT_PARAM_INT, .data = o, .size = {2, 40}}}, 2, "o overlaps doc"},
+    };
+    void *memory[4];
+    const size_t bytes[] = {sizeof q, sizeof k, sizeof o, sizeof doc};
+    const void *from[] = {q, k, o, doc};
+    for (int i = 0; i < 4; i++) {
+        cr_assert_eq(att_alloc(session, bytes[i], &memory[i]), ATT_OK);
+        cr_assert_eq(att_copy_in(session, memory[i], from[i], bytes[i]), ATT_OK);
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct att_param param[3];
+        memcpy(param, cases[i].param, sizeof param);
+        for (int j = 0; j < 3; j++) { /* this test's arrays stand for their copies on the device */
+            ptrdiff_t offset = (const char *)param[j].data - (const char *)doc;
+            if (param[j].data == (const void *)o)
+                param[j].data = memory[2];
+            else if (param[j].data)
+                param[j].data = (char *)memory[3] + offset;
+        }
+        struct att_args args = {.attention = {.q = {memory[0], 128, 64, 8},
+                                              .k = {memory[1], 640, 320, 8},
+                                              .v = {memory[1], 640, 320, 8},
+                                              .o = {memory[2], 128, 64, 8},
+                                              .batch = 2,
+                                              .heads = 2,
+                                              .len_q = 8,
+                                              .len_kv = 40,
+                                              .params = param,
+                                              .param_count = cases[i].count}};
+        enum att_status status = att_workspace_size(kernel, &args, &args.workspace_size);
+        if (status == ATT_OK) {
+            cr_assert_eq(att_alloc(session, args.workspace_size, &args.workspace), ATT_OK);
+            status = att_launch(kernel, &args, NULL);
+            att_free(session, args.workspace);
+        }
+        cr_expect_eq(status, cases[i].expected ? ATT_INVALID_ARGUMENT : ATT_OK, "case %zu: %s", i,
+                     att_message(session));
+        if (cases[i].expected)
+            cr_expect(strstr(att_message(session), cases[i].expected), "expected %s, found %s", cases[i].expected,
+                      att_message(session));
+    }
+    (void)none;
+    for (int i = 0; i < 4; i++)
+        att_free(session, memory[i]);
+    att_close(session);
+}
+
+Test(masks, a_launch_refuses_indices_that_may_leave_their_tensor) {
+    att_session *session = open_host();
+    const struct shape shape = {.batch = 1, .heads = 1, .kv_heads = 1, .len_q = 9, .len_kv = 9};
+    static const struct {
+        const char *problem;
+        bool fits;
+    } cases[] = {
+        {ATTENTION "score=\"s + table[k]\" params=\"table: float[len_k]\"", true},
+        {ATTENTION "score=\"s + table[k + 1]\" params=\"table: float[len_k]\"", false},
+        {ATTENTION "score=\"s + table[min(k + 1, len_k - 1)]\" params=\"table: float[len_k]\"", true},
+        {ATTENTION "mask=\"flag[q - 1]\" params=\"flag: bool[len_q]\"", false},
+        {ATTENTION "mask=\"flag[max(q - 1, 0)]\" params=\"flag: bool[len_q]\"", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int refused = 0;
+        bool right = runs_right(session, cases[i].problem, schedules[3], &shape, 1, false, &refused);
+        cr_expect_eq(right, cases[i].fits, "%s", cases[i].problem);
+        cr_expect_eq(refused, !cases[i].fits, "%s", cases[i].problem);
+    }
+    att_close(session);
+}
+
+/* --- which tiles are loaded -------------------------------------------------------------------------------------- */
+
+enum { HEADS = 2, LEN_Q = 150, LEN_KV = 210, TILE_M = 32, TILE_N = 16, DIM = 8 };
+
+/* Does some query of rows row0 .. see some key of key0 ..? */
+static bool tile_is_needed(const struct oracle_attention *p, int64_t head, int64_t row0, int64_t key0) {
+    for (int64_t row = row0; row < row0 + TILE_M && row < p->len_q; row++)
+        for (int64_t key = key0; key < key0 + TILE_N && key < p->len_kv; key++)
+            if (oracle_sees(p, 0, head, row, key))
+                return true;
+    return false;
+}
+
+/* Bytes that flash_tiled, q_outer, reads of Q, K and V when it loads exactly the tiles that are needed, the first of them
+   beginning with the first key that is. */
+static int64_t bytes_of_needed_tiles(const struct oracle_attention *p) {
+    int64_t bytes = 0;
+    for (int64_t head = 0; head < p->heads; head++)
+        for (int64_t row0 = 0; row0 < p->len_q; row0 += TILE_M) {
+            int64_t first = 0, rows = p->len_q - row0 < TILE_M ? p->len_q - row0 : TILE_M;
+            bool any = false;
+            for (; first < p->len_kv; first++) {
+                for (int64_t row = row0; row < row0 + rows && !any; row++)
+                    any = oracle_sees(p, 0, head, row, first);
+                if (any)
+                    break;
+            }
+            bytes += any ? rows * DIM * 4 : 0;
+            for (int64_t key0 = first; key0 < p->len_kv; key0 += TILE_N)
+                if (tile_is_needed(p, head, row0, key0))
+                    bytes += (p->len_kv - key0 < TILE_N ? p->len_kv - key0 : TILE_N) * 2 * DIM * 4;
+        }
+    return bytes;
+}
+
+struct loaded {
+    int64_t needed, read;
+};
+
+static struct loaded count(att_session *session, const char *problem) {
+    static const struct shape shape = {.batch = 1, .heads = HEADS, .kv_heads = HEADS, .len_q = LEN_Q, .len_kv = LEN_KV};
+    att_kernel *kernel = find(session, problem, schedules[3]);
+    struct workload workload = make(kernel, &shape, 0);
+    struct check_options options = {.shown = 3};
+    struct check_result result;
+    struct oracle_attention p = {.batch = 1,
+                                 .heads = HEADS,
+                                 .kv_heads = HEADS,
+                                 .len_q = LEN_Q,
+                                 .len_kv = LEN_KV,
+                                 .mask = workload.params->formulas.mask,
+                                 .env = &workload.params->env};
+    cr_expect(check_run(session, kernel, &workload, &options, &result), "%s\n%s", problem, text_string(&result.report));
+    struct loaded loaded = {bytes_of_needed_tiles(&p), (int64_t)result.counters.global_read};
+    check_free(&result);
+    workload_free(&workload);
+    return loaded;
+}
+
+Test(masks, of_affine_masks_exactly_the_tiles_with_something_to_see_are_loaded) {
+    static const char *const masks[] = {
+        "k <= q and q - k < 40",
+        "q - k <= 20 and k - q <= 30",
+        "k < 33 and k <= q",
+        "k >= 100",
+        "k <= q and q - k < 40 and k >= 77",
+        "q + k >= 300",
+        "2 * k <= q",
+        "k == q",
+        "k < 5 and q > 100",
+        "k <= q and h == 1",
+        "k < 0",
+        "q - k == 64 and k > 20",
+    };
+    att_session *session = open_host();
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        char problem[256];
+        snprintf(problem, sizeof problem, ATTENTION "mask=\"%s\"", masks[i]);
+        struct loaded loaded = count(session, problem);
+        cr_expect_eq(loaded.read, loaded.needed, "%s: %d bytes are read, %d are needed", masks[i], (int)loaded.read,
+                     (int)loaded.needed);
+    }
+    att_close(session);
+}
+
+/* No tile that is needed is left out (the numbers are checked), and few are loaded in vain. What the mask reads of its own
+   tensors does not hang on head_dim: the difference between two of those is what Q, K and V are read for. */
+Test(masks, tiles_of_other_masks_are_sorted_on_the_fly) {
+    static const struct {
+        const char *problem;
+        double most; /* times what is needed */
+    } cases[] = {
+        {"mask=\"q // 50 == k // 50\"", 1.1},
+        {"mask=\"q // 50 == k // 50 and k <= q\"", 1.1},
+        {"mask=\"k < 20 or q - k < 20 and k <= q\"", 1.2},
+        {"mask=\"document(ids) and k <= q\" params=\"ids: int[batch, len_k]\"", 2},
+        {"mask=\"k < lengths[b] and k <= q\" params=\"lengths: int[batch]\"", 1.2},
+        {"mask=\"on[q // 32, k // 16]\" params=\"on: bool[(len_k + 31) // 32, (len_k + 15) // 16]\"", 3},
+    };
+    att_session *session = open_host();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char problem[2][256];
+        for (int j = 0; j < 2; j++)
+            snprintf(problem[j], sizeof problem[j], "family=attention_forward dtype=fp32 head_dim=%d %s", 8 + 8 * j,
+                     cases[i].problem);
+        struct loaded loaded = count(session, problem[1]), less = count(session, problem[0]);
+        loaded.read -= less.read;
+        cr_expect_geq(loaded.read, loaded.needed, "%s", cases[i].problem);
+        cr_expect_leq((double)loaded.read, cases[i].most * (double)loaded.needed,
+                      "%s: %d bytes are read, %d are needed", cases[i].problem, (int)loaded.read, (int)loaded.needed);
+    }
+    att_close(session);
+}
