@@ -160,7 +160,10 @@ static bool covers(const struct tuned_denial *denial, const struct variant *vari
         return false;
     for (int id = 0; id < KNOB_COUNT; id++) {
         int value = knob_get(&denial->knobs, (enum knob_id)id);
+        const char *formula = knob_formula(&denial->knobs, (enum knob_id)id);
         if (value != AUTO && value != knob_get(&variant->knobs, (enum knob_id)id))
+            return false;
+        if (formula && strcmp(formula, knob_formula(&variant->knobs, (enum knob_id)id)) != 0)
             return false;
     }
     return true;
@@ -276,4 +279,37 @@ void tuned_write(const struct tuned *tuned, struct text *text) {
     text_print(text, tuned->denials ? "deny:\n" : "");
     for (int i = 0; i < tuned->denials; i++)
         write_denial(&tuned->denial[i], text);
+}
+
+/* --- a part of a table ----------------------------------------------------------------------------------------- */
+
+static bool starts(const char *line, size_t size, const char *start) {
+    return size >= strlen(start) && memcmp(line, start, strlen(start)) == 0;
+}
+
+/* Does this entry stand in the table? Its first line is written as tuned_write does. */
+static bool has_line(const char *table, size_t size, const struct text *line) {
+    return memmem(table, size, text_string(line), line->size) != NULL;
+}
+
+void tuned_excerpt(const char *table, size_t size, const struct knobs *problem, struct text *excerpt) {
+    struct text wanted = {0};
+    text_print(&wanted, "  - problem: ");
+    write_knobs(problem, false, &wanted);
+    text_print(&wanted, "\n");
+    bool found = has_line(table, size, &wanted), keep = true;
+    for (const char *line = table, *next; line < table + size; line = next) {
+        const char *end = memchr(line, '\n', (size_t)(table + size - line));
+        next = end ? end + 1 : table + size;
+        size_t length = (size_t)(next - line);
+        if (starts(line, length, "best:"))
+            keep = found;
+        else if (starts(line, length, "  - problem:"))
+            keep = length == wanted.size && memcmp(line, text_string(&wanted), length) == 0;
+        else if (*line != ' ' && *line != '\n')
+            keep = true; /* another key of the table */
+        text_append(excerpt, keep ? line : "\n", keep ? length : 1);
+    }
+    excerpt->failed |= wanted.failed;
+    text_free(&wanted);
 }

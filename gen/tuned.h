@@ -67,6 +67,10 @@ void tuned_file_name(const char *device, struct text *text);
 /* A table that is built into this library (tuned/), by its file's name. Null when there is none. */
 const char *tuned_embedded(const char *file, size_t *size);
 
+/* Of a table as tuned_write writes it, what is said of one problem (as tuned_problem gives it) and what is said of all; all
+   other lines are empty. Reading this takes a fraction of the time, and finds the same. */
+void tuned_excerpt(const char *table, size_t size, const struct knobs *problem, struct text *excerpt);
+
 /* --- asking ---------------------------------------------------------------------------------------------------- */
 
 /* Problem and shape as a row has them, of a variant or of knobs as given: problem knobs that are AUTO get their default,

@@ -137,13 +137,13 @@ static void describe_row(const struct tuned *table, const struct tuned_row *row,
     text_free(&text);
 }
 
-static bool try_tuned(const att_session *session, const struct request *request, struct choice *choice) {
+static bool try_tuned(const att_session *session, const struct request *request, const struct table_list *tables,
+                      struct choice *choice) {
     struct knobs problem = tuned_problem(&request->knobs);
     struct shape shape = choose_shape(request);
-    for (int i = 0; request->any_schedule && i < session->tables.count; i++) {
-        const struct tuned *table = session->tables.table[i];
-        const struct tuned_row *row =
-            tuned_is_for(table, session->info.device_name) ? tuned_nearest(table, &problem, &shape) : NULL;
+    for (int i = 0; request->any_schedule && i < tables->count; i++) {
+        const struct tuned *table = tables->table[i];
+        const struct tuned_row *row = tuned_nearest(table, &problem, &shape);
         if (!row || !agrees(request->knobs.target, row->schedule.target))
             continue;
         struct knobs knobs = request->knobs;
@@ -162,19 +162,21 @@ static bool try_tuned(const att_session *session, const struct request *request,
 
 /* --- choosing -------------------------------------------------------------------------------------------------- */
 
-/* The built-in tables are read once, by the first choice. They are part of this library, so that they cannot be read is
-   a fault of the library, which a test would have seen, or of memory: then the choice goes on without them. */
-static void fill_tables(att_session *session) {
+/* The built-in tables are part of this library: that they cannot be read is a fault of the library, which a test would
+   have seen, or of memory. Then the choice goes on without them. */
+static struct table_list ask_tables(att_session *session, const struct request *request) {
     struct failure failure = {0};
-    pthread_mutex_lock(&session->lock);
-    if (tables_fill(&session->tables, session->info.device_name, &failure) != ATT_OK)
+    struct table_list tables;
+    struct knobs problem = tuned_problem(&request->knobs);
+    if (tables_ask(&session->tables, session->info.device_name, &problem, &tables, &failure) != ATT_OK)
         session_log(session, ATT_LOG_WARNING, "%s", text_string(&failure.text));
-    pthread_mutex_unlock(&session->lock);
     failure_clear(&failure);
+    return tables;
 }
 
 /* What speaks against a candidate goes into its own reason. */
-static bool is_usable(const att_session *session, const struct request *request, struct variant *variant) {
+static bool is_usable(const att_session *session, const struct request *request, const struct table_list *tables,
+                      struct variant *variant) {
     if (!variant->feasible)
         return false;
     if (variant->boxed && request->hints.alignment && request->hints.alignment < BOX_ALIGNMENT) {
@@ -183,10 +185,9 @@ static bool is_usable(const att_session *session, const struct request *request,
                  request->hints.alignment);
         return false;
     }
-    for (int i = 0; i < session->tables.count; i++) {
-        const struct tuned *table = session->tables.table[i];
-        const struct tuned_denial *denial =
-            tuned_is_for(table, session->info.device_name) ? tuned_denies(table, variant, GEN_VERSION) : NULL;
+    for (int i = 0; i < tables->count; i++) {
+        const struct tuned *table = tables->table[i];
+        const struct tuned_denial *denial = tuned_denies(table, variant, GEN_VERSION);
         if (!denial)
             continue;
         snprintf(variant->reason, sizeof variant->reason, "out of service on %s: %s (%s:%d)", session->info.device_name,
@@ -211,16 +212,15 @@ bool choose_next(struct att_session *session, const struct request *request, str
                  struct text *passed) {
     char last[VARIANT_NAME] = "";
     bool general = false; /* the reason kept is of a kernel for any device */
+    struct table_list tables = ask_tables(session, request);
     if (choice->next > 0)
         snprintf(last, sizeof last, "%s", choice->variant.name);
-    else
-        fill_tables(session);
     while (choice->next <= PREFERENCES) {
         const struct preference *row = choice->next ? &preferences[choice->next - 1] : NULL;
         choice->next++;
-        if (!(row ? try_preference(session, request, row, choice) : try_tuned(session, request, choice)))
+        if (!(row ? try_preference(session, request, row, choice) : try_tuned(session, request, &tables, choice)))
             continue;
-        if (!is_usable(session, request, &choice->variant)) {
+        if (!is_usable(session, request, &tables, &choice->variant)) {
             bool plain = row && row->algorithm == ANY && request->knobs.algorithm == AUTO;
             if (!*choice->reason || (plain && !general))
                 snprintf(choice->reason, sizeof choice->reason, "%s", choice->variant.reason);

@@ -53,8 +53,8 @@ struct att_session {
     void (*log)(void *context, enum att_log_level level, const char *message);
     void *log_context;
 
-    pthread_mutex_t lock; /* guards what follows */
     struct tables tables;
+    pthread_mutex_t lock; /* guards what follows */
     struct kernel_name *names[KERNEL_BUCKETS];
     struct att_kernel *kernels;
     struct message *messages; /* the last failure of each thread that had one */

@@ -2,55 +2,101 @@
 #include "text_file.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-static enum att_status add(struct tables *tables, const char *name, const char *text, size_t size,
-                           struct failure *failure) {
+/* What the built-in tables say of one problem. */
+struct table_part {
+    struct table_part *next;
+    struct knobs problem;
+    struct table_list list;
+};
+
+static struct tuned *read_table(const char *name, const struct text *text, struct failure *failure) {
     struct diag diag = {0};
-    struct tuned *table = tuned_read(name, text, size, &diag);
+    struct tuned *table = tuned_read(name, text_string(text), text->size, &diag);
     if (!table)
-        return failure_take(failure, ATT_INVALID_TEXT, &diag);
+        failure_take(failure, ATT_INVALID_TEXT, &diag);
     diag_free(&diag);
-    tables->table[tables->count++] = table;
-    return ATT_OK;
+    return table;
 }
 
 enum att_status tables_open(struct tables *tables, const char *path, struct failure *failure) {
     struct text text = {0};
+    *tables = (struct tables){0};
+    pthread_mutex_init(&tables->lock, NULL);
     if (!path)
         return ATT_OK;
     if (text_file_read(path, &text))
-        add(tables, path, text_string(&text), text.size, failure);
+        tables->own = read_table(path, &text, failure);
     else
         failure_set(failure, ATT_IO, "the tuned table %s cannot be read: %s", path, strerror(errno));
     text_free(&text);
     return failure->status;
 }
 
-static enum att_status add_embedded(struct tables *tables, const char *device, struct failure *failure) {
-    struct text name = {0}, shown = {0};
-    size_t size;
-    tuned_file_name(device, &name);
-    text_print(&shown, "tuned/%s", text_string(&name));
-    const char *text = name.failed || shown.failed ? NULL : tuned_embedded(text_string(&name), &size);
-    if (text)
-        add(tables, text_string(&shown), text, size, failure);
-    text_free(&name);
-    text_free(&shown);
-    return failure->status;
-}
-
-enum att_status tables_fill(struct tables *tables, const char *device, struct failure *failure) {
-    if (tables->filled)
-        return ATT_OK;
-    tables->filled = true;
-    if (add_embedded(tables, device, failure) != ATT_OK)
-        return failure->status;
-    return add_embedded(tables, "any", failure);
-}
+/* The tables themselves were made by read_table; only here they are not constant. */
+static void free_table(const struct tuned *table) { tuned_free((struct tuned *)(uintptr_t)table); }
 
 void tables_close(struct tables *tables) {
-    for (int i = 0; i < tables->count; i++)
-        tuned_free((struct tuned *)(uintptr_t)tables->table[i]);
-    *tables = (struct tables){0};
+    free_table(tables->own);
+    for (struct table_part *next, *part = tables->parts; part; part = next) {
+        next = part->next;
+        for (int i = 0; i < part->list.count; i++)
+            free_table(part->list.table[i]);
+        free(part);
+    }
+    pthread_mutex_destroy(&tables->lock);
+}
+
+/* --- built-in tables ----------------------------------------------------------------------------------------------- */
+
+static void add_embedded(struct table_part *part, const char *device, struct failure *failure) {
+    struct text file = {0}, name = {0}, excerpt = {0};
+    size_t size;
+    tuned_file_name(device, &file);
+    text_print(&name, "tuned/%s", text_string(&file));
+    const char *text = file.failed || name.failed ? NULL : tuned_embedded(text_string(&file), &size);
+    if (text)
+        tuned_excerpt(text, size, &part->problem, &excerpt);
+    if (excerpt.failed)
+        failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while reading %s", text_string(&name));
+    else if (text && (part->list.table[part->list.count] = read_table(text_string(&name), &excerpt, failure)))
+        part->list.count++;
+    text_free(&file);
+    text_free(&name);
+    text_free(&excerpt);
+}
+
+static const struct table_part *find_part(struct tables *tables, const char *device, const struct knobs *problem,
+                                          struct failure *failure) {
+    for (const struct table_part *part = tables->parts; part; part = part->next)
+        if (memcmp(&part->problem, problem, sizeof *problem) == 0)
+            return part;
+    struct table_part *part = calloc(1, sizeof *part);
+    if (!part) {
+        failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory for a tuned table");
+        return NULL;
+    }
+    part->problem = *problem;
+    add_embedded(part, device, failure);
+    add_embedded(part, "any", failure);
+    part->next = tables->parts;
+    tables->parts = part;
+    return part;
+}
+
+enum att_status tables_ask(struct tables *tables, const char *device, const struct knobs *problem,
+                           struct table_list *list, struct failure *failure) {
+    *list = (struct table_list){0};
+    if (tables->own && tuned_is_for(tables->own, device))
+        list->table[list->count++] = tables->own;
+    if (tables->bare)
+        return ATT_OK;
+    pthread_mutex_lock(&tables->lock);
+    const struct table_part *part = find_part(tables, device, problem, failure);
+    for (int i = 0; part && i < part->list.count; i++)
+        list->table[list->count++] = part->list.table[i];
+    pthread_mutex_unlock(&tables->lock);
+    return failure->status;
 }

@@ -104,6 +104,35 @@ Test(tuned, a_table_without_rows_is_one) {
     tuned_free(made);
 }
 
+Test(tuned, an_excerpt_says_the_same_of_its_problem_in_the_same_lines) {
+    struct tuned *tuned = read_table(example);
+    struct text whole = {0};
+    tuned_write(tuned, &whole);
+    tuned_free(tuned);
+    tuned = read_table(text_string(&whole));
+    static const struct {
+        const char *problem;
+        int first, rows; /* of the whole table */
+    } cases[] = {{"family=attention_forward dtype=bf16 head_dim=128 mask=causal", 0, 2},
+                 {"family=attention_forward dtype=bf16 head_dim=128", 2, 1},
+                 {"family=attention_forward dtype=bf16 head_dim=12", 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text excerpt = {0};
+        struct knobs problem = problem_of(cases[i].problem);
+        tuned_excerpt(text_string(&whole), whole.size, &problem, &excerpt);
+        struct tuned *part = read_table(text_string(&excerpt));
+        cr_expect_str_eq(part->device, tuned->device);
+        cr_expect_eq(part->denials, tuned->denials);
+        cr_assert_eq(part->rows, cases[i].rows, "%s", text_string(&excerpt));
+        for (int row = 0; row < part->rows; row++)
+            cr_expect_arr_eq(&part->row[row], &tuned->row[cases[i].first + row], sizeof *part->row);
+        tuned_free(part);
+        text_free(&excerpt);
+    }
+    tuned_free(tuned);
+    text_free(&whole);
+}
+
 Test(tuned, put_replaces_a_row_of_the_same_problem_and_shape) {
     struct tuned *tuned = read_table(example);
     struct tuned_row row = tuned->row[0];
