@@ -1,5 +1,6 @@
 /* The generator when memory runs out: let the first, second, third, ... allocation fail, and see an error each time,
    never a crash or a source that is not whole. The build wraps the allocators (tests/CMakeLists.txt). */
+#include "formula.h"
 #include "helper_template.h"
 
 #include <criterion/criterion.h>
@@ -84,5 +85,87 @@ Test(gen_memory, every_allocation_may_fail_once) {
             break;
     }
     cr_assert_gt(failures, 50);
+    text_free(&whole);
+}
+
+/* --- formulas */
+
+static const char mask_text[] =
+    "sliding_window(n, 3) and (ids[b, k % 7] == ids[b, q % 7] or abs(q - k) < 2) and document(ids)";
+static const char score_text[] = "s * 2 + slopes[h] * (k - q) then softcap(30) then s + slopes[min(h, 3)]";
+
+static union formula_value no_element(void *context, int param, enum formula_access access, const int64_t *index) {
+    (void)context, (void)param, (void)access, (void)index;
+    return (union formula_value){0};
+}
+
+static bool print_mask(const struct formula *mask, const struct formula_env *env, struct text *output) {
+    struct formula *some = NULL, *all = NULL;
+    struct formula_keys keys = {0};
+    char message[FORMULA_MESSAGE] = "";
+    bool good = formula_tile(mask, &some, &all) && formula_keys(mask, &keys);
+    const struct formula *const made[] = {mask, some, all, keys.first, keys.end, keys.full_first, keys.full_end};
+    for (int i = 0; good && i < 7; i++)
+        formula_print_cuda(made[i], NULL, output);
+    if (good)
+        formula_print_helpers(made, 7, output);
+    good = good && formula_check_indices(mask, env, message);
+    cr_assert(good || failed, "%s", message);
+    formula_free(some);
+    formula_free(all);
+    formula_keys_free(&keys);
+    return good;
+}
+
+static bool make_formulas(struct text *output, struct diag *diag) {
+    struct formula_scope scope = {0};
+    struct place nowhere = {0};
+    const union formula_value scalars[3] = {{.integer = 4}};
+    const struct formula_env env = {.name = {[FORMULA_BATCH] = 1,
+                                             [FORMULA_HEADS] = 4,
+                                             [FORMULA_KV_HEADS] = 4,
+                                             [FORMULA_LEN_Q] = 9,
+                                             [FORMULA_LEN_K] = 9},
+                                    .scalar = scalars,
+                                    .tensor = no_element};
+    struct formula *mask = NULL, *score = NULL, *factor = NULL, *rest = NULL;
+    bool good = formula_declare(&scope, nowhere, "n", nowhere, "int", diag) &&
+                formula_declare(&scope, nowhere, "ids", nowhere, "int[batch, len_k]", diag) &&
+                formula_declare(&scope, nowhere, "slopes", nowhere, "float[heads + 2 * n]", diag) &&
+                (mask = formula_parse(FORMULA_MASK, nowhere, mask_text, sizeof mask_text - 1, &scope, diag)) &&
+                (score = formula_parse(FORMULA_SCORE, nowhere, score_text, sizeof score_text - 1, &scope, diag));
+    cr_assert_eq(good, diag->errors == 0);
+    if (good) {
+        formula_print_params(&scope, 7, output);
+        formula_print(score, output);
+        good = print_mask(mask, &env, output);
+        cr_assert(!formula_split_score(score, &factor, &rest));
+    }
+    formula_free(mask);
+    formula_free(score);
+    formula_scope_free(&scope);
+    return good;
+}
+
+Test(gen_memory, every_allocation_of_a_formula_may_fail_once) {
+    struct text whole = {0};
+    struct diag diag = {0};
+    int failures = 0;
+    cr_assert(make_formulas(&whole, &diag), "%s", text_string(&diag.text));
+    for (long count = 0;; count++) {
+        struct text output = {0};
+        failed = false;
+        left = count;
+        bool good = make_formulas(&output, &diag);
+        left = -1;
+        failures += failed;
+        cr_assert(!good || output.failed || strcmp(text_string(&output), text_string(&whole)) == 0, "allocation %ld",
+                  count);
+        diag_free(&diag);
+        text_free(&output);
+        if (!failed)
+            break;
+    }
+    cr_assert_gt(failures, 100, "%d", failures);
     text_free(&whole);
 }
