@@ -25,7 +25,7 @@ PEER = {True: "plain", False: "flex"}  # by dry_run
 
 
 def milliseconds(row):
-    return row["cold"]["ms"] if row and "error" not in row and "cold" in row else None
+    return row.get("cold", {}).get("ms") if row and "error" not in row else None
 
 
 def quotient(a, b):

@@ -4,8 +4,9 @@
     python3 bench/bench_matrix.py --warm --flex                   with a warm L2 as well; FlexAttention, slow to compile
     python3 bench/bench_matrix.py --quick --seconds 120           a subset, in about that time
     python3 bench/bench_matrix.py --only d128 --only "d64 causal" the cases whose names have these words
-    python3 bench/bench_matrix.py --schedule choice --schedule "block_n=176 stages=3"
-                                                                  schedules beside the library's choice, a column each
+    python3 bench/bench_matrix.py --schedule choice --schedule fixed --schedule "block_n=176 stages=3" --schedule ...
+                                                                  a column each: the library's choice, the same with
+                                                                  sizes that are constants ("fixed" goes with knobs too)
     python3 bench/bench_matrix.py --variants FILE                 the same, a schedule a line
     python3 bench/bench_matrix.py --dry-run                       without a GPU: tiny shapes on the host device
 
@@ -48,14 +49,18 @@ def options():
 
 
 def schedules(chosen):
-    """{name of the column: text}; without any, "attile" is the library's own choice."""
+    """{name of the column: text as contest.py has it}; "attile" is the library's own choice."""
     texts = list(chosen.schedule)
     if chosen.variants:
         lines = (line.split("#")[0].strip() for line in chosen.variants.read_text().splitlines())
         texts += [line for line in lines if line]
-    given = {f"attile {text}": text if "algorithm" in text else f"{ALGORITHM} {text}" for text in texts}
-    if not given or given.pop("attile choice", None):
-        given = {"attile": "", **given}
+    given = {}
+    for text in texts or ["choice"]:
+        words = text.split()
+        if not {"choice", "fixed"} >= set(words) and not any(word.startswith("algorithm") for word in words):
+            words.insert(0, ALGORITHM)
+        words = [word for word in words if word != "choice"]
+        given["attile" if not words else f"attile {text}"] = " ".join(words)
     return given
 
 

@@ -48,6 +48,11 @@ class Case:
         return (f"family=attention_forward head_dim={self.head_dim} {self.rule_knobs()} {knobs} batch={self.batch} "
                 f"heads={self.heads} kv_heads={self.kv_heads} len_q={self.len_q} len_kv={self.len_kv} alignment=16")
 
+    def fixed_knobs(self):
+        """For a kernel that is made for these sizes and no others."""
+        return (f"fixed_heads={self.heads} fixed_kv_heads={self.kv_heads} fixed_len_q={self.len_q} "
+                f"fixed_len_kv={self.len_kv}")
+
     def rule_knobs(self):
         return "mask=causal" if self.causal else "mask=none"
 

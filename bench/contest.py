@@ -1,7 +1,8 @@
 """One case: attile's kernels and the peers' are made, checked, and timed beside each other. Runs in a worker process.
 
     job   {case, problem: knobs beside the case's, target: more of them for those that name a schedule,
-           schedules: {name: text, or "" for the library's choice}, peers: [name], without: [name], plan}
+           schedules: {name: text}, peers: [name], without: [name], plan}
+    text  knobs, or none for the library's choice; among them the word "fixed", for a kernel of these sizes only
     rows  one a kernel: its figures, or an "error" that says why it has none
 """
 import time
@@ -79,9 +80,14 @@ class Contest:
             self._side.finish()  # a lost device fails here, and ends this process
 
     def _ours(self, schedule, row):
-        knobs = f"{self._job['problem']} {self._job['target']}" if schedule else self._job["problem"]
+        words, knobs = schedule.split(), [self._job["problem"]]
+        if "fixed" in words:
+            words.remove("fixed")
+            knobs.append(self._case.fixed_knobs())
+        if words:
+            knobs.append(self._job["target"])
         began = time.perf_counter()
-        kernel = self._session.find(self._case.problem(knobs), schedule or None)
+        kernel = self._session.find(self._case.problem(" ".join(knobs)), " ".join(words) or None)
         info, output = kernel.info, self._side.output(self._case)
         row.update(variant=kernel.name, registers=info.registers, spill_bytes=info.spill_bytes,
                    shared_bytes=info.shared_bytes, compile_seconds=round(info.compile_seconds, 3),

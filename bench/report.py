@@ -1,4 +1,4 @@
-"""results/matrix.jsonl becomes docs/benchmarks.md and docs/benchmarks.svg: python3 bench/report.py [--run WORD]
+"""results/matrix.jsonl and masks.jsonl become docs/benchmarks.md and .svg: python3 bench/report.py [--run WORD]
 
 Of every case the newest run counts, and of runs only those that measured the library's own choice of schedule: picking
 the best of many schedules afterwards would not be what a user gets. Losing cells are in it.
@@ -7,6 +7,7 @@ import argparse
 import json
 import pathlib
 
+import bench_masks
 import chart
 import table
 
@@ -18,12 +19,16 @@ process. TFLOP/s count 4 B H Sq Sk d flops, half of that for causal; medians; L2
 RATIOS = f"""`/ best here`: ours in proportion to the best peer of the run. `/ best published`: (ours / cuDNN now) in
 proportion to (the better of FA3 and cuDNN / cuDNN) as published in `bench/peers_h200.json`, since FA3 is not part of
 PyTorch and machines of one kind differ by a few percent. ◀ marks cells below {table.GOAL}."""
+MASKS = """The same masks and scores, as text for attile and as functions for FlexAttention (`bench/rules.py`). Neither
+side's compile time counts; FlexAttention's block mask is made beforehand and its time given apart, and again within
+"with block mask"; attile needs nothing beforehand. "First answer": from the text to the result of its first launch,
+with empty caches. "Causal / this": this in proportion to our own plain causal kernel."""
 
 
 def read(path, word=""):
     """({run: its machine}, the rows that count) of the runs with that word in their names."""
     machines, rows = {}, []
-    for line in path.read_text().splitlines():
+    for line in path.read_text().splitlines() if path.exists() else ():
         row = json.loads(line)
         if word not in row["run"]:
             continue
@@ -56,11 +61,14 @@ def panels(rows):
             for (head_dim, causal), groups in sorted(found.items())]
 
 
-def page(machines, rows):
-    parts = ["# Benchmarks", "<!-- Printed by bench/report.py from bench/results/matrix.jsonl. -->",
+def page(machines, rows, masks):
+    """machines: of all runs; masks: rows of bench_masks.py."""
+    parts = ["# Benchmarks", "<!-- Printed by bench/report.py from bench/results/. -->",
              WHAT, "![TFLOP/s by length](benchmarks.svg)", RATIOS, table.markdown(rows)]
     if any("warm" in row for row in rows):
         parts += ["## Without flushing L2", table.markdown(rows, "warm")]
+    if masks:
+        parts += ["## Masks and scores, beside FlexAttention", MASKS, bench_masks.markdown(masks, "flex")]
     parts += ["## Machines", *(f"- {run}: " + ", ".join(f"{name} {machine[name]}" for name in machine
                                                          if name not in ("run", "bench") and machine[name])
                                for run, machine in machines.items())]
@@ -70,12 +78,13 @@ def page(machines, rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", default="", metavar="WORD", help="only runs with this in their names")
-    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "bench/results/matrix.jsonl")
+    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "bench/results", help="the folder")
     parser.add_argument("--docs", type=pathlib.Path, default=ROOT / "docs", help="where the page and the chart go")
     chosen = parser.parse_args()
-    machines, rows = read(chosen.results, chosen.run)
+    machines, rows = read(chosen.results / "matrix.jsonl", chosen.run)
     gpu = ", ".join(sorted({str(machine.get("gpu")) for machine in machines.values()}))
-    (chosen.docs / "benchmarks.md").write_text(page(machines, rows))
+    others, masks = read(chosen.results / "masks.jsonl", chosen.run)
+    (chosen.docs / "benchmarks.md").write_text(page({**machines, **others}, rows, masks))
     drawn = chart.svg(panels(rows), f"Attention forward, bf16, {gpu}, TFLOP/s", CEILING)
     (chosen.docs / "benchmarks.svg").write_text(drawn)
 

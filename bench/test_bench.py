@@ -122,14 +122,18 @@ class Report(unittest.TestCase):
         lines += self.rows("1", 500) + self.rows("1", 400, "d64 b4 h32 s4096 full") + self.rows("2", 600)
         lines += self.rows("3", 900, kernel="attile block_n=8") + self.rows("2", 900, kernel="attile block_n=8")
         with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "matrix.jsonl"
-            path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            masks = [{"run": "4", "bench": "masks", "gpu": "G"},
+                     row("attile", 5, "d64 b1 h1 s8192 alibi", run="4", schedule="", group="masks")]
+            for name, which in (("matrix", lines), ("masks", masks)):
+                text = "".join(json.dumps(line) + "\n" for line in which)
+                pathlib.Path(folder, f"{name}.jsonl").write_text(text)
             program = pathlib.Path(__file__).with_name("report.py")
-            subprocess.run([sys.executable, program, "--results", path, "--docs", folder], check=True)
+            subprocess.run([sys.executable, program, "--results", folder, "--docs", folder], check=True)
             page, drawn = (pathlib.Path(folder, f"benchmarks.{kind}").read_text() for kind in ("md", "svg"))
         self.assertIn("| d128 b4 h16 s4096 full | **600** | 603 | 1.00 | 0.92 ◀ |", page)
         self.assertIn("| d64 b4 h32 s4096 full | **400** |", page)
         self.assertNotIn("900", page)
+        self.assertIn("| d64 b1 h1 s8192 alibi |", page)
         picture = xml.dom.minidom.parseString(drawn)
         bars = [title.firstChild.data for title in picture.getElementsByTagName("title")]
         self.assertEqual(bars, ["attile 400", "cuDNN 603", "attile 600", "cuDNN 603"])
@@ -183,13 +187,17 @@ class DryRun(unittest.TestCase):
             results = pathlib.Path(folder) / "results.jsonl"
             done = subprocess.run([sys.executable, pathlib.Path(__file__).with_name("bench_matrix.py"), "--dry-run",
                                    "--rounds", "2", "--only", "chunked", "--results", results, "--cache-dir", folder,
-                                   "--schedule", "block_n=32", "--schedule", "block_n=33"],
+                                   "--schedule", "block_n=32", "--schedule", "block_n=33", "--schedule", "choice",
+                                   "--schedule", "fixed block_n=32"],
                                   capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
-            machine, good, bad, plain = map(json.loads, results.read_text().splitlines())
+            machine, good, bad, choice, fixed, plain = map(json.loads, results.read_text().splitlines())
         self.assertEqual(machine["bench"], "matrix")
         self.assertTrue({machine["run"]} == {good["run"], bad["run"], plain["run"]})
         self.assertIn("_n32_", good["variant"])
+        self.assertEqual((choice["kernel"], choice["schedule"]), ("attile", ""))
+        self.assertNotEqual(fixed["variant"], good["variant"])
+        self.assertEqual(fixed["relative_error"], good["relative_error"])
         self.assertLess(good["relative_error"], 2 * good["honest_error"])
         self.assertTrue(0 < good["apart"]["plain"] < 0.01 and good["same_bits"] and math.isfinite(good["cold"]["ms"]))
         self.assertIn("block_n", bad["error"])

@@ -33,6 +33,7 @@ static enum exit_code open_problem(struct catalog *catalog, const char *text, st
     for (int id = 0; id < KNOB_COUNT; id++)
         if (knob_get(&catalog->given, (enum knob_id)id) != AUTO)
             knob_set(&catalog->problem, (enum knob_id)id, knob_get(&catalog->given, (enum knob_id)id));
+    catalog->problem.formulas = catalog->given.formulas;
     return CLI_OK;
 }
 

@@ -1,4 +1,5 @@
 /* attile explain: which kernel answers a problem and why, or what rules it out. */
+#include "explain_tiles.h"
 #include "explore.h"
 
 #include <stdlib.h>
@@ -7,6 +8,7 @@ const struct option options_explain[] = {
     {"device", 'd', OPTION_WORD, "auto|cuda|host",
      "for which device; auto (default) = a GPU if there is one, else this CPU"},
     {"model", 0, OPTION_FLAG, NULL, "show instead how long the model thinks it takes, term by term (docs/model.md)"},
+    EXPLAIN_TILES_OPTIONS,
     EXPLORE_OPTIONS,
     CATALOG_OPTIONS,
     CLI_COMMON_OPTIONS,
@@ -86,6 +88,8 @@ enum exit_code verb_explain(struct cli *cli) {
                                   .template_dir = cli_text(cli, "templates", NULL)};
     if (cli_given(cli, "model"))
         return explain_model(cli);
+    if (cli_given(cli, "tiles"))
+        return explain_tiles(cli);
     enum exit_code code = catalog_open(&catalog, cli);
     if (!code) {
         enum att_status status = att_open(&options, &session);

@@ -2,6 +2,7 @@
    makes of the best. Needs no GPU. */
 #include "explore.h"
 #include "file.h"
+#include "report_file.h"
 #include "terminal.h"
 
 #include <math.h>
@@ -15,9 +16,10 @@ const struct option options_explore[] = {
     {"all", 0, OPTION_FLAG, NULL, "compile all of them"},
     {"jobs", 'j', OPTION_NUMBER, "N", "compile N at a time (default: one a processor)"},
     {"timeout", 0, OPTION_NUMBER, "SECONDS", "give up on a variant that compiles longer (default: 120)"},
-    {"report", 0, OPTION_TEXT, "DIR", "write DIR/index.html, a page with pictures that needs no other file"},
+    REPORT_OPTION,
     {"map", 0, OPTION_TEXT, "X,Y", "the two knobs of its heat maps (default: block_n,block_m)"},
-    {"measured", 0, OPTION_TEXT, "FILE", "measurements of attile tune, to show beside the predictions on that page"},
+    {"measured", 0, OPTION_TEXT, "FILE",
+     "measurements of attile tune: on that page beside the predictions, and how well the model knew their order"},
     {"csv", 0, OPTION_FLAG, NULL, "write CSV to standard output, one row a candidate"},
     CATALOG_OPTIONS,
     CLI_COMMON_OPTIONS,
@@ -269,8 +271,6 @@ static enum exit_code explore(struct exploration *e) {
     enum exit_code code = explore_open(e);
     if (!code && cli_given(e->cli, "csv") && e->cli->json)
         code = cli_error(e->cli, CLI_USAGE, "--csv and --json both write to standard output: choose one");
-    if (!code && cli_given(e->cli, "measured") && !cli_given(e->cli, "report"))
-        code = cli_error(e->cli, CLI_USAGE, "--measured is for --report, which is missing");
     if (!code)
         code = explore_find(e);
     if (!code)
@@ -280,9 +280,9 @@ static enum exit_code explore(struct exploration *e) {
     if (e->explored_count > 0)
         code = compile(e);
     rank(e);
-    if (cli_given(e->cli, "report"))
-        code = cli_worse(code, explore_report(e));
     (e->cli->json ? explore_print_json : cli_given(e->cli, "csv") ? explore_print_csv : explore_print)(e);
+    if (cli_given(e->cli, "report") || cli_given(e->cli, "measured"))
+        code = cli_worse(code, explore_report(e));
     return cli_interrupted() ? CLI_INTERRUPTED : code;
 }
 

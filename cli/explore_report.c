@@ -1,10 +1,12 @@
 /* The page of --report: all candidates, what the compiler said of the best, and measurements beside them. */
+#include "agreement.h"
 #include "explore.h"
-#include "file.h"
-#include "report.h"
+#include "inputs.h"
+#include "report_file.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void add_candidates(const struct exploration *e, struct report *report) {
@@ -36,6 +38,48 @@ static void add_compiled(const struct exploration *e, struct report *report) {
     }
 }
 
+struct saying { /* where print_cell prints */
+    const struct exploration *e;
+    const struct report *report;
+    struct text *out;
+};
+
+static void print_cell(void *context, int cell, const struct agreement_cell *judged) {
+    const struct saying *saying = context;
+    struct text sizes = {0};
+    inputs_print_shape(&saying->report->shape[cell % REPORT_SHAPES], saying->report->family, &sizes);
+    text_print(saying->out, "%8.3f %6.1f of %-6d %s at %s\n", judged->loss, judged->rank, judged->kernels,
+               saying->report->problem[cell / REPORT_SHAPES].name, text_string(&sizes));
+    text_free(&sizes);
+}
+
+static enum exit_code print_agreement(const struct exploration *e, const struct report *report) {
+    struct agreement_point *point = calloc((size_t)report->points + 1, sizeof *point);
+    struct agreement a;
+    struct text text = {0};
+    struct saying saying = {e, report, &text};
+    int points = 0;
+    if (!point)
+        return cli_error(e->cli, CLI_INTERNAL, "out of memory");
+    for (int i = 0; i < report->points; i++) {
+        const struct report_point *p = &report->point[i];
+        if (p->measured > 0 && p->predicted > 0)
+            point[points++] =
+                (struct agreement_point){p->problem * REPORT_SHAPES + p->shape, p->predicted, p->measured};
+    }
+    text_print(&text, "the model's first choice over the measured best, and the best's place in the model's order:\n");
+    agreement_find(point, points, &a, print_cell, &saying);
+    text_print(
+        &text,
+        "%d kernels in %d problems and shapes: first choice %.3f of the best (geometric mean), the best among the "
+        "first %d in %d, %d of %d pairs in order, times within %.1f %%",
+        a.points, a.cells, a.loss, AGREEMENT_FIRST, a.first_few, a.in_order, a.pairs, 100 * a.error);
+    cli_note(e->cli, "%s", text_string(&text));
+    text_free(&text);
+    free(point);
+    return CLI_OK;
+}
+
 static enum exit_code add_measured(const struct exploration *e, struct report *report) {
     struct text error = {0};
     struct report_results results;
@@ -47,7 +91,7 @@ static enum exit_code add_measured(const struct exploration *e, struct report *r
         cli_note(e->cli, "%s: %d measurements used, %d of other GPUs and %d of other versions left out", path,
                  results.used, results.foreign, results.unknown);
     text_free(&error);
-    return code;
+    return code || !path ? code : print_agreement(e, report);
 }
 
 static enum exit_code read_map(const struct exploration *e, struct report *report) {
@@ -59,24 +103,6 @@ static enum exit_code read_map(const struct exploration *e, struct report *repor
     if (report->map_x >= 0 && report->map_y >= 0 && report->map_x != report->map_y)
         return CLI_OK;
     return cli_error(e->cli, CLI_USAGE, "--map expects two knobs, 'block_n,stages' say, found '%s'", text);
-}
-
-static enum exit_code save(const struct exploration *e, const struct report *report) {
-    const char *folder = cli_text(e->cli, "report", "");
-    struct text html = {0}, path = {0}, error = {0};
-    enum exit_code code = CLI_OK;
-    report_write(report, &html);
-    text_print(&path, "%s/index.html", folder);
-    if (report->failed || html.failed || path.failed)
-        code = cli_error(e->cli, CLI_INTERNAL, "out of memory for the report");
-    else if (!file_make_folder(folder, &error) || !file_save(text_string(&path), html.bytes, html.size, NULL, &error))
-        code = cli_error(e->cli, CLI_IO, "%s", text_string(&error));
-    else
-        cli_note(e->cli, "wrote %s", text_string(&path));
-    text_free(&html);
-    text_free(&path);
-    text_free(&error);
-    return code;
 }
 
 enum exit_code explore_report(struct exploration *e) {
@@ -96,8 +122,8 @@ enum exit_code explore_report(struct exploration *e) {
     report_add_time(&report, "enumerating and predicting", e->candidates.search_seconds);
     report_add_time(&report, "sorting", e->candidates.sort_seconds);
     report_add_time(&report, "compiling", e->compile_seconds);
-    if (!code)
-        code = save(e, &report);
+    if (!code && cli_given(e->cli, "report"))
+        code = report_file_save(e->cli, &report);
     report_close(&report);
     return code;
 }

@@ -2,6 +2,7 @@
 #include "tensor.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,13 +70,39 @@ static void fill(struct param_value *param, int dims, const struct shape *shape,
 
 /* --- the whole ---------------------------------------------------------------------------------------------------- */
 
+static union formula_value element(void *context, int number, enum formula_access access, const int64_t *index);
+
+/* The least or the most over a box of indices, of which only those within the tensor are there. */
+static union formula_value extreme(const struct params *params, int number, enum formula_access access,
+                                   const int64_t *box) {
+    const struct param_value *param = &params->param[number];
+    const struct formula_param *declared = &params->formulas.scope.param[number];
+    int64_t first[FORMULA_DIMS] = {0}, last[FORMULA_DIMS] = {0}, at[FORMULA_DIMS] = {0};
+    for (int d = 0; d < declared->dims; d++) {
+        first[d] = at[d] = box[2 * d] < 0 ? 0 : box[2 * d];
+        last[d] = box[2 * d + 1] < param->size[d] ? box[2 * d + 1] : param->size[d] - 1;
+    }
+    union formula_value best = element((void *)params, number, FORMULA_AT, at);
+    for (int d = 0; d < declared->dims;) {
+        union formula_value value = element((void *)params, number, FORMULA_AT, at);
+        bool less = declared->type == FORMULA_REAL ? value.real < best.real : value.integer < best.integer;
+        bool more = declared->type == FORMULA_REAL ? value.real > best.real : value.integer > best.integer;
+        if (access == FORMULA_LEAST ? less : more)
+            best = value;
+        for (d = 0; d < declared->dims && ++at[d] > last[d]; d++) /* the next index; none left when d runs out */
+            at[d] = first[d];
+    }
+    return best;
+}
+
 static union formula_value element(void *context, int number, enum formula_access access, const int64_t *index) {
     const struct params *params = context;
     const struct param_value *param = &params->param[number];
     const struct formula_param *declared = &params->formulas.scope.param[number];
     union formula_value value = {0};
     int64_t at = 0;
-    (void)access; /* the oracle asks for elements only */
+    if (access != FORMULA_AT)
+        return extreme(params, number, access, index);
     for (int d = 0; d < declared->dims; d++) {
         if (index[d] < 0 || index[d] >= param->size[d]) { /* formula_check_indices refuses such a launch */
             value.real = declared->type == FORMULA_REAL ? NAN : value.real;
@@ -90,7 +117,7 @@ static union formula_value element(void *context, int number, enum formula_acces
     return value;
 }
 
-static bool make_param(struct params *params, int number, const struct shape *shape, uint64_t seed) {
+static bool make_param(struct params *params, int number, const struct shape *shape, uint64_t seed, bool given) {
     const struct formula_param *declared = &params->formulas.scope.param[number];
     struct param_value *param = &params->param[number];
     param->type = storages[declared->storage].type;
@@ -108,6 +135,9 @@ static bool make_param(struct params *params, int number, const struct shape *sh
         fill(param, declared->dims, shape, seed, noise);
     }
     free(noise);
+    if (given && param->value)
+        param->value[0] =
+            declared->type == FORMULA_REAL ? params->scalar[number].real : (double)params->scalar[number].integer;
     if (declared->dims == 0 && declared->type == FORMULA_REAL)
         params->scalar[number].real = param->value ? param->value[0] : 0;
     else if (declared->dims == 0)
@@ -115,9 +145,58 @@ static bool make_param(struct params *params, int number, const struct shape *sh
     return noise && param->value;
 }
 
-struct params *params_make(const struct knobs *problem, const struct shape *shape, uint64_t seed, struct text *error) {
+/* --- numbers that were given: "window=1024, n=4" ------------------------------------------------------------------- */
+
+/* One pair; steps to the next. False at the end. */
+static bool next_given(const char **at, const char **name, size_t *name_size, const char **value, size_t *value_size) {
+    *at += strspn(*at, ", ");
+    *name = *at;
+    *name_size = strcspn(*at, "=, ");
+    *value = *at + *name_size + ((*name)[*name_size] == '=');
+    *value_size = strcspn(*value, ", ");
+    *at = *value + *value_size;
+    return *name_size > 0;
+}
+
+/* All names must be numbers that the formulas take, and values must be of their type. */
+static bool read_given(struct params *params, const char *given, bool *is_given, struct text *error) {
+    const char *name, *value;
+    size_t name_size, value_size;
+    while (next_given(&given, &name, &name_size, &value, &value_size)) {
+        char word[FORMULA_PARAM_NAME] = "", *end;
+        snprintf(word, sizeof word, "%.*s", (int)name_size, name);
+        int number = name_size < sizeof word ? formula_param_find(&params->formulas.scope, word) : -1;
+        const struct formula_param *declared = number < 0 ? NULL : &params->formulas.scope.param[number];
+        if (!declared || declared->dims) {
+            text_print(error, "--params: '%.*s' is no %s of this mask or score", (int)name_size, name,
+                       declared ? "single number" : "parameter");
+            return false;
+        }
+        double real = strtod(value, &end);
+        bool whole = declared->type == FORMULA_REAL || real == floor(real);
+        if (!value_size || end != value + value_size || !whole || !(fabs(real) <= 1e30)) {
+            text_print(error, "--params: %s is '%.*s'; expected %s, as in %s=%s", word, (int)value_size, value,
+                       declared->type == FORMULA_REAL ? "a number" : "an integer", word,
+                       declared->type == FORMULA_REAL ? "0.5" : "4");
+            return false;
+        }
+        is_given[number] = true;
+        if (declared->type == FORMULA_REAL)
+            params->scalar[number].real = real;
+        else
+            params->scalar[number].integer = (int64_t)real;
+    }
+    return true;
+}
+
+struct params *params_make_given(const struct knobs *problem, const struct shape *shape, uint64_t seed,
+                                 const char *given, struct text *error) {
     struct params *params = calloc(1, sizeof *params);
-    bool good = params && formula_set_open(&params->formulas, problem);
+    bool good = params && formula_set_open(&params->formulas, problem), is_given[FORMULA_PARAMS] = {0};
+    if (good && given && !read_given(params, given, is_given, error)) {
+        params_free(params);
+        return NULL;
+    }
     if (good) {
         params->env =
             (struct formula_env){.name = {[FORMULA_BATCH] = shape->batch,
@@ -129,13 +208,17 @@ struct params *params_make(const struct knobs *problem, const struct shape *shap
                                  .context = params,
                                  .tensor = element};
         for (int i = 0; good && i < params->formulas.scope.count; i++)
-            good = make_param(params, i, shape, seed);
+            good = make_param(params, i, shape, seed, is_given[i]);
     }
     if (good)
         return params;
     text_print(error, "the tensors of mask and score do not fit in memory");
     params_free(params);
     return NULL;
+}
+
+struct params *params_make(const struct knobs *problem, const struct shape *shape, uint64_t seed, struct text *error) {
+    return params_make_given(problem, shape, seed, NULL, error);
 }
 
 void params_free(struct params *params) {

@@ -22,8 +22,10 @@ struct params {
     struct param_value param[FORMULA_PARAMS];
 };
 
-/* The parameters of a problem at these sizes. Equal seeds give equal numbers. Null with a sentence in *error. What is
-   made stays where it is until params_free. */
+/* The parameters of a problem at these sizes: numbers as `given`, "window=1024, n=4" (may be null), the rest at random.
+   Equal seeds give equal numbers. Null with a sentence in *error. What is made stays where it is until params_free. */
+struct params *params_make_given(const struct knobs *problem, const struct shape *shape, uint64_t seed,
+                                 const char *given, struct text *error);
 struct params *params_make(const struct knobs *problem, const struct shape *shape, uint64_t seed, struct text *error);
 void params_free(struct params *params); /* accepts null */
 

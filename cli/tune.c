@@ -3,9 +3,11 @@
 #include "duration.h"
 #include "field.h"
 #include "inputs.h"
+#include "report_file.h"
 #include "shapes.h"
 #include "shard.h"
 #include "terminal.h"
+#include "tune_compare.h"
 #include "tune_merge.h"
 #include "tune_report.h"
 #include "tuner.h"
@@ -19,6 +21,7 @@ const struct option options_tune[] = {
     SHAPES_OPTION,
     {"out", 'o', OPTION_TEXT, "FILE", "the results file, appended to (default: tune.jsonl)"},
     {"table", 't', OPTION_TEXT, "FILE", "put the winners into this tuned table, which is made when it is missing"},
+    REPORT_OPTION,
     {"budget", 'b', OPTION_TEXT, "TIME", "how long to go on in all, '90s', '5m', '2h' (default: 60s)"},
     {"candidates", 'n', OPTION_NUMBER, "N", "schedules to try for a problem and shape (default: 200)"},
     {"l2", 0, OPTION_WORD, "cold|warm", "which times decide: with nothing in the cache (default), or again and again"},
@@ -26,6 +29,8 @@ const struct option options_tune[] = {
     {"timeout", 0, OPTION_TEXT, "TIME", "a kernel that compiles or runs longer than this is out (default: 60s)"},
     {"shard", 0, OPTION_TEXT, "I/N",
      "do part I of N, 0/4 to 3/4 say, of the problems and shapes; auto = as Slurm or mpirun number this process"},
+    {"validate", 0, OPTION_TEXT, "TABLE",
+     "measure only what this tuned table chooses and what the template itself would choose, and compare"},
     {"merge", 0, OPTION_FLAG, NULL, "measure nothing: join results files, into --out and --table"},
     {"device", 'd', OPTION_WORD, "cuda|host", "where to run; host is this CPU, to try the command out"},
     {"gpu", 0, OPTION_NUMBER, "N", "use this GPU alone (default: every GPU of the machine)"},
@@ -41,6 +46,9 @@ struct job {
     const struct spec *spec;
     struct tuner tuner;
     struct candidates candidates;
+    struct model_gpu gpu; /* its own, or one that is better than none */
+    bool known_gpu;
+    struct tuned *validated; /* --validate */
     struct journal journal;
     struct shapes shapes;
     struct shard shard;
@@ -126,15 +134,15 @@ static bool wanted(const void *context, const struct variant *variant) {
 static enum exit_code find_candidates(struct job *job) {
     const struct record *setting = &job->tuner.setting;
     const struct candidates_filter filter = {wanted, job, cli_interrupted};
-    struct model_gpu gpu = {0};
-    if (!model_gpu_find(setting->device, &gpu)) {
+    job->known_gpu = model_gpu_find(setting->device, &job->gpu);
+    if (!job->known_gpu) {
         cli_note(job->cli, "there is no performance model of %s; that of the H200 orders the candidates",
                  setting->device);
-        model_gpu_find("h200", &gpu);
+        model_gpu_find("h200", &job->gpu);
         if (strcmp(setting->arch, "host") != 0)
-            snprintf(gpu.arch, sizeof gpu.arch, "%s", setting->arch);
+            snprintf(job->gpu.arch, sizeof job->gpu.arch, "%s", setting->arch);
     }
-    if (!candidates_find(&job->candidates, job->catalog.templates, job->spec, &gpu, job->shapes.shape,
+    if (!candidates_find(&job->candidates, job->catalog.templates, job->spec, &job->gpu, job->shapes.shape,
                          job->shapes.count, &filter))
         return cli_error(job->cli, CLI_INTERNAL, "out of memory");
     if (cli_interrupted())
@@ -144,7 +152,7 @@ static enum exit_code find_candidates(struct job *job) {
 
 static enum exit_code add_cell(struct job *job, int problem, int number) {
     int most = cli_count(job->cli, "candidates", 200);
-    const struct field field = {job->catalog.templates, &job->candidates};
+    const struct template_set *set = job->catalog.templates;
     const struct knobs *knobs = &job->candidates.problem[problem];
     const struct shape *shape = &job->shapes.shape[number];
     struct text problem_text = {0}, shape_text = {0};
@@ -153,7 +161,8 @@ static enum exit_code add_cell(struct job *job, int problem, int number) {
     field_print_problem(knobs, &problem_text);
     inputs_print_shape(shape, job->spec->family, &shape_text);
     bool good = tuner_add_cell(&job->tuner, text_string(&problem_text), shape, text_string(&shape_text)) &&
-                field_pick(&field, problem, number, most, &job->tuner);
+                (job->validated ? tune_pick_two(set, job->validated, knobs, shape, &job->tuner)
+                                : field_pick(set, &job->candidates, problem, number, most, &job->tuner));
     text_free(&problem_text);
     text_free(&shape_text);
     return good ? CLI_OK : cli_error(job->cli, CLI_INTERNAL, "out of memory");
@@ -231,8 +240,15 @@ static enum exit_code finish(struct job *job) {
     int setting = code ? -1 : results_find_setting(&results, &job->tuner.setting);
     if (strange)
         cli_note(cli, "%s: %d lines are no records and are left as they are", job->journal.path, strange);
-    if (setting >= 0)
+    if (setting >= 0 && job->validated)
+        code = tune_compare(cli, &job->tuner);
+    else if (setting >= 0)
         code = tune_report(cli, &results, setting, job->catalog.templates);
+    if (setting >= 0 && cli_given(cli, "report"))
+        code = cli_worse(code, report_file_results(cli, job->tuner.setting.device, job->spec->family,
+                                                   job->catalog.templates, job->journal.path));
+    if (!code && job->known_gpu && !job->validated)
+        tune_judge_model(cli, &job->tuner, &job->gpu);
     results_free(&results);
     text_free(&error);
     return code;
@@ -307,6 +323,8 @@ static enum exit_code tune(struct job *job) {
         code = connect(job);
     if (!code)
         code = tune_check_table(cli, job->tuner.setting.device);
+    if (!code && cli_given(cli, "validate"))
+        code = tune_open_table(cli, job->tuner.setting.device, &job->validated);
     if (!code)
         code = fill_tuner(job);
     if (!code && job->tuner.cells == 0) {
@@ -339,6 +357,7 @@ enum exit_code verb_tune(struct cli *cli) {
     enum exit_code code = tune(&job);
     tuner_close(&job.tuner);
     candidates_free(&job.candidates);
+    tuned_free(job.validated);
     journal_close(&job.journal);
     spec_free(job.own_spec);
     catalog_close(&job.catalog);

@@ -24,7 +24,13 @@ const struct verb verbs[] = {
      verb_run},
     {"list", "SPEC", 1, 1, "list the variants of a spec", options_list, NULL, verb_list},
     {"show", "SPEC", 1, 1, "show the emitted source of a variant", options_show, NULL, verb_show},
-    {"explain", "SPEC", 1, 1, "say which kernel answers a problem and why, or what rules it out", options_explain, NULL,
+    {"explain", "SPEC", 1, 1, "say which kernel answers a problem and why, or what rules it out", options_explain,
+     "With --tiles it shows what the mask makes of tiles instead: empty ones are never loaded, full ones run without\n"
+     "mask code, and partial ones compute the mask for each pair. It finds that as the kernel does.\n"
+     "\n"
+     "Example:\n"
+     "  attile explain specs/cookbook/sliding_window.yaml --tiles --shapes 'len_q=8192,len_kv=8192' \\\n"
+     "      --params window=1024 --svg window.svg\n",
      verb_explain},
     {"explore", "SPEC", 1, 1, "predict all schedules of a problem and compile the best", options_explore,
      "Goes through every schedule that a spec, or a problem given as knobs, leaves open: what it does not say takes\n"

@@ -51,9 +51,10 @@ struct report_point *report_add(struct report *report, const struct variant *var
 struct report_point *report_find(struct report *report, const struct variant *variant, int shape);
 
 struct report_results {
-    int used, failed; /* records: of measurements, of kernels that failed */
-    int foreign;      /* of another GPU */
-    int unknown;      /* of another version: a knob or word that this one does not have, or no line of ours */
+    int used, failed;                       /* records: of measurements, of kernels that failed */
+    int foreign;                            /* of another GPU */
+    double compile_seconds, launch_seconds; /* that they report: of compilers, and of launches timed one by one */
+    int unknown; /* of another version: a knob or word that this one does not have, or no line of ours */
 };
 
 /* Add what a results file (tune/journal.h) says of this GPU and family; `known_only`: of problems and shapes that are

@@ -83,6 +83,9 @@ static void take(void *context, const struct record *record) {
     if (!point)
         return;
     note(point, record);
+    reading->results->compile_seconds += record->compile_seconds > 0 ? record->compile_seconds : 0;
+    if (record->cold_median > 0 && record->cold_samples > 0)
+        reading->results->launch_seconds += record->cold_median * (double)record->cold_samples;
     reading->results->used++;
 }
 

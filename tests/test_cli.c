@@ -220,6 +220,7 @@ Test(cli, json_of_every_verb_is_json_with_a_schema) {
         "show specs/softmax.yaml",
         "explain specs/softmax.yaml --device host",
         "explain 'family=softmax' --device host",
+        "explain specs/cookbook/streaming.yaml --tiles",
         "generate specs/softmax.yaml -o g",
         "run 'family=softmax' --device host --no-nvrtc --shape rows=2,cols=5",
         "cache stat",

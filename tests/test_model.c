@@ -1,3 +1,4 @@
+#include "agreement.h"
 #include "helper_cases.h"
 #include "model.h"
 
@@ -64,70 +65,31 @@ static double number_of(const char *line, const char *key) {
 }
 
 struct sample {
-    int problem; /* samples of the same problem and shape compete */
-    double measured, predicted;
+    struct agreement_point point;
     char name[VARIANT_NAME];
 };
 
-struct agreement {
-    int pairs, agree;
-    double error; /* root mean square of the logarithm of predicted / measured */
-    double loss;  /* geometric mean over problems: measured time of the model's first choice over the best */
-    int problems, first_of_8;
-};
-
-/* Pairs closer than 1 % are ties, which nobody can order. */
-static struct agreement compare(const struct sample *sample, int count) {
-    struct agreement a = {0};
-    int problems = 0;
-    for (int i = 0; i < count; i++) {
-        double ratio = log(sample[i].predicted / sample[i].measured);
-        a.error += ratio * ratio / count;
-        problems = sample[i].problem >= problems ? sample[i].problem + 1 : problems;
-        for (int k = 0; k < i; k++) {
-            double measured = log(sample[i].measured / sample[k].measured);
-            double predicted = log(sample[i].predicted / sample[k].predicted);
-            if (sample[i].problem != sample[k].problem || fabs(measured) < 0.01)
-                continue;
-            a.pairs++;
-            a.agree += measured * predicted > 0;
-        }
-    }
-    a.error = sqrt(a.error);
-    double sum = 0;
-    for (int problem = 0; problem < problems; problem++) {
-        const struct sample *best = NULL, *chosen = NULL;
-        int competitors = 0;
-        for (int i = 0; i < count; i++) {
-            const struct sample *s = &sample[i];
-            if (s->problem != problem)
-                continue;
-            competitors++;
-            best = !best || s->measured < best->measured ? s : best;
-            chosen = !chosen || s->predicted < chosen->predicted ? s : chosen;
-        }
-        if (competitors < 2)
-            continue;
-        int rank = 0;
-        for (int i = 0; i < count; i++)
-            rank += sample[i].problem == problem && sample[i].predicted < best->predicted;
-        a.problems++;
-        a.first_of_8 += rank < 8;
-        sum += log(chosen->measured / best->measured);
-        cr_log_info("problem %d: %d variants, first choice %.3f of the best (%s)", problem, competitors,
-                    chosen->measured / best->measured, chosen->name);
-    }
-    a.loss = a.problems ? exp(sum / a.problems) : 1;
-    return a;
+static void print_cell(void *context, int cell, const struct agreement_cell *judged) {
+    (void)context;
+    cr_log_info("problem %d: %d variants, first choice %.3f of the best, the best in place %.1f", cell, judged->kernels,
+                judged->loss, judged->rank);
 }
 
-static void expect(struct agreement a, const char *what, double agree, double error, double loss) {
+static void expect(const struct sample *sample, int count, const char *what, double in_order, double error,
+                   double loss) {
+    static struct agreement_point point[512];
+    struct agreement a;
+    cr_assert_leq(count, 512);
+    for (int i = 0; i < count; i++)
+        point[i] = sample[i].point;
+    agreement_find(point, count, &a, print_cell, NULL);
     cr_log_info("%s: %d of %d pairs in the measured order, time within %.1f %%, first choice %.3f of the best, best "
                 "among the first 8 in %d of %d problems",
-                what, a.agree, a.pairs, 100 * a.error, a.loss, a.first_of_8, a.problems);
-    cr_expect_geq(a.agree, agree * a.pairs, "%s: only %d of %d pairs", what, a.agree, a.pairs);
+                what, a.in_order, a.pairs, 100 * a.error, a.loss, a.first_few, a.cells);
+    cr_expect_geq(a.in_order, in_order * a.pairs, "%s: only %d of %d pairs", what, a.in_order, a.pairs);
     cr_expect_leq(a.error, error, "%s: %g", what, a.error);
     cr_expect_leq(a.loss, loss, "%s: %g", what, a.loss);
+    cr_expect_geq(a.first_few, 0.9 * a.cells, "%s: %d", what, a.first_few);
 }
 
 static int read_samples(const char *path, struct template_set *set, struct sample *sample, int room) {
@@ -174,7 +136,7 @@ static int read_samples(const char *path, struct template_set *set, struct sampl
             problem[problems].head_dim = variant.knobs.head_dim;
             problem[problems++].causal = variant.knobs.mask == mask_causal;
         }
-        *s = (struct sample){.problem = at, .measured = ms * 1e-3, .predicted = terms.seconds};
+        s->point = (struct agreement_point){at, terms.seconds, ms * 1e-3};
         strcpy(s->name, name);
         cr_log_info("%-100s %6lld %8.3f ms %8.3f predicted (%.2f) %s", name, (long long)shape.len_q, ms,
                     terms.seconds * 1e3, terms.seconds * 1e3 / ms, terms.bound);
@@ -189,7 +151,7 @@ Test(model, orders_hopper_schedules_as_measured) {
     struct template_set *set = open_set();
     int count = read_samples("bench/results/flash_async.jsonl", set, sample, 512);
     cr_assert_gt(count, 50);
-    expect(compare(sample, count), "flash_async", 0.85, 0.08, 1.03);
+    expect(sample, count, "flash_async", 0.85, 0.08, 1.03);
     template_set_close(set);
 }
 
@@ -238,15 +200,30 @@ Test(model, orders_fp32_schedules_as_measured) {
         struct model_terms terms;
         cr_assert(model_predict(&gpu, &variant, &shape, NULL, &terms));
         double flops = 4.0 * 4 * (double)shape.heads * 4096 * 4096 * tries[i].problem;
-        sample[i] = (struct sample){tries[i].problem / 64 + tries[i].problem % 64, flops / tries[i].tflops * 1e-12,
-                                    terms.seconds, ""};
+        sample[i].point = (struct agreement_point){tries[i].problem, terms.seconds, flops / tries[i].tflops * 1e-12};
         strcpy(sample[i].name, variant.name);
         cr_expect_float_eq(terms.flops, flops, 1);
         cr_log_info("%-100s %.1f TFLOP/s, predicted %.1f, %s", variant.name, tries[i].tflops,
                     flops / terms.seconds * 1e-12, terms.bound);
     }
-    expect(compare(sample, TRIES), "flash_tiled", 0.75, 0.08, 1.03);
+    expect(sample, TRIES, "flash_tiled", 0.75, 0.08, 1.03);
     template_set_close(set);
+}
+
+Test(model, agreement_is_counted_right) {
+    /* cell 7: the model has the first two the wrong way round; cell 9: right, and a tie that nobody can order */
+    static const struct agreement_point point[] = {{7, 1.0, 1.2}, {7, 1.1, 1.0},   {7, 2.0, 2.0}, {9, 1.0, 1.0},
+                                                   {9, 3.0, 2.0}, {9, 2.9, 2.001}, {3, 5.0, 5.0}};
+    struct agreement a;
+    agreement_find(point, 7, &a, NULL, NULL);
+    cr_expect_eq(a.cells, 2, "a kernel alone is no competition");
+    cr_expect_eq(a.pairs, 5);
+    cr_expect_eq(a.in_order, 4);
+    cr_expect_eq(a.first_few, 2);
+    cr_expect_float_eq(a.loss, sqrt(1.2), 1e-12);
+    agreement_find(point, 0, &a, NULL, NULL);
+    cr_expect_eq(a.pairs, 0);
+    cr_expect_float_eq(a.loss, 1, 0);
 }
 
 /* --- what must hold of any prediction --------------------------------------------------------------------------------- */

@@ -7,6 +7,8 @@
 
 enum { BEST_OF_FOUR = 3 }; /* of four candidates so many are the model's, the others drawn */
 
+static const double WRONG_BY = 3; /* the model may be: what it expects to take longer than so many times is not drawn */
+
 /* --- problems ----------------------------------------------------------------------------------------------------- */
 
 /* What goes without saying is not said: then a knob that is new tomorrow leaves the texts of today as they are. */
@@ -64,47 +66,48 @@ static int by_time(const void *a, const void *b) {
     return x->seconds != y->seconds ? (x->seconds > y->seconds) - (x->seconds < y->seconds) : by_number(a, b);
 }
 
-/* What cannot be completed or expanded is no candidate. */
-static bool add(const struct field *field, const struct knobs *knobs, struct tuner *tuner) {
+bool field_add(const struct template_set *set, const struct knobs *knobs, struct tuner *tuner) {
     struct variant variant;
     char digest[TUNER_DIGEST];
-    return !variant_complete(field->set, knobs, false, &variant) || !tuner_digest(field->set, &variant, digest) ||
+    return !variant_complete(set, knobs, false, &variant) || !tuner_digest(set, &variant, digest) ||
            tuner_add_candidate(tuner, &variant, digest);
 }
 
-static bool add_candidate(const struct field *field, const struct candidate *candidate, struct tuner *tuner) {
-    struct knobs knobs = candidates_knobs(field->all, candidate);
-    return add(field, &knobs, tuner);
-}
-
-/* What the template would choose itself, for the algorithm of `like`. */
-static bool add_default(const struct field *field, const struct candidate *like, struct tuner *tuner) {
-    struct knobs knobs = candidates_knobs(field->all, like);
+bool field_add_default(const struct template_set *set, const struct knobs *like, struct tuner *tuner) {
+    struct knobs knobs = *like;
     for (int i = 0; i < KNOB_COUNT; i++)
         if (knob_table[i].group == KNOB_GROUP_SCHEDULE && i != KNOB_algorithm && i != KNOB_loop_order)
             knob_set(&knobs, (enum knob_id)i, AUTO);
-    return add(field, &knobs, tuner);
+    return field_add(set, &knobs, tuner);
 }
 
-bool field_pick(const struct field *field, int problem, int shape, int count, struct tuner *tuner) {
+bool field_pick(const struct template_set *set, const struct candidates *all, int problem, int shape, int count,
+                struct tuner *tuner) {
     int found;
-    const struct candidate *first = candidates_of(field->all, problem, &found);
+    const struct candidate *first = candidates_of(all, problem, &found);
     const int *entered = &tuner->cell[tuner->cells - 1].candidates;
     struct draw *draw = malloc(((size_t)found + 1) * sizeof *draw);
     if (!draw)
         return false;
     for (int i = 0; i < found; i++) {
-        float seconds = candidates_seconds(field->all, &first[i], shape);
+        float seconds = candidates_seconds(all, &first[i], shape);
         draw[i] = (struct draw){&first[i], seconds > 0 ? seconds : INFINITY, draw_number(&first[i])};
     }
     qsort(draw, (size_t)found, sizeof *draw, by_time);
-    int best = (count * BEST_OF_FOUR + 3) / 4, at = 0;
-    bool good = found == 0 || add_default(field, draw[0].candidate, tuner);
-    for (; good && at < found && *entered < best; at++)
-        good = add_candidate(field, draw[at].candidate, tuner);
-    qsort(draw + at, (size_t)(found - at), sizeof *draw, by_number);
-    for (; good && at < found && *entered < count; at++)
-        good = add_candidate(field, draw[at].candidate, tuner);
+    if (found > 0 && !isinf(draw[0].seconds))
+        while ((double)draw[found - 1].seconds > WRONG_BY * (double)draw[0].seconds)
+            found--;
+    struct knobs knobs = found > 0 ? candidates_knobs(all, draw[0].candidate) : knobs_default();
+    int best = (count * BEST_OF_FOUR + 3) / 4;
+    bool good = found == 0 || field_add_default(set, &knobs, tuner);
+    for (int i = 0; good && i < found && *entered < count; i++) {
+        if (*entered == best) { /* the model had its say: the rest is drawn */
+            qsort(draw + i, (size_t)(found - i), sizeof *draw, by_number);
+            best = -1;
+        }
+        knobs = candidates_knobs(all, draw[i].candidate);
+        good = field_add(set, &knobs, tuner);
+    }
     free(draw);
     return good;
 }

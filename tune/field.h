@@ -7,19 +7,19 @@
 #include "candidates.h"
 #include "tuner.h"
 
-struct field {
-    const struct template_set *set; /* borrowed */
-    const struct candidates *all;   /* borrowed */
-};
-
 /* "family=attention_forward dtype=bf16 ...": a problem as records have it, of knobs of one of its kernels. */
 void field_print_problem(const struct knobs *knobs, struct text *text);
 
 /* Does a problem's kernel take this shape? One with sizes of its own (fixed: in a spec) takes no other. */
 bool field_fits(const struct knobs *knobs, const struct shape *shape);
 
-/* Add `count` candidates for a problem at a shape, both by number in `all`, to the tuner's last cell. False when memory
-   runs out. */
-bool field_pick(const struct field *field, int problem, int shape, int count, struct tuner *tuner);
+/* Add a candidate to the tuner's last cell: these knobs, or the template's own schedule for their algorithm. One that
+   cannot be completed or expanded is none. False when memory runs out. */
+bool field_add(const struct template_set *set, const struct knobs *knobs, struct tuner *tuner);
+bool field_add_default(const struct template_set *set, const struct knobs *knobs, struct tuner *tuner);
+
+/* Add `count` candidates for a problem at a shape, both by number in `all`. False when memory runs out. */
+bool field_pick(const struct template_set *set, const struct candidates *all, int problem, int shape, int count,
+                struct tuner *tuner);
 
 #endif

@@ -16,7 +16,8 @@ enum { GPUS = 16, JOBS = 64, HANDS = GPUS + JOBS, NONE = -1, BUDGET_MS = 200 };
 static const double GREETING = 60;      /* seconds that a worker may take to open its device */
 static const double FIRST_PASS = 0.02;  /* seconds of timing at most when a kernel is measured first */
 static const double LONGEST_PASS = 0.5; /* and ever */
-static const double COMPILING = 0.6;    /* part of a cell's time after which it goes on without what is not compiled */
+static const double COMPILING = 0.6;    /* part of the time after which it goes on without what is not compiled */
+static const double TIMING = 0.8;       /* part of a pass's share for timing; the rest is for all around it */
 
 struct hand { /* a worker and what it is at */
     struct worker worker;
@@ -217,29 +218,43 @@ static bool order_compile(struct crew *crew, struct hand *hand) {
     return false;
 }
 
-static int cells_to_begin(const struct tuner *tuner) {
-    int waiting = 0;
-    for (int i = 0; i < tuner->cells; i++)
-        waiting += !tuner->cell[i].begun;
-    return waiting;
+static bool is_compiled(const struct tuner *tuner, const struct tuner_cell *cell) {
+    for (int i = 0; i < cell->candidates; i++)
+        if (tuner->kernel[cell->kernel[i]].state < KERNEL_READY)
+            return false;
+    return true;
 }
 
-/* Take the next cell, with a fair share of the time that is left. */
+/* The next cell, all kernels of which are compiled; where none is, and it is the last one or compiling has taken long
+   enough, one with kernels still to come. NONE = wait. */
+static int next_cell(const struct tuner *tuner, int *waiting) {
+    int first = NONE;
+    *waiting = 0;
+    for (int i = 0; i < tuner->cells; i++)
+        *waiting += !tuner->cell[i].begun;
+    for (int i = 0; i < tuner->cells; i++) {
+        if (tuner->cell[i].begun)
+            continue;
+        if (is_compiled(tuner, &tuner->cell[i]))
+            return i;
+        first = first == NONE ? i : first;
+    }
+    bool long_enough = now() > tuner->start + COMPILING * (tuner->end - tuner->start);
+    return *waiting <= tuner->gpus || long_enough ? first : NONE;
+}
+
+/* It gets a fair share of the time that is left. */
 static bool begin_cell(struct crew *crew, struct hand *hand) {
     struct tuner *tuner = crew->tuner;
-    int waiting = cells_to_begin(tuner), rounds = (waiting + tuner->gpus - 1) / tuner->gpus;
-    hand->cell = NONE;
-    for (int i = 0; i < tuner->cells; i++) {
-        struct tuner_cell *cell = &tuner->cell[i];
-        if (cell->begun)
-            continue;
-        cell->begun = true;
-        cell->start = now();
-        cell->end = cell->start + (tuner->end - cell->start) / rounds;
-        hand->cell = i;
-        return true;
-    }
-    return false;
+    int waiting;
+    hand->cell = next_cell(tuner, &waiting);
+    if (hand->cell == NONE)
+        return false;
+    struct tuner_cell *cell = &tuner->cell[hand->cell];
+    cell->begun = true;
+    cell->start = now();
+    cell->end = cell->start + (tuner->end - cell->start) / ((waiting + tuner->gpus - 1) / tuner->gpus);
+    return true;
 }
 
 static void mark_ready(const struct tuner *tuner, struct tuner_cell *cell) {
@@ -279,7 +294,7 @@ static bool order_measure(struct crew *crew, struct hand *hand) {
         hand->kernel = cell->kernel[hand->entrant];
         struct order order = {.variant = tuner->kernel[hand->kernel].variant,
                               .shape = cell->shape,
-                              .seconds = fmin(share, passes ? LONGEST_PASS : FIRST_PASS)};
+                              .seconds = fmin(TIMING * share, passes ? LONGEST_PASS : FIRST_PASS)};
         return give(crew, hand, &order);
     }
     return false;

@@ -1,0 +1,18 @@
+/* report_file: the --report option of explore and tune: where a page goes. */
+#ifndef ATTILE_REPORT_FILE_H
+#define ATTILE_REPORT_FILE_H
+
+#include "cli.h"
+#include "report.h"
+
+#define REPORT_OPTION                                                                                                  \
+    { "report", 0, OPTION_TEXT, "DIR", "write DIR/index.html, a page with pictures that needs no other file" }
+
+/* Write the page of --report. */
+enum exit_code report_file_save(const struct cli *cli, const struct report *report);
+
+/* The same for nothing but what a results file holds of this device and family. */
+enum exit_code report_file_results(const struct cli *cli, const char *device, int family,
+                                   const struct template_set *set, const char *path);
+
+#endif

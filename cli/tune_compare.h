@@ -1,0 +1,26 @@
+/* tune_compare: what a finished tuner says of a tuned table and of the performance model. */
+#ifndef ATTILE_TUNE_COMPARE_H
+#define ATTILE_TUNE_COMPARE_H
+
+#include "candidates.h"
+#include "cli.h"
+#include "tuned.h"
+#include "tuner.h"
+
+/* The table of --validate, for this device. */
+enum exit_code tune_open_table(const struct cli *cli, const char *device, struct tuned **tuned);
+
+/* Add two candidates to the tuner's last cell: the template's own schedule, for the algorithm of `like`, and what the
+   table says. One, if they are the same. False when memory runs out. */
+bool tune_pick_two(const struct template_set *set, const struct tuned *tuned, const struct knobs *like,
+                   const struct shape *shape, struct tuner *tuner);
+
+/* Print, for every cell, how many times longer the template's own schedule took than the table's; then the geometric
+   mean and the worst. */
+enum exit_code tune_compare(struct cli *cli, const struct tuner *tuner);
+
+/* Say how much the model's first choice loses to the best that was measured, and how often that is among its first
+   eight. Cells that are not done do not count. */
+void tune_judge_model(const struct cli *cli, const struct tuner *tuner, const struct model_gpu *gpu);
+
+#endif
