@@ -199,7 +199,8 @@ bool formula_fits(const struct formula_scope *scope, const struct formula_env *e
 int64_t formula_dim(const struct formula_scope *scope, int param, int dim, const struct formula_env *env);
 
 /* Do all tensor indices stay within the declared shapes, whatever b, h, q, k within the sizes? What cannot be proven is
-   refused, with the index, its range and the size in the message: then the expression has to say min and max. */
+   refused, with the index, its range and the size in the message: then the expression has to say min and max. For what
+   formula_parse made; allocates nothing unless something is wrong. */
 bool formula_check_indices(const struct formula *formula, const struct formula_env *env, char message[FORMULA_MESSAGE]);
 
 /* --- tiles ------------------------------------------------------------------------------------------------------ */

@@ -253,37 +253,66 @@ static void name_bounds(struct bounder *b) {
     b->name[FORMULA_Q].least = two(b, OP_SUBTRACT, tree_name(b->to, FORMULA_LEN_K), tree_name(b->to, FORMULA_LEN_Q));
 }
 
-static bool check_index(struct bounder *b, const struct tree_node *access, int dim, const struct formula_env *env,
-                        char message[FORMULA_MESSAGE]) {
-    struct bounds bounds = bound(b, access->operand[dim]);
-    if (bounds.least == NO_NODE || bounds.most == NO_NODE) {
-        snprintf(message, FORMULA_MESSAGE, "out of memory");
-        return false;
+/* Every index of every access below a node, once. */
+static int count_indices(const struct formula *f, int node, bool *visited) {
+    const struct tree_node *n = &f->node[node];
+    int count = 0;
+    if (visited[node])
+        return 0;
+    visited[node] = true;
+    for (int i = 0; i < n->operands; i++)
+        count += count_indices(f, n->operand[i], visited) + (n->op == OP_AT);
+    return count;
+}
+
+static bool bound_access(struct bounder *b, struct formula *f, int node) {
+    const struct tree_node *n = &f->node[node];
+    for (int i = 0; n->op == OP_AT && i < n->operands; i++) {
+        struct bounds bounds = bound(b, n->operand[i]);
+        if (bounds.least == NO_NODE || bounds.most == NO_NODE)
+            return false;
+        f->index[f->indices++] = (struct tree_index){(int)n->number, i, n->operand[i], bounds.least, bounds.most};
     }
-    struct formula least = *b->to, most = *b->to, index = *b->from;
-    least.root = bounds.least;
-    most.root = bounds.most;
-    index.root = access->operand[dim];
+    return true;
+}
+
+bool tree_bound_indices(struct formula *f) {
+    bool *visited = calloc((size_t)f->count, sizeof *visited);
+    int count = visited ? count_indices(f, f->root, visited) : 0;
+    bool good = visited != NULL;
+    if (count) {
+        struct bounder b = {.from = f, .to = f->bounds = tree_derive(FORMULA_SIZE, f)};
+        f->index = calloc((size_t)count, sizeof *f->index);
+        good = f->bounds && f->index;
+        if (good)
+            name_bounds(&b);
+        good = good && find_varying(&b);
+        for (int i = 0; good && i < f->count; i++)
+            good = !visited[i] || bound_access(&b, f, i);
+        free(b.varies);
+    }
+    free(visited);
+    return good;
+}
+
+static bool check_index(const struct formula *f, const struct tree_index *index, const struct formula_env *env,
+                        char message[FORMULA_MESSAGE]) {
+    struct formula least = *f->bounds, most = *f->bounds, itself = *f;
+    least.root = index->least;
+    most.root = index->most;
+    itself.root = index->node;
     int64_t first = formula_integer(&least, env), last = formula_integer(&most, env);
-    int64_t size = formula_dim(b->from->scope, (int)access->number, dim, env);
+    int64_t size = formula_dim(f->scope, index->param, index->dim, env);
     if (first >= 0 && last < size)
         return true;
     struct text text = {0};
-    formula_print(&index, &text);
+    formula_print(&itself, &text);
     snprintf(message, FORMULA_MESSAGE,
              "index %d of %s, %.80s, may run from %" PRId64 " to %" PRId64 ", and that dimension has %" PRId64
              " elements; limit the index with clamp(.., .., ..)",
-             dim + 1, b->from->scope->param[access->number].name, text_string(&text), first, last, size);
+             index->dim + 1, f->scope->param[index->param].name, text_string(&text), first, last, size);
     text_free(&text);
     return false;
-}
-
-static bool check_below(struct bounder *b, int node, const struct formula_env *env, char message[FORMULA_MESSAGE]) {
-    const struct tree_node *n = node_of(b, node);
-    for (int i = 0; i < n->operands; i++)
-        if (!check_below(b, n->operand[i], env, message) || (n->op == OP_AT && !check_index(b, n, i, env, message)))
-            return false;
-    return true;
 }
 
 bool formula_check_indices(const struct formula *formula, const struct formula_env *env,
@@ -291,14 +320,8 @@ bool formula_check_indices(const struct formula *formula, const struct formula_e
     for (int i = FORMULA_BATCH; i <= FORMULA_LEN_K; i++)
         if (env->name[i] == 0) /* nothing will run */
             return true;
-    struct bounder b = {.from = formula, .to = tree_derive(FORMULA_SIZE, formula)};
-    bool good = false;
-    snprintf(message, FORMULA_MESSAGE, "out of memory");
-    if (b.to) {
-        name_bounds(&b);
-        good = find_varying(&b) && check_below(&b, formula->root, env, message);
-    }
-    free(b.varies);
-    formula_free(b.to);
-    return good;
+    for (int i = 0; i < formula->indices; i++)
+        if (!check_index(formula, &formula->index[i], env, message))
+            return false;
+    return true;
 }

@@ -527,6 +527,8 @@ struct formula *formula_parse(enum formula_kind kind, struct place place, const 
     formula->root = part.node;
     if (!p.failed)
         check_length(&p);
+    if (!p.failed && !tree_bound_indices(formula))
+        parse_refuse(&p, 0, "out of memory");
     if (!p.failed)
         return formula;
     formula_free(formula);

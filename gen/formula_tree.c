@@ -70,6 +70,8 @@ struct formula *tree_derive(enum formula_kind kind, const struct formula *from) 
 void formula_free(struct formula *formula) {
     if (!formula)
         return;
+    formula_free(formula->bounds);
+    free(formula->index);
     free(formula->node);
     free(formula);
 }

@@ -38,6 +38,13 @@ struct tree_node {
 
 enum tree_fault { TREE_FINE, TREE_NO_MEMORY, TREE_TOO_LONG, TREE_TOO_DEEP, TREE_TOO_WIDE };
 
+/* An index of a tensor, and how far it can go: nodes of formula->bounds, over sizes and scalars. */
+struct tree_index {
+    int param, dim;
+    int node; /* the index itself */
+    int least, most;
+};
+
 struct formula {
     enum formula_kind kind;
     const struct formula_scope *scope;
@@ -46,6 +53,10 @@ struct formula {
     struct tree_node *node; /* owned */
     int weight_limit, depth_limit;
     enum tree_fault fault; /* the first; every node after it is NO_NODE */
+    /* Of what was parsed, so that a launch need not allocate to check its indices: */
+    struct formula *bounds;   /* owned; null without indices */
+    struct tree_index *index; /* owned */
+    int indices;
 };
 
 struct formula *tree_new(enum formula_kind kind, const struct formula_scope *scope);
@@ -65,6 +76,9 @@ int tree_tensor(struct formula *f, enum tree_op access, int param, const int *in
 int tree_one(struct formula *f, enum tree_op op, int a);
 int tree_two(struct formula *f, enum tree_op op, int a, int b);
 int tree_if(struct formula *f, int condition, int a, int b);
+
+/* Fill bounds and index. False when memory ran out. */
+bool tree_bound_indices(struct formula *f);
 
 /* The same subtree in another tree of the same scope. */
 int tree_copy(struct formula *f, const struct formula *from, int node);
