@@ -6,6 +6,13 @@
 
 static int up(int value, int to) { return (value + to - 1) / to * to; }
 
+/* Does the next tile of queries begin before this one has ended? Only where it need not wait for the place of Q, through
+   which O leaves: the template's `across`. */
+static bool goes_across(const struct knobs *k, double kv_bytes, bool ahead) {
+    double panels = fmax(up(k->head_dim, 64), up(k->head_dim_v, 64)) / 64, q_bytes = panels * k->block_m * 128;
+    return ahead && (k->store == store_direct || 2 * q_bytes + k->stages * (kv_bytes + 32) + 256 <= 227 * 1024);
+}
+
 bool work_flash_async(struct work *work) {
     const struct knobs *k = work->knobs;
     const struct model_gpu *gpu = work->gpu;
@@ -16,13 +23,16 @@ bool work_flash_async(struct work *work) {
     double flop_clocks = 2 * scores / gpu->tensor; /* of one element of a row */
     double s_clocks = up(k->head_dim, 16) * flop_clocks, o_clocks = k->head_dim_v * flop_clocks;
 
-    /* Rescaling O: every round, or only when a maximum grows, which the vote costs. Two lanes of a register a clock. */
+    /* Rescaling O: every round, or only when a maximum grows, which the vote costs; no maximum at all is fewest. */
     double rescale = k->rescale == rescale_always ? k->head_dim_v / 2.0 : 0;
-    double rate = groups < 2 ? gpu->softmax_one : groups < 3 ? gpu->softmax_two : gpu->softmax_three;
+    double easier = k->rescale == rescale_from_sum ? gpu->softmax_no_maximum : 1;
+    double rate = (groups < 2 ? gpu->softmax_one : groups < 3 ? gpu->softmax_two : gpu->softmax_three) * easier;
     t->tensor = groups * (s_clocks + o_clocks);
     t->special = groups * (scores / rate + rescale);
+    /* Both operands of Q K^T are read from shared memory, of P V one. */
+    t->shared = groups * (s_clocks * (64 + 4096.0 / k->block_n) + o_clocks * 64) / gpu->shared;
 
-    double alone = scores / gpu->softmax_one + rescale + gpu->softmax_latency;
+    double alone = scores / (gpu->softmax_one * easier) + rescale + gpu->softmax_latency / easier;
     bool ahead = k->overlap == overlap_within || k->overlap == overlap_both;
     t->chain = ahead ? s_clocks + fmax(o_clocks, alone) : s_clocks + alone + o_clocks;
     if (k->stages < 2) /* the next tile is asked for when this one is done with */
@@ -32,9 +42,11 @@ bool work_flash_async(struct work *work) {
     double tiles = work_cover((double)work->shape->len_q, k->block_m);
     t->fill = bytes / (tiles > 1 ? gpu->fill_together : gpu->fill);
 
-    double units[] = {t->tensor, t->special, t->chain, t->fill};
-    t->round = work->busy = work_overlap(units, 4, gpu->overlap);
-    t->start = gpu->async_start;
+    double units[] = {t->tensor, t->special, t->shared, t->chain, t->fill};
+    t->round = work->busy = work_overlap(units, 5, gpu->overlap);
+    work->stays = k->blocks == blocks_resident;
+    work->block_start = gpu->async_start;
+    t->start = !work->stays ? gpu->async_start : goes_across(k, bytes, ahead) ? gpu->async_turn : gpu->async_stop;
     t->blocks = tiles * (double)work->shape->heads * (double)work->shape->batch;
     work->block_m = k->block_m;
     work->block_n = k->block_n;

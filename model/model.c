@@ -76,9 +76,22 @@ static double beside(const struct work *work, double blocks, double rounds) {
     return blocks > 0 ? t->start + rounds * (blocks * work->busy + t->wait) : 0;
 }
 
+/* Blocks that stay: every SM gets as many items as the others, or one more. Where tiles differ, an item is a pair of a
+   long one and a short one. */
+static double deal_out(const struct work *work, struct rounds rounds) {
+    struct model_terms *t = work->terms;
+    double tiles = rounds.most > rounds.least ? 2 : 1, items = t->blocks / tiles;
+    double item = tiles * beside(work, 1, rounds.mean);
+    double clocks = work->block_start + work_cover(items, work->gpu->multiprocessors) * item;
+    t->tail = 1 - items / work->gpu->multiprocessors * item / clocks;
+    return clocks;
+}
+
 /* Clocks from the first block's start to the last one's end. */
 static double fill_multiprocessors(const struct work *work, struct rounds rounds) {
     struct model_terms *t = work->terms;
+    if (work->stays)
+        return deal_out(work, rounds);
     double sms = work->gpu->multiprocessors, slots = sms * t->resident;
     double full = floor(t->blocks / slots), left = t->blocks - full * slots;
     double clocks;

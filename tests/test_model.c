@@ -37,6 +37,7 @@ static struct variant variant_of(struct template_set *set, const char *text) {
 /* The variant of a kernel's name: the knobs that it names, the template's defaults for what came later. */
 static bool variant_of_name(struct template_set *set, const char *name, struct variant *variant) {
     struct knobs knobs = knobs_default();
+    knobs.blocks = blocks_per_tile; /* before there was a choice */
     for (int id = 0; id < KNOB_COUNT; id++) {
         const struct knob_info *info = &knob_table[id];
         size_t longest = 0;
@@ -275,7 +276,9 @@ Test(model, more_work_takes_longer_and_a_causal_mask_less) {
             double seconds = seconds_of(set, text, shape);
             cr_expect_gt(seconds, before, "%s at %lld", text, (long long)length);
             snprintf(text, sizeof text, "family=attention_forward mask=causal %s", kernels[i]);
-            cr_expect_leq(seconds_of(set, text, shape), seconds * 1.001, "%s at %lld", text, (long long)length);
+            double causal = seconds_of(set, text, shape);
+            if (length >= 4096) /* below, pairs of tiles may leave SMs idle */
+                cr_expect_leq(causal, seconds, "%s at %lld", text, (long long)length);
             before = seconds;
         }
     }
