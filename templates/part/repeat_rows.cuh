@@ -23,9 +23,11 @@ __device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile
         bool finite = true;
         //$ end
         //$ if mask == causal
+        float even = 0, odd_columns = 0; // a sum is finite only if all its terms are
 #pragma unroll
         for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
-            finite &= fabsf(o[i]) < INFINITY && fabsf(o[i + 1]) < INFINITY;
+            even += o[i], odd_columns += o[i + 1];
+        finite &= fabsf(even + odd_columns) < INFINITY;
         //$ end
         unsigned odd = __ballot_sync(0xffffffffu, !finite);
         for (int g = 0; g < 8 && odd; g++) { // lanes 4 g .. 4 g + 3 hold row g

@@ -14,12 +14,21 @@ struct Rows {
 
 __device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false}; }
 
-// s = -INFINITY for keys from `end[row]` on.
+// s = -INFINITY for keys from `end[row]` on; `key` is this thread's first. Which of its columns are seen is a word of bits
+// for every 128 keys, whose bits become predicates several at a time.
 __device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], int key, const int (&end)[2]) {
 #pragma unroll
-    for (int i = 0; i < BLOCK_N / 2; i++)
-        if (key + 8 * (i / 4) + i % 2 >= end[i / 2 % 2])
-            s[i] = -INFINITY;
+    for (int r = 0; r < 2; r++) {
+        int keys = max(0, end[r] - key), seen = keys / 8 * 2 + min(keys % 8, 2); // columns 8 i and 8 i + 1
+#pragma unroll
+        for (int first = 0; first < BLOCK_N / 4; first += 32) {
+            unsigned bits = seen >= first + 32 ? 0xffffffffu : seen > first ? (1u << (seen - first)) - 1 : 0;
+#pragma unroll
+            for (int i = first; i < first + 32 && i < BLOCK_N / 4; i++)
+                if (!(bits >> (i - first) & 1))
+                    s[i / 2 * 4 + 2 * r + i % 2] = -INFINITY;
+        }
+    }
 }
 
 // s = 2^((s - m) c), with c = scale log2(e): the exponential as one multiply-add and one instruction.

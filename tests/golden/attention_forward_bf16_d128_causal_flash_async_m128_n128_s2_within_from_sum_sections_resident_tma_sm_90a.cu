@@ -524,12 +524,21 @@ struct Rows {
 
 __device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false}; }
 
-// s = -INFINITY for keys from `end[row]` on.
+// s = -INFINITY for keys from `end[row]` on; `key` is this thread's first. Which of its columns are seen is a word of bits
+// for every 128 keys, whose bits become predicates several at a time.
 __device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], int key, const int (&end)[2]) {
 #pragma unroll
-    for (int i = 0; i < BLOCK_N / 2; i++)
-        if (key + 8 * (i / 4) + i % 2 >= end[i / 2 % 2])
-            s[i] = -INFINITY;
+    for (int r = 0; r < 2; r++) {
+        int keys = max(0, end[r] - key), seen = keys / 8 * 2 + min(keys % 8, 2); // columns 8 i and 8 i + 1
+#pragma unroll
+        for (int first = 0; first < BLOCK_N / 4; first += 32) {
+            unsigned bits = seen >= first + 32 ? 0xffffffffu : seen > first ? (1u << (seen - first)) - 1 : 0;
+#pragma unroll
+            for (int i = first; i < first + 32 && i < BLOCK_N / 4; i++)
+                if (!(bits >> (i - first) & 1))
+                    s[i / 2 * 4 + 2 * r + i % 2] = -INFINITY;
+        }
+    }
 }
 
 // s = 2^((s - m) c), with c = scale log2(e): the exponential as one multiply-add and one instruction.
@@ -712,6 +721,9 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
             break;
         for (int i = key_tiles(p, tile.query, BLOCK_M) - 1; i >= 0; i--, ring.count++) {
             int stage = ring.stage();
+            // All blocks start at once: the first S needs Q and a tile of K, and nothing should be in their way.
+            if (tiles.count == 1 && ring.count == STAGES_OF - STAGES)
+                barrier_wait(&shared.q_full[0][CONSUMERS - 1], 0);
             barrier_wait(&empty[stage], ring.parity() ^ 1);
             barrier_expect(&full[stage], PANELS_OF * BLOCK_N * 128);
             for (int panel = 0; panel < PANELS_OF; panel++)
@@ -796,9 +808,11 @@ __device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         bool finite = rows.sum[r] <= 0x1p100f;
+        float even = 0, odd_columns = 0; // a sum is finite only if all its terms are
 #pragma unroll
         for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
-            finite &= fabsf(o[i]) < INFINITY && fabsf(o[i + 1]) < INFINITY;
+            even += o[i], odd_columns += o[i + 1];
+        finite &= fabsf(even + odd_columns) < INFINITY;
         unsigned odd = __ballot_sync(0xffffffffu, !finite);
         for (int g = 0; g < 8 && odd; g++) { // lanes 4 g .. 4 g + 3 hold row g
             int again = __shfl_sync(0xffffffffu, query + 8 * r, 4 * g), seen = keys_end(p, again + 1);
