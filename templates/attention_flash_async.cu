@@ -501,22 +501,15 @@ struct Consumer {
 
     // All keys of a tile of queries but the first tile of them, whose weights are there, and without the last P V.
     __device__ __forceinline__ void go_over_keys() {
-        int tile_n = span.tiles - 2;
-        //$ if mask == causal
 #pragma unroll 1
-        for (; tile_n >= span.whole; tile_n--) {
+        for (int tile_n = span.tiles - 2; tile_n >= 0; tile_n--) {
             issue_round(tile_n == 0);
-            weigh_masked(tile_n);
-            wgmma_wait<0>();
-            output_done();
-            rescale(o, rows);
-            end_round();
-        }
-        //$ end
-#pragma unroll 1
-        for (; tile_n >= 0; tile_n--) {
-            issue_round(tile_n == 0);
-            weigh_whole();
+            //$ if mask == causal
+            if (tile_n >= span.whole)
+                weigh_masked(tile_n);
+            else
+                //$ end
+                weigh_whole();
             wgmma_wait<0>();
             output_done();
             rescale(o, rows);
