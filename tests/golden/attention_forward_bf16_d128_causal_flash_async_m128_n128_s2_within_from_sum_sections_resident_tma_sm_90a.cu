@@ -721,9 +721,6 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
             break;
         for (int i = key_tiles(p, tile.query, BLOCK_M) - 1; i >= 0; i--, ring.count++) {
             int stage = ring.stage();
-            // All blocks start at once: the first S needs Q and a tile of K, and nothing should be in their way.
-            if (tiles.count == 1 && ring.count == STAGES_OF - STAGES)
-                barrier_wait(&shared.q_full[0][CONSUMERS - 1], 0);
             barrier_wait(&empty[stage], ring.parity() ^ 1);
             barrier_expect(&full[stage], PANELS_OF * BLOCK_N * 128);
             for (int panel = 0; panel < PANELS_OF; panel++)
@@ -1038,20 +1035,13 @@ struct Consumer {
 
     // All keys of a tile of queries but the first tile of them, whose weights are there, and without the last P V.
     __device__ __forceinline__ void go_over_keys() {
-        int tile_n = span.tiles - 2;
 #pragma unroll 1
-        for (; tile_n >= span.whole; tile_n--) {
+        for (int tile_n = span.tiles - 2; tile_n >= 0; tile_n--) {
             issue_round(tile_n == 0);
-            weigh_masked(tile_n);
-            wgmma_wait<0>();
-            output_done();
-            rescale(o, rows);
-            end_round();
-        }
-#pragma unroll 1
-        for (; tile_n >= 0; tile_n--) {
-            issue_round(tile_n == 0);
-            weigh_whole();
+            if (tile_n >= span.whole)
+                weigh_masked(tile_n);
+            else
+                weigh_whole();
             wgmma_wait<0>();
             output_done();
             rescale(o, rows);
