@@ -114,7 +114,7 @@ static enum exit_code empty_space(const struct job *job) {
     const struct candidates *all = &job->candidates;
     struct text text = {0};
     if (all->prunings == 0)
-        return cli_error(job->cli, CLI_SPEC, "no schedule of %s is for %s%s", job->catalog.name,
+        return cli_error(job->cli, CLI_USAGE, "no schedule of %s is for %s%s", job->catalog.name,
                          job->tuner.setting.device, cli_given(job->cli, "variant") ? " and passes --variant" : "");
     for (int i = 0; i < all->prunings && i < 10; i++)
         text_print(&text, "\n%10lld  %s", (long long)all->pruning[i].count, all->pruning[i].example);
@@ -162,7 +162,8 @@ static enum exit_code add_cell(struct job *job, int problem, int number) {
     inputs_print_shape(shape, job->spec->family, &shape_text);
     bool good = tuner_add_cell(&job->tuner, text_string(&problem_text), shape, text_string(&shape_text)) &&
                 (job->validated ? tune_pick_two(set, job->validated, knobs, shape, &job->tuner)
-                                : field_pick(set, &job->candidates, problem, number, most, &job->tuner));
+                                : field_pick(set, &job->candidates, problem, number, most,
+                                             !cli_given(job->cli, "variant"), &job->tuner));
     text_free(&problem_text);
     text_free(&shape_text);
     return good ? CLI_OK : cli_error(job->cli, CLI_INTERNAL, "out of memory");

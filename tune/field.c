@@ -82,7 +82,7 @@ bool field_add_default(const struct template_set *set, const struct knobs *like,
 }
 
 bool field_pick(const struct template_set *set, const struct candidates *all, int problem, int shape, int count,
-                struct tuner *tuner) {
+                bool own, struct tuner *tuner) {
     int found;
     const struct candidate *first = candidates_of(all, problem, &found);
     const int *entered = &tuner->cell[tuner->cells - 1].candidates;
@@ -99,7 +99,7 @@ bool field_pick(const struct template_set *set, const struct candidates *all, in
             found--;
     struct knobs knobs = found > 0 ? candidates_knobs(all, draw[0].candidate) : knobs_default();
     int best = (count * BEST_OF_FOUR + 3) / 4;
-    bool good = found == 0 || field_add_default(set, &knobs, tuner);
+    bool good = found == 0 || !own || field_add_default(set, &knobs, tuner);
     for (int i = 0; good && i < found && *entered < count; i++) {
         if (*entered == best) { /* the model had its say: the rest is drawn */
             qsort(draw + i, (size_t)(found - i), sizeof *draw, by_number);

@@ -18,8 +18,9 @@ bool field_fits(const struct knobs *knobs, const struct shape *shape);
 bool field_add(const struct template_set *set, const struct knobs *knobs, struct tuner *tuner);
 bool field_add_default(const struct template_set *set, const struct knobs *knobs, struct tuner *tuner);
 
-/* Add `count` candidates for a problem at a shape, both by number in `all`. False when memory runs out. */
+/* Add `count` candidates for a problem at a shape, both by number in `all`; the template's own schedule first, if it is
+   wanted. False when memory runs out. */
 bool field_pick(const struct template_set *set, const struct candidates *all, int problem, int shape, int count,
-                struct tuner *tuner);
+                bool own, struct tuner *tuner);
 
 #endif
