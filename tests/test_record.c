@@ -1,5 +1,6 @@
 /* Lines of a results file: what is printed reads back the same, and what is no record is none. */
 #include "record.h"
+#include "file.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -90,4 +91,21 @@ Test(record, cuts_texts_that_are_too_long) {
     cr_assert(record_read(line.bytes, line.size, &record));
     cr_expect_eq(strlen(record.arch), sizeof record.arch - 1);
     text_free(&line);
+}
+
+Test(record, has_every_field_in_the_manual) {
+    static const char *const names[] = {
+#define RECORD_TEXT(name, size, about) #name,
+#define RECORD_INT(name, about)        #name,
+#define RECORD_NUMBER(name, about)     #name,
+#include "record.def"
+    };
+    struct text manual = {0}, error = {0};
+    cr_assert(file_load(SOURCE_DIR "/docs/tuning.md", 1 << 20, &manual, &error), "%s", text_string(&error));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char quoted[64];
+        snprintf(quoted, sizeof quoted, "`%s`", names[i]);
+        cr_expect(strstr(text_string(&manual), quoted), "docs/tuning.md does not explain %s", names[i]);
+    }
+    text_free(&manual);
 }
