@@ -17,7 +17,7 @@
 
 #define ATTILE  BUILD_DIR "/cli/attile"
 #define PROBLEM "'family=attention_forward dtype=fp32 head_dim=8 algorithm=flash' --variant 'threads=64'"
-#define SHORT   "--shapes 'heads=2,len_q=9,len_kv=9; heads=1,len_q=5,len_kv=17' --device host --budget 2s"
+#define SHORT   "--shapes 'heads=2,len_q=9,len_kv=9; heads=1,len_q=5,len_kv=17' --device host --budget 1s"
 
 static char folder[] = "/tmp/attile-tune-XXXXXX";
 
@@ -71,6 +71,18 @@ static void expect(const char *arguments, int code, const char *words) {
     done(&outcome);
 }
 
+/* The first time its kernel is compiled, which on a busy machine takes longer than the budget: then it goes on. */
+static void expect_done(const char *arguments, const char *words) {
+    for (int i = 0; i < 20; i++) {
+        struct outcome outcome = run(arguments);
+        bool short_of_time = outcome.code == 2 && strstr(text_string(&outcome.err), "goes on from here");
+        done(&outcome);
+        if (!short_of_time)
+            break;
+    }
+    expect(arguments, 0, words);
+}
+
 static int occurrences(const char *path, const char *words) {
     struct text content = load(path);
     int count = 0;
@@ -85,17 +97,18 @@ static void nap(double seconds) { nanosleep(&(struct timespec){.tv_nsec = (long)
 /* --- tuning ------------------------------------------------------------------------------------------------------- */
 
 Test(tune, writes_results_and_a_table_that_validates) {
-    expect(PROBLEM " " SHORT " -o r.jsonl -t t.yaml", 0, "2 rows put in");
+    expect_done(PROBLEM " " SHORT " -o r.jsonl -t t.yaml", "2 rows put in");
     cr_expect_eq(occurrences("t.yaml", "- shape:"), 2);
     cr_expect_eq(occurrences("t.yaml", "threads: 64"), 2);
     cr_expect_geq(occurrences("r.jsonl", "\"status\": \"ok\""), 2);
     cr_expect_eq(occurrences("r.jsonl", "\n"), occurrences("r.jsonl", "{\"schema\": \"attile.tune/1\""));
-    expect(PROBLEM " " SHORT " -o v.jsonl --validate t.yaml", 0, "geometric mean of 2");
+    expect_done(PROBLEM " " SHORT " -o v.jsonl --validate t.yaml", "geometric mean of 2");
     setenv("ATTILE_TUNED", "t.yaml", 1); /* and the library reads it */
     cr_expect_eq(system(ATTILE " explain 'family=attention_forward dtype=fp32 head_dim=8' >.out 2>.err"), 0);
 }
 
 Test(tune, reports_as_json) {
+    expect_done(PROBLEM " " SHORT " --json", NULL);
     struct outcome outcome = run(PROBLEM " " SHORT " --json");
     cr_expect_eq(outcome.code, 0, "%s", text_string(&outcome.err));
     cr_expect(strstr(text_string(&outcome.out), "\"schema\": \"attile.tune/1\""));
@@ -105,12 +118,12 @@ Test(tune, reports_as_json) {
 }
 
 Test(tune, shards_and_merged_files_make_the_whole) {
-    expect(PROBLEM " " SHORT " -o whole.jsonl -t whole.yaml", 0, NULL);
-    expect(PROBLEM " " SHORT " -o a.jsonl --shard 0/3", 0, NULL);
+    expect_done(PROBLEM " " SHORT " -o whole.jsonl -t whole.yaml", NULL);
+    expect_done(PROBLEM " " SHORT " -o a.jsonl --shard 0/3", NULL);
     setenv("SLURM_ARRAY_TASK_ID", "6", 1);
     setenv("SLURM_ARRAY_TASK_MIN", "5", 1);
     setenv("SLURM_ARRAY_TASK_COUNT", "3", 1);
-    expect(PROBLEM " " SHORT " -o b.jsonl --shard auto", 0, NULL);
+    expect_done(PROBLEM " " SHORT " -o b.jsonl --shard auto", NULL);
     expect(PROBLEM " " SHORT " -o c.jsonl --shard 2/3", 0, "nothing to do");
     cr_expect_eq(access("c.jsonl", F_OK), -1);
     cr_expect_eq(occurrences("a.jsonl", "len_q=5"), 0);
