@@ -17,6 +17,7 @@ table=${TABLE:-tuned/nvidia_h200.yaml}
 seconds_each=${SECONDS_EACH:-20}
 candidates=${CANDIDATES:-32}
 dtypes=${DTYPES:-bf16}
+gpu=${GPU:-0}
 problems=${ONLY:-40 64 80 96 128 192 256 192/128}
 tokens=16384
 hidden=2048
@@ -57,14 +58,14 @@ tune_one() {
     local shapes
     shapes=$(shapes_of "$2" 0 128 256 512 1024 2048 4096 8192 16384 32768)
     shapes+="batch=1,heads=16,len_q=512,len_kv=512;batch=1,heads=16,len_q=2048,len_kv=2048"
-    "$attile" tune "$1" --shapes "$shapes" --candidates "$candidates" --budget "${seconds_each}s" \
+    "$attile" tune "$1" --shapes "$shapes" --candidates "$candidates" --budget "${seconds_each}s" --gpu "$gpu" \
         --out "$results/tune.jsonl" --table "$table"
 }
 
 validate_one() {
     local shapes
     shapes=$(shapes_of "$2" 12 384 1536 6144 24576)$(shapes_of "$2" 0 768 3072 12288)
-    "$attile" tune "$1" --shapes "$shapes" --budget "$((seconds_each / 2))s" --out "$results/validate.jsonl" \
+    "$attile" tune "$1" --shapes "$shapes" --budget "$((seconds_each / 2))s" --gpu "$gpu" --out "$results/validate.jsonl" \
         --validate "$table" --json >>"$results/validate.json"
 }
 

@@ -6,6 +6,7 @@
 enum { LEAST = 3, MOST = 64, TOGETHER = 32 };
 
 static const double WARM_RUN = 1e-4; /* seconds of launches timed together: long beside one launch's own cost */
+static const double LONG = 2e-3;     /* seconds of a launch that evens out by itself: one sample is enough */
 
 struct subject {
     att_session *session;
@@ -27,14 +28,21 @@ static enum att_status launch(const struct subject *subject, int count) {
     return ATT_OK;
 }
 
-/* Seconds of one launch among `count`, after `lead`: launches not timed (warm), or an emptied cache (0). While the
-   device does what leads, the host gets ahead, so that what is timed starts without a gap. */
-static enum att_status sample(const struct subject *subject, int lead, int count, double *seconds) {
+enum lead {
+    LEAD_NONE,
+    LEAD_FLUSH,
+    LEAD_LAUNCH
+}; /* what comes before a sample: an emptied cache, or a launch not timed */
+
+/* Seconds of one launch among `count`. While the device does what leads, the host gets ahead, so that what is timed starts
+   without a gap. */
+static enum att_status sample(const struct subject *subject, enum lead lead, int count, double *seconds) {
     const struct backend_type *type = subject->session->type;
     struct backend *backend = subject->session->backend;
-    enum att_status status = lead > 0      ? launch(subject, lead)
-                             : type->flush ? type->flush(backend, NULL, subject->failure)
-                                           : ATT_OK;
+    enum att_status status = lead == LEAD_LAUNCH ? launch(subject, 1) : ATT_OK;
+    *seconds = 0;
+    if (lead == LEAD_FLUSH && type->flush)
+        status = type->flush(backend, NULL, subject->failure);
     if (status == ATT_OK)
         status = type->timer_start(backend, NULL, subject->failure);
     if (status == ATT_OK)
@@ -56,14 +64,15 @@ static struct timing summary(double *time, int samples) {
     return (struct timing){samples, median, time[0], time[samples * 3 / 4] - time[samples / 4]};
 }
 
-static enum att_status series(const struct subject *subject, int lead, int count, double seconds,
+static enum att_status series(const struct subject *subject, enum lead lead, int count, double seconds,
                               struct timing *timing) {
     double time[MOST], end = now() + seconds;
-    int samples = 0;
-    while (samples < LEAST || (samples < MOST && now() < end)) {
+    int samples = 0, least = LEAST;
+    while (samples < least || (samples < MOST && now() < end)) {
         enum att_status status = sample(subject, lead, count, &time[samples++]);
         if (status != ATT_OK)
             return status;
+        least = time[0] > LONG ? 1 : LEAST;
     }
     *timing = summary(time, samples);
     return ATT_OK;
@@ -72,9 +81,11 @@ static enum att_status series(const struct subject *subject, int lead, int count
 enum att_status timing_run(att_session *session, att_kernel *kernel, const struct att_args *args, double seconds,
                            struct timing *cold, struct timing *warm, struct failure *failure) {
     const struct subject subject = {session, kernel, args, failure};
-    enum att_status status = series(&subject, 0, 1, seconds / 2, cold);
+    enum att_status status = series(&subject, LEAD_FLUSH, 1, seconds / 2, cold);
     if (status != ATT_OK)
         return status;
     int together = cold->median * TOGETHER > WARM_RUN ? 1 + (int)(WARM_RUN / cold->median) : TOGETHER;
-    return series(&subject, 1, together, seconds / 2, warm);
+    enum lead lead =
+        cold->median > LONG ? LEAD_NONE : LEAD_LAUNCH; /* a long one is as warm as it gets after the last */
+    return series(&subject, lead, together, seconds / 2, warm);
 }
