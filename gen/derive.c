@@ -191,12 +191,19 @@ static void derive(struct knobs *knobs, unsigned used) {
         knobs->target = target_any;
 }
 
+/* An option that is not taken. The order of loops is none: it says which template this is. */
+static bool is_off(const struct knobs *knobs, enum knob_id id) {
+    return knob_table[id].group == KNOB_GROUP_SCHEDULE && knob_table[id].fallback != AUTO && id != KNOB_loop_order &&
+           knob_get(knobs, id) == knob_table[id].fallback;
+}
+
 /* What a name may leave out because it goes without saying. */
 static bool is_implied(const struct knobs *knobs, enum knob_id id) {
     return (id == KNOB_dtype_out && knobs->dtype_out == knobs->dtype) ||
            (id == KNOB_head_dim_v && knobs->head_dim_v == knobs->head_dim) ||
            (id == KNOB_score && knobs->score == score_scaled) ||
-           (id == KNOB_target && knobs->target == target_any) || knob_is_open(id, knob_get(knobs, id));
+           (id == KNOB_target && knobs->target == target_any) || knob_is_open(id, knob_get(knobs, id)) ||
+           is_off(knobs, id);
 }
 
 /* FNV-1a: a name has no room for the expression itself. */

@@ -149,7 +149,12 @@ static bool fold(const struct evaluation *e, int node, struct plan_expr *plan) {
         return push(e, n, plan, PLAN_SHAPE, n->number);
     if (n->op == TREE_NEGATE)
         return push(e, n, plan, PLAN_CONSTANT, 0) && fold(e, n->left, plan) && push(e, n, plan, PLAN_SUBTRACT, 0);
-    return fold(e, n->left, plan) && fold(e, n->right, plan) && push(e, n, plan, plan_ops[n->op], 0);
+    if (!fold(e, n->left, plan) || !fold(e, n->right, plan))
+        return false;
+    const struct plan_step *last = &plan->step[plan->count - 1];
+    bool by_one = (n->op == TREE_MULTIPLY || n->op == TREE_DIVIDE) && !has_shape(e->expr, n->right) && last->value == 1;
+    plan->count -= by_one; /* multiplied or divided by 1 it stays as it is */
+    return by_one || push(e, n, plan, plan_ops[n->op], 0);
 }
 
 bool expr_plan(const struct expr *expr, const struct expr_env *env, struct plan_expr *plan, struct expr_fault *fault) {

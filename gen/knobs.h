@@ -29,6 +29,9 @@ enum { WORDS_RESCALE(WORD) rescale_AUTO = AUTO };
 enum { WORDS_TILE_ORDER(WORD) tile_order_AUTO = AUTO };
 enum { WORDS_BLOCKS(WORD) blocks_AUTO = AUTO };
 enum { WORDS_STORE(WORD) store_AUTO = AUTO };
+enum { WORDS_WEIGHTS_IN(WORD) weights_in_AUTO = AUTO };
+enum { WORDS_QUERIES_IN(WORD) queries_in_AUTO = AUTO };
+enum { WORDS_QUERY_HEADS(WORD) query_heads_AUTO = AUTO };
 enum { WORDS_TARGET(WORD) target_AUTO = AUTO };
 #undef WORD
 

@@ -81,8 +81,8 @@ extern const char *const plan_tensor_name[PLAN_TENSORS]; /* "q", ... */
 
 /* A tensor that the kernel copies in boxes (TMA): the runtime describes it in a tensor map, which comes before the
    parameters. Boxes hold `rows` rows of `cols` elements of one head, swizzled over 128 bytes; what lies outside the
-   tensor reads as 0 and is not written. Packed boxes hold, of as many queries as fit, the rows of all heads that share
-   a key head, one after the other: rows / group queries, group = heads / kv_heads, and rows % group rows less. */
+   tensor reads as 0 and is not written. Packed boxes hold the rows of all heads that share a key head,
+   group = heads / kv_heads of them, one after the other: of rows / group queries each. */
 struct plan_map {
     enum plan_tensor tensor;
     int rows, cols;

@@ -51,7 +51,7 @@ static enum att_status check_group(const struct plan *plan, const struct shape *
         if (plan->map[i].packed && group > plan->map[i].rows)
             return failure_set(failure, ATT_INVALID_ARGUMENT,
                                "heads / kv_heads is %d, expected at most %d by this kernel, which packs them into one "
-                               "tile; pack_heads=off takes any",
+                               "tile; query_heads=apart takes any",
                                group, plan->map[i].rows);
     return ATT_OK;
 }
@@ -72,14 +72,13 @@ enum att_status tensor_maps_check(const struct plan *plan, const struct argument
    at no address: no kernel looks. */
 static void make_request(const struct tensor *tensor, const struct plan_map *map, int dtype, int group,
                          struct map_request *request) {
-    static const int orders[][DIMS] = {{COLS, ROWS, HEADS, BATCH}, {COLS, HEADS, ROWS, BATCH}};
-    const int *order = orders[map->packed];
+    static const int order[DIMS] = {COLS, ROWS, HEADS, BATCH};
     bool empty = tensor->begin == tensor->end;
     *request =
         (struct map_request){.data = empty ? NULL : tensor->data, .dtype = dtype, .box = {map->cols, map->rows, 1}};
     if (map->packed) {
-        request->box[1] = group;
-        request->box[2] = map->rows / group;
+        request->box[1] = map->rows / group;
+        request->box[2] = group;
     }
     for (int i = 0; i < DIMS; i++) {
         int64_t extent = tensor->dim[order[i]].extent, step = tensor->dim[order[i]].step;

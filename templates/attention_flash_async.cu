@@ -46,13 +46,18 @@
 //$ default store = tma
 //$ end
 //$ tune target in [sm_90a]
-//$ tune block_m in [64, 128, 192]
+//$ tune block_m in [64, 128, 192, 256]
 //$ tune block_n in [16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256]
 //$ tune stages in [1, 2, 3, 4]
-//$ require block_m in [64, 128, 192]
+//$ tune query_heads in [apart]
+//$ tune weights_in in [p_registers]
+//$ tune queries_in in [q_shared]
+//$ require block_m in [64, 128, 192, 256]
 //$ require block_n % 16 == 0
 //$ require store == direct or dtype_out != fp32
 //$ require rescale != from_sum or dtype == bf16
+//$ require query_heads == apart or blocks == resident
+//$ require cluster in [1, 2]
 //$ let consumers = block_m / 64
 //$ let scores_ahead = overlap == within or overlap == both
 //$ let in_turns = overlap == ping_pong or overlap == both
@@ -67,33 +72,52 @@
 //$ let q_panels = panels
 //$ end
 //$ let q_bytes = q_panels * block_m * 128
+//$ let p_panels = (block_n + 63) / 64
+//$ if weights_in == p_shared
+//$ let p_bytes = p_panels * block_m * 128
+//$ else
+//$ let p_bytes = 0
+//$ end
 // Where O leaves through the place of Q, a second place lets the next tile begin before this one ends.
-//$ if store == tma and blocks == resident and 2 * q_bytes + stages * (k_bytes + v_bytes + 32) + 32 * consumers + 64 <= 227 * 1024
+//$ if store == tma and blocks == resident and 2 * q_bytes + p_bytes + stages * (k_bytes + v_bytes + 32) + 32 * consumers + 64 <= 227 * 1024
 //$ let q_stages = 2
 //$ else
 //$ let q_stages = 1
 //$ end
 //$ let q_all_bytes = q_stages * (q_bytes + 16 * consumers)
 // K is read a round before V: one more stage, if there is room, and both are loaded equally long before their use.
-//$ if scores_ahead and q_all_bytes + (stages + 1) * (k_bytes + 16) + stages * (v_bytes + 16) + 64 <= 227 * 1024
+//$ if scores_ahead and q_all_bytes + p_bytes + (stages + 1) * (k_bytes + 16) + stages * (v_bytes + 16) + 64 <= 227 * 1024
 //$ let k_stages = stages + 1
 //$ else
 //$ let k_stages = stages
 //$ end
 //$ let across = blocks == resident and scores_ahead and (store == direct or q_stages == 2)
-//$ let shared_bytes = (q_all_bytes + k_stages * (k_bytes + 16) + stages * (v_bytes + 16) + 64 + 1023) / 1024 * 1024
+//$ let shared_bytes = (q_all_bytes + p_bytes + k_stages * (k_bytes + 16) + stages * (v_bytes + 16) + 64 + 1023) / 1024 * 1024
 //$ let block_threads = 128 * (consumers + 1)
-//$ if blocks == per_tile
-//$ launch attention_flash_async grid (len_q + block_m - 1) / block_m * heads * batch block block_threads shared shared_bytes
-//$ elif mask == causal
-//$ launch attention_flash_async grid min(((len_q + block_m - 1) / block_m + 1) / 2 * heads * batch, sm_count) block block_threads shared shared_bytes
-//$ else
-//$ launch attention_flash_async grid min((len_q + block_m - 1) / block_m * heads * batch, sm_count) block block_threads shared shared_bytes
+//$ if cluster > 1
+// A tile of queries is worked on by the blocks of a cluster, and of each tile of keys every one loads its share for all.
 //$ end
+//$ let tile_rows = cluster * block_m
+//$ let share = block_n / cluster
+//$ if query_heads == packed
+//$ launch attention_flash_async grid min(len_q * kv_heads * batch, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster
+//$ elif blocks == per_tile
+//$ launch attention_flash_async grid (len_q + tile_rows - 1) / tile_rows * heads * batch * cluster block block_threads shared shared_bytes cluster cluster
+//$ elif mask == causal
+//$ launch attention_flash_async grid min(((len_q + tile_rows - 1) / tile_rows + 1) / 2 * heads * batch, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster
+//$ else
+//$ launch attention_flash_async grid min((len_q + tile_rows - 1) / tile_rows * heads * batch, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster
+//$ end
+//$ if query_heads == packed
+//$ tensor_map q rows 64 cols 64 packed
+//$ else
 //$ tensor_map q rows 64 cols 64
-//$ tensor_map k rows block_n cols 64
-//$ tensor_map v rows block_n cols 64
-//$ if dtype_out != fp32
+//$ end
+//$ tensor_map k rows share cols 64
+//$ tensor_map v rows share cols 64
+//$ if dtype_out != fp32 and query_heads == packed
+//$ tensor_map o rows 64 cols 64 packed
+//$ elif dtype_out != fp32
 //$ tensor_map o rows 64 cols 64
 //$ end
 //$ if consumers == 1
@@ -102,28 +126,47 @@
 //$ elif consumers == 2
 //$ let producer_registers = 40
 //$ let consumer_registers = 232
-//$ else
+//$ elif consumers == 3
 //$ let producer_registers = 32
 //$ let consumer_registers = 160
+//$ else
+//$ let producer_registers = 32
+//$ let consumer_registers = 112
 //$ end
-// What a consumer thread holds: O, S, P as 16-bit pairs, and about 32 more.
-//$ require block_n / 2 + block_n / 4 + head_dim_v / 2 + 32 <= consumer_registers
+// What a consumer thread holds: O, S, P and Q as 16-bit pairs, and about 32 more.
+//$ if weights_in == p_registers
+//$ let p_registers_held = block_n / 4
+//$ else
+//$ let p_registers_held = 0
+//$ end
+//$ if queries_in == q_registers
+//$ let q_registers_held = (head_dim + 15) / 16 * 4
+//$ else
+//$ let q_registers_held = 0
+//$ end
+//$ require block_n / 2 + p_registers_held + q_registers_held + head_dim_v / 2 + 32 <= consumer_registers
 // Rows with numbers that are not finite are done over where a weight of 0 or a missing maximum may have made them.
 //$ let repeats = mask == causal or rescale == from_sum
 //$ include "params/attention_tma.h"
 //$ include "part/element.cuh"
 //$ include "part/mask.cuh"
-//$ include "part/tile_order.cuh"
 //$ include "target/sm_90a.cuh"
-//$ include "part/softmax_rows.cuh"
+//$ if cluster > 1
+//$ include "target/sm_90a_cluster.cuh"
+//$ end
+//$ include "part/tile_order.cuh"
 
 // A tile of 16-bit elements lies in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by the copy unit.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
+//$ include "part/softmax_rows.cuh"
 
 struct alignas(1024) Shared {
     Panels<Q_PANELS, 64> q[Q_STAGES][CONSUMERS];
     Panels<PANELS, BLOCK_N> k[K_STAGES];
     Panels<PANELS_V, BLOCK_N> v[STAGES];
+    //$ if weights_in == p_shared
+    Panels<P_PANELS, 64> p[CONSUMERS];
+    //$ end
     Barrier q_full[Q_STAGES][CONSUMERS], q_empty[Q_STAGES][CONSUMERS];
     Barrier k_full[K_STAGES], k_empty[K_STAGES], v_full[STAGES], v_empty[STAGES];
     Barrier tile_full[2], tile_empty[2];
@@ -144,10 +187,10 @@ __device__ __forceinline__ int keys_end(const attention_params &p, int query_end
     return min(p.len_kv, keys_seen(p, query_end - 1));
 }
 
-// Tiles of keys that rows [query, query + rows) go over, the last one first: it is the one with a mask. At least one, so
+// Tiles of keys that queries [query, query + count) go over, the last one first: it is the one with a mask. At least one, so
 // that all take the same way.
-__device__ __forceinline__ int key_tiles(const attention_params &p, int query, int rows) {
-    return max(1, (keys_end(p, min(query + rows, p.len_q)) + BLOCK_N - 1) / BLOCK_N);
+__device__ __forceinline__ int key_tiles(const attention_params &p, int query, int count) {
+    return max(1, (keys_end(p, min(query + count, p.len_q)) + BLOCK_N - 1) / BLOCK_N);
 }
 
 // The next tile of queries, as the thread that hands them out has put it there.
@@ -164,7 +207,8 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 //$ if store == tma
 __device__ __forceinline__ void store_output(const attention_tma_params &p, Shared &shared, Tile tile, int stage, int consumer) {
     for (int panel = 0; panel < PANELS_V; panel++)
-        tma_store(&p.o_map, shared.q[stage][consumer][panel], panel * 64, tile.query + consumer * 64, tile.head, tile.batch);
+        tma_store(&p.o_map, shared.q[stage][consumer][panel], panel * 64,
+                  tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch);
     tma_store_commit();
     tma_store_wait_read();
 }
@@ -192,9 +236,10 @@ __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Sha
             if (queries.count >= Q_STAGES)
                 store_output(p, shared, leaving[0], stage, consumer);
             //$ end
-            barrier_expect(full, PANELS * 64 * 128);
+            int queries = queries_of_unit(p.attention);
+            barrier_expect(full, PANELS * queries * heads_of_tile(p.attention) * 128);
             for (int panel = 0; panel < PANELS; panel++)
-                tma_load(shared.q[stage][consumer][panel], &p.q_map, full, panel * 64, tile.query + consumer * 64,
+                tma_load(shared.q[stage][consumer][panel], &p.q_map, full, panel * 64, tile.query + unit_of(consumer) * queries,
                          tile.head, tile.batch);
         }
         //$ if store == tma
@@ -223,17 +268,25 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
                                              Panels<PANELS_OF, BLOCK_N> *to, Barrier *full, Barrier *empty) {
     Ring<2> tiles = {0};
     Ring<STAGES_OF> ring = {0};
+    //$ if cluster > 1
+    int first = cluster_rank() * SHARE; // of the rows that this block loads for all
+    //$ end
     for (;;) {
         Tile tile = take_tile(shared, tiles);
         barrier_arrive(&shared.tile_empty[(tiles + 1).stage()]);
         if (tile.query < 0)
             break;
-        for (int i = key_tiles(p, tile.query, BLOCK_M) - 1; i >= 0; i--, ring.count++) {
+        for (int i = key_tiles(p, tile.query, queries_of_tile(p)) - 1; i >= 0; i--, ring.count++) {
             int stage = ring.stage();
             barrier_wait(&empty[stage], ring.parity() ^ 1);
             barrier_expect(&full[stage], PANELS_OF * BLOCK_N * 128);
             for (int panel = 0; panel < PANELS_OF; panel++)
+                //$ if cluster > 1
+                tma_load_multicast(to[stage][panel][first], &map, &full[stage], (1 << CLUSTER) - 1, panel * 64,
+                                   i * BLOCK_N + first, tile.kv_head, tile.batch);
+                //$ else
                 tma_load(to[stage][panel], &map, &full[stage], panel * 64, i * BLOCK_N, tile.kv_head, tile.batch);
+                //$ end
         }
     }
 }
@@ -244,27 +297,64 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
 //$ include "part/repeat_rows.cuh"
 //$ end
 
-// S (64, BLOCK_N) = Q K^T, 16 columns of Q and K a step; issued, not finished.
-__device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], unsigned long long q, unsigned long long k) {
+//$ let q_steps = (head_dim + 15) / 16
+//$ if queries_in == q_registers
+using Queries = unsigned[Q_STEPS][4];
+
+// Q (64, HEAD_DIM), from shared memory: the operand of 16 columns a step.
+__device__ __forceinline__ void load_queries(Queries &q, const Panels<Q_PANELS, 64> &from) {
+    int row = warp_index() % 4 * 16 + threadIdx.x % 16;
 #pragma unroll
-    for (int step = 0; step < (HEAD_DIM + 15) / 16; step++)
-        wgmma_ss<BLOCK_N, BFLOAT16>(s, q + step / 4 * (64 * 128 / 16) + step % 4 * 2,
-                                    k + step / 4 * (BLOCK_N * 128 / 16) + step % 4 * 2, step != 0);
+    for (int step = 0; step < Q_STEPS; step++)
+        load_matrices(q[step], &from[step / 4][row][(step % 4 * 2 + threadIdx.x % 32 / 16 ^ row % 8) * 8]);
 }
 
+//$ end
+// S (64, BLOCK_N) = Q K^T, 16 columns of Q and K a step; issued, not finished.
+//$ if queries_in == q_registers
+__device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], const Queries &q, unsigned long long k) {
+#pragma unroll
+    for (int step = 0; step < Q_STEPS; step++)
+        wgmma_rs_nt<BLOCK_N, BFLOAT16>(s, q[step], k + step / 4 * (BLOCK_N * 128 / 16) + step % 4 * 2, step != 0);
+}
+//$ else
+__device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], unsigned long long q, unsigned long long k) {
+#pragma unroll
+    for (int step = 0; step < Q_STEPS; step++)
+        wgmma_ss_nt<BLOCK_N, BFLOAT16>(s, q + step / 4 * (64 * 128 / 16) + step % 4 * 2,
+                                       k + step / 4 * (BLOCK_N * 128 / 16) + step % 4 * 2, step != 0);
+}
+//$ end
+
 // O (64, HEAD_DIM_V) += P V, 16 keys a step; issued, not finished.
-__device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const unsigned (&p)[BLOCK_N / 16][4],
-                                                unsigned long long v) {
+//$ if weights_in == p_shared
+__device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], unsigned long long p, unsigned long long v) {
 #pragma unroll
     for (int step = 0; step < BLOCK_N / 16; step++)
-        wgmma_rs<HEAD_DIM_V, BFLOAT16>(o, p[step], v + step * (16 * 128 / 16));
+        wgmma_ss_nn<HEAD_DIM_V, BFLOAT16>(o, p + step / 4 * (64 * 128 / 16) + step % 4 * 2, v + step * (16 * 128 / 16));
 }
+//$ else
+__device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const Weights &p, unsigned long long v) {
+#pragma unroll
+    for (int step = 0; step < BLOCK_N / 16; step++)
+        wgmma_rs_nn<HEAD_DIM_V, BFLOAT16>(o, p[step], v + step * (16 * 128 / 16));
+}
+//$ end
 
 // All threads of the warpgroup are done with a stage.
 __device__ __forceinline__ void release(Barrier *empty) {
     if (warp_index() % 4 == 0 && elect_one())
         barrier_arrive(empty);
 }
+//$ if cluster > 1
+// ... which all blocks of the cluster fill.
+__device__ __forceinline__ void release_share(Barrier *empty) {
+    if (warp_index() % 4 == 0 && threadIdx.x % 32 < CLUSTER)
+        barrier_arrive_at(empty, threadIdx.x % 32);
+}
+//$ else
+__device__ __forceinline__ void release_share(Barrier *empty) { release(empty); }
+//$ end
 
 // Which keys the rows of one warpgroup see.
 struct Span {
@@ -280,7 +370,8 @@ struct Consumer {
     const attention_tma_params &p;
     const attention_params &a;
     Shared &shared;
-    int index, lane, row; // of the consumers; of this thread; of its first row in the tile
+    int index, unit; // of the consumers of this block; of the tile's units of 64 rows
+    int lane, row;   // of this thread; its first row of the unit
     float c;              // scale log2(e)
     unsigned long long q, k, v;
 
@@ -290,11 +381,16 @@ struct Consumer {
     Span span;
     Rows rows;
     float s[BLOCK_N / 2], o[HEAD_DIM_V / 2];
-    unsigned weights[BLOCK_N / 16][4];
+    //$ if weights_in == p_registers
+    Weights weights;
+    //$ end
+    //$ if queries_in == q_registers
+    Queries fragments;
+    //$ end
 
     __device__ __forceinline__ Consumer(const attention_tma_params &p, Shared &shared, int index)
-        : p(p), a(p.attention), shared(shared), index(index), lane(threadIdx.x % 32),
-          row(index * 64 + warp_index() % 4 * 16 + lane / 4), c(a.scale * 1.44269504f),
+        : p(p), a(p.attention), shared(shared), index(index), unit(unit_of(index)), lane(threadIdx.x % 32),
+          row(warp_index() % 4 * 16 + lane / 4), c(a.scale * 1.44269504f),
           q(matrix_descriptor(shared.q[0][index], 0)), k(matrix_descriptor(shared.k[0], 0)),
           v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), taken{0}, queries{0}, step(0) {}
 
@@ -307,13 +403,13 @@ struct Consumer {
         __syncwarp();
         if (elect_one())
             barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
-        int query = tile.query + row, first = tile.query + index * 64;
+        int first = tile.query + unit * queries_of_unit(a);
         span.tile = tile;
-        span.tiles = key_tiles(a, tile.query, BLOCK_M);
+        span.tiles = key_tiles(a, tile.query, queries_of_tile(a));
         //$ if in_turns
         span.unseen = 0; // turns are taken alike
         //$ else
-        span.unseen = span.tiles - (first < a.len_q ? key_tiles(a, first, 64) : 1);
+        span.unseen = span.tiles - (first < a.len_q ? key_tiles(a, first, queries_of_unit(a)) : 1);
         span.tiles -= span.unseen;
         //$ end
         //$ if mask == causal
@@ -321,8 +417,8 @@ struct Consumer {
         //$ else
         span.whole = keys_end(a, first + 1) / BLOCK_N;
         //$ end
-        span.end[0] = keys_end(a, query + 1);
-        span.end[1] = keys_end(a, query + 9);
+        span.end[0] = keys_end(a, row_of(a, tile, unit, row).query + 1);
+        span.end[1] = keys_end(a, row_of(a, tile, unit, row + 8).query + 1);
         return tile.query >= 0;
     }
 
@@ -332,8 +428,8 @@ struct Consumer {
             barrier_wait(&shared.k_full[keys(0).stage()], keys(0).parity());
             barrier_wait(&shared.v_full[values().stage()], values().parity());
             named_barrier_sync(4 + index, 128); // or a warp that is late would not see the phase it waits for
-            release(&shared.k_empty[keys(0).stage()]);
-            release(&shared.v_empty[values().stage()]);
+            release_share(&shared.k_empty[keys(0).stage()]);
+            release_share(&shared.v_empty[values().stage()]);
         }
     }
 
@@ -352,20 +448,46 @@ struct Consumer {
         barrier_wait(&shared.k_full[at.stage()], at.parity());
         begin_turn();
         wgmma_fence();
+        //$ if queries_in == q_registers
+        multiply_scores(s, fragments, k + at.stage() * (K_BYTES / 16));
+        //$ else
         multiply_scores(s, q + queries.stage() * (Q_BYTES / 16), k + at.stage() * (K_BYTES / 16));
+        //$ end
         wgmma_commit();
     }
     __device__ __forceinline__ void issue_output() {
         barrier_wait(&shared.v_full[values().stage()], values().parity());
         wgmma_fence();
+        //$ if weights_in == p_shared
+        multiply_output(o, matrix_descriptor(shared.p[index], 0), v + values().stage() * (V_BYTES / 16));
+        //$ else
         multiply_output(o, weights, v + values().stage() * (V_BYTES / 16));
+        //$ end
         wgmma_commit();
+    }
+
+    // Weights, as the next product wants them.
+    __device__ __forceinline__ void keep_weights() {
+        //$ if weights_in == p_shared
+        store_weights(s, shared.p[index]);
+        fence_async();
+        named_barrier_sync(4 + index, 128);
+        //$ else
+        pack_weights(s, weights);
+        //$ end
+    }
+
+    __device__ __forceinline__ void await_queries() {
+        barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
+        //$ if queries_in == q_registers
+        load_queries(fragments, shared.q[queries.stage()][index]);
+        //$ end
     }
 
     // The scores of tile i are there. `last`: no further S of these queries comes.
     __device__ __forceinline__ void scores_done(Ring<K_STAGES> at, bool last) {
         wgmma_settle(s);
-        release(&shared.k_empty[at.stage()]);
+        release_share(&shared.k_empty[at.stage()]);
         //$ if store == direct
         if (last)
             release(&shared.q_empty[queries.stage()][index]);
@@ -373,7 +495,7 @@ struct Consumer {
     }
     __device__ __forceinline__ void output_done() {
         wgmma_settle(o);
-        release(&shared.v_empty[values().stage()]);
+        release_share(&shared.v_empty[values().stage()]);
     }
 
     // S -> weights, for the first tile of keys and others with a mask.
@@ -413,7 +535,7 @@ struct Consumer {
     // O = O / l;  LSE = m scale + ln l.
     __device__ __forceinline__ void finish(Tile tile, int stage, Rows &rows) {
         //$ if repeats
-        repeat_rows(a, tile, tile.query + row, c, o, rows);
+        repeat_rows(a, tile, unit, c, o, rows);
         //$ end
         float inverse[2];
 #pragma unroll
@@ -422,9 +544,9 @@ struct Consumer {
             sum += __shfl_xor_sync(0xffffffffu, sum, 1);
             sum += __shfl_xor_sync(0xffffffffu, sum, 2);
             inverse[r] = sum == 0 ? 1 : 1 / sum; // a row that saw nothing stays 0
-            int query = tile.query + row + 8 * r;
-            if (a.lse && lane % 4 == 0 && query < a.len_q)
-                a.lse[tile.batch * a.lse_batch_stride + tile.head * a.lse_head_stride + query] =
+            Row to = row_of(a, tile, unit, row + 8 * r);
+            if (a.lse && lane % 4 == 0 && to.query < a.len_q)
+                a.lse[tile.batch * a.lse_batch_stride + to.head * a.lse_head_stride + to.query] =
                     sum == 0 ? -INFINITY : rows.max[r] * a.scale + logf(sum);
         }
         store_rows(tile, stage, inverse);
@@ -451,10 +573,10 @@ struct Consumer {
     __device__ __forceinline__ void store_rows(Tile tile, int, const float (&scale)[2]) {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            int query = tile.query + row + 8 * r;
-            float *to = static_cast<float *>(a.o) + tile.batch * a.o_batch_stride + tile.head * a.o_head_stride +
-                        query * a.o_row_stride + lane % 4 * 2;
-            if (query < a.len_q)
+            Row at = row_of(a, tile, unit, row + 8 * r);
+            float *to = static_cast<float *>(a.o) + tile.batch * a.o_batch_stride + at.head * a.o_head_stride +
+                        at.query * a.o_row_stride + lane % 4 * 2;
+            if (at.query < a.len_q)
 #pragma unroll
                 for (int i = 0; i < HEAD_DIM_V / 8; i++) {
                     to[8 * i] = o[4 * i + 2 * r] * scale[r];
@@ -468,16 +590,16 @@ struct Consumer {
         bool odd = lane % 2;
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            int query = tile.query + row + 8 * r;
+            Row at = row_of(a, tile, unit, row + 8 * r);
             unsigned short *to = static_cast<unsigned short *>(a.o) + tile.batch * a.o_batch_stride +
-                                 tile.head * a.o_head_stride + query * a.o_row_stride;
+                                 at.head * a.o_head_stride + at.query * a.o_row_stride;
 #pragma unroll
             for (int i = 0; i < HEAD_DIM_V / 8; i += 2) {
                 int j = i + 1 < HEAD_DIM_V / 8 ? i + 1 : i;
                 unsigned low = pack<BFLOAT16_OUT>(o[4 * i + 2 * r] * scale[r], o[4 * i + 2 * r + 1] * scale[r]);
                 unsigned high = pack<BFLOAT16_OUT>(o[4 * j + 2 * r] * scale[r], o[4 * j + 2 * r + 1] * scale[r]);
                 unsigned other = __shfl_xor_sync(0xffffffffu, odd ? low : high, 1);
-                if (query < a.len_q && (j > i || !odd))
+                if (at.query < a.len_q && (j > i || !odd))
                     *reinterpret_cast<uint2 *>(to + 8 * (i + odd) + lane % 4 / 2 * 4) =
                         odd ? make_uint2(other, high) : make_uint2(low, other);
             }
@@ -495,7 +617,7 @@ struct Consumer {
         scores_done(keys(1), last);
     }
     __device__ __forceinline__ void end_round() {
-        pack_weights(s, weights);
+        keep_weights();
         step++;
     }
 
@@ -520,14 +642,14 @@ struct Consumer {
     __device__ __forceinline__ void run() {
         for (bool more = take(); more;) {
             skip_unseen();
-            barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
+            await_queries();
             issue_scores(keys(0));
             end_turn();
             wgmma_wait<0>();
             scores_done(keys(0), span.tiles == 1);
             begin_rows();
             weigh_first();
-            pack_weights(s, weights);
+            keep_weights();
             begin_output();
             //$ if across
             for (;;) {
@@ -542,7 +664,7 @@ struct Consumer {
                 Rows done = rows;
                 int stage = queries.stage();
                 queries.count++;
-                barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
+                await_queries();
                 issue_output();
                 issue_scores(keys(1));
                 end_turn();
@@ -576,7 +698,7 @@ struct Consumer {
     __device__ __forceinline__ void run() {
         while (take()) {
             skip_unseen();
-            barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
+            await_queries();
             begin_rows();
             begin_output();
 #pragma unroll 1
@@ -592,7 +714,7 @@ struct Consumer {
                 else
                     weigh_whole();
                 rescale(o, rows);
-                pack_weights(s, weights);
+                keep_weights();
                 issue_output();
                 wgmma_wait<0>();
                 output_done();
@@ -636,11 +758,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
             }
         for (int stage = 0; stage < STAGES; stage++) {
             barrier_init(&shared.v_full[stage], 1);
-            barrier_init(&shared.v_empty[stage], CONSUMERS);
+            barrier_init(&shared.v_empty[stage], CONSUMERS * CLUSTER);
         }
         for (int stage = 0; stage < K_STAGES; stage++) {
             barrier_init(&shared.k_full[stage], 1);
-            barrier_init(&shared.k_empty[stage], CONSUMERS);
+            barrier_init(&shared.k_empty[stage], CONSUMERS * CLUSTER);
         }
         for (int stage = 0; stage < 2; stage++) {
             barrier_init(&shared.tile_full[stage], 1);
@@ -648,7 +770,13 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         }
         barrier_init_fence();
     }
+    //$ if cluster > 1
+    __syncwarp();
+    cluster_arrive(); // every block's barriers are made
+    cluster_wait();
+    //$ else
     __syncthreads();
+    //$ end
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
         if (warp_index() == 0 && elect_one())
@@ -670,4 +798,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
             named_barrier_sync(1, 256); // the other's last turn is handed to nobody: take it
         //$ end
     }
+    //$ if cluster > 1
+    __syncwarp();
+    cluster_arrive(); // nobody reaches into this block any more
+    cluster_wait();
+    //$ end
 }

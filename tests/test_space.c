@@ -71,14 +71,14 @@ Test(space, open_knobs_take_the_template_s_values_and_all_words) {
     } cases[] = {
         {"family=attention_forward algorithm=flash", ALL_TARGETS, 2, 1}, /* threads 32, 64; 96 does not hold */
         {"family=attention_forward algorithm=flash threads=96", ALL_TARGETS, 0, 1},
-        /* block_m 2 x overlap 2 x rescale 2 x targets 3 */
-        {"family=attention_forward algorithm=flash_tiled", ALL_TARGETS, 24, 0},
-        {"family=attention_forward algorithm=flash_tiled", 1 << target_sm_80, 8, 0},
-        {"family=attention_forward algorithm=flash_tiled target=any", ALL_TARGETS, 8, 0},
-        {"family=attention_forward algorithm=flash_tiled block_n=24 target=any", ALL_TARGETS, 4, 4},
+        /* block_m 2 x overlap 2 x rescale 3 x targets 3 */
+        {"family=attention_forward algorithm=flash_tiled", ALL_TARGETS, 36, 0},
+        {"family=attention_forward algorithm=flash_tiled", 1 << target_sm_80, 12, 0},
+        {"family=attention_forward algorithm=flash_tiled target=any", ALL_TARGETS, 12, 0},
+        {"family=attention_forward algorithm=flash_tiled block_n=24 target=any", ALL_TARGETS, 6, 6},
         {"family=attention_forward algorithm=flash_tiled rescale=lazy overlap=off", ALL_TARGETS, 6, 0},
-        {"family=attention_forward", ALL_TARGETS, 26, 1}, /* both algorithms; loop_order is open as well */
-        {"family=attention_forward head_dim=32 target=sm_80", 0, 10, 1},
+        {"family=attention_forward", ALL_TARGETS, 38, 1}, /* both algorithms; loop_order is open as well */
+        {"family=attention_forward head_dim=32 target=sm_80", 0, 14, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct counts counts = count_text(cases[i].text, set, cases[i].targets);
@@ -101,8 +101,8 @@ Test(space, a_spec_keeps_its_own_lists_and_conditions) {
     struct spec *spec = spec_read("spec", text, strlen(text), &diag);
     cr_assert_not_null(spec, "%s", text_string(&diag.text));
     struct counts counts = count(spec, set, ALL_TARGETS);
-    cr_expect_eq(counts.feasible, 2 * (2 * 4 + 2), "%d", counts.feasible);
-    cr_expect_eq(counts.pruned, 2 * 2, "%d", counts.pruned);
+    cr_expect_eq(counts.feasible, 2 * (2 * 6 + 3), "%d", counts.feasible);
+    cr_expect_eq(counts.pruned, 2 * 3, "%d", counts.pruned);
     cr_expect_eq(spec->axis[KNOB_overlap].count, 1, "the spec itself is not changed");
     spec_free(spec);
     template_set_close(set);

@@ -11,9 +11,8 @@
 //$ if rescale == from_sum
 // And weights may have been too large: see softmax_onward.
 //$ end
-__device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile, int query, float c,
+__device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile, int unit, float c,
                                             float (&o)[HEAD_DIM_V / 2], Rows &rows) {
-    Head head = head_at(p, static_cast<long long>(tile.batch) * p.heads + tile.head);
     int lane = threadIdx.x % 32;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -31,9 +30,12 @@ __device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile
         //$ end
         unsigned odd = __ballot_sync(0xffffffffu, !finite);
         for (int g = 0; g < 8 && odd; g++) { // lanes 4 g .. 4 g + 3 hold row g
-            int again = __shfl_sync(0xffffffffu, query + 8 * r, 4 * g), seen = keys_end(p, again + 1);
-            if (!(odd >> 4 * g & 15) || again >= p.len_q)
+            Row again = row_of(p, tile, unit, warp_index() % 4 * 16 + g + 8 * r);
+            if (!(odd >> 4 * g & 15) || again.query >= p.len_q)
                 continue;
+            Head head = head_at(p, static_cast<long long>(tile.batch) * p.heads + again.head);
+            const Input *q = head.q + again.query * p.q_row_stride;
+            int seen = keys_end(p, again.query + 1);
             float max = -INFINITY, sum = 0;
             if (lane / 4 == g)
 #pragma unroll
@@ -42,7 +44,7 @@ __device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile
             for (int key = 0; key < seen; key++) {
                 float s = 0;
                 for (int d = lane; d < HEAD_DIM; d += 32)
-                    s = fmaf(to_float(head.q[again * p.q_row_stride + d]), to_float(head.k[key * p.k_row_stride + d]), s);
+                    s = fmaf(to_float(q[d]), to_float(head.k[key * p.k_row_stride + d]), s);
                 s = lanes_sum<32>(s);
                 float higher = fmaxf(max, s), shift = higher == -INFINITY ? 0 : higher;
                 float keep = exp2_approx((max - shift) * c), weight = exp2_approx((s - shift) * c);

@@ -109,9 +109,23 @@ __device__ __forceinline__ void rescale(float (&o)[HEAD_DIM_V / 2], const Rows &
             o[i] *= rows.keep[i / 2 % 2];
 }
 
+//$ if weights_in == p_shared
+// P as operand of the next product, in shared memory: rows of 16 bytes, swizzled.
+__device__ __forceinline__ void store_weights(const float (&s)[BLOCK_N / 2], Panels<P_PANELS, 64> &p) {
+    int row = warp_index() % 4 * 16 + threadIdx.x % 16;
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i += 8) // 16 columns
+        store_matrices(&p[i / 32][row][(i / 8 % 4 * 2 + threadIdx.x % 32 / 16 ^ row % 8) * 8],
+                       pack<BFLOAT16>(s[i], s[i + 1]), pack<BFLOAT16>(s[i + 2], s[i + 3]),
+                       pack<BFLOAT16>(s[i + 4], s[i + 5]), pack<BFLOAT16>(s[i + 6], s[i + 7]));
+}
+//$ else
+using Weights = unsigned[BLOCK_N / 16][4];
+
 // P as operand of the next product: its fragments are pairs of S's, in the same thread.
-__device__ __forceinline__ void pack_weights(const float (&s)[BLOCK_N / 2], unsigned (&p)[BLOCK_N / 16][4]) {
+__device__ __forceinline__ void pack_weights(const float (&s)[BLOCK_N / 2], Weights &p) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 4; i++)
         p[i / 4][i % 4] = pack<BFLOAT16>(s[2 * i], s[2 * i + 1]);
 }
+//$ end

@@ -95,6 +95,16 @@ __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigne
                  : "memory");
 }
 
+//$ if queries_in == q_registers
+// And back, a row of every matrix by four lanes.
+__device__ __forceinline__ void load_matrices(unsigned (&pair)[4], const void *shared) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
+                 : "r"(shared_address(shared))
+                 : "memory");
+}
+
+//$ end
 // --- the matrix unit (wgmma): 64 rows a warpgroup, asynchronous between fence, commit and wait
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -119,16 +129,36 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
 
 //$ let scores_registers = block_n / 2
 //$ let output_registers = head_dim_v / 2
+// Products are named by where a is, in shared memory (s) or registers (r), and by how b lies in shared memory: as it is, its
+// rows the contracted dimension (n), or transposed (t). What is contiguous in shared memory is a row.
+//$ if queries_in == q_registers
 template <int N, bool OF_BFLOAT16>
-__device__ void wgmma_ss(float (&sum)[N / 2], unsigned long long a, unsigned long long b, int keep);
+__device__ void wgmma_rs_nt(float (&sum)[N / 2], const unsigned (&a)[4], unsigned long long b, int keep);
+//$ else
 template <int N, bool OF_BFLOAT16>
-__device__ void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], unsigned long long b);
+__device__ void wgmma_ss_nt(float (&sum)[N / 2], unsigned long long a, unsigned long long b, int keep);
+//$ end
+//$ if weights_in == p_shared
+template <int N, bool OF_BFLOAT16>
+__device__ void wgmma_ss_nn(float (&sum)[N / 2], unsigned long long a, unsigned long long b);
+//$ else
+template <int N, bool OF_BFLOAT16>
+__device__ void wgmma_rs_nn(float (&sum)[N / 2], const unsigned (&a)[4], unsigned long long b);
+//$ end
 
-// sum (64, N) = a (64, 16) b (N, 16)^T, plus sum if `keep`; rows of a and b are contiguous in shared memory.
+// sum (64, N) = a (64, 16) b (N, 16)^T, plus sum if `keep`.
+//$ if queries_in == q_registers
+//$ let keep_operand = scores_registers + 5
 template <>
-__device__ __forceinline__ void wgmma_ss<BLOCK_N, BFLOAT16>(float (&sum)[BLOCK_N / 2], unsigned long long a,
-                                                            unsigned long long b, int keep) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %${scores_registers + 2}, 0;\n"
+__device__ __forceinline__ void wgmma_rs_nt<BLOCK_N, BFLOAT16>(float (&sum)[BLOCK_N / 2], const unsigned (&a)[4],
+                                                               unsigned long long b, int keep) {
+//$ else
+//$ let keep_operand = scores_registers + 2
+template <>
+__device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, BFLOAT16>(float (&sum)[BLOCK_N / 2], unsigned long long a,
+                                                               unsigned long long b, int keep) {
+//$ end
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %${keep_operand}, 0;\n"
                  //$ if dtype == bf16
                  "wgmma.mma_async.sync.aligned.m64n${block_n}k16.f32.bf16.bf16 {"
                  //$ else
@@ -138,20 +168,35 @@ __device__ __forceinline__ void wgmma_ss<BLOCK_N, BFLOAT16>(float (&sum)[BLOCK_N
                  "%${4 * i}, %${4 * i + 1}, %${4 * i + 2}, %${4 * i + 3}, "
                  //$ end
                  "%${scores_registers - 4}, %${scores_registers - 3}, %${scores_registers - 2}, %${scores_registers - 1}}, "
+                 //$ if queries_in == q_registers
+                 "{%${scores_registers}, %${scores_registers + 1}, %${scores_registers + 2}, %${scores_registers + 3}}, "
+                 "%${scores_registers + 4}, p, 1, 1, 0;\n}"
+                 //$ else
                  "%${scores_registers}, %${scores_registers + 1}, p, 1, 1, 0, 0;\n}"
+                 //$ end
                  :
                  //$ for i below block_n / 8 - 1
                  "+f"(sum[${4 * i}]), "+f"(sum[${4 * i + 1}]), "+f"(sum[${4 * i + 2}]), "+f"(sum[${4 * i + 3}]),
                  //$ end
                  "+f"(sum[${scores_registers - 4}]), "+f"(sum[${scores_registers - 3}]),
                  "+f"(sum[${scores_registers - 2}]), "+f"(sum[${scores_registers - 1}])
+                 //$ if queries_in == q_registers
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+                 //$ else
                  : "l"(a), "l"(b), "r"(keep));
+                 //$ end
 }
 
-// sum (64, N) += a (64, 16) b (16, N); a in registers, rows of b in shared memory are the contracted dimension.
+// sum (64, N) += a (64, 16) b (16, N).
+//$ if weights_in == p_shared
 template <>
-__device__ __forceinline__ void wgmma_rs<HEAD_DIM_V, BFLOAT16>(float (&sum)[HEAD_DIM_V / 2], const unsigned (&a)[4],
-                                                               unsigned long long b) {
+__device__ __forceinline__ void wgmma_ss_nn<HEAD_DIM_V, BFLOAT16>(float (&sum)[HEAD_DIM_V / 2], unsigned long long a,
+                                                                  unsigned long long b) {
+//$ else
+template <>
+__device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, BFLOAT16>(float (&sum)[HEAD_DIM_V / 2], const unsigned (&a)[4],
+                                                                  unsigned long long b) {
+//$ end
     asm volatile(
                  //$ if dtype == bf16
                  "wgmma.mma_async.sync.aligned.m64n${head_dim_v}k16.f32.bf16.bf16 {"
@@ -162,15 +207,23 @@ __device__ __forceinline__ void wgmma_rs<HEAD_DIM_V, BFLOAT16>(float (&sum)[HEAD
                  "%${4 * j}, %${4 * j + 1}, %${4 * j + 2}, %${4 * j + 3}, "
                  //$ end
                  "%${output_registers - 4}, %${output_registers - 3}, %${output_registers - 2}, %${output_registers - 1}}, "
+                 //$ if weights_in == p_shared
+                 "%${output_registers}, %${output_registers + 1}, 1, 1, 1, 0, 1;"
+                 //$ else
                  "{%${output_registers}, %${output_registers + 1}, %${output_registers + 2}, %${output_registers + 3}}, "
                  "%${output_registers + 4}, 1, 1, 1, 1;"
+                 //$ end
                  :
                  //$ for j below head_dim_v / 8 - 1
                  "+f"(sum[${4 * j}]), "+f"(sum[${4 * j + 1}]), "+f"(sum[${4 * j + 2}]), "+f"(sum[${4 * j + 3}]),
                  //$ end
                  "+f"(sum[${output_registers - 4}]), "+f"(sum[${output_registers - 3}]),
                  "+f"(sum[${output_registers - 2}]), "+f"(sum[${output_registers - 1}])
+                 //$ if weights_in == p_shared
+                 : "l"(a), "l"(b));
+                 //$ else
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+                 //$ end
 }
 
 // log2(x), to about 2^-22 of the larger of it and 1.

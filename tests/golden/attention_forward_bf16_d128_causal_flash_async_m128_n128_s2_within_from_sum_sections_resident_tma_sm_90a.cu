@@ -7,8 +7,8 @@
      part/element.cuh
      target/any.cuh
      part/mask.cuh
-     part/tile_order.cuh
      target/sm_90a.cuh
+     part/tile_order.cuh
      part/softmax_rows.cuh
      part/repeat_rows.cuh
      part/head.cuh
@@ -31,6 +31,10 @@
      tile_order          sections           which query tiles come first: as they lie, those with most keys, or those within a group of heads that fits L2
      blocks              resident           how many thread blocks: one a tile of queries, or as many as run at once, each with several tiles in a row
      store               tma                how the output leaves: through shared memory by the copy unit, or from registers
+     cluster             1                  thread blocks side by side that work on one tile of queries together and load each tile of keys once for all
+     query_heads         apart              whose queries a tile holds: those of one head, or of all heads that share a key head, which are then read once
+     weights_in          p_registers        where the weights of a tile are when they are multiplied with the values
+     queries_in          q_shared           where the queries are when they are multiplied with the keys
      target              sm_90a             instruction set the source is written for; any = plain CUDA C++
 
    Derived
@@ -43,20 +47,28 @@
      v_bytes             32768              panels_v * block_n * 128
      q_panels            2                  panels
      q_bytes             32768              q_panels * block_m * 128
+     p_panels            2                  (block_n + 63) / 64
+     p_bytes             0                  0
      q_stages            2                  2
      q_all_bytes         65600              q_stages * (q_bytes + 16 * consumers)
      k_stages            3                  stages + 1
      across              true               blocks == resident and scores_ahead and (store == direct or q_stages == 2)
-     shared_bytes        230400             (q_all_bytes + k_stages * (k_bytes + 16) + stages * (v_bytes + 16) + 64 + 1023) / 1024 * 1024
+     shared_bytes        230400             (q_all_bytes + p_bytes + k_stages * (k_bytes + 16) + stages * (v_bytes + 16) + 64 + 1023) / 1024 * 1024
      block_threads       384                128 * (consumers + 1)
+     tile_rows           128                cluster * block_m
+     share               128                block_n / cluster
      producer_registers  40                 40
      consumer_registers  232                232
+     p_registers_held    32                 block_n / 4
+     q_registers_held    0                  0
      repeats             true               mask == causal or rescale == from_sum
-     in_pairs            true               true
      bfloat16            true               dtype == bf16
      bfloat16_out        true               dtype_out == bf16
      scores_registers    64                 block_n / 2
      output_registers    64                 head_dim_v / 2
+     keep_operand        66                 scores_registers + 2
+     in_pairs            true               true
+     q_steps             8                  (head_dim + 15) / 16
 
    Launches
      attention_flash_async: grid min(((len_q + 128 - 1) / 128 + 1) / 2 * heads * batch, sm_count), block 384, shared 230400 bytes
@@ -71,9 +83,9 @@
 
 constexpr int HEAD_DIM = 128;
 constexpr int HEAD_DIM_V = 128;
-constexpr int BLOCK_M = 128;
 constexpr int BLOCK_N = 128;
 constexpr int STAGES = 2;
+constexpr int CLUSTER = 1;
 // block_m / 64
 constexpr int CONSUMERS = 2;
 // (head_dim + 63) / 64
@@ -91,16 +103,20 @@ constexpr int Q_BYTES = 32768;
 constexpr int Q_STAGES = 2;
 // stages + 1
 constexpr int K_STAGES = 3;
-// (q_all_bytes + k_stages * (k_bytes + 16) + stages * (v_bytes + 16) + 64 + 1023) / 1024 * 1024
+// (q_all_bytes + p_bytes + k_stages * (k_bytes + 16) + stages * (v_bytes + 16) + 64 + 1023) / 1024 * 1024
 constexpr int SHARED_BYTES = 230400;
 // 128 * (consumers + 1)
 constexpr int BLOCK_THREADS = 384;
+// cluster * block_m
+constexpr int TILE_ROWS = 128;
 constexpr int PRODUCER_REGISTERS = 40;
 constexpr int CONSUMER_REGISTERS = 232;
 // dtype == bf16
 constexpr bool BFLOAT16 = true;
 // dtype_out == bf16
 constexpr bool BFLOAT16_OUT = true;
+// (head_dim + 15) / 16
+constexpr int Q_STEPS = 8;
 
 // Attention by tiles on Hopper, with every unit of the SM at work at once: FlashAttention-3 (arXiv 2407.08608, section 3).
 //
@@ -114,7 +130,7 @@ constexpr bool BFLOAT16_OUT = true;
 // multiplied together with the last P V of this one.
 // Where O leaves through the place of Q, a second place lets the next tile begin before this one ends.
 // K is read a round before V: one more stage, if there is room, and both are loaded equally long before their use.
-// What a consumer thread holds: O, S, P as 16-bit pairs, and about 32 more.
+// What a consumer thread holds: O, S, P and Q as 16-bit pairs, and about 32 more.
 // Rows with numbers that are not finite are done over where a weight of 0 or a missing maximum may have made them.
 
 // params/attention_tma.h
@@ -222,59 +238,6 @@ __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(
 __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
     // The last query and the last key are aligned; subtracting first keeps the sum within int.
     return max(0, query - p.len_q + p.len_kv + 1);
-}
-
-// part/tile_order.cuh
-
-// Which tiles of queries this block works on, and in which order. Blocks start in the order of their index, each as soon
-// as an SM is free, so the order decides who shares the L2 cache and who is left over at the end.
-// An item of work is a pair of tiles of one head, the one with the most keys left and the one with the fewest: all pairs
-// weigh the same, so blocks that take equally many are done at the same time.
-
-struct Tile {
-    int query; // first query; negative: there is no further tile
-    int head, kv_head, batch;
-};
-
-struct TileQueue {
-    int item, items; // of all blocks
-    bool second;     // of a pair
-
-    __device__ __forceinline__ bool empty() const { return item >= items; }
-};
-
-__device__ __forceinline__ int items_of_head(const attention_params &p) {
-    int tiles = (p.len_q + BLOCK_M - 1) / BLOCK_M;
-    return (tiles + 1) / 2;
-}
-
-__device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
-    return {static_cast<int>(blockIdx.x), items_of_head(p) * p.heads * p.batch, false};
-}
-
-// The tile at the front, and the queue without it.
-__device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
-    if (queue.empty())
-        return {-1, 0, 0, 0};
-    int items = items_of_head(p), group = p.heads / p.kv_heads;
-    // A section: as many heads as have their keys and values in half of the L2; all their items, heaviest first.
-    constexpr float SECTION_BYTES = 32 << 20;
-    float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * max(p.len_kv, 1);
-    int section = static_cast<int>(fminf(fmaxf(SECTION_BYTES / kv_bytes * group, 1), 1.0f * p.heads * p.batch));
-    int first = queue.item / (section * items) * section, within = queue.item - first * items;
-    int heads = min(section, p.heads * p.batch - first);
-    int head = first + within % heads, order = within / heads;
-    int tiles = (p.len_q + BLOCK_M - 1) / BLOCK_M, tile = tiles - 1 - order;
-    if (queue.second)
-        tile = order;
-    bool pair = tile != order; // the middle one stands alone
-    if (!queue.second && pair) {
-        queue.second = true;
-    } else {
-        queue.second = false;
-        queue.item += gridDim.x;
-    }
-    return {tile * BLOCK_M, head % p.heads, head % p.heads / group, head / p.heads};
 }
 
 // target/sm_90a.cuh
@@ -395,15 +358,17 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
            static_cast<unsigned long long>((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
 }
 
+// Products are named by where a is, in shared memory (s) or registers (r), and by how b lies in shared memory: as it is, its
+// rows the contracted dimension (n), or transposed (t). What is contiguous in shared memory is a row.
 template <int N, bool OF_BFLOAT16>
-__device__ void wgmma_ss(float (&sum)[N / 2], unsigned long long a, unsigned long long b, int keep);
+__device__ void wgmma_ss_nt(float (&sum)[N / 2], unsigned long long a, unsigned long long b, int keep);
 template <int N, bool OF_BFLOAT16>
-__device__ void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], unsigned long long b);
+__device__ void wgmma_rs_nn(float (&sum)[N / 2], const unsigned (&a)[4], unsigned long long b);
 
-// sum (64, N) = a (64, 16) b (N, 16)^T, plus sum if `keep`; rows of a and b are contiguous in shared memory.
+// sum (64, N) = a (64, 16) b (N, 16)^T, plus sum if `keep`.
 template <>
-__device__ __forceinline__ void wgmma_ss<BLOCK_N, BFLOAT16>(float (&sum)[BLOCK_N / 2], unsigned long long a,
-                                                            unsigned long long b, int keep) {
+__device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, BFLOAT16>(float (&sum)[BLOCK_N / 2], unsigned long long a,
+                                                               unsigned long long b, int keep) {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
                  "%0, %1, %2, %3, "
@@ -444,10 +409,10 @@ __device__ __forceinline__ void wgmma_ss<BLOCK_N, BFLOAT16>(float (&sum)[BLOCK_N
                  : "l"(a), "l"(b), "r"(keep));
 }
 
-// sum (64, N) += a (64, 16) b (16, N); a in registers, rows of b in shared memory are the contracted dimension.
+// sum (64, N) += a (64, 16) b (16, N).
 template <>
-__device__ __forceinline__ void wgmma_rs<HEAD_DIM_V, BFLOAT16>(float (&sum)[HEAD_DIM_V / 2], const unsigned (&a)[4],
-                                                               unsigned long long b) {
+__device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, BFLOAT16>(float (&sum)[HEAD_DIM_V / 2], const unsigned (&a)[4],
+                                                                  unsigned long long b) {
     asm volatile(
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
                  "%0, %1, %2, %3, "
@@ -507,6 +472,80 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
 }
 
 #endif
+
+// part/tile_order.cuh
+
+// Which tiles of queries this block works on, and in which order. Blocks start in the order of their index, each as soon
+// as an SM is free, so the order decides who shares the L2 cache and who is left over at the end.
+// An item of work is a pair of tiles of one head, the one with the most keys left and the one with the fewest: all pairs
+// weigh the same, so blocks that take equally many are done at the same time.
+
+struct Tile {
+    int query; // first query; negative: there is no further tile
+    int head, kv_head, batch;
+};
+
+// A tile is made of units of 64 rows, one for each warpgroup of consumers.
+__device__ __forceinline__ int unit_of(int consumer) { return consumer; }
+__device__ __forceinline__ int heads_of_tile(const attention_params &) { return 1; }
+__device__ __forceinline__ int queries_of_unit(const attention_params &) { return 64; }
+__device__ __forceinline__ int queries_of_tile(const attention_params &p) { return TILE_ROWS / 64 * queries_of_unit(p); }
+
+// The query and the head that a row of a unit belongs to.
+struct Row {
+    int query; // len_q or more: of nobody
+    int head;
+};
+
+__device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int unit, int row) {
+    int queries = queries_of_unit(p), first = tile.query + unit * queries;
+    return {first + row, tile.head};
+}
+
+struct TileQueue {
+    int item, items; // of all blocks
+    bool second;     // of a pair
+
+    __device__ __forceinline__ bool empty() const { return item >= items; }
+};
+
+__device__ __forceinline__ int items_of_head(const attention_params &p) {
+    int tiles = (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
+    return (tiles + 1) / 2;
+}
+
+__device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
+    return {static_cast<int>(blockIdx.x) / CLUSTER, items_of_head(p) * (p.heads / heads_of_tile(p)) * p.batch, false};
+}
+
+// The tile at the front, and the queue without it.
+__device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
+    if (queue.empty())
+        return {-1, 0, 0, 0};
+    int items = items_of_head(p), row_heads = p.heads / heads_of_tile(p), all_heads = row_heads * p.batch;
+    int group = row_heads / p.kv_heads;
+    // A section: as many heads as have their keys and values in half of the L2; all their items, heaviest first.
+    constexpr float SECTION_BYTES = 32 << 20;
+    float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * max(p.len_kv, 1);
+    int section = static_cast<int>(fminf(fmaxf(SECTION_BYTES / kv_bytes * group, 1), 1.0f * all_heads));
+    int first = queue.item / (section * items) * section, within = queue.item - first * items;
+    int heads = min(section, all_heads - first);
+    int head = first + within % heads, order = within / heads;
+    int tiles = (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p), tile = tiles - 1 - order;
+    if (queue.second)
+        tile = order;
+    bool pair = tile != order; // the middle one stands alone
+    if (!queue.second && pair) {
+        queue.second = true;
+    } else {
+        queue.second = false;
+        queue.item += gridDim.x / CLUSTER;
+    }
+    return {tile * queries_of_tile(p), head % row_heads * heads_of_tile(p), head % row_heads / group, head / row_heads};
+}
+
+// A tile of 16-bit elements lies in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by the copy unit.
+template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
 // part/softmax_rows.cuh
 
@@ -613,15 +652,14 @@ __device__ __forceinline__ void rescale(float (&o)[HEAD_DIM_V / 2], const Rows &
             o[i] *= rows.keep[i / 2 % 2];
 }
 
+using Weights = unsigned[BLOCK_N / 16][4];
+
 // P as operand of the next product: its fragments are pairs of S's, in the same thread.
-__device__ __forceinline__ void pack_weights(const float (&s)[BLOCK_N / 2], unsigned (&p)[BLOCK_N / 16][4]) {
+__device__ __forceinline__ void pack_weights(const float (&s)[BLOCK_N / 2], Weights &p) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 4; i++)
         p[i / 4][i % 4] = pack<BFLOAT16>(s[2 * i], s[2 * i + 1]);
 }
-
-// A tile of 16-bit elements lies in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by the copy unit.
-template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
 struct alignas(1024) Shared {
     Panels<Q_PANELS, 64> q[Q_STAGES][CONSUMERS];
@@ -647,10 +685,10 @@ __device__ __forceinline__ int keys_end(const attention_params &p, int query_end
     return min(p.len_kv, keys_seen(p, query_end - 1));
 }
 
-// Tiles of keys that rows [query, query + rows) go over, the last one first: it is the one with a mask. At least one, so
+// Tiles of keys that queries [query, query + count) go over, the last one first: it is the one with a mask. At least one, so
 // that all take the same way.
-__device__ __forceinline__ int key_tiles(const attention_params &p, int query, int rows) {
-    return max(1, (keys_end(p, min(query + rows, p.len_q)) + BLOCK_N - 1) / BLOCK_N);
+__device__ __forceinline__ int key_tiles(const attention_params &p, int query, int count) {
+    return max(1, (keys_end(p, min(query + count, p.len_q)) + BLOCK_N - 1) / BLOCK_N);
 }
 
 // The next tile of queries, as the thread that hands them out has put it there.
@@ -666,7 +704,8 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 
 __device__ __forceinline__ void store_output(const attention_tma_params &p, Shared &shared, Tile tile, int stage, int consumer) {
     for (int panel = 0; panel < PANELS_V; panel++)
-        tma_store(&p.o_map, shared.q[stage][consumer][panel], panel * 64, tile.query + consumer * 64, tile.head, tile.batch);
+        tma_store(&p.o_map, shared.q[stage][consumer][panel], panel * 64,
+                  tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch);
     tma_store_commit();
     tma_store_wait_read();
 }
@@ -689,9 +728,10 @@ __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Sha
             barrier_wait(&shared.q_empty[stage][consumer], queries.parity() ^ 1);
             if (queries.count >= Q_STAGES)
                 store_output(p, shared, leaving[0], stage, consumer);
-            barrier_expect(full, PANELS * 64 * 128);
+            int queries = queries_of_unit(p.attention);
+            barrier_expect(full, PANELS * queries * heads_of_tile(p.attention) * 128);
             for (int panel = 0; panel < PANELS; panel++)
-                tma_load(shared.q[stage][consumer][panel], &p.q_map, full, panel * 64, tile.query + consumer * 64,
+                tma_load(shared.q[stage][consumer][panel], &p.q_map, full, panel * 64, tile.query + unit_of(consumer) * queries,
                          tile.head, tile.batch);
         }
         leaving[0] = queries.count == 0 ? tile : leaving[1];
@@ -719,7 +759,7 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
         barrier_arrive(&shared.tile_empty[(tiles + 1).stage()]);
         if (tile.query < 0)
             break;
-        for (int i = key_tiles(p, tile.query, BLOCK_M) - 1; i >= 0; i--, ring.count++) {
+        for (int i = key_tiles(p, tile.query, queries_of_tile(p)) - 1; i >= 0; i--, ring.count++) {
             int stage = ring.stage();
             barrier_wait(&empty[stage], ring.parity() ^ 1);
             barrier_expect(&full[stage], PANELS_OF * BLOCK_N * 128);
@@ -798,9 +838,8 @@ template <typename Value, Value join(Value, Value)> __device__ Value block_reduc
 // A weight of 0 keeps out every number but NaN and infinity: 0 times those is NaN. So a row of O that is not finite may
 // have it from the value of a key it does not see.
 // And weights may have been too large: see softmax_onward.
-__device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile, int query, float c,
+__device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile, int unit, float c,
                                             float (&o)[HEAD_DIM_V / 2], Rows &rows) {
-    Head head = head_at(p, static_cast<long long>(tile.batch) * p.heads + tile.head);
     int lane = threadIdx.x % 32;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -812,9 +851,12 @@ __device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile
         finite &= fabsf(even + odd_columns) < INFINITY;
         unsigned odd = __ballot_sync(0xffffffffu, !finite);
         for (int g = 0; g < 8 && odd; g++) { // lanes 4 g .. 4 g + 3 hold row g
-            int again = __shfl_sync(0xffffffffu, query + 8 * r, 4 * g), seen = keys_end(p, again + 1);
-            if (!(odd >> 4 * g & 15) || again >= p.len_q)
+            Row again = row_of(p, tile, unit, warp_index() % 4 * 16 + g + 8 * r);
+            if (!(odd >> 4 * g & 15) || again.query >= p.len_q)
                 continue;
+            Head head = head_at(p, static_cast<long long>(tile.batch) * p.heads + again.head);
+            const Input *q = head.q + again.query * p.q_row_stride;
+            int seen = keys_end(p, again.query + 1);
             float max = -INFINITY, sum = 0;
             if (lane / 4 == g)
 #pragma unroll
@@ -823,7 +865,7 @@ __device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile
             for (int key = 0; key < seen; key++) {
                 float s = 0;
                 for (int d = lane; d < HEAD_DIM; d += 32)
-                    s = fmaf(to_float(head.q[again * p.q_row_stride + d]), to_float(head.k[key * p.k_row_stride + d]), s);
+                    s = fmaf(to_float(q[d]), to_float(head.k[key * p.k_row_stride + d]), s);
                 s = lanes_sum<32>(s);
                 float higher = fmaxf(max, s), shift = higher == -INFINITY ? 0 : higher;
                 float keep = exp2_approx((max - shift) * c), weight = exp2_approx((s - shift) * c);
@@ -848,17 +890,16 @@ __device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile
 // S (64, BLOCK_N) = Q K^T, 16 columns of Q and K a step; issued, not finished.
 __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], unsigned long long q, unsigned long long k) {
 #pragma unroll
-    for (int step = 0; step < (HEAD_DIM + 15) / 16; step++)
-        wgmma_ss<BLOCK_N, BFLOAT16>(s, q + step / 4 * (64 * 128 / 16) + step % 4 * 2,
-                                    k + step / 4 * (BLOCK_N * 128 / 16) + step % 4 * 2, step != 0);
+    for (int step = 0; step < Q_STEPS; step++)
+        wgmma_ss_nt<BLOCK_N, BFLOAT16>(s, q + step / 4 * (64 * 128 / 16) + step % 4 * 2,
+                                       k + step / 4 * (BLOCK_N * 128 / 16) + step % 4 * 2, step != 0);
 }
 
 // O (64, HEAD_DIM_V) += P V, 16 keys a step; issued, not finished.
-__device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const unsigned (&p)[BLOCK_N / 16][4],
-                                                unsigned long long v) {
+__device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const Weights &p, unsigned long long v) {
 #pragma unroll
     for (int step = 0; step < BLOCK_N / 16; step++)
-        wgmma_rs<HEAD_DIM_V, BFLOAT16>(o, p[step], v + step * (16 * 128 / 16));
+        wgmma_rs_nn<HEAD_DIM_V, BFLOAT16>(o, p[step], v + step * (16 * 128 / 16));
 }
 
 // All threads of the warpgroup are done with a stage.
@@ -866,6 +907,7 @@ __device__ __forceinline__ void release(Barrier *empty) {
     if (warp_index() % 4 == 0 && elect_one())
         barrier_arrive(empty);
 }
+__device__ __forceinline__ void release_share(Barrier *empty) { release(empty); }
 
 // Which keys the rows of one warpgroup see.
 struct Span {
@@ -881,7 +923,8 @@ struct Consumer {
     const attention_tma_params &p;
     const attention_params &a;
     Shared &shared;
-    int index, lane, row; // of the consumers; of this thread; of its first row in the tile
+    int index, unit; // of the consumers of this block; of the tile's units of 64 rows
+    int lane, row;   // of this thread; its first row of the unit
     float c;              // scale log2(e)
     unsigned long long q, k, v;
 
@@ -891,11 +934,11 @@ struct Consumer {
     Span span;
     Rows rows;
     float s[BLOCK_N / 2], o[HEAD_DIM_V / 2];
-    unsigned weights[BLOCK_N / 16][4];
+    Weights weights;
 
     __device__ __forceinline__ Consumer(const attention_tma_params &p, Shared &shared, int index)
-        : p(p), a(p.attention), shared(shared), index(index), lane(threadIdx.x % 32),
-          row(index * 64 + warp_index() % 4 * 16 + lane / 4), c(a.scale * 1.44269504f),
+        : p(p), a(p.attention), shared(shared), index(index), unit(unit_of(index)), lane(threadIdx.x % 32),
+          row(warp_index() % 4 * 16 + lane / 4), c(a.scale * 1.44269504f),
           q(matrix_descriptor(shared.q[0][index], 0)), k(matrix_descriptor(shared.k[0], 0)),
           v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), taken{0}, queries{0}, step(0) {}
 
@@ -908,14 +951,14 @@ struct Consumer {
         __syncwarp();
         if (elect_one())
             barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
-        int query = tile.query + row, first = tile.query + index * 64;
+        int first = tile.query + unit * queries_of_unit(a);
         span.tile = tile;
-        span.tiles = key_tiles(a, tile.query, BLOCK_M);
-        span.unseen = span.tiles - (first < a.len_q ? key_tiles(a, first, 64) : 1);
+        span.tiles = key_tiles(a, tile.query, queries_of_tile(a));
+        span.unseen = span.tiles - (first < a.len_q ? key_tiles(a, first, queries_of_unit(a)) : 1);
         span.tiles -= span.unseen;
         span.whole = max(0, keys_end(a, first + 1) - 1) / BLOCK_N; // one more than need be, so that m is known after it
-        span.end[0] = keys_end(a, query + 1);
-        span.end[1] = keys_end(a, query + 9);
+        span.end[0] = keys_end(a, row_of(a, tile, unit, row).query + 1);
+        span.end[1] = keys_end(a, row_of(a, tile, unit, row + 8).query + 1);
         return tile.query >= 0;
     }
 
@@ -925,8 +968,8 @@ struct Consumer {
             barrier_wait(&shared.k_full[keys(0).stage()], keys(0).parity());
             barrier_wait(&shared.v_full[values().stage()], values().parity());
             named_barrier_sync(4 + index, 128); // or a warp that is late would not see the phase it waits for
-            release(&shared.k_empty[keys(0).stage()]);
-            release(&shared.v_empty[values().stage()]);
+            release_share(&shared.k_empty[keys(0).stage()]);
+            release_share(&shared.v_empty[values().stage()]);
         }
     }
 
@@ -949,14 +992,23 @@ struct Consumer {
         wgmma_commit();
     }
 
+    // Weights, as the next product wants them.
+    __device__ __forceinline__ void keep_weights() {
+        pack_weights(s, weights);
+    }
+
+    __device__ __forceinline__ void await_queries() {
+        barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
+    }
+
     // The scores of tile i are there. `last`: no further S of these queries comes.
     __device__ __forceinline__ void scores_done(Ring<K_STAGES> at, bool last) {
         wgmma_settle(s);
-        release(&shared.k_empty[at.stage()]);
+        release_share(&shared.k_empty[at.stage()]);
     }
     __device__ __forceinline__ void output_done() {
         wgmma_settle(o);
-        release(&shared.v_empty[values().stage()]);
+        release_share(&shared.v_empty[values().stage()]);
     }
 
     // S -> weights, for the first tile of keys and others with a mask.
@@ -987,7 +1039,7 @@ struct Consumer {
 
     // O = O / l;  LSE = m scale + ln l.
     __device__ __forceinline__ void finish(Tile tile, int stage, Rows &rows) {
-        repeat_rows(a, tile, tile.query + row, c, o, rows);
+        repeat_rows(a, tile, unit, c, o, rows);
         float inverse[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
@@ -995,9 +1047,9 @@ struct Consumer {
             sum += __shfl_xor_sync(0xffffffffu, sum, 1);
             sum += __shfl_xor_sync(0xffffffffu, sum, 2);
             inverse[r] = sum == 0 ? 1 : 1 / sum; // a row that saw nothing stays 0
-            int query = tile.query + row + 8 * r;
-            if (a.lse && lane % 4 == 0 && query < a.len_q)
-                a.lse[tile.batch * a.lse_batch_stride + tile.head * a.lse_head_stride + query] =
+            Row to = row_of(a, tile, unit, row + 8 * r);
+            if (a.lse && lane % 4 == 0 && to.query < a.len_q)
+                a.lse[tile.batch * a.lse_batch_stride + to.head * a.lse_head_stride + to.query] =
                     sum == 0 ? -INFINITY : rows.max[r] * a.scale + logf(sum);
         }
         store_rows(tile, stage, inverse);
@@ -1029,7 +1081,7 @@ struct Consumer {
         scores_done(keys(1), last);
     }
     __device__ __forceinline__ void end_round() {
-        pack_weights(s, weights);
+        keep_weights();
         step++;
     }
 
@@ -1052,14 +1104,14 @@ struct Consumer {
     __device__ __forceinline__ void run() {
         for (bool more = take(); more;) {
             skip_unseen();
-            barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
+            await_queries();
             issue_scores(keys(0));
             end_turn();
             wgmma_wait<0>();
             scores_done(keys(0), span.tiles == 1);
             begin_rows();
             weigh_first();
-            pack_weights(s, weights);
+            keep_weights();
             begin_output();
             for (;;) {
                 go_over_keys();
@@ -1073,7 +1125,7 @@ struct Consumer {
                 Rows done = rows;
                 int stage = queries.stage();
                 queries.count++;
-                barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
+                await_queries();
                 issue_output();
                 issue_scores(keys(1));
                 end_turn();
@@ -1127,11 +1179,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
             }
         for (int stage = 0; stage < STAGES; stage++) {
             barrier_init(&shared.v_full[stage], 1);
-            barrier_init(&shared.v_empty[stage], CONSUMERS);
+            barrier_init(&shared.v_empty[stage], CONSUMERS * CLUSTER);
         }
         for (int stage = 0; stage < K_STAGES; stage++) {
             barrier_init(&shared.k_full[stage], 1);
-            barrier_init(&shared.k_empty[stage], CONSUMERS);
+            barrier_init(&shared.k_empty[stage], CONSUMERS * CLUSTER);
         }
         for (int stage = 0; stage < 2; stage++) {
             barrier_init(&shared.tile_full[stage], 1);

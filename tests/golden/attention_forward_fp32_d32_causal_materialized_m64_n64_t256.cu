@@ -34,7 +34,7 @@
    Launches
      attention_scores: grid batch * heads * ((len_q + 64 - 1) / 64) * ((len_kv + 64 - 1) / 64), block 256, shared 16896 bytes
      attention_weights: grid (batch * heads * len_q + 8 - 1) / 8, block 256, shared 0 bytes
-     attention_output: grid batch * heads * ((len_q + 64 - 1) / 64) * 1, block 256, shared 16896 bytes
+     attention_output: grid batch * heads * ((len_q + 64 - 1) / 64), block 256, shared 16896 bytes
 
    Workspace
      4 * batch * heads * len_q * len_kv bytes

@@ -129,15 +129,6 @@ ATTILE_INLINE void wgmma_rs_nn(float (&sum)[N / 2], const unsigned (&a)[4], atti
     attile_product product = {sum, a, 0, b, N, 1, OF_BFLOAT16, 0};
     attile_multiply(&product, line);
 }
-template <int N, bool OF_BFLOAT16>
-ATTILE_INLINE void wgmma_ss(float (&sum)[N / 2], attile_word a, attile_word b, int keep, ATTILE_LINE) {
-    wgmma_ss_nt<N, OF_BFLOAT16>(sum, a, b, keep, line);
-}
-template <int N, bool OF_BFLOAT16>
-ATTILE_INLINE void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], attile_word b, ATTILE_LINE) {
-    wgmma_rs_nn<N, OF_BFLOAT16>(sum, a, b, line);
-}
-
 template <bool TO_BFLOAT16> ATTILE_INLINE unsigned pack(float first, float second) {
     if constexpr (TO_BFLOAT16)
         return float_to_bfloat16(first) | (unsigned)float_to_bfloat16(second) << 16;
