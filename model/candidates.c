@@ -165,10 +165,10 @@ static int better(const void *a, const void *b) {
         return x->problem - y->problem;
     if (x->order != y->order)
         return x->order < y->order ? -1 : 1;
-    if (x->shared_bytes != y->shared_bytes)
-        return x->shared_bytes - y->shared_bytes;
     if (x->unusual != y->unusual)
         return x->unusual - y->unusual;
+    if (x->shared_bytes != y->shared_bytes)
+        return x->shared_bytes - y->shared_bytes;
     return x->first_time - y->first_time;
 }
 

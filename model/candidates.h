@@ -23,7 +23,7 @@ struct pruning {
 
 struct candidates {
     int count, room, problems, shapes;
-    struct candidate *candidate; /* by problem, then order; ties by shared memory, then nearest to the defaults */
+    struct candidate *candidate; /* by problem, then order; ties nearest to the defaults, then by shared memory */
     struct knobs *problem;       /* of each: knobs of one of its candidates */
     const struct shape *shape;   /* borrowed */
     float *seconds;              /* 0 = the model does not know it */
