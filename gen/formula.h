@@ -132,6 +132,10 @@ void formula_print(const struct formula *formula, struct text *text);
    memory ran out. */
 bool formula_split_score(const struct formula *score, struct formula **factor, struct formula **rest);
 
+/* d score / d s, for the backward pass: a new formula, owned by the caller. At a step or a corner it is the slope of one
+   side. Null when memory ran out or it would be too long. */
+struct formula *formula_slope(const struct formula *score);
+
 /* --- named masks and scores ------------------------------------------------------------------------------------- */
 
 struct formula_entry { /* one row of formulas.def */

@@ -1,4 +1,5 @@
-/* formula_parse: what formula_parse.c (form), formula_check.c (types) and formula_table.c (named entries) share. */
+/* formula_parse: what formula_token.c, formula_operand.c, formula_parse.c (form), formula_check.c (types) and
+   formula_table.c (named entries) share. */
 #ifndef ATTILE_FORMULA_PARSE_H
 #define ATTILE_FORMULA_PARSE_H
 
@@ -38,12 +39,25 @@ struct parser {
     struct diag *diag;
 };
 
-/* --- formula_parse.c */
-void parse_advance(struct parser *p);
+/* --- formula_token.c */
+void parse_advance(struct parser *p); /* to the next token */
 bool parse_is_token(const struct parser *p, const char *symbol);
-struct part parse_expression(struct parser *p);
-/* Say what is wrong at byte `at`; only the first error of a formula is said, later ones would be guesses. */
+int parse_here(const struct parser *p); /* where a part begins that starts at the current token */
+bool parse_is_letter(char c);
+bool parse_is_digit(char c);
+bool parse_is_blank(char c);
+int parse_number_end(const char *text, int at, int size); /* of the number that begins at `at` */
+/* Step over a token, or say that it was expected `where`; a null symbol: that nothing was. */
+bool parse_expect(struct parser *p, const char *symbol, const char *where);
+/* Say what is wrong at byte `at`, unless something was wrong before. */
 struct part parse_refuse(struct parser *p, int at, const char *format, ...) TEXT_PRINTF(3, 4);
+
+/* --- formula_parse.c */
+struct part parse_expression(struct parser *p);
+
+/* --- formula_operand.c: the current token begins with a digit, or a letter and is no operator */
+struct part parse_number(struct parser *p);
+struct part parse_name(struct parser *p);
 
 /* --- formula_check.c: operands must fit; null-safe: a failed operand gives a failed part */
 struct part check_one(struct parser *p, enum tree_op op, struct part a, int at);

@@ -90,6 +90,8 @@ bool tree_is_bool(const struct formula *f, int node, bool value);
 enum { TREE_DIGITS = 32 };
 void tree_print_real(float real, char digits[TREE_DIGITS]);
 
+bool tree_uses_score(const struct formula *f, int node);
+
 /* Bit FORMULA_...: the subtree names it. */
 unsigned tree_names_of(const struct formula *f, int node);
 

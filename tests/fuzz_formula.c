@@ -75,6 +75,8 @@ static void use(const struct formula *formula, enum formula_kind kind, const str
         formula_free(factor);
         formula_free(rest);
     }
+    if (kind == FORMULA_SCORE)
+        formula_free(formula_slope(formula));
     check(!text.failed);
     text_free(&text);
 }

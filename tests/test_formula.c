@@ -56,6 +56,15 @@ static void show_split(const struct formula *score, struct text *output) {
     formula_free(rest);
 }
 
+static void show_slope(const struct formula *score, struct text *output) {
+    struct formula *slope = formula_slope(score);
+    cr_assert(slope);
+    text_print(output, "  slope ");
+    formula_print(slope, output);
+    text_print(output, "\n");
+    formula_free(slope);
+}
+
 /* "param: type", "mask: ...", "score: ...", "bounds: ..." (a mask with its bounds), "split: ..." */
 static void run_line(struct state *state, const char *line, size_t size) {
     char copy[1024], *text = copy;
@@ -82,6 +91,8 @@ static void run_line(struct state *state, const char *line, size_t size) {
             show_bounds(formula, state->output);
         if (formula && split)
             show_split(formula, state->output);
+        if (formula && split)
+            show_slope(formula, state->output);
         formula_free(formula);
     } else {
         *colon = '\0';
@@ -258,6 +269,44 @@ Test(formula, size_and_depth_are_limited) {
         diag_free(&diag);
         text_free(&text);
     }
+    formula_scope_free(&scope);
+}
+
+/* Against differences of the evaluator, wherever both sides agree on one. */
+Test(formula, slopes_are_those_of_the_score) {
+    struct formula_scope scope;
+    int compared = 0;
+    formula_fixture_scope(&scope);
+    for (unsigned i = 0; i < 1500; i++) {
+        struct text text = {0};
+        unsigned seed = i;
+        formula_draw(FLAVOR_SCORE, 1 + (int)(i % 4), &seed, &text);
+        struct formula *score = formula_fixture_parse(FORMULA_SCORE, text_string(&text), &scope, false);
+        struct formula *slope = score ? formula_slope(score) : NULL;
+        for (int round = 0; slope && round < 6; round++) {
+            const double step = 1e-5, at = 0.37 * round - 0.9;
+            struct formula_fixture fixture;
+            double value[3];
+            formula_fixture_draw(&fixture, &scope, &seed);
+            for (int side = 0; side < 3; side++) {
+                fixture.env.score = at + (side - 1) * step;
+                value[side] = formula_score(score, &fixture.env);
+            }
+            fixture.env.score = at;
+            double left = (value[1] - value[0]) / step, right = (value[2] - value[1]) / step;
+            double found = formula_score(slope, &fixture.env), wanted = (left + right) / 2;
+            double size = 1 + fabs(wanted) + 1e-5 * fabs(value[1]);
+            if (!(fabs(left - right) < 1e-3 * size)) /* a step, a corner, or no number */
+                continue;
+            cr_assert(fabs(found - wanted) < 1e-3 * size, "%s at %g: slope %g, differences %g", text_string(&text), at,
+                      found, wanted);
+            compared += wanted != 0;
+        }
+        formula_free(slope);
+        formula_free(score);
+        text_free(&text);
+    }
+    cr_assert_gt(compared, 1500, "%d", compared);
     formula_scope_free(&scope);
 }
 

@@ -1,0 +1,106 @@
+/* formula_token: text -> tokens, one at a time, and what is said when another one was expected. Only the first error of a
+   formula is said: after it, further messages would be guesses. */
+#include "formula_parse.h"
+
+#include <string.h>
+
+static const struct part nothing = {.node = NO_NODE};
+
+bool parse_is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool parse_is_digit(char c) { return c >= '0' && c <= '9'; }
+bool parse_is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+int parse_number_end(const char *s, int at, int size) {
+    int end = at;
+    while (end < size && parse_is_digit(s[end]))
+        end++;
+    if (end < size && s[end] == '.')
+        for (end++; end < size && parse_is_digit(s[end]);)
+            end++;
+    if (end < size && (s[end] == 'e' || s[end] == 'E')) {
+        int digits = end + 1;
+        if (digits < size && (s[digits] == '+' || s[digits] == '-'))
+            digits++;
+        if (digits < size && parse_is_digit(s[digits]))
+            for (end = digits; end < size && parse_is_digit(s[end]);)
+                end++;
+    }
+    return end;
+}
+
+void parse_advance(struct parser *p) {
+    static const char *const doubles[] = {"==", "!=", "<=", ">=", "<<", ">>", "//", "**", "&&", "||"};
+    const char *s = p->text;
+    p->at += p->token;
+    while (p->at < p->size && parse_is_blank(s[p->at]))
+        p->at++;
+    int end = p->at;
+    if (end < p->size && parse_is_digit(s[end]))
+        end = parse_number_end(s, end, p->size);
+    if (end < p->size && (parse_is_letter(s[end]) || parse_is_digit(s[end]))) /* also the letters that spoil a number */
+        while (end < p->size && (parse_is_letter(s[end]) || parse_is_digit(s[end])))
+            end++;
+    if (end == p->at && end < p->size) {
+        end++;
+        for (size_t i = 0; i < sizeof doubles / sizeof *doubles; i++)
+            if (p->at + 1 < p->size && memcmp(s + p->at, doubles[i], 2) == 0)
+                end = p->at + 2;
+    }
+    p->token = end - p->at;
+}
+
+bool parse_is_token(const struct parser *p, const char *symbol) {
+    return (size_t)p->token == strlen(symbol) && memcmp(p->text + p->at, symbol, (size_t)p->token) == 0;
+}
+
+static struct place place_of(const struct parser *p, int at) {
+    struct place place = p->place;
+    for (int i = 0; i < at; i++) {
+        place.col++;
+        if (p->user_text[i] == '\n') { /* only block scalars of a spec have these */
+            place.line++;
+            place.col = 1;
+        }
+    }
+    return place;
+}
+
+struct part parse_refuse(struct parser *p, int at, const char *format, ...) {
+    if (p->failed)
+        return nothing;
+    p->failed = true;
+    struct text sentence = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    text_vprint(&sentence, format, arguments);
+    va_end(arguments);
+    diag_error(p->diag, place_of(p, p->call >= 0 ? p->call : at), "%s", text_string(&sentence));
+    text_free(&sentence);
+    return nothing;
+}
+
+int parse_here(const struct parser *p) { return p->call >= 0 ? p->call : p->at; }
+
+bool parse_expect(struct parser *p, const char *symbol, const char *where) {
+    if (p->failed)
+        return false;
+    if (symbol && parse_is_token(p, symbol)) {
+        parse_advance(p);
+        return true;
+    }
+    static const struct {
+        const char *found, *meant;
+    } slips[] = {{"&&", "and"}, {"||", "or"}, {"=", "=="}, {"?", ".. if .. else .."}, {"!", "not"}};
+    for (size_t i = 0; i < sizeof slips / sizeof *slips; i++)
+        if (parse_is_token(p, slips[i].found)) {
+            parse_refuse(p, p->at, "'%s' is no operator here; did you mean '%s'?", slips[i].found, slips[i].meant);
+            return false;
+        }
+    if (parse_is_token(p, "**"))
+        parse_refuse(p, p->at, "there is no power; write x * x, or exp(y * log(x))");
+    else if (symbol)
+        parse_refuse(p, p->at, "expected '%s'%s", symbol, where);
+    else
+        parse_refuse(p, p->at, "unexpected text after the formula");
+    return false;
+}
