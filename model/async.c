@@ -13,11 +13,33 @@ static bool goes_across(const struct knobs *k, double kv_bytes, bool ahead) {
     return ahead && (k->store == store_direct || 2 * q_bytes + k->stages * (kv_bytes + 32) + 256 <= 227 * 1024);
 }
 
+/* Clocks of shared memory in a round: operands of products, 64 byte a clock for each that is there; weights that pass
+   through it are written once more. */
+static double shared_clocks(const struct work *work, double groups, double s_clocks, double o_clocks) {
+    const struct knobs *k = work->knobs;
+    double queries = k->queries_in == queries_in_q_registers ? 0 : 4096.0 / k->block_n;
+    bool through = k->weights_in == weights_in_p_shared;
+    double weights = through ? 4096.0 / k->head_dim_v : 0, written = through ? 2 * 64.0 * k->block_n : 0;
+    return groups * (s_clocks * (64 + queries) + o_clocks * (64 + weights) + written) / work->gpu->shared;
+}
+
+/* Which tiles of queries there are: of one head each, or of all heads that share keys; one a block, or one a cluster. */
+static void cut(struct work *work) {
+    const struct knobs *k = work->knobs;
+    const struct shape *s = work->shape;
+    double group = k->query_heads == query_heads_packed && s->kv_heads > 0 ? (double)(s->heads / s->kv_heads) : 1;
+    double rows = (double)k->block_m * k->cluster, queries = fmax(1, floor(rows / group));
+    work->block_m = (int)queries;
+    work->block_n = k->block_n;
+    work->sms = floor(work->gpu->multiprocessors / k->cluster);
+    work->terms->blocks = work_cover((double)s->len_q, queries) * (double)s->heads / group * (double)s->batch;
+}
+
 bool work_flash_async(struct work *work) {
     const struct knobs *k = work->knobs;
     const struct model_gpu *gpu = work->gpu;
     struct model_terms *t = work->terms;
-    if (k->block_m < 64 || k->block_n < 1 || k->head_dim < 1 || k->head_dim_v < 1)
+    if (k->block_m < 64 || k->block_n < 1 || k->head_dim < 1 || k->head_dim_v < 1 || k->cluster < 1)
         return false;
     double groups = k->block_m / 64, scores = 64.0 * k->block_n;
     double flop_clocks = 2 * scores / gpu->tensor; /* of one element of a row */
@@ -29,27 +51,27 @@ bool work_flash_async(struct work *work) {
     double rate = (groups < 2 ? gpu->softmax_one : groups < 3 ? gpu->softmax_two : gpu->softmax_three) * easier;
     t->tensor = groups * (s_clocks + o_clocks);
     t->special = groups * (scores / rate + rescale);
-    /* Both operands of Q K^T are read from shared memory, of P V one. */
-    t->shared = groups * (s_clocks * (64 + 4096.0 / k->block_n) + o_clocks * 64) / gpu->shared;
+    t->shared = shared_clocks(work, groups, s_clocks, o_clocks);
 
     double alone = scores / (gpu->softmax_one * easier) + rescale + gpu->softmax_latency / easier;
+    if (k->weights_in == weights_in_p_shared) /* written, and seen by the tensor pipe */
+        alone += 2 * scores / (gpu->shared / 2) + gpu->shared_latency;
     bool ahead = k->overlap == overlap_within || k->overlap == overlap_both;
     t->chain = ahead ? s_clocks + fmax(o_clocks, alone) : s_clocks + alone + o_clocks;
     if (k->stages < 2) /* the next tile is asked for when this one is done with */
         t->chain += 2 * gpu->load_latency;
+    t->chain += (k->cluster - 1) * gpu->shared_latency; /* a stage is free when all blocks of a cluster say so */
 
+    cut(work);
     double bytes = 128.0 * k->block_n * (up(k->head_dim, 64) / 64 + up(k->head_dim_v, 64) / 64);
-    double tiles = work_cover((double)work->shape->len_q, k->block_m);
-    t->fill = bytes / (tiles > 1 ? gpu->fill_together : gpu->fill);
+    bool alike = work->shape->len_q > work->block_m; /* more than one tile reads the same keys */
+    t->fill = bytes / k->cluster / (alike ? gpu->fill_together : gpu->fill);
 
     double units[] = {t->tensor, t->special, t->shared, t->chain, t->fill};
     t->round = work->busy = work_overlap(units, 5, gpu->overlap);
     work->stays = k->blocks == blocks_resident;
     work->block_start = gpu->async_start;
     t->start = !work->stays ? gpu->async_start : goes_across(k, bytes, ahead) ? gpu->async_turn : gpu->async_stop;
-    t->blocks = tiles * (double)work->shape->heads * (double)work->shape->batch;
-    work->block_m = k->block_m;
-    work->block_n = k->block_n;
     work->heaviest_first = k->tile_order != tile_order_plain;
     work->all_heads = k->tile_order == tile_order_heaviest_first;
     if (work->usage && work->usage->spills > 0)

@@ -82,8 +82,8 @@ static double deal_out(const struct work *work, struct rounds rounds) {
     struct model_terms *t = work->terms;
     double tiles = rounds.most > rounds.least ? 2 : 1, items = t->blocks / tiles;
     double item = tiles * beside(work, 1, rounds.mean);
-    double clocks = work->block_start + work_cover(items, work->gpu->multiprocessors) * item;
-    t->tail = 1 - items / work->gpu->multiprocessors * item / clocks;
+    double clocks = work->block_start + work_cover(items, work->sms) * item;
+    t->tail = 1 - items / work->sms * item / clocks;
     return clocks;
 }
 
@@ -92,7 +92,7 @@ static double fill_multiprocessors(const struct work *work, struct rounds rounds
     struct model_terms *t = work->terms;
     if (work->stays)
         return deal_out(work, rounds);
-    double sms = work->gpu->multiprocessors, slots = sms * t->resident;
+    double sms = work->sms, slots = sms * t->resident;
     double full = floor(t->blocks / slots), left = t->blocks - full * slots;
     double clocks;
     if (rounds.most > rounds.least) { /* blocks end one by one: what is left over at the end is what counts */
@@ -158,7 +158,7 @@ static void add_up(struct work *work, struct rounds rounds) {
     struct model_terms *t = work->terms;
     t->rounds = rounds.mean;
     double clocks = fill_multiprocessors(work, rounds);
-    double tensor = t->tensor * rounds.mean * t->blocks / gpu->multiprocessors;
+    double tensor = t->tensor * rounds.mean * t->blocks / work->sms;
     t->busy = clocks > 0 ? fmin(1, tensor / clocks) : 0;
     t->clock = gpu->clock - gpu->clock_drop * fmax(0, t->busy - gpu->clock_knee) / (1 - gpu->clock_knee);
     t->compute_seconds = clocks / t->clock;
@@ -178,7 +178,8 @@ bool model_predict(const struct model_gpu *gpu, const struct variant *variant, c
                         .usage = usage,
                         .shape = &full,
                         .terms = terms,
-                        .launches = 1};
+                        .launches = 1,
+                        .sms = gpu->multiprocessors};
     *terms = (struct model_terms){.resident = 1, .bound = ""};
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
         if (kernels[i].algorithm != variant->knobs.algorithm || !kernels[i].work(&work))

@@ -18,6 +18,7 @@ struct work {
     double busy;         /* clocks that a round of a block takes from the SM: k blocks side by side take k times that */
     double launches;     /* kernels started one after the other */
     double extra_bytes;  /* that device memory moves besides Q, K, V and O */
+    double sms;          /* SMs, or groups of them that work on a tile together */
     bool stays;          /* one block an SM does several tiles, dealt out evenly */
     double block_start;  /* clocks that such a block needs once; terms.start is then for each of its tiles */
     bool heaviest_first; /* blocks with most rounds start first */
