@@ -1,4 +1,5 @@
 #include "tune_compare.h"
+#include "agreement.h"
 #include "field.h"
 #include "file.h"
 #include "terminal.h"
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TABLE_BYTES = 1 << 20, FIRST_FEW = 8, OWN = 0, TABLES = 1 }; /* the two candidates of a cell */
+enum { TABLE_BYTES = 1 << 20, OWN = 0, TABLES = 1 }; /* the two candidates of a cell */
 
 /* --- a table against no table ------------------------------------------------------------------------------------- */
 
@@ -120,52 +121,36 @@ enum exit_code tune_compare(struct cli *cli, const struct tuner *tuner) {
 
 /* --- the model ---------------------------------------------------------------------------------------------------- */
 
-struct judged {  /* a cell */
-    double loss; /* time of the model's first choice / best time; 0 = not known */
-    int place;   /* of the best, in the model's order, from 0 */
-};
-
-static struct judged judge(const struct tuner *tuner, struct tuner_cell *cell, const struct model_gpu *gpu) {
-    struct judged judged = {0};
-    int *order = malloc(((size_t)cell->candidates + 1) * sizeof *order), first = -1;
-    double first_seconds = INFINITY, best_seconds = INFINITY;
-    int ranked = order ? contest_rank(&cell->contest, order) : 0;
-    for (int pass = 0; ranked > 0 && pass < 2; pass++) /* the best's prediction first, then its place */
-        for (int i = 0; i < ranked; i++) {
-            struct model_terms terms;
-            const struct variant *variant = &tuner->kernel[cell->kernel[order[i]]].variant;
-            if (!model_predict(gpu, variant, &cell->shape, NULL, &terms))
-                continue;
-            if (pass == 0 && i == 0)
-                best_seconds = terms.seconds;
-            if (pass == 1 && terms.seconds < best_seconds)
-                judged.place++;
-            if (terms.seconds < first_seconds) {
-                first_seconds = terms.seconds;
-                first = order[i];
-            }
-        }
-    if (first >= 0 && isfinite(best_seconds))
-        judged.loss = contest_time(&cell->contest.entrant[first]) / contest_time(&cell->contest.entrant[order[0]]);
-    free(order);
-    return judged;
+static int add_points(const struct tuner *tuner, int number, const struct model_gpu *gpu,
+                      struct agreement_point *point) {
+    const struct tuner_cell *cell = &tuner->cell[number];
+    int points = 0;
+    for (int i = 0; i < cell->candidates; i++) {
+        const struct entrant *entrant = &cell->contest.entrant[i];
+        struct model_terms terms;
+        if (entrant->passes > 0 && !entrant->out &&
+            model_predict(gpu, &tuner->kernel[cell->kernel[i]].variant, &cell->shape, NULL, &terms))
+            point[points++] = (struct agreement_point){number, terms.seconds, contest_time(entrant)};
+    }
+    return points;
 }
 
 void tune_judge_model(const struct cli *cli, const struct tuner *tuner, const struct model_gpu *gpu) {
-    double total = 0;
-    int count = 0, among = 0;
-    for (int i = 0; i < tuner->cells; i++) {
-        struct judged judged = judge(tuner, &tuner->cell[i], gpu);
-        if (judged.loss <= 0)
-            continue;
-        total += log(fmax(judged.loss, 1));
-        among += judged.place < FIRST_FEW;
-        count++;
-    }
-    if (count > 0)
+    size_t most = 1;
+    int points = 0;
+    for (int i = 0; i < tuner->cells; i++)
+        most += (size_t)tuner->cell[i].candidates;
+    struct agreement_point *point = calloc(most, sizeof *point);
+    struct agreement agreement = {0};
+    for (int i = 0; point && i < tuner->cells; i++)
+        points += add_points(tuner, i, gpu, point + points);
+    if (points > 0)
+        agreement_find(point, points, &agreement, NULL, NULL);
+    free(point);
+    if (agreement.cells > 0)
         cli_note(
             cli,
             "the model's first choice takes %.3f times as long as the best (geometric mean of %d); the best is among "
             "its first %d in %d %%",
-            exp(total / count), count, FIRST_FEW, 100 * among / count);
+            agreement.loss, agreement.cells, AGREEMENT_FIRST, 100 * agreement.first_few / agreement.cells);
 }
