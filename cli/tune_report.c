@@ -99,19 +99,18 @@ struct row { /* a cell and its winner */
 
 static struct row look(const struct result_cell *cell, const struct template_set *set) {
     struct row row = {.cell = cell, .tflops = NAN};
-    struct contest contest;
+    struct winner winner;
     struct knobs problem;
     struct shape shape;
-    int winner, second, stale = 0;
     for (int i = 0; i < cell->kernels; i++) {
         row.failed += cell->kernel[i].status != NULL;
         row.measured += !cell->kernel[i].status && cell->kernel[i].passes > 0;
     }
-    if (!winners_of(cell, set, &winner, &second, &row.margin, &stale) || !results_contest(cell, &contest))
+    if (!winners_of(cell, set, &winner))
         return row;
-    row.winner = &cell->kernel[winner];
-    row.seconds = contest_time(&contest.entrant[winner]);
-    contest_close(&contest);
+    row.winner = &cell->kernel[winner.kernel];
+    row.seconds = winner.seconds;
+    row.margin = winner.margin;
     if (winners_read_problem(cell->problem, &problem) && winners_read_shape(cell->shape, problem.family, &shape))
         row.tflops = stage_operations(&problem, &shape) / row.seconds * 1e-12;
     return row;

@@ -2,8 +2,11 @@
 #include "inputs.h"
 #include "tuner.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const double EVEN = 1.01; /* so little slower, the template's own schedule wins: it is made for every shape */
 
 /* --- texts of records --------------------------------------------------------------------------------------------- */
 
@@ -68,24 +71,56 @@ static bool is_current(const struct result_cell *cell, const struct result_kerne
 
 /* --- winners ------------------------------------------------------------------------------------------------------ */
 
-bool winners_of(const struct result_cell *cell, const struct template_set *set, int *winner, int *runner_up,
-                double *margin, int *stale) {
-    struct contest contest;
-    int *order = malloc(((size_t)cell->kernels + 1) * sizeof *order);
-    int best[2] = {-1, -1}, found = 0;
-    if (order && results_contest(cell, &contest)) {
-        int ranked = contest_rank(&contest, order);
-        for (int i = 0; i < ranked && found < 2; i++)
-            if (is_current(cell, &cell->kernel[order[i]], set))
-                best[found++] = order[i];
-            else
-                ++*stale;
-        *margin = found == 2 ? contest_time(&contest.entrant[best[1]]) / contest_time(&contest.entrant[best[0]]) : 0;
-        contest_close(&contest);
-    }
+/* The template's own schedule for the winner's algorithm, if it was measured; -1 otherwise. */
+static int find_own(const struct result_cell *cell, int winner, const struct template_set *set) {
+    struct knobs knobs;
+    struct variant variant;
+    char digest[TUNER_DIGEST];
+    if (!set || !read_kernel(cell, &cell->kernel[winner], &knobs))
+        return -1;
+    for (int i = 0; i < KNOB_COUNT; i++)
+        if (knob_table[i].group == KNOB_GROUP_SCHEDULE && i != KNOB_algorithm && i != KNOB_loop_order)
+            knob_set(&knobs, (enum knob_id)i, AUTO);
+    if (!variant_complete(set, &knobs, false, &variant) || !tuner_digest(set, &variant, digest))
+        return -1;
+    int found = results_find_kernel(cell, variant.name, digest);
+    return found >= 0 && !cell->kernel[found].status && cell->kernel[found].passes > 0 ? found : -1;
+}
+
+/* The two best whose source is today's. */
+static int find_best(const struct result_cell *cell, const struct template_set *set, struct contest *contest,
+                     int best[2], int *stale) {
+    int *order = malloc(((size_t)cell->kernels + 1) * sizeof *order), found = 0;
+    int ranked = order ? contest_rank(contest, order) : 0;
+    best[0] = best[1] = -1;
+    for (int i = 0; i < ranked && found < 2; i++)
+        if (is_current(cell, &cell->kernel[order[i]], set))
+            best[found++] = order[i];
+        else
+            ++*stale;
     free(order);
-    *winner = best[0];
-    *runner_up = best[1];
+    return found;
+}
+
+bool winners_of(const struct result_cell *cell, const struct template_set *set, struct winner *winner) {
+    struct contest contest;
+    int best[2];
+    *winner = (struct winner){.kernel = -1, .runner_up = -1};
+    if (!results_contest(cell, &contest))
+        return false;
+    int found = find_best(cell, set, &contest, best, &winner->stale);
+    int own = found > 0 ? find_own(cell, best[0], set) : -1;
+    if (own >= 0 && own != best[0] &&
+        contest_time(&contest.entrant[own]) <= EVEN * contest_time(&contest.entrant[best[0]])) {
+        best[1] = best[0];
+        best[0] = own;
+        found = 2;
+    }
+    winner->kernel = best[0];
+    winner->runner_up = best[1];
+    winner->seconds = found > 0 ? contest_time(&contest.entrant[best[0]]) : 0;
+    winner->margin = found == 2 ? fmax(1, contest_time(&contest.entrant[best[1]]) / winner->seconds) : 0;
+    contest_close(&contest);
     return found > 0;
 }
 
@@ -93,21 +128,20 @@ static bool put_winner(struct tuned *tuned, const struct result_cell *cell, cons
                        struct winners_counts *counts) {
     struct tuned_row row = {0};
     struct knobs problem;
-    struct contest contest;
     struct shape shape;
-    int winner, second;
-    if (!winners_read_problem(cell->problem, &problem) || !winners_read_shape(cell->shape, problem.family, &shape) ||
-        !winners_of(cell, set, &winner, &second, &row.margin, &counts->stale) ||
-        !winners_read_schedule(cell->kernel[winner].target, cell->kernel[winner].schedule, &row.schedule)) {
-        counts->without++;
+    struct winner winner = {0};
+    bool known =
+        winners_read_problem(cell->problem, &problem) && winners_read_shape(cell->shape, problem.family, &shape) &&
+        winners_of(cell, set, &winner) &&
+        winners_read_schedule(cell->kernel[winner.kernel].target, cell->kernel[winner.kernel].schedule, &row.schedule);
+    counts->stale += winner.stale;
+    counts->without += !known;
+    if (!known)
         return true;
-    }
-    if (!results_contest(cell, &contest))
-        return false;
     row.problem = tuned_problem(&problem);
     row.shape = tuned_shape(&shape);
-    row.microseconds = 1e6 * contest_time(&contest.entrant[winner]);
-    contest_close(&contest);
+    row.microseconds = 1e6 * winner.seconds;
+    row.margin = winner.margin;
     counts->rows++;
     return tuned_put(tuned, &row);
 }

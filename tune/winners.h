@@ -18,10 +18,16 @@ bool winners_read_problem(const char *problem, struct knobs *knobs);
 bool winners_read_schedule(const char *target, const char *schedule, struct knobs *knobs); /* what is not said: AUTO */
 bool winners_read_shape(const char *text, int family, struct shape *shape);
 
-/* The winner of a cell and the runner-up (-1: none), by number in cell->kernel; false when there is no winner. Kernels
-   whose source is not what `set` makes of them today are left aside (a null set: all count) and counted in *stale. */
-bool winners_of(const struct result_cell *cell, const struct template_set *set, int *winner, int *runner_up,
-                double *margin, int *stale);
+struct winner {
+    int kernel, runner_up; /* by number in cell->kernel; -1 = none */
+    double seconds;        /* median */
+    double margin;         /* how many times longer the runner-up took; 0 = none */
+    int stale;             /* better ones left aside, whose source is not what the templates make of them today */
+};
+
+/* False when a cell has no winner. The template's own schedule wins when it is as good as even with the best. Null set:
+   every source counts, and no schedule is the template's. */
+bool winners_of(const struct result_cell *cell, const struct template_set *set, struct winner *winner);
 
 /* Put what was measured in one setting into a table. False when memory runs out. */
 bool winners_fill(struct tuned *tuned, const struct results *results, int setting, const struct template_set *set,
