@@ -9,7 +9,7 @@
 // have it from the value of a key it does not see.
 //$ end
 //$ if rescale == from_sum
-// And weights may have been too large: see softmax_onward.
+// Weights may have been too large, alone or times a large value, or there was no score to start from: see softmax_onward.
 //$ end
 __device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile, int unit, float c,
                                             float (&o)[HEAD_DIM_V / 2], Rows &rows) {
@@ -17,17 +17,15 @@ __device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         //$ if rescale == from_sum
-        bool finite = rows.sum[r] <= 0x1p100f;
+        bool finite = rows.sum[r] <= 0x1p100f && fabsf(rows.max[r]) < INFINITY;
         //$ else
         bool finite = true;
         //$ end
-        //$ if mask == causal
         float even = 0, odd_columns = 0; // a sum is finite only if all its terms are
 #pragma unroll
         for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
             even += o[i], odd_columns += o[i + 1];
         finite &= fabsf(even + odd_columns) < INFINITY;
-        //$ end
         unsigned odd = __ballot_sync(0xffffffffu, !finite);
         for (int g = 0; g < 8 && odd; g++) { // lanes 4 g .. 4 g + 3 hold row g
             Row again = row_of(p, tile, unit, warp_index() % 4 * 16 + g + 8 * r);

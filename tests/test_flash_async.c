@@ -1,0 +1,223 @@
+/* attention_flash_async.cu with `rescale: from_sum`: a row's reference comes from its sum, and rows for which that was not
+   enough are done over. So: scores that grow, jump, are infinite or not there, values that are huge, against the oracle. */
+#include "helper_run.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HEAD_DIM = 16, HEADS_MOST = 2, TILE = 32, ROWS_MOST = 160, KEYS_MOST = 160, WORDS = 200 };
+
+struct tensors {
+    int heads, len_q, len_kv;
+    float q[HEADS_MOST * ROWS_MOST * HEAD_DIM], k[KEYS_MOST * HEAD_DIM], v[KEYS_MOST * HEAD_DIM];
+};
+
+static struct kernel {
+    const char *mask, *output, *schedule;
+} kernels[] = {
+    {"none", "bf16",
+     "block_m=64 block_n=32 overlap=within"},                /* the first guess of m looks at a quarter of the scores */
+    {"none", "fp32", "block_m=128 block_n=16 overlap=both"}, /* ... at all of them */
+    {"none", "bf16", "block_m=64 block_n=32 overlap=off store=direct blocks=per_tile"},
+    {"causal", "bf16", "block_m=128 block_n=32 overlap=both"},
+    {"causal", "fp32", "block_m=192 block_n=16 overlap=within"},
+};
+enum { KERNELS = sizeof kernels / sizeof *kernels };
+
+static const int shapes[][3] = {{1, 70, 150}, {1, 150, 70}, {2, 3, 32}}; /* heads, len_q, len_kv */
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+struct bench {
+    att_session *session;
+    att_kernel *kernel;
+    struct tensors tensors;
+};
+
+static float *row(float *tensor, int i) { return tensor + i * HEAD_DIM; }
+
+/* Normal numbers, and the first element of all queries 1, so that the first element of a key moves its score alike for all. */
+static void fill(struct tensors *t, const int shape[3]) {
+    unsigned seed = 5;
+    t->heads = shape[0];
+    t->len_q = shape[1];
+    t->len_kv = shape[2];
+    run_fill(t->q, t->heads * t->len_q * HEAD_DIM, TOLERANCE_BF16, &seed);
+    run_fill(t->k, t->len_kv * HEAD_DIM, TOLERANCE_BF16, &seed);
+    run_fill(t->v, t->len_kv * HEAD_DIM, TOLERANCE_BF16, &seed);
+    for (int i = 0; i < t->heads * t->len_q; i++)
+        row(t->q, i)[0] = 1;
+}
+
+static void check(struct bench *bench, int which, const char *name) {
+    static float o[HEADS_MOST * ROWS_MOST * HEAD_DIM], lse[HEADS_MOST * ROWS_MOST];
+    static double right[HEADS_MOST * ROWS_MOST * HEAD_DIM], slack[HEADS_MOST * ROWS_MOST * HEAD_DIM];
+    static double right_lse[HEADS_MOST * ROWS_MOST], slack_lse[HEADS_MOST * ROWS_MOST];
+    const struct kernel *kernel = &kernels[which];
+    const struct tensors *t = &bench->tensors;
+    enum tolerance_type output = strcmp(kernel->output, "fp32") ? TOLERANCE_BF16 : TOLERANCE_FP32;
+    struct oracle_attention p = {t->q,     t->k,     t->v,     1,
+                                 t->heads, 1,        t->len_q, t->len_kv,
+                                 HEAD_DIM, HEAD_DIM, 1,        .causal = !strcmp(kernel->mask, "causal")};
+    run_attention(bench->session, bench->kernel, TOLERANCE_BF16, output, &p, o, lse, NULL);
+    cr_assert(oracle_attention(&p, right, right_lse));
+    cr_assert(tolerance_attention(&p, TOLERANCE_BF16, output, right, right_lse, slack, slack_lse));
+    int wrong = 0, first = 0, wrong_lse = 0, first_lse = 0;
+    for (int i = 0; i < t->heads * t->len_q * HEAD_DIM; i++)
+        if (!tolerance_accepts(output, right[i], (double)o[i], slack[i]) && !wrong++)
+            first = i;
+    for (int i = 0; i < t->heads * t->len_q; i++)
+        if (!tolerance_accepts(TOLERANCE_FP32, right_lse[i], (double)lse[i], slack_lse[i]) && !wrong_lse++)
+            first_lse = i;
+    cr_expect(!wrong, "%s, %d x %d, %s %s: %d wrong, o[%d][%d] is %.9g, not %.9g within %.2g", name, t->len_q,
+              t->len_kv, kernel->mask, kernel->schedule, wrong, first / HEAD_DIM, first % HEAD_DIM, (double)o[first],
+              right[first], slack[first]);
+    cr_expect(!wrong_lse, "%s, %d x %d, %s %s: %d wrong, lse[%d] is %.9g, not %.9g within %.2g", name, t->len_q,
+              t->len_kv, kernel->mask, kernel->schedule, wrong_lse, first_lse, (double)lse[first_lse],
+              right_lse[first_lse], slack_lse[first_lse]);
+}
+
+/* Change the tensors by `argument`, and say in what way. */
+typedef void change(struct tensors *t, float argument, char name[WORDS]);
+
+/* --- scores that grow ---------------------------------------------------------------------------------------------- */
+
+static void grow_by_tile(struct tensors *t, float step, char name[WORDS]) {
+    for (int key = 0; key < t->len_kv; key++)
+        row(t->k, key)[0] = run_round(step * (float)(key / TILE), TOLERANCE_BF16);
+    snprintf(name, WORDS, "each tile %g above the one before it", (double)step);
+}
+
+static void jump(struct tensors *t, int key, float by, char name[WORDS]) {
+    if (key < t->len_kv)
+        row(t->k, key)[0] = by;
+    snprintf(name, WORDS, "key %d %g above the others", key, (double)by);
+}
+static void jump_seen(struct tensors *t, float by, char name[WORDS]) { jump(t, 2, by, name); }
+static void jump_unseen_at_first(struct tensors *t, float by, char name[WORDS]) { jump(t, 17, by, name); }
+static void jump_in_the_middle(struct tensors *t, float by, char name[WORDS]) { jump(t, 45, by, name); }
+
+static void outliers(struct tensors *t, float factor, char name[WORDS]) {
+    for (int i = 7; i < t->heads * t->len_q * HEAD_DIM; i += 97)
+        t->q[i] = run_round(t->q[i] * factor, TOLERANCE_BF16);
+    for (int i = 3; i < t->len_kv * HEAD_DIM; i += 101)
+        t->k[i] = run_round(t->k[i] * factor, TOLERANCE_BF16);
+    snprintf(name, WORDS, "outliers of %g", (double)factor);
+}
+
+static void all_equal(struct tensors *t, float value, char name[WORDS]) {
+    for (int i = 0; i < t->heads * t->len_q * HEAD_DIM; i++)
+        t->q[i] = value;
+    for (int i = 0; i < t->len_kv * HEAD_DIM; i++)
+        t->k[i] = value;
+    snprintf(name, WORDS, "all equal to %g", (double)value);
+}
+
+/* --- what is not finite -------------------------------------------------------------------------------------------- */
+
+/* Keys of which the first element is -infinity, so that their scores are. */
+static void lose(struct tensors *t, int from, int to, int step) {
+    for (int key = from; key < to && key < t->len_kv; key += step)
+        row(t->k, key)[0] = -INFINITY;
+}
+static void infinite_keys(struct tensors *t, float which, char name[WORDS]) {
+    int tiles = (t->len_kv + TILE - 1) / TILE;
+    static const char *const names[] = {
+        "the last tile",          "all but the first tile", "all", "the first tile", "one",
+        "a quarter of each tile", "all but the last"};
+    snprintf(name, WORDS, "infinite keys: %s", names[(int)which]);
+    switch ((int)which) {
+    case 0: lose(t, (tiles - 1) * TILE, t->len_kv, 1); break;
+    case 1: lose(t, TILE, t->len_kv, 1); break;
+    case 2: lose(t, 0, t->len_kv, 1); break;
+    case 3: lose(t, 0, TILE, 1); break;
+    case 4: lose(t, t->len_kv / 2, t->len_kv, t->len_kv); break;
+    case 5:
+        for (int i = 0; i < 8; i++)
+            lose(t, i, t->len_kv, TILE);
+        break;
+    case 6: lose(t, 0, t->len_kv - 1, 1); break;
+    }
+}
+
+/* As above, and what is left has scores far from 0, so that an m of 0 would not do. */
+static void infinite_keys_and_a_shift(struct tensors *t, float shift, char name[WORDS]) {
+    for (int key = 0; key < t->len_kv; key++)
+        row(t->k, key)[0] = shift;
+    for (int i = 0; i < 8; i++)
+        lose(t, i, t->len_kv, TILE);
+    snprintf(name, WORDS, "infinite keys, the others %g", (double)shift);
+}
+
+static void not_a_number(struct tensors *t, float which, char name[WORDS]) {
+    static const char *const names[] = {
+        "Q", "the first key", "the last key", "the first value", "the last value", "infinite value"};
+    snprintf(name, WORDS, "NaN in %s", names[(int)which]);
+    switch ((int)which) {
+    case 0: row(t->q, t->len_q / 2)[3] = NAN; break;
+    case 1: row(t->k, 0)[3] = NAN; break;
+    case 2: row(t->k, t->len_kv - 1)[3] = NAN; break;
+    case 3: row(t->v, 0)[3] = NAN; break;
+    case 4: row(t->v, t->len_kv - 1)[3] = NAN; break;
+    case 5: row(t->v, t->len_kv - 2)[3] = INFINITY; break;
+    }
+}
+
+/* --- values that are huge ------------------------------------------------------------------------------------------ */
+
+static void huge_values(struct tensors *t, float step, char name[WORDS]) {
+    for (int i = 0; i < t->len_kv * HEAD_DIM; i++)
+        t->v[i] = run_round(t->v[i] * 1e30f, TOLERANCE_BF16);
+    grow_by_tile(t, step, name);
+    strncat(name, ", values of 1e30", WORDS - strlen(name) - 1);
+}
+
+/* --- all of it ------------------------------------------------------------------------------------------------------ */
+
+enum { ARGUMENTS = 24 };
+static const struct {
+    change *change;
+    float argument[ARGUMENTS];
+    int arguments;
+} cases[] = {
+    {grow_by_tile,
+     {0, 5, 20, 27, 29, 59, 61, 70, 86, 88, 89, 200, 10000, -5, -29, -61, -70, -86, -87.5f, -88, -89, -200, -10000},
+     23},
+    {jump_seen, {30, 61, 70, 86, 87.5f, 88, 89, 300}, 8},
+    {jump_unseen_at_first, {30, 61, 70, 86, 87.5f, 88, 89, 300}, 8},
+    {jump_in_the_middle, {30, 61, 70, 86, 87.5f, 88, 89, 300}, 8},
+    {outliers, {50, 400}, 2},
+    {all_equal, {0, 1, 64}, 3},
+    {infinite_keys, {0, 1, 2, 3, 4, 5, 6}, 7},
+    {infinite_keys_and_a_shift, {-200, -90, 70, 200}, 4},
+    {not_a_number, {0, 1, 2, 3, 4, 5}, 6},
+    {huge_values, {0, 10, 20, 29, 61, -10, -19, -20, -29, -61, -100}, 11},
+};
+
+/* A process for each kernel, which is what takes time. */
+ParameterizedTestParameters(flash_async, rows_that_the_sum_guides_agree_with_the_oracle) {
+    static int which[KERNELS] = {0, 1, 2, 3, 4};
+    return cr_make_param_array(int, which, KERNELS);
+}
+ParameterizedTest(int *which, flash_async, rows_that_the_sum_guides_agree_with_the_oracle) {
+    static struct bench bench;
+    const struct kernel *kernel = &kernels[*which];
+    char problem[160], schedule[160], name[WORDS];
+    snprintf(problem, sizeof problem,
+             "family=attention_forward target=sm_90a dtype=bf16 dtype_out=%s mask=%s head_dim=%d", kernel->output,
+             kernel->mask, HEAD_DIM);
+    snprintf(schedule, sizeof schedule, "algorithm=flash_async rescale=from_sum %s", kernel->schedule);
+    bench.session = run_open();
+    bench.kernel = run_find(bench.session, problem, schedule);
+    for (int i = 0; i < SHAPES; i++)
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+            for (int a = 0; a < cases[c].arguments; a++) {
+                fill(&bench.tensors, shapes[i]);
+                cases[c].change(&bench.tensors, cases[c].argument[a], name);
+                check(&bench, *which, name);
+            }
+    att_close(bench.session);
+}
