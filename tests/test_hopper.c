@@ -178,6 +178,34 @@ Test(hopper, what_the_hardware_would_answer_with_a_hang_or_garbage_is_refused) {
         }
 }
 
+/* Warp 3 looks for phase 0 some time. Warps 0 to 2 do not wait for it before they let the barrier go round twice, but they
+   have much to do before that. */
+#define ROUNDS                                                                                                         \
+    WORDS INIT(1) "if (t == 0) barrier_arrive(barrier);\nbarrier_wait(barrier, 0);\n"                                  \
+                  "if (t < 96) for (int i = 0; i < 20; i++) named_barrier_sync(1, 96);\n"
+static const char too_early[] = ROUNDS "if (t == 0) barrier_arrive(barrier);\n__syncthreads();\n}\n";
+static const char in_time[] = ROUNDS "__syncthreads();\nif (t == 0) barrier_arrive(barrier);\n}\n";
+
+Test(hopper, a_phase_that_is_over_before_a_late_warp_looks_is_found) {
+    int found = 0;
+    for (int seed = 3; seed < 12; seed += seed % 3 == 2 ? 4 : 1) { /* those that hold a warp back */
+        struct device device = device_open(ATT_HOST_FAST, (uint64_t)seed);
+        struct params params = {0};
+        struct kernel kernel = {in_time, 1, 128, SHARED};
+        cr_expect_eq(device_run(&device, &kernel, &params, sizeof params), ATT_OK, "seed %d: %s", seed,
+                     text_string(&device.failure.text));
+        kernel.source = too_early;
+        if (device_run(&device, &kernel, &params, sizeof params) != ATT_OK) {
+            const char *message = text_string(&device.failure.text);
+            cr_expect(strstr(message, "deadlock") && strstr(message, "barrier_wait()") && strstr(message, "phase 2"),
+                      "seed %d: %s", seed, message);
+            found++;
+        }
+        device_close(&device);
+    }
+    cr_expect_gt(found, 0);
+}
+
 /* --- boxes --------------------------------------------------------------------------------------------------------- */
 
 static const char copy_box[] =

@@ -91,6 +91,10 @@ static void guard_stacks(struct block *block, unsigned threads) {
 
 static void make_ready(struct block *block, struct fiber *fiber) {
     fiber->state = FIBER_READY;
+    if (fiber->index / ATTILE_WARP == block->held_warp) {
+        block->back[block->back_count++] = fiber;
+        return;
+    }
     unsigned last = block->first + block->ready_count++;
     block->ready[last < block->shown->threads ? last : last - block->shown->threads] = fiber;
 }
@@ -102,6 +106,23 @@ unsigned block_random(struct block *block, unsigned limit) {
     *state ^= *state << 25;
     *state ^= *state >> 27;
     return (unsigned)((*state * 0x2545f4914f6cdd1d >> 32) * limit >> 32);
+}
+
+/* Every other three seeds hold a warp back until nothing else, units included, can go on without it, and then another:
+   whoever relies on a warp not being that late is found. */
+static void hold_a_warp(struct block *block) {
+    unsigned warps = (block->shown->threads + ATTILE_WARP - 1) / ATTILE_WARP;
+    block->held_warp = block->launch->seed / 3 % 2 ? block_random(block, warps) : BLOCK_NO_WARP;
+}
+
+bool block_let_go(struct block *block) {
+    unsigned count = block->back_count;
+    block->held_warp = BLOCK_NO_WARP;
+    block->back_count = 0;
+    for (unsigned i = 0; i < count; i++)
+        make_ready(block, block->back[i]);
+    hold_a_warp(block);
+    return count > 0;
 }
 
 static struct fiber *take_ready(struct block *block) {
@@ -335,8 +356,9 @@ bool block_start(struct block *block, struct launch *launch, struct cluster *clu
     };
     block->launch = launch;
     block->cluster = cluster;
-    block->first = block->ready_count = block->ended = 0;
+    block->first = block->ready_count = block->back_count = block->ended = 0;
     block->random = launch->seed ? (launch->seed + index) * 0x9e3779b97f4a7c15 | 1 : 0;
+    hold_a_warp(block);
     block->runs++;
     block->couriers = false;
     collective_reset(block);

@@ -14,6 +14,8 @@
    what two neighbours do to the same memory is seen to be unordered, and what distant blocks do is taken on trust. */
 enum { RACE_SETS = 3 };
 
+enum { BLOCK_NO_WARP = ATTILE_THREADS };
+
 enum fiber_state { FIBER_READY, FIBER_WAITING, FIBER_ENDED };
 
 struct fiber {
@@ -72,13 +74,15 @@ struct block {
     struct fiber fiber[ATTILE_THREADS];
     struct fiber *ready[ATTILE_THREADS]; /* a ring */
     unsigned first, ready_count, ended;
-    uint64_t random;       /* state of the seeded schedule; 0 = round robin */
-    unsigned guarded;      /* stacks that have their guard pages */
-    unsigned runs;         /* blocks run so far */
-    unsigned char *region; /* stacks, see device/abi.h */
-    unsigned char *shared; /* LAUNCH_SHARED bytes */
-    struct units *units;   /* Hopper's, see units.h */
-    char *order;           /* see order.h; null except in race mode */
+    uint64_t random;                 /* state of the seeded schedule; 0 = round robin */
+    struct fiber *back[ATTILE_WARP]; /* ready threads of the warp that is held back */
+    unsigned back_count, held_warp;  /* its index; BLOCK_NO_WARP = none */
+    unsigned guarded;                /* stacks that have their guard pages */
+    unsigned runs;                   /* blocks run so far */
+    unsigned char *region;           /* stacks, see device/abi.h */
+    unsigned char *shared;           /* LAUNCH_SHARED bytes */
+    struct units *units;             /* Hopper's, see units.h */
+    char *order;                     /* see order.h; null except in race mode */
     struct courier {
         void *identity[RACE_SETS];
         unsigned run; /* of the block that it was last made for */
@@ -96,6 +100,8 @@ void block_free(struct block *block); /* accepts null */
 bool block_start(struct block *block, struct launch *launch, struct cluster *cluster, unsigned index);
 /* Let one of the ready threads run until it waits or ends; there must be one. */
 void block_step(struct block *block);
+/* Nothing else can go on: ready what was held back, and hold another warp back from now on. False = nothing was. */
+bool block_let_go(struct block *block);
 static inline bool block_ended(const struct block *block) { return block->ended == block->shown->threads; }
 /* For a report of what cannot go on: who waits where, a line for threads in the same situation. */
 void block_explain(const struct block *block, struct fault *fault);

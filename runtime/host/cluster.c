@@ -85,13 +85,20 @@ static struct block *choose(struct cluster *cluster, const struct launch *launch
     return NULL;
 }
 
+static bool let_go(struct cluster *cluster) {
+    bool any = false;
+    for (unsigned rank = 0; rank < cluster->blocks; rank++)
+        any = block_let_go(cluster->block[rank]) || any;
+    return any;
+}
+
 static bool step(struct cluster *cluster, const struct launch *launch) {
     bool idle = true;
     for (unsigned rank = 0; rank < cluster->blocks; rank++)
         idle = idle && !cluster->block[rank]->ready_count;
     struct block *block = choose(cluster, launch, idle);
     if (!block)
-        return false;
+        return let_go(cluster);
     if (!block->ready_count || units_due(block, idle))
         units_step(block);
     else
