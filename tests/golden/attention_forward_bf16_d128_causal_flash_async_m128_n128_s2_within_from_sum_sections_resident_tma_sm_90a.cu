@@ -622,25 +622,21 @@ template <int STEP> __device__ __forceinline__ void softmax_tile(float (&s)[BLOC
 }
 
 // The same without looking at the maximum, for rows that have an m: weights far above 1 show in l, which then raises m,
-// 2^40 at a time. fp32 and bf16 have room for 2^87 more within one tile; where that is not enough l is no longer below
-// 2^100, and the row is repeated. A row without an m gets an infinite l here, and is repeated too.
+// 2^40 at a time or more. fp32 and bf16 have room for 2^60 more within one tile; where that is not enough, l is above
+// 2^100, which makes m infinite, and the row is repeated. So is one that has no m yet, because m stays -INFINITY.
 __device__ __forceinline__ void softmax_onward(float (&s)[BLOCK_N / 2], Rows &rows, float c) {
     rows.grown = __any_sync(0xffffffffu, !(fmaxf(rows.sum[0], rows.sum[1]) <= 0x1p40f));
     if (rows.grown)
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            // m' = m + log2(l) / c,  keep = 2^((m - m') c)
+            // m' = m + log2(l) / c,  keep = 2^((m - m') c), from the m' that was rounded
             float sum = fmaxf(rows.sum[r], __shfl_xor_sync(0xffffffffu, rows.sum[r], 1));
             sum = fmaxf(sum, __shfl_xor_sync(0xffffffffu, sum, 2));
-            float up = sum > 1 ? log2_approx(sum) : 0;
+            float up = sum > 0x1p100f ? INFINITY : sum > 1 ? log2_approx(sum) : 0, before = rows.max[r];
             rows.max[r] += up / c;
-            rows.keep[r] = exp2_approx(-up);
+            rows.keep[r] = exp2_approx((before - rows.max[r]) * c);
             rows.sum[r] *= rows.keep[r];
         }
-#pragma unroll
-    for (int r = 0; r < 2; r++)
-        if (rows.max[r] == -INFINITY)
-            rows.sum[r] = INFINITY;
     weigh(s, rows, c);
 }
 
@@ -837,13 +833,13 @@ template <typename Value, Value join(Value, Value)> __device__ Value block_reduc
 // lanes of the row sum up its values.
 // A weight of 0 keeps out every number but NaN and infinity: 0 times those is NaN. So a row of O that is not finite may
 // have it from the value of a key it does not see.
-// And weights may have been too large: see softmax_onward.
+// Weights may have been too large, alone or times a large value, or there was no score to start from: see softmax_onward.
 __device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile, int unit, float c,
                                             float (&o)[HEAD_DIM_V / 2], Rows &rows) {
     int lane = threadIdx.x % 32;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        bool finite = rows.sum[r] <= 0x1p100f;
+        bool finite = rows.sum[r] <= 0x1p100f && fabsf(rows.max[r]) < INFINITY;
         float even = 0, odd_columns = 0; // a sum is finite only if all its terms are
 #pragma unroll
         for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
