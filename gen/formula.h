@@ -157,6 +157,7 @@ enum formula_access { FORMULA_AT, FORMULA_LEAST, FORMULA_MOST };
 struct formula_spelling {
     const char *name[FORMULA_NAMES];
     const char *score; /* of s */
+    int indent; /* a condition too long for its line goes on in this column, a line for each part; 0 = one line */
     void *context;
     /* Append a scalar (access FORMULA_AT, no indices), an element, or a bound over a box. `index` holds printed integer
        expressions that need no brackets between commas: dims of them for FORMULA_AT, else dims pairs first, last. */
@@ -166,6 +167,9 @@ struct formula_spelling {
 
 /* A C++ expression of type bool, int or long long, or float. Its functions are those of formula_print_helpers. */
 void formula_print_cuda(const struct formula *formula, const struct formula_spelling *spelling, struct text *text);
+
+/* Is that expression a long long? */
+bool formula_is_wide(const struct formula *formula);
 
 /* Definitions of the functions that these formulas call and CUDA has not, each once; nothing when there are none. */
 void formula_print_helpers(const struct formula *const *formulas, int count, struct text *text);

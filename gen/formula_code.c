@@ -55,6 +55,7 @@ static struct formula_spelling spelling_of(const struct formula_set *set) {
                  [FORMULA_K_FIRST] = "k_first",
                  [FORMULA_K_LAST] = "k_last"},
         .score = "s",
+        .indent = 11, /* behind "    return " */
         .context = (void *)(uintptr_t)set,
         .param = spell_param,
     };
@@ -212,9 +213,10 @@ static void print_keys(const struct formula_set *set, struct text *text) {
     const struct formula *const bounds[] = {keys.first, keys.end, keys.full_first, keys.full_end};
     text_print(text, "    return {");
     for (int i = 0; good && i < 4; i++) {
-        text_print(text, i ? ",\n            static_cast<int>(" : "static_cast<int>(");
+        bool wide = formula_is_wide(bounds[i]); /* its value is an int all the same */
+        text_print(text, "%s%s", i ? ",\n            " : "", wide ? "static_cast<int>(" : "");
         formula_print_cuda(bounds[i], &spelling, text);
-        text_print(text, ")");
+        text_print(text, wide ? ")" : "");
     }
     text_print(text, "};\n");
     text->failed |= !good;

@@ -226,10 +226,33 @@ static void print(const struct printer *p, int node, int least) {
     text_print(p->text, brackets ? ")" : "");
 }
 
-void formula_print_cuda(const struct formula *formula, const struct formula_spelling *spelling, struct text *text) {
-    static const struct formula_spelling plain;
-    print(&(struct printer){formula, spelling ? spelling : &plain, text}, formula->root, LOOSEST);
+/* a && b && c, which the parser groups from the left, as lines. */
+static void print_lines(const struct printer *p, int node, enum tree_op op) {
+    const struct tree_node *n = &p->formula->node[node];
+    if (n->op != op) {
+        print(p, node, least_within(tree_ops[op].cuda_binding));
+        return;
+    }
+    print_lines(p, n->operand[0], op);
+    text_print(p->text, " %s\n%*s", tree_ops[op].cuda, p->spelling->indent, "");
+    print_lines(p, n->operand[1], op);
 }
+
+void formula_print_cuda(const struct formula *formula, const struct formula_spelling *spelling, struct text *text) {
+    enum { COLUMNS = 119 };
+    static const struct formula_spelling plain;
+    struct printer printer = {formula, spelling ? spelling : &plain, text};
+    enum tree_op op = formula->node[formula->root].op;
+    size_t begin = text->size;
+    print(&printer, formula->root, LOOSEST);
+    if (!printer.spelling->indent || (op != OP_AND && op != OP_OR) || text->failed ||
+        text->size - begin + (size_t)printer.spelling->indent <= COLUMNS)
+        return;
+    text->size = begin;
+    print_lines(&printer, formula->root, op);
+}
+
+bool formula_is_wide(const struct formula *formula) { return is_wide(formula, formula->root); }
 
 /* --- helpers */
 
