@@ -78,12 +78,14 @@ enum { ANY = AUTO };
 /* First come the kernels made for a kind of device, then the instruction set that suits most kernels. */
 static const struct preference {
     int family, algorithm, target; /* ANY: of every family; the family's first algorithm */
+    int overlap;                   /* ANY: as the template has it */
     bool gpu_only;                 /* unless asked for: on a CPU its price buys nothing */
 } preferences[] = {
-    {family_attention_forward, algorithm_flash_async, target_sm_90a, true},
-    {ANY, ANY, target_sm_80, false},
-    {ANY, ANY, target_any, false},
-    {ANY, ANY, target_sm_90a, false},
+    {family_attention_forward, algorithm_flash_async, target_sm_90a, ANY, true},
+    {family_attention_forward, algorithm_flash_async, target_sm_90a, overlap_off, true}, /* the fewest registers */
+    {ANY, ANY, target_sm_80, ANY, false},
+    {ANY, ANY, target_any, ANY, false},
+    {ANY, ANY, target_sm_90a, ANY, false},
 };
 
 enum { PREFERENCES = sizeof preferences / sizeof *preferences };
@@ -108,7 +110,8 @@ static bool try_preference(const att_session *session, const struct request *req
     struct knobs knobs = request->knobs;
     bool host = session->type == &backend_host;
     if (!agrees(row->family, knobs.family) || !agrees(knobs.algorithm, row->algorithm) ||
-        !agrees(knobs.target, row->target) || missing_from_gpu(session, row->target) ||
+        !agrees(knobs.target, row->target) || !agrees(knobs.overlap, row->overlap) ||
+        missing_from_gpu(session, row->target) ||
         (host && row->gpu_only && knobs.target == AUTO && knobs.algorithm == AUTO))
         return false;
     choice->by_rule = knobs.target == AUTO ? 1u << KNOB_target : 0;
@@ -116,9 +119,14 @@ static bool try_preference(const att_session *session, const struct request *req
         knobs.algorithm = row->algorithm;
         choice->by_rule |= 1u << KNOB_algorithm;
     }
+    if (row->overlap != ANY && knobs.overlap == AUTO) {
+        knobs.overlap = row->overlap;
+        choice->by_rule |= 1u << KNOB_overlap;
+    }
     complete(session->templates, knobs, row->target, &choice->variant);
     snprintf(choice->rule, sizeof choice->rule, "%s, with the template's defaults%s",
              request->knobs.algorithm != AUTO ? "the algorithm that is asked for"
+             : row->overlap != ANY            ? "the algorithm for this kind of GPU, with the fewest registers"
              : row->algorithm != ANY          ? "the algorithm for this kind of GPU"
                                               : "the family's first algorithm",
              request->any_schedule ? "" : " where the schedule leaves them open");

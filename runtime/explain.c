@@ -111,7 +111,8 @@ static enum att_status explain(att_session *session, const char *problem, const 
             text_print(text, "  a bundle holds %s for this problem, built for %s\n", bundled->name, bundled->arch);
         print_stand_in(session, request, variant, text);
         text_print(text, "%s", text_string(&passed));
-        print_others(session, &request, choice, text);
+        if (request.any_schedule) /* what is asked for has no substitute */
+            print_others(session, &request, choice, text);
     } else {
         status = failure_set(failure, ATT_UNSUPPORTED, "no kernel answers this problem: %s", choice.reason);
         if (passed.size)

@@ -291,10 +291,13 @@ Test(choose, what_does_not_compile_is_passed_over_unless_it_was_asked_for) {
     cr_assert_eq(att_find(session, BF16, NULL, &kernel), ATT_OK, "%s", att_message(session));
     cr_expect(strstr(att_kernel_name(kernel), "_flash_tiled_"));
     cr_expect(strstr(text_string(&logged), "is passed over: refused on purpose"), "%s", text_string(&logged));
-    cr_expect_eq(compiles, 2);
+    cr_expect_eq(compiles, 3);
     cr_assert_eq(att_find(session, BF16, NULL, &again), ATT_OK);
-    cr_expect(again == kernel && compiles == 2, "the choice is kept");
+    cr_expect(again == kernel && compiles == 3, "the choice is kept");
     cr_expect_eq(att_find(session, BF16, "algorithm=flash_async", &kernel), ATT_COMPILE_FAILED);
+    uncompilable = "_within_"; /* as when the registers do not suffice */
+    cr_assert_eq(att_find(session, BF16 " dtype_out=fp32", NULL, &kernel), ATT_OK, "%s", att_message(session));
+    cr_expect(strstr(att_kernel_name(kernel), "_flash_async_") && strstr(att_kernel_name(kernel), "_off_"));
     uncompilable = "attention";
     cr_expect_eq(att_find(session, BF16 " mask=causal", NULL, &kernel), ATT_COMPILE_FAILED);
     cr_expect(strstr(att_message(session), "refused on purpose"));
