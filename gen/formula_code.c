@@ -302,3 +302,14 @@ void formula_code_print(const struct formula_set *set, enum formula_code code, s
     if ((set->mask || !codes[code].of_mask) && (set->score || !codes[code].of_score))
         codes[code].print(set, text);
 }
+
+bool formula_fact(const struct formula_set *set, enum formula_fact fact, int *value) {
+    struct formula_keys keys;
+    *value = fact == FACT_TABLES ? __builtin_popcount(set->tabled) : 0;
+    if (fact != FACT_EXACT || !set->mask)
+        return true;
+    bool good = formula_keys(set->mask, &keys);
+    *value = keys.exact;
+    formula_keys_free(&keys);
+    return good;
+}

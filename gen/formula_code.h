@@ -19,6 +19,13 @@ enum formula_code {
     CODE_ALL,     /* return whether all pairs of a tile are seen */
     FORMULA_CODES
 };
+/* What a template may ask about a mask. */
+enum formula_fact {
+    FACT_TABLES, /* how many tensors want a table of bounds */
+    FACT_EXACT   /* 1: which tiles are needed is known in closed form (formula_keys.exact) */
+};
+bool formula_fact(const struct formula_set *set, enum formula_fact fact, int *value); /* false: out of memory */
+
 const char *formula_code_name(enum formula_code code); /* "helpers", ... */
 
 /* Append complete lines; nothing for a mask or score that the set has not. Memory that runs out shows in text->failed. */

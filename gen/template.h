@@ -28,7 +28,7 @@ enum op_kind {
     OP_FOR,       /* index: slot; expr[0]: list, or expr[1]: count; next: its end */
     OP_INCLUDE,   /* index: file */
     OP_LET,       /* index: slot; expr[0] */
-    OP_TABLES,    /* index: slot, which becomes how many tables the mask has */
+    OP_FACT,      /* index: slot, which becomes something about the mask; size: enum formula_fact */
     OP_DEFAULT,   /* index: knob; expr[0] */
     OP_REQUIRE,   /* expr[0] */
     OP_LAUNCH,    /* text[0..size): entry; expr[0..3]: grid, block, shared, cluster or null */

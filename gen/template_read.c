@@ -478,7 +478,8 @@ static void read_include(struct page *page, struct slice word, struct slice rest
         add_op(page, (struct template_op){.kind = OP_INCLUDE, .index = index});
 }
 
-static void read_tables(struct page *page, struct slice word, struct slice rest) {
+/* WHAT NAME: something about the mask, as an integer. */
+static void read_fact(struct page *page, struct slice word, struct slice rest, enum formula_fact fact) {
     struct slice name = take_name(&rest);
     if (!name.size || rest.size) {
         diag_error(page->reader->diag, place_at(page, name.size ? rest.text : name.text), "expected '%.*s NAME'",
@@ -487,7 +488,14 @@ static void read_tables(struct page *page, struct slice word, struct slice rest)
     }
     int slot = add_slot(page, name, (struct expr_type){EXPR_INT, NULL}, true);
     if (slot >= 0)
-        add_op(page, (struct template_op){.kind = OP_TABLES, .index = slot});
+        add_op(page, (struct template_op){.kind = OP_FACT, .index = slot, .size = (int)fact});
+}
+
+static void read_tables(struct page *page, struct slice word, struct slice rest) {
+    read_fact(page, word, rest, FACT_TABLES);
+}
+static void read_exact(struct page *page, struct slice word, struct slice rest) {
+    read_fact(page, word, rest, FACT_EXACT);
 }
 
 static const char *next_code(void *context) {
@@ -519,7 +527,7 @@ static const struct directive {
     {"elif", read_elif, true},        {"else", read_else, true},
     {"end", read_end, true},          {"for", read_for, true},
     {"include", read_include, false}, {"code", read_code, false},
-    {"tables", read_tables, false},
+    {"tables", read_tables, false},   {"exact", read_exact, false},
 };
 enum { DIRECTIVES = sizeof directives / sizeof *directives };
 

@@ -1,5 +1,5 @@
 #include "walk.h"
-#include "formulas.h"
+#include "formula_code.h"
 
 #include <stdio.h>
 
@@ -74,14 +74,15 @@ static bool run_let(struct walk *walk, const struct template_op *op) {
     return slot->set;
 }
 
-static bool run_tables(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+static bool run_fact(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     struct expr_slot *slot = &walk->slot[op->index];
     struct formula_set set;
+    int value = 0;
     if (slot->set)
         return walk_fail(walk, (struct place){&file->input, op->line, 1}, "'%s' has a value already",
                          walk->template->slot_name[op->index]);
-    bool good = formula_set_open(&set, walk->knobs);
-    *slot = (struct expr_slot){__builtin_popcount(good ? set.tabled : 0), true};
+    bool good = formula_set_open(&set, walk->knobs) && formula_fact(&set, (enum formula_fact)op->size, &value);
+    *slot = (struct expr_slot){value, true};
     formula_set_close(&set);
     return good || walk_fail(walk, (struct place){&file->input, op->line, 1},
                              "mask and score cannot be read, or memory ran out");
@@ -111,8 +112,8 @@ static bool run(struct walk *walk, const struct template_file *file, int at, int
                 !run(walk, &walk->template->file[op->index], 0, walk->template->file[op->index].ops))
                 return false;
             continue;
-        case OP_TABLES:
-            if (!run_tables(walk, file, op))
+        case OP_FACT:
+            if (!run_fact(walk, file, op))
                 return false;
             continue;
         case OP_LET:
