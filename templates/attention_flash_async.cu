@@ -12,10 +12,7 @@
 //$ require dtype != fp32
 //$ require head_dim % 8 == 0
 //$ require head_dim_v % 8 == 0
-//$ require mask != custom_mask
-//$ require score == scaled
-//$ require sinks == 0
-//$ if head_dim <= 64 and head_dim_v <= 64
+//$ if head_dim <= 64 and head_dim_v <= 64 and mask != custom_mask and score == scaled
 //$ default block_m = 192
 //$ default block_n = 128
 //$ default stages = 3
@@ -33,7 +30,7 @@
 //$ default stages = 2
 //$ end
 //$ default overlap = within
-//$ if dtype == bf16
+//$ if dtype == bf16 and mask != custom_mask and score == scaled
 //$ default rescale = from_sum
 //$ else
 //$ default rescale = lazy
@@ -58,6 +55,8 @@
 //$ require rescale != from_sum or dtype == bf16
 //$ require query_heads == apart or blocks == resident
 //$ require cluster in [1, 2]
+//$ require rescale != from_sum or (mask != custom_mask and score == scaled)
+//$ require query_heads == apart or (mask != custom_mask and score == scaled and sinks == 0)
 //$ let consumers = block_m / 64
 //$ let scores_ahead = overlap == within or overlap == both
 //$ let in_turns = overlap == ping_pong or overlap == both
@@ -99,6 +98,18 @@
 //$ end
 //$ let tile_rows = cluster * block_m
 //$ let share = block_n / cluster
+//$ if mask == custom_mask
+//$ include "params/attention_tma.h"
+//$ tables tables
+//$ if tables > 0
+//$ include "part/tables.cuh"
+//$ end
+//$ exact exact
+//$ let tile_map = exact == 0
+//$ if tile_map
+//$ include "part/tile_map.cuh"
+//$ end
+//$ end
 //$ if query_heads == packed
 //$ launch attention_flash_async grid min(len_q * kv_heads * batch, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster
 //$ elif blocks == per_tile
@@ -146,7 +157,7 @@
 //$ end
 //$ require block_n / 2 + p_registers_held + q_registers_held + head_dim_v / 2 + 32 <= consumer_registers
 // Rows with numbers that are not finite are done over where a weight of 0 or a missing maximum may have made them.
-//$ let repeats = mask == causal or rescale == from_sum
+//$ let repeats = mask != none or rescale == from_sum
 //$ include "params/attention_tma.h"
 //$ include "part/element.cuh"
 //$ include "part/mask.cuh"
@@ -174,6 +185,17 @@ struct alignas(1024) Shared {
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
+//$ if sinks > 0
+// In units of what m is taken of: scores before scaling, unless an expression has scaled them.
+__device__ __forceinline__ float sink_of(const attention_params &p, const Tile &tile) {
+    //$ if score == custom_score
+    return tensor_sinks(p, tile.head);
+    //$ else
+    return tensor_sinks(p, tile.head) / p.scale;
+    //$ end
+}
+
+//$ end
 // The position in a ring of so many stages after `count` steps.
 template <int SIZE> struct Ring {
     int count;
@@ -182,6 +204,9 @@ template <int SIZE> struct Ring {
     __device__ __forceinline__ Ring operator+(int steps) const { return {count + steps}; }
 };
 
+//$ if mask == custom_mask
+//$ include "part/key_walk.cuh"
+//$ else
 // One past the last key that any query below `query_end` sees, which may be past the end of Q.
 __device__ __forceinline__ int keys_end(const attention_params &p, int query_end) {
     return min(p.len_kv, keys_seen(p, query_end - 1));
@@ -192,6 +217,7 @@ __device__ __forceinline__ int keys_end(const attention_params &p, int query_end
 __device__ __forceinline__ int key_tiles(const attention_params &p, int query, int count) {
     return max(1, (keys_end(p, min(query + count, p.len_q)) + BLOCK_N - 1) / BLOCK_N);
 }
+//$ end
 
 // The next tile of queries, as the thread that hands them out has put it there.
 __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
@@ -276,8 +302,14 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
         barrier_arrive(&shared.tile_empty[(tiles + 1).stage()]);
         if (tile.query < 0)
             break;
+        //$ if mask == custom_mask
+        KeyWalk walk = key_walk(p, tile);
+        for (bool whole; walk.left > 0; ring.count++) {
+            int i = walk.next(whole), stage = ring.stage();
+            //$ else
         for (int i = key_tiles(p, tile.query, queries_of_tile(p)) - 1; i >= 0; i--, ring.count++) {
             int stage = ring.stage();
+            //$ end
             barrier_wait(&empty[stage], ring.parity() ^ 1);
             barrier_expect(&full[stage], PANELS_OF * BLOCK_N * 128);
             for (int panel = 0; panel < PANELS_OF; panel++)
@@ -361,8 +393,16 @@ struct Span {
     Tile tile;
     int tiles;  // of keys
     int unseen; // tiles that only other warpgroups see, before those
+    //$ if mask == custom_mask
+    KeyWalk walk;
+    //$ else
     int whole;  // tiles below need no mask
     int end[2]; // one past the last key that each of this thread's rows sees
+    //$ end
+    //$ if mask == custom_mask or score == custom_score
+    Where where;
+    int position[2]; // of this thread's rows
+    //$ end
 };
 
 // What one warpgroup does, with everything that it holds in registers.
@@ -372,7 +412,7 @@ struct Consumer {
     Shared &shared;
     int index, unit; // of the consumers of this block; of the tile's units of 64 rows
     int lane, row;   // of this thread; its first row of the unit
-    float c;              // scale log2(e)
+    float c;         // log2(e) times scale, unless the score has that in it
     unsigned long long q, k, v;
 
     Ring<2> taken;
@@ -390,7 +430,12 @@ struct Consumer {
 
     __device__ __forceinline__ Consumer(const attention_tma_params &p, Shared &shared, int index)
         : p(p), a(p.attention), shared(shared), index(index), unit(unit_of(index)), lane(threadIdx.x % 32),
-          row(warp_index() % 4 * 16 + lane / 4), c(a.scale * 1.44269504f),
+          row(warp_index() % 4 * 16 + lane / 4),
+          //$ if score == custom_score
+          c(1.44269504f),
+          //$ else
+          c(a.scale * 1.44269504f),
+          //$ end
           q(matrix_descriptor(shared.q[0][index], 0)), k(matrix_descriptor(shared.k[0], 0)),
           v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), taken{0}, queries{0}, step(0) {}
 
@@ -405,6 +450,17 @@ struct Consumer {
             barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
         int first = tile.query + unit * queries_of_unit(a);
         span.tile = tile;
+        //$ if mask == custom_mask or score == custom_score
+        span.where = {tile.batch, tile.head, tile.kv_head};
+        for (int r = 0; r < 2; r++)
+            span.position[r] = position_of(a, min(row_of(a, tile, unit, row + 8 * r).query, a.len_q - 1));
+        //$ end
+        //$ if mask == custom_mask
+        if (tile.query >= 0)
+            span.walk = key_walk(a, tile);
+        span.tiles = span.walk.left;
+        span.unseen = 0;
+        //$ else
         span.tiles = key_tiles(a, tile.query, queries_of_tile(a));
         //$ if in_turns
         span.unseen = 0; // turns are taken alike
@@ -419,6 +475,7 @@ struct Consumer {
         //$ end
         span.end[0] = keys_end(a, row_of(a, tile, unit, row).query + 1);
         span.end[1] = keys_end(a, row_of(a, tile, unit, row + 8).query + 1);
+        //$ end
         return tile.query >= 0;
     }
 
@@ -498,12 +555,54 @@ struct Consumer {
         release_share(&shared.v_empty[values().stage()]);
     }
 
+    //$ if score == custom_score
+    // S of tile `tile_n` as the problem has it.
+    template <bool INSIDE> __device__ __forceinline__ void score_tile(int tile_n) {
+        int key = tile_n * BLOCK_N + lane % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; i++) {
+            int k = key + 8 * (i / 4) + i % 2;
+            s[i] = score_of(a, span.where, span.position[i / 2 % 2], INSIDE ? k : min(k, a.len_kv - 1), a.scale * s[i]);
+        }
+    }
+    //$ end
+    //$ if mask == custom_mask
+    // The next tile of keys, from S to weights.
+    __device__ __forceinline__ void weigh_next() {
+        bool whole;
+        int tile_n = span.walk.next(whole);
+        if (whole) {
+            //$ if score == custom_score
+            score_tile<true>(tile_n);
+            //$ end
+        } else {
+            //$ if score == custom_score
+            score_tile<false>(tile_n);
+            //$ end
+            int key = tile_n * BLOCK_N + lane % 4 * 2;
+#pragma unroll
+            for (int i = 0; i < BLOCK_N / 2; i++) {
+                int k = key + 8 * (i / 4) + i % 2;
+                if (k >= a.len_kv || !sees(a, span.where, span.position[i / 2 % 2], k))
+                    s[i] = -INFINITY;
+            }
+        }
+        softmax_tile<1>(s, rows, c);
+    }
+    __device__ __forceinline__ void weigh_first() { weigh_next(); }
+    //$ else
     // S -> weights, for the first tile of keys and others with a mask.
     __device__ __forceinline__ void weigh_first() {
         if (span.tiles > span.whole) {
+            //$ if score == custom_score
+            score_tile<false>(span.tiles - 1);
+            //$ end
             mask_tile(s, (span.tiles - 1) * BLOCK_N + lane % 4 * 2, span.end);
             softmax_tile<1>(s, rows, c);
         } else {
+            //$ if score == custom_score
+            score_tile<true>(span.tiles - 1);
+            //$ end
             //$ if rescale == from_sum and block_n % 32 == 0
             softmax_tile<4>(s, rows, c); // a first guess at m is enough
             //$ else
@@ -512,19 +611,29 @@ struct Consumer {
         }
     }
     __device__ __forceinline__ void weigh_masked(int tile_n) {
+        //$ if score == custom_score
+        score_tile<false>(tile_n);
+        //$ end
         mask_tile(s, tile_n * BLOCK_N + lane % 4 * 2, span.end);
         softmax_tile<1>(s, rows, c);
     }
-    __device__ __forceinline__ void weigh_whole() {
+    __device__ __forceinline__ void weigh_whole(int tile_n) {
+        //$ if score == custom_score
+        score_tile<true>(tile_n);
+        //$ end
         //$ if rescale == from_sum
         softmax_onward(s, rows, c);
         //$ else
         softmax_tile<1>(s, rows, c);
         //$ end
     }
+    //$ end
 
     __device__ __forceinline__ void begin_rows() {
         rows = no_rows();
+        //$ if sinks > 0
+        begin_with_sink(rows, sink_of(a, span.tile), lane % 4 == 0);
+        //$ end
     }
     __device__ __forceinline__ void begin_output() {
 #pragma unroll
@@ -547,7 +656,11 @@ struct Consumer {
             Row to = row_of(a, tile, unit, row + 8 * r);
             if (a.lse && lane % 4 == 0 && to.query < a.len_q)
                 a.lse[tile.batch * a.lse_batch_stride + to.head * a.lse_head_stride + to.query] =
+                    //$ if score == custom_score
+                    sum == 0 ? -INFINITY : rows.max[r] + logf(sum);
+            //$ else
                     sum == 0 ? -INFINITY : rows.max[r] * a.scale + logf(sum);
+            //$ end
         }
         store_rows(tile, stage, inverse);
     }
@@ -623,6 +736,12 @@ struct Consumer {
 
     // All keys of a tile of queries but the first tile of them, whose weights are there, and without the last P V.
     __device__ __forceinline__ void go_over_keys() {
+        //$ if mask == custom_mask
+#pragma unroll 1
+        while (span.walk.left > 0) {
+            issue_round(span.walk.left == 1);
+            weigh_next();
+            //$ else
 #pragma unroll 1
         for (int tile_n = span.tiles - 2; tile_n >= 0; tile_n--) {
             issue_round(tile_n == 0);
@@ -631,7 +750,8 @@ struct Consumer {
                 weigh_masked(tile_n);
             else
                 //$ end
-                weigh_whole();
+                weigh_whole(tile_n);
+            //$ end
             wgmma_wait<0>();
             output_done();
             rescale(o, rows);
@@ -707,12 +827,16 @@ struct Consumer {
                 wgmma_wait<0>();
                 scores_done(keys(0), tile_n == 0);
                 end_turn();
+                //$ if mask == custom_mask
+                weigh_next();
+                //$ else
                 if (tile_n == span.tiles - 1)
                     weigh_first();
                 else if (tile_n >= span.whole)
                     weigh_masked(tile_n);
                 else
-                    weigh_whole();
+                    weigh_whole(tile_n);
+                //$ end
                 rescale(o, rows);
                 keep_weights();
                 issue_output();
@@ -734,7 +858,11 @@ __device__ __forceinline__ void write_nothing(const attention_params &p) {
             static_cast<Output *>(p.o)[batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride + i] =
                 to_output(0);
         if (p.lse && threadIdx.x == 0)
+            //$ if sinks > 0
+            p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = tensor_sinks(p, head);
+        //$ else
             p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = -INFINITY;
+        //$ end
     }
 }
 

@@ -247,7 +247,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     //$ if mask == custom_mask
     const Keys range = keys_of(p, where, q_first, q_last);
     const int keys = range.end;
-    int key0 = next_tile<BLOCK_N>(p, where, q_first, q_last, range.first, keys);
+    int key0 = next_needed<BLOCK_N>(p, where, q_first, q_last, range.first, keys);
     head.k += key0 * p.k_row_stride;
     head.v += key0 * p.v_row_stride;
     //$ else
@@ -293,7 +293,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
 #pragma unroll 1
     //$ if mask == custom_mask
     for (int next; key0 < keys; key0 = next) {
-        next = next_tile<BLOCK_N>(p, where, q_first, q_last, key0 + BLOCK_N, keys);
+        next = next_needed<BLOCK_N>(p, where, q_first, q_last, key0 + BLOCK_N, keys);
         //$ else
     for (int key0 = 0; key0 < keys; key0 += BLOCK_N) {
         //$ end

@@ -4,7 +4,7 @@
 
 // Rows that are done over by the definition, one seen key at a time. All lanes of the warp share the products q.k; the four
 // lanes of the row sum up its values.
-//$ if mask == causal
+//$ if mask != none
 // A weight of 0 keeps out every number but NaN and infinity: 0 times those is NaN. So a row of O that is not finite may
 // have it from the value of a key it does not see.
 //$ end
@@ -21,6 +21,10 @@ __device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile
         //$ else
         bool finite = true;
         //$ end
+<<<<<<< HEAD
+=======
+        //$ if mask != none
+>>>>>>> cb7967c (flash_async: masks and scores that are expressions, and sinks)
         float even = 0, odd_columns = 0; // a sum is finite only if all its terms are
 #pragma unroll
         for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
@@ -33,17 +37,37 @@ __device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile
                 continue;
             Head head = head_at(p, static_cast<long long>(tile.batch) * p.heads + again.head);
             const Input *q = head.q + again.query * p.q_row_stride;
-            int seen = keys_end(p, again.query + 1);
+            //$ if mask == custom_mask or score == custom_score
+            const Where where = {tile.batch, again.head, tile.kv_head};
+            const int position = position_of(p, again.query);
+            //$ end
+            //$ if mask == custom_mask
+            const Keys keys = keys_of(p, where, position, position);
+            const int first = keys.first, end = keys.end;
+            //$ else
+            const int first = 0, end = keys_end(p, again.query + 1);
+            //$ end
+            //$ if sinks > 0
+            float max = sink_of(p, tile), sum = 1;
+            //$ else
             float max = -INFINITY, sum = 0;
+            //$ end
             if (lane / 4 == g)
 #pragma unroll
                 for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
                     o[i] = o[i + 1] = 0;
-            for (int key = 0; key < seen; key++) {
+            for (int key = first; key < end; key++) {
+                //$ if mask == custom_mask
+                if (!sees(p, where, position, key))
+                    continue;
+                //$ end
                 float s = 0;
                 for (int d = lane; d < HEAD_DIM; d += 32)
                     s = fmaf(to_float(q[d]), to_float(head.k[key * p.k_row_stride + d]), s);
                 s = lanes_sum<32>(s);
+                //$ if score == custom_score
+                s = score_of(p, where, position, key, p.scale * s);
+                //$ end
                 float higher = fmaxf(max, s), shift = higher == -INFINITY ? 0 : higher;
                 float keep = exp2_approx((max - shift) * c), weight = exp2_approx((s - shift) * c);
                 max = higher;

@@ -14,6 +14,14 @@ struct Rows {
 
 __device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false}; }
 
+//$ if sinks > 0
+// A logit that takes weight and has no value; one of the lanes that share a row counts it.
+__device__ __forceinline__ void begin_with_sink(Rows &rows, float sink, bool counts) {
+    rows.max[0] = rows.max[1] = sink;
+    rows.sum[0] = rows.sum[1] = counts ? 1 : 0;
+}
+
+//$ end
 // s = -INFINITY for keys from `end[row]` on; `key` is this thread's first. Which of its columns are seen is a word of bits
 // for every 128 keys, whose bits become predicates several at a time.
 __device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], int key, const int (&end)[2]) {

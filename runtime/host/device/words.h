@@ -57,6 +57,8 @@ ATTILE_INLINE float min(float a, float b) { return fminf(a, b); }
 ATTILE_INLINE float max(float a, float b) { return fmaxf(a, b); }
 
 ATTILE_INLINE int __ffs(int bits) { return __builtin_ffs(bits); }
+ATTILE_INLINE int __clz(int bits) { return bits == 0 ? 32 : __builtin_clz(static_cast<unsigned>(bits)); }
+ATTILE_INLINE int __popc(unsigned bits) { return __builtin_popcount(bits); }
 
 template <class To, class From> ATTILE_INLINE To attile_bits(From from) {
     static_assert(sizeof(To) == sizeof(From), "the same bits");
