@@ -151,6 +151,7 @@ struct formula *formula_parse(enum formula_kind kind, struct place place, const 
     struct parser p = {.formula = formula,
                        .place = place,
                        .user_text = text,
+                       .user_size = (int)size,
                        .text = text,
                        .size = (int)size,
                        .call = -1,

@@ -27,6 +27,7 @@ struct parser {
     struct formula *formula;
     struct place place; /* of the first byte that the user wrote */
     const char *user_text;
+    int user_size;
     const char *text; /* being read: the user's, or that of an entry */
     int size, at;     /* at: start of the current token */
     int token;        /* its length; 0 at the end */

@@ -53,16 +53,58 @@ bool parse_is_token(const struct parser *p, const char *symbol) {
     return (size_t)p->token == strlen(symbol) && memcmp(p->text + p->at, symbol, (size_t)p->token) == 0;
 }
 
+/* Steps through an input, counting lines and columns. */
+struct cursor {
+    const struct input *input;
+    size_t at;
+    struct place place;
+};
+
+static bool is_over(const struct cursor *c) { return c->at >= c->input->size; }
+
+static void step(struct cursor *c) {
+    bool newline = c->input->text[c->at++] == '\n';
+    c->place.line += newline;
+    c->place.col = newline ? 1 : c->place.col + 1;
+}
+
+static void skip_blanks(struct cursor *c) {
+    while (!is_over(c) && parse_is_blank(c->input->text[c->at]))
+        step(c);
+}
+
+/* Where the text of a scalar begins: behind its quote, or on the line after `>-` and `|`. */
+static struct cursor find_start(struct place place) {
+    struct cursor c = {place.input, 0, {place.input, 1, 1}};
+    while (!is_over(&c) && (c.place.line < place.line || (c.place.line == place.line && c.place.col < place.col)))
+        step(&c);
+    char first = is_over(&c) ? '\0' : c.input->text[c.at];
+    if (first == '\'' || first == '"')
+        step(&c);
+    else if (first == '|' || first == '>')
+        for (int line = c.place.line; !is_over(&c) && c.place.line == line;)
+            step(&c);
+    return c;
+}
+
+/* YAML folds lines, but changes blanks only: the n-th character that is no blank is the same one here and there. */
 static struct place place_of(const struct parser *p, int at) {
-    struct place place = p->place;
-    for (int i = 0; i < at; i++) {
-        place.col++;
-        if (p->user_text[i] == '\n') { /* only block scalars of a spec have these */
-            place.line++;
-            place.col = 1;
-        }
+    struct place simple = p->place;
+    simple.col += at;
+    if (!p->place.input || p->place.line == 0)
+        return simple;
+    struct cursor c = find_start(p->place);
+    for (int i = 0; i <= at && i < p->user_size; i++) {
+        char wanted = p->user_text[i];
+        if (parse_is_blank(wanted))
+            continue;
+        skip_blanks(&c);
+        if (is_over(&c) || c.input->text[c.at] != wanted)
+            return simple;
+        if (i < at)
+            step(&c);
     }
-    return place;
+    return c.place;
 }
 
 struct part parse_refuse(struct parser *p, int at, const char *format, ...) {

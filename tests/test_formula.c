@@ -417,3 +417,31 @@ Test(formula, conditions_too_long_for_a_line_go_on_in_the_next) {
     text_free(&text);
     formula_scope_free(&scope);
 }
+
+/* Scalars of YAML, of which the reader knows where they begin and what they say. */
+Test(formula, errors_point_into_folded_text) {
+    static const struct {
+        const char *input; /* the formula's place is line 1, column 4 */
+        const char *text;  /* what YAML makes of it */
+        int line, col;
+    } cases[] = {
+        {"m: k <= q and\n    k < what", "k <= q and k < what", 2, 9},
+        {"m: >-\n  k <= q and\n\n  k < what\n", "k <= q and\nk < what", 4, 7},
+        {"m: |\n  k <= q and\n  k < what\n", "k <= q and\nk < what\n", 3, 7},
+        {"m: \"k <= q\n   and k < what\"", "k <= q and k < what", 2, 12},
+        {"m: 'k < what'", "k < what", 1, 9},
+        {"m: k <= q and", "k <= q and", 1, 14},
+        {"m: \"k \\x3c what\"", "k < what", 1, 8}, /* an escape: what is known is where it begins */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct input input = {"spec.yaml", cases[i].input, strlen(cases[i].input)};
+        struct diag diag = {0};
+        char place[64];
+        struct formula *formula = formula_parse(FORMULA_MASK, (struct place){&input, 1, 4}, cases[i].text,
+                                                strlen(cases[i].text), NULL, &diag);
+        snprintf(place, sizeof place, "spec.yaml:%d:%d: error", cases[i].line, cases[i].col);
+        cr_expect(!formula && strncmp(text_string(&diag.text), place, strlen(place)) == 0, "%s\n%s", place,
+                  text_string(&diag.text));
+        diag_free(&diag);
+    }
+}
