@@ -71,7 +71,7 @@ static bool read_variant(const struct fit *fit, const struct record *record, str
         !winners_read_schedule(record->target, record->schedule, &schedule))
         return false;
     for (int id = 0; id < KNOB_COUNT; id++)
-        if (knob_table[id].group == KNOB_GROUP_SCHEDULE || id == KNOB_target)
+        if (knob_get(&schedule, (enum knob_id)id) != AUTO) /* else as it was before there was such a knob */
             knob_set(&knobs, (enum knob_id)id, knob_get(&schedule, (enum knob_id)id));
     return variant_complete(fit->set, &knobs, false, variant);
 }
