@@ -21,10 +21,6 @@ __device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile
         //$ else
         bool finite = true;
         //$ end
-<<<<<<< HEAD
-=======
-        //$ if mask != none
->>>>>>> cb7967c (flash_async: masks and scores that are expressions, and sinks)
         float even = 0, odd_columns = 0; // a sum is finite only if all its terms are
 #pragma unroll
         for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
