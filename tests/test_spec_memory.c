@@ -1,6 +1,6 @@
-/* What spec_read does when memory runs out: every allocation of a good read is refused once, one after the other, those
+/* What spec_read and tuned_read do when memory runs out: every allocation of a good read is refused once, one after the other, those
    of libyaml too. Under the sanitizers, which bring their own malloc, there is nothing to test with. */
-#include "gen.h"
+#include "tuned.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -58,17 +58,34 @@ static const char text[] = "family: attention_forward\n"
                            "require:\n  - block_m * 2 > 16 and mask == causal\n"
                            "test:\n  shapes: [{len_q: 3, len_kv: 4}]\n  inputs: {q: a, k: b, v: c}\n";
 
+static const char table[] = "device: d\nmeasured: m\n"
+                            "best:\n  - problem: {family: attention_forward, mask: \"k <= q\"}\n    shapes:\n"
+                            "      - {shape: {len_q: 1, len_kv: 1}, schedule: {block_m: 64}, margin: 1.5}\n"
+                            "      - {shape: {len_q: 2, len_kv: 1}, schedule: {algorithm: flash}}\n"
+                            "deny:\n  - {variant: {family: merge}, version: 1, because: slow}\n";
+
+static bool read_spec(struct diag *diag) {
+    struct spec *spec = spec_read("spec", text, sizeof text - 1, diag);
+    spec_free(spec);
+    return spec != NULL;
+}
+
+static bool read_table(struct diag *diag) {
+    struct tuned *tuned = tuned_read("table", table, sizeof table - 1, diag);
+    tuned_free(tuned);
+    return tuned != NULL;
+}
+
 /* Refuse allocation n of a read. True when there are as many. */
-static bool refuse(long n) {
+static bool refuse(bool (*read_text)(struct diag *diag), long n) {
     struct diag diag = {0};
     blocks = 0;
     counting = true;
     allocations_left = n;
-    struct spec *spec = spec_read("spec", text, sizeof text - 1, &diag);
+    bool read = read_text(&diag);
     bool reached = only_one ? allocations_left < 0 : allocations_left == 0;
     allocations_left = -1;
-    bool read = spec != NULL, complained = diag.errors > 0;
-    spec_free(spec);
+    bool complained = diag.errors > 0;
     diag_free(&diag);
     counting = false;
     cr_assert_neq(read, complained, "allocation %ld", n);
@@ -78,19 +95,23 @@ static bool refuse(long n) {
 }
 
 Test(spec_memory, refuses_cleanly_and_loses_nothing_when_memory_runs_out_at_any_point) {
-    long n = 0;
     only_one = false;
-    while (refuse(n))
-        n++;
-    cr_assert_gt(n, 50);
+    for (int i = 0; i < 2; i++) {
+        long n = 0;
+        while (refuse(i ? read_table : read_spec, n))
+            n++;
+        cr_assert_gt(n, 50);
+    }
 }
 
 Test(spec_memory, refuses_cleanly_and_loses_nothing_when_any_one_allocation_fails) {
-    long n = 0;
     only_one = true;
-    while (refuse(n))
-        n++;
-    cr_assert_gt(n, 50);
+    for (int i = 0; i < 2; i++) {
+        long n = 0;
+        while (refuse(i ? read_table : read_spec, n))
+            n++;
+        cr_assert_gt(n, 50);
+    }
 }
 
 #endif
