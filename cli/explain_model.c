@@ -61,7 +61,7 @@ static void json_terms(struct json *json, const struct variant *variant, const s
 static void show(struct exploration *e, struct json *json, const struct variant *variant) {
     for (int k = 0; k < e->shapes.count; k++) {
         struct model_terms terms;
-        if (!model_predict(&e->gpu, variant, &e->shapes.shape[k], NULL, &terms))
+        if (!model_predict_once(&e->gpu, variant, &e->shapes.shape[k], NULL, &terms))
             cli_note(e->cli, "the model does not know %s, or the shape is empty", variant->name);
         else if (e->cli->json)
             json_terms(json, variant, &e->shapes.shape[k], e->spec->family, &terms);

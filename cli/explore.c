@@ -194,9 +194,9 @@ static bool is_good(const struct explored *explored) { return explored->compiled
 static void predict(struct exploration *e) {
     for (int i = 0; i < e->explored_count; i++) {
         struct explored *x = &e->explored[i];
-        struct model_usage usage = {x->compiled.registers, x->compiled.spill_bytes};
+        struct model_usage usage = {.registers = x->compiled.registers, .spills = x->compiled.spill_bytes};
         for (int k = 0; k < e->shapes.count; k++)
-            model_predict(&e->gpu, &x->variant, &e->shapes.shape[k], is_good(x) ? &usage : NULL, &x->terms[k]);
+            model_predict_once(&e->gpu, &x->variant, &e->shapes.shape[k], is_good(x) ? &usage : NULL, &x->terms[k]);
     }
 }
 

@@ -95,7 +95,7 @@ struct report_point *report_add(struct report *report, const struct variant *var
     }
     struct report_point *point = &report->point[report->points++];
     struct model_terms terms;
-    model_predict(&report->gpu, variant, &report->shape[shape], NULL, &terms);
+    model_predict_once(&report->gpu, variant, &report->shape[shape], NULL, &terms);
     *point = (struct report_point){.problem = problem,
                                    .shape = shape,
                                    .predicted = terms.seconds,

@@ -76,6 +76,13 @@ static int find_problem(struct candidates *all, const struct knobs *knobs) {
     if (!grown)
         return -1;
     all->problem = grown;
+    size_t masks = ((size_t)all->problems + 1) * (size_t)all->shapes;
+    struct model_mask *mask = realloc(all->mask, masks * sizeof *mask);
+    if (!mask)
+        return -1;
+    all->mask = mask;
+    for (int i = 0; i < all->shapes; i++)
+        model_mask_make(&all->mask[all->problems * all->shapes + i], knobs, &all->shape[i]);
     all->problem[all->problems] = *knobs;
     return all->problems++;
 }
@@ -126,7 +133,8 @@ static bool add(struct candidates *all, const struct template_set *set, const st
         candidate->value[id] = knob_get(&variant->knobs, (enum knob_id)id);
     for (int i = 0; i < all->shapes; i++) {
         struct model_terms terms;
-        bool known = model_predict(gpu, variant, &all->shape[i], NULL, &terms);
+        const struct model_usage usage = {.mask = &all->mask[problem * all->shapes + i]};
+        bool known = model_predict(gpu, variant, &all->shape[i], &usage, &terms);
         all->seconds[first + i] = known ? (float)terms.seconds : 0;
     }
     return true;
@@ -243,6 +251,7 @@ struct knobs candidates_knobs(const struct candidates *all, const struct candida
 
 void candidates_free(struct candidates *all) {
     free(all->problem);
+    free(all->mask);
     free(all->candidate);
     free(all->seconds);
     free(all->pruning);

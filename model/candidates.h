@@ -25,6 +25,7 @@ struct candidates {
     int count, room, problems, shapes;
     struct candidate *candidate; /* by problem, then order; ties nearest to the defaults, then by shared memory */
     struct knobs *problem;       /* of each: knobs of one of its candidates */
+    struct model_mask *mask;     /* of each, one a shape */
     const struct shape *shape;   /* borrowed */
     float *seconds;              /* 0 = the model does not know it */
     int64_t tried;               /* combinations */

@@ -28,13 +28,36 @@ static double element_bytes(int dtype) { return dtype == dtype_fp32 ? 4 : 2; }
 
 /* --- rounds ------------------------------------------------------------------------------------------------------ */
 
-/* Keys that the queries before `end` see; the last query and the last key are aligned. */
-static double keys_before(const struct work *work, double end) {
+/* A range of keys. */
+struct range {
+    double first, end;
+};
+
+static struct range cut_slices(const struct work *work, const struct model_mask *mask, double begin, double end) {
+    double scale = mask->slices / (double)work->shape->len_q;
+    int last = (int)fmin(ceil(end * scale), mask->slices);
+    struct range range = {INFINITY, 0};
+    for (int i = (int)(begin * scale); i < last; i++) {
+        range.first = fmin(range.first, mask->slice[i].first);
+        range.end = fmax(range.end, mask->slice[i].end);
+    }
+    return range.first < range.end ? range : (struct range){0};
+}
+
+static const struct model_mask *mask_of(const struct work *work) {
+    const struct model_mask *mask = work->usage ? work->usage->mask : NULL;
+    return mask && mask->slices > 0 ? mask : NULL;
+}
+
+/* Keys that the queries [begin, end) see; under a causal mask the last query and the last key are aligned. */
+static struct range keys_of(const struct work *work, double begin, double end) {
     double len_q = (double)work->shape->len_q, len_kv = (double)work->shape->len_kv;
+    if (mask_of(work))
+        return cut_slices(work, mask_of(work), begin, fmin(end, len_q));
     if (work->knobs->mask != mask_causal)
-        return len_kv;
+        return (struct range){0, len_kv};
     double keys = fmin(end, len_q) + len_kv - len_q;
-    return fmax(0, fmin(keys, len_kv));
+    return (struct range){0, fmax(0, fmin(keys, len_kv))};
 }
 
 struct rounds {
@@ -49,7 +72,8 @@ static struct rounds count_rounds(const struct work *work) {
     struct rounds rounds = {0};
     for (int i = 0; i < samples; i++) {
         double tile = floor((i + 0.5) * tiles / samples);
-        double count = work_cover(keys_before(work, (tile + 1) * work->block_m), work->block_n);
+        struct range keys = keys_of(work, tile * work->block_m, (tile + 1) * work->block_m);
+        double count = work_cover(keys.end, work->block_n) - floor(keys.first / work->block_n);
         rounds.mean += count / samples;
         rounds.most = fmax(rounds.most, count);
         rounds.least = i == 0 ? count : fmin(rounds.least, count);
@@ -59,7 +83,12 @@ static struct rounds count_rounds(const struct work *work) {
 
 /* Pairs of query and key that the mask leaves. */
 static double seen_pairs(const struct work *work) {
-    double len_q = (double)work->shape->len_q, len_kv = (double)work->shape->len_kv;
+    double len_q = (double)work->shape->len_q, len_kv = (double)work->shape->len_kv, seen = 0;
+    const struct model_mask *mask = mask_of(work);
+    for (int i = 0; mask && i < mask->slices; i++)
+        seen += mask->slice[i].seen * len_q / mask->slices;
+    if (mask)
+        return seen;
     if (work->knobs->mask != mask_causal)
         return len_q * len_kv;
     double first = len_kv - len_q + 1; /* keys of the first query, perhaps none or fewer */
@@ -199,4 +228,13 @@ bool model_predict(const struct model_gpu *gpu, const struct variant *variant, c
         return terms->seconds > 0;
     }
     return false;
+}
+
+bool model_predict_once(const struct model_gpu *gpu, const struct variant *variant, const struct shape *shape,
+                        const struct model_usage *usage, struct model_terms *terms) {
+    struct model_usage all = usage ? *usage : (struct model_usage){0};
+    struct model_mask mask;
+    if (model_mask_make(&mask, &variant->knobs, shape))
+        all.mask = &mask;
+    return model_predict(gpu, variant, shape, &all, terms);
 }

@@ -34,15 +34,34 @@ struct model_terms {
     const char *bound; /* what takes longest: "tensor pipe", "softmax", "memory", ... */
 };
 
-/* What a compiler said, which is better than a guess. */
+/* Keys that the queries of one slice of a sequence see, of a mask that is an expression. */
+struct model_slice {
+    float first, end; /* of all its queries: none before, none from here on */
+    float seen;       /* of one of its queries */
+};
+enum { MODEL_SLICES = 256 };
+struct model_mask {
+    int slices; /* equal ones; 0 = not known */
+    struct model_slice slice[MODEL_SLICES];
+};
+
+/* False when the mask is no expression, or needs what only a launch knows: then mask->slices is 0. */
+bool model_mask_make(struct model_mask *mask, const struct knobs *problem, const struct shape *shape);
+
+/* What else is known. All zero = nothing. */
 struct model_usage {
-    int registers; /* of a thread */
-    int spills;    /* instructions or bytes: none or some is what counts */
+    int registers;                 /* of a thread, as the compiler said */
+    int spills;                    /* instructions or bytes: none or some is what counts */
+    const struct model_mask *mask; /* of this problem at this shape; null = every key counts as seen */
 };
 
 /* Predict one launch. `usage` may be null. False when the model does not know the algorithm, or the shape is empty:
    then terms->seconds is 0. */
 bool model_predict(const struct model_gpu *gpu, const struct variant *variant, const struct shape *shape,
                    const struct model_usage *usage, struct model_terms *terms);
+
+/* The same with the mask worked out first, for one prediction now and then. */
+bool model_predict_once(const struct model_gpu *gpu, const struct variant *variant, const struct shape *shape,
+                        const struct model_usage *usage, struct model_terms *terms);
 
 #endif

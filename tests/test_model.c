@@ -285,6 +285,40 @@ Test(model, more_work_takes_longer_and_a_causal_mask_less) {
     template_set_close(set);
 }
 
+Test(model, a_window_costs_what_it_shows) {
+    struct template_set *set = open_set();
+    struct shape shape = {.batch = 2, .heads = 16, .len_q = 16384, .len_kv = 16384};
+    struct model_gpu gpu = h200();
+    static const struct {
+        const char *mask;
+        double share; /* of all pairs */
+    } masks[] = {{"none", 1},
+                 {"causal", 0.5},
+                 {"\"k <= q and q - k < 1024\"", 0.0605},
+                 {"\"q - k < 4096 and k <= q\"", 0.219},
+                 {"\"k < 100\"", 0.0061},
+                 {"\"k % 2 == 0\"", 1}};
+    double seconds[6];
+    for (int i = 0; i < 6; i++) {
+        char text[200];
+        struct model_terms terms;
+        snprintf(text, sizeof text, "family=attention_forward head_dim=64 algorithm=flash_tiled mask=%s",
+                 masks[i].mask);
+        struct variant variant = variant_of(set, text);
+        cr_assert(model_predict_once(&gpu, &variant, &shape, NULL, &terms));
+        seconds[i] = terms.seconds;
+        double pairs = terms.flops / (4 * 64 * 32.0);
+        cr_expect_float_eq(pairs / (16384.0 * 16384), masks[i].share, 0.02 * masks[i].share, "%s: %g of the pairs",
+                           masks[i].mask, pairs / (16384.0 * 16384));
+        cr_expect(terms.useful > 0.3 && terms.useful <= 1.0001, "%s: useful %g", masks[i].mask, terms.useful);
+    }
+    cr_expect_lt(seconds[2], 0.2 * seconds[1]);
+    cr_expect_lt(seconds[2], seconds[3]);
+    cr_expect_lt(seconds[3], seconds[1]);
+    cr_expect_float_eq(seconds[5], seconds[0], 0.02 * seconds[0], "what has no closed form counts in full");
+    template_set_close(set);
+}
+
 Test(model, no_prediction_beats_the_peaks) {
     struct template_set *set = open_set();
     struct model_gpu gpu = h200();
