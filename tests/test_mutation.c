@@ -16,12 +16,33 @@
 #define ATTILE_RACE ""
 #endif
 
-#define TEMPLATE "attention_flash_async.cu"
-#define PROBLEM  "family=attention_forward algorithm=flash_async target=sm_90a dtype=bf16 mask=causal block_m=128"
-#define SHAPE    "batch=1,heads=1,len_q=130,len_kv=330"
+#define PROBLEM "family=attention_forward algorithm=flash_async target=sm_90a dtype=bf16"
 
-/* Together they use every line, and the second skips more tiles than it has stages. */
-static const char *const variants[] = {"head_dim=64 overlap=both block_n=64", "head_dim=72 overlap=off block_n=16"};
+/* What the mutants are made of. */
+static const char *const files[] = {"attention_flash_async.cu", "part/tile_order.cuh"};
+enum { FILES = sizeof files / sizeof *files };
+
+/* Together they use every line. Blocks have several tiles of queries; in the first and the last some warpgroups see fewer
+   tiles of keys than others, more of them than there are stages, and in the second some see only one. */
+static const struct {
+    const char *knobs, *shape;
+} variants[] = {
+    {"mask=causal block_m=192 head_dim=8 block_n=16 stages=2 overlap=within store=tma", "heads=2,len_q=400,len_kv=450"},
+    {"mask=causal block_m=128 head_dim=72 block_n=32 stages=1 overlap=both store=direct queries_in=q_registers",
+     "heads=2,len_q=400,len_kv=140"},
+    {"mask=none block_m=64 head_dim=8 block_n=16 stages=3 overlap=off store=direct weights_in=p_shared",
+     "heads=3,len_q=150,len_kv=200"},
+    {"mask=causal block_m=64 head_dim=8 block_n=16 stages=1 overlap=within store=tma blocks=per_tile cluster=2",
+     "heads=1,len_q=300,len_kv=300"},
+};
+enum { VARIANTS = sizeof variants / sizeof *variants };
+
+/* Schedules with 2 and 3 multiprocessors, of which 3, 4 and 23 hold warps back (docs/host-device.md). */
+static const int seeds_fast[] = {4, 8, 3, 23, 13}, seeds_race[] = {8, 3};
+enum {
+    SEEDS_FAST = sizeof seeds_fast / sizeof *seeds_fast,
+    SEEDS_RACE = sizeof seeds_race / sizeof *seeds_race,
+};
 
 /* Where `text` stands, `instead` takes its place; null = the call that starts there goes. */
 static const struct mutation {
@@ -33,7 +54,12 @@ static const struct mutation {
     {"barrier_expect(", NULL},
     {"barrier_wait(", NULL},
     {"release(&", NULL},
+    {"release_share(&", NULL},
+    {"barrier_arrive_at(", NULL},
+    {"cluster_arrive(", NULL},
+    {"cluster_wait(", NULL},
     {"__syncthreads(", NULL},
+    {"__syncwarp(", NULL},
     {"named_barrier_sync(", NULL},
     {"named_barrier_arrive(", NULL},
     {"registers_release<", NULL},
@@ -47,39 +73,65 @@ static const struct mutation {
     {"wgmma_wait<1>", "wgmma_wait<2>"},
     {"parity() ^ 1", "parity()"},
     {"parity())", "parity() ^ 1)"},
-    {"K_BYTES)", "K_BYTES / 2)"},
-    {"V_BYTES)", "2 * V_BYTES)"},
-    {"CONSUMERS)", "CONSUMERS + 1)"},
-    {"CONSUMERS)", "1)"},
+    {"* 128);", "* 64);"}, /* bytes */
+    {"* 128);", "* 256);"},
+    {"], 1);", "], 2);"}, /* arrivals */
+    {"], 128);", "], 127);"},
+    {"CONSUMERS);", "CONSUMERS + 1);"},
+    {"CONSUMERS);", "CONSUMERS - 1);"},
+    {"CLUSTER);", "CLUSTER + 1);"},
+    {"CLUSTER);", "CLUSTER - 1);"},
+    {"keys(0)", "keys(1)"}, /* stages */
+    {"keys(1)", "keys(0)"},
+    {"step++", "step"},
+    {"queries.count++", "queries.count"},
+    {"ring.count++", "ring.count"},
+    {"leaving[0]", "leaving[Q_STAGES - 1]"},
+    {"span.tiles == 1", "false"}, /* the last S of these queries */
+    {"tile_n == 0", "false"},
+    {"span.unseen > 0)", "false)"}, /* the border */
+    {"queue.item += gridDim.x", "queue.item += 1"},
+    {"queue.second = true", "queue.item += gridDim.x"},
+    {"(tiles + 1) / 2", "tiles / 2"},
 };
-enum { MUTATIONS = sizeof mutations / sizeof *mutations, SEEDS_FAST = 4, SEEDS_RACE = 3, LINES = 1000, SHARDS = 4 };
-
-/* What the hardware does not need, and why it is there all the same. */
-static bool may_be_left_out(const struct mutation *mutation, const char *line, const char *before) {
-    bool second_fence = strstr(line, "wgmma_fence();") && strstr(before, "v_full");
-    bool q_was_read = strstr(line, "named_barrier_sync(") && strstr(line, "read Q");
-    return !mutation->instead && (second_fence    /* the compiler inserts it otherwise, and says so */
-                                  || q_was_read); /* products end for all four warps at once; not documented */
-}
+enum { MUTATIONS = sizeof mutations / sizeof *mutations, LINES = 1000, SHARDS = 4 };
 
 struct lines {
+    const char *file; /* below templates/ */
     char text[LINES][256];
     int count;
 };
 
-static void read_template(struct lines *lines) {
-    FILE *file = fopen(SOURCE_DIR "/templates/" TEMPLATE, "r");
-    cr_assert(file);
+/* What the hardware does not need, and why it is there all the same; and what is no different here. */
+static bool may_be_left_out(const struct mutation *mutation, const struct lines *lines, int at) {
+    const char *line = lines->text[at], *before = lines->text[at ? at - 1 : 0], *after = lines->text[at + 1];
+    if (mutation->instead)
+        return false;
+    bool second_fence = strstr(line, "wgmma_fence();") && strstr(before, "v_full");
+    bool q_was_read = strstr(line, "named_barrier_sync(") && strstr(line, "read Q");
+    bool whole_warp = strstr(line, "__syncwarp();") && strstr(after, "cluster_arrive();");
+    return second_fence  /* the compiler inserts it otherwise, and says so */
+           || q_was_read /* products end for all four warps at once; not documented */
+           || whole_warp /* cluster barriers want all threads of a warp together; here each arrives alone */;
+}
+
+static void read_template(struct lines *lines, const char *name) {
+    char path[512];
+    snprintf(path, sizeof path, SOURCE_DIR "/templates/%s", name);
+    FILE *file = fopen(path, "r");
+    cr_assert(file, "%s", path);
+    lines->file = name;
+    lines->count = 0;
     while (lines->count < LINES && fgets(lines->text[lines->count], sizeof *lines->text, file))
         lines->count++;
     cr_assert(feof(file), "longer than %d lines", LINES);
     fclose(file);
 }
 
-/* Write the template with line `at` replaced. */
+/* Write the template with line `at` replaced; none when `at` is negative. */
 static void write_template(const char *folder, const struct lines *lines, int at, const char *replacement) {
     char path[512];
-    snprintf(path, sizeof path, "%s/" TEMPLATE, folder);
+    snprintf(path, sizeof path, "%s/%s", folder, lines->file);
     FILE *file = fopen(path, "w");
     cr_assert(file, "%s", path);
     for (int i = 0; i < lines->count; i++)
@@ -91,7 +143,7 @@ static void write_template(const char *folder, const struct lines *lines, int at
 static bool mutate(const char *line, const struct mutation *mutation, char *mutant, size_t size) {
     const char *at = strstr(line, mutation->text);
     bool within_word = at && at > line && (at[-1] == '_' || (at[-1] >= 'a' && at[-1] <= 'z'));
-    if (!at || within_word || strstr(line, "__device__") || strncmp(line, "//", 2) == 0)
+    if (!at || within_word || strstr(line, "__device__") || strstr(line, "//$"))
         return false;
     const char *rest = mutation->instead ? at + strlen(mutation->text) : strchr(at, ';');
     cr_assert(rest, "a call over two lines: %s", line);
@@ -109,74 +161,80 @@ static int run(const char *command, struct text *output) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static bool emitted(const char *folder, const char *variant, struct text *source) {
+static bool emitted(const char *folder, int variant, struct text *source) {
     char command[1024];
-    snprintf(command, sizeof command, "%s show '" PROBLEM " %s' --templates %s 2>&1", ATTILE, variant, folder);
+    snprintf(command, sizeof command, "%s show '" PROBLEM " %s' --templates %s 2>&1", ATTILE, variants[variant].knobs,
+             folder);
     return run(command, source) == 0;
 }
 
 /* 0 = right and without complaint, 1 = wrong, 5 = refused; all else means that the test itself is broken. */
-static int run_kernel(const char *folder, const char *variant, bool race, int seed, struct text *output) {
+static int run_kernel(const char *folder, int variant, bool race, int seed, struct text *output) {
     char command[1024];
     snprintf(command, sizeof command,
-             "TSAN_OPTIONS=exitcode=0 timeout 100 %s run '" PROBLEM " %s' --templates %s --shape " SHAPE
-             " --device host --host-mode %s --host-seed %d --no-nvrtc --cache-dir %s/cache 2>&1",
-             race ? ATTILE_RACE : ATTILE, variant, folder, race ? "race" : "fast", seed, folder);
+             "TSAN_OPTIONS=exitcode=0 timeout 100 %s run '" PROBLEM " %s' --templates %s --shape %s --device host "
+             "--host-mode %s --host-seed %d --no-nvrtc --cache-dir %s/cache 2>&1",
+             race ? ATTILE_RACE : ATTILE, variants[variant].knobs, folder, variants[variant].shape,
+             race ? "race" : "fast", seed, folder);
     return run(command, output);
 }
 
-static bool is_noticed(const char *folder, const char *variant, const char *name) {
+/* The shard looks whether its variant is right as it is. */
+static void check_intact(const char *folder, int variant) {
     for (int i = 0; i < SEEDS_FAST + SEEDS_RACE; i++) {
         struct text output;
         bool race = i >= SEEDS_FAST;
-        int status = run_kernel(folder, variant, race, race ? i - SEEDS_FAST : i, &output);
-        cr_expect(status == 0 || status == 1 || status == 5, "%s: exit status %d: %s", name, status,
-                  text_string(&output));
-        text_free(&output);
-        if (status != 0)
-            return true;
-    }
-    return false;
-}
-
-static void check_intact(const char *folder, const char *variant) {
-    for (int i = 0; i < SEEDS_FAST + SEEDS_RACE; i++) {
-        struct text output;
-        bool race = i >= SEEDS_FAST;
-        int seed = race ? i - SEEDS_FAST : i;
-        cr_expect_eq(run_kernel(folder, variant, race, seed, &output), 0, "%s, seed %d: %s", variant, seed,
-                     text_string(&output));
+        int seed = race ? seeds_race[i - SEEDS_FAST] : seeds_fast[i];
+        cr_expect_eq(run_kernel(folder, variant, race, seed, &output), 0, "%s, seed %d: %s", variants[variant].knobs,
+                     seed, text_string(&output));
         text_free(&output);
     }
 }
 
-/* Every shard takes its share of the lines. Returns how many mutants there were. */
+static bool is_noticed(const char *folder, const bool differs[VARIANTS], bool race, const char *name) {
+    int status = 0;
+    for (int i = 0; status == 0 && i < (race ? SEEDS_RACE : SEEDS_FAST); i++)
+        for (int v = 0; status == 0 && v < VARIANTS; v++)
+            if (differs[v]) {
+                struct text output;
+                status = run_kernel(folder, v, race, race ? seeds_race[i] : seeds_fast[i], &output);
+                cr_expect(status == 0 || status == 1 || status == 5, "%s: exit status %d: %s", name, status,
+                          text_string(&output));
+                text_free(&output);
+            }
+    return status != 0;
+}
+
+/* Each shard takes its share of the lines. Returns how many mutants there were. */
 static int check_mutants(const char *folder, const struct lines *lines, int shard) {
-    static bool done[LINES][MUTATIONS];
     char mutant[512], name[640];
     int mutants = 0;
-    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
-        struct text intact, source;
-        write_template(folder, lines, -1, "");
-        cr_assert(emitted(folder, variants[v], &intact), "%s", text_string(&intact));
-        for (int at = shard; at < lines->count; at += SHARDS)
-            for (int m = 0; m < MUTATIONS; m++) {
-                const char *line = lines->text[at];
-                if (done[at][m] || !mutate(line, &mutations[m], mutant, sizeof mutant) ||
-                    may_be_left_out(&mutations[m], line, at ? lines->text[at - 1] : ""))
-                    continue;
-                write_template(folder, lines, at, mutant);
-                cr_assert(emitted(folder, variants[v], &source), "%s", text_string(&source));
-                if (strcmp(text_string(&source), text_string(&intact)) != 0) {
-                    done[at][m] = true;
-                    mutants++;
-                    snprintf(name, sizeof name, "%s, line %d: %s", variants[v], at + 1, mutant);
-                    cr_expect(is_noticed(folder, variants[v], name), "not noticed: %s", name);
-                }
+    struct text intact[VARIANTS], source;
+    for (int v = 0; v < VARIANTS; v++)
+        cr_assert(emitted(folder, v, &intact[v]), "%s", text_string(&intact[v]));
+    for (int at = shard; at < lines->count; at += SHARDS)
+        for (int m = 0; m < MUTATIONS; m++) {
+            const char *line = lines->text[at];
+            bool differs[VARIANTS], differ = false;
+            if (!mutate(line, &mutations[m], mutant, sizeof mutant) || may_be_left_out(&mutations[m], lines, at))
+                continue;
+            write_template(folder, lines, at, mutant);
+            for (int v = 0; v < VARIANTS; v++) {
+                cr_assert(emitted(folder, v, &source), "%s", text_string(&source));
+                differ |= differs[v] = strcmp(text_string(&source), text_string(&intact[v])) != 0;
                 text_free(&source);
             }
-        text_free(&intact);
-    }
+            mutants++;
+            snprintf(name, sizeof name, "%s, line %d: %s", lines->file, at + 1, mutant);
+            cr_expect(differ, "no variant has %s", name);
+            bool orders =
+                strstr(mutations[m].text, "fence") || strstr(mutations[m].text, "sync"); /* race mode knows first */
+            cr_expect(is_noticed(folder, differs, orders, name) || is_noticed(folder, differs, !orders, name),
+                      "not noticed: %s", name);
+        }
+    write_template(folder, lines, -1, "");
+    for (int v = 0; v < VARIANTS; v++)
+        text_free(&intact[v]);
     return mutants;
 }
 
@@ -189,14 +247,17 @@ ParameterizedTest(int *shard, mutation, nothing_can_be_left_out) {
         cr_skip_test("one program cannot have two sanitizers");
     static struct lines lines;
     char folder[] = "/tmp/attile-mutation-XXXXXX", command[512];
+    int mutants = 0;
     cr_assert(mkdtemp(folder));
     snprintf(command, sizeof command, "cp -r %s/templates/. %s", SOURCE_DIR, folder);
     cr_assert_eq(system(command), 0);
-    read_template(&lines);
-    write_template(folder, &lines, -1, "");
-    if (*shard < (int)(sizeof variants / sizeof *variants))
-        check_intact(folder, variants[*shard]);
-    cr_expect_gt(check_mutants(folder, &lines, *shard), 5);
+    for (int v = *shard; v < VARIANTS; v += SHARDS)
+        check_intact(folder, v);
+    for (int i = 0; i < FILES; i++) {
+        read_template(&lines, files[i]);
+        mutants += check_mutants(folder, &lines, *shard);
+    }
+    cr_expect_gt(mutants, 20);
     snprintf(command, sizeof command, "rm -r %s", folder);
     cr_expect_eq(system(command), 0);
 }
