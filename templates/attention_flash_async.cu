@@ -538,6 +538,11 @@ struct Consumer {
         barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
         //$ if queries_in == q_registers
         load_queries(fragments, shared.q[queries.stage()][index]);
+        //$ if store == direct
+        __syncwarp();
+        if (elect_one())
+            barrier_arrive(&shared.q_empty[queries.stage()][index]);
+        //$ end
         //$ end
     }
 
@@ -545,7 +550,7 @@ struct Consumer {
     __device__ __forceinline__ void scores_done(Ring<K_STAGES> at, bool last) {
         wgmma_settle(s);
         release_share(&shared.k_empty[at.stage()]);
-        //$ if store == direct
+        //$ if store == direct and queries_in == q_shared
         if (last)
             release(&shared.q_empty[queries.stage()][index]);
         //$ end
@@ -880,6 +885,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
                 barrier_init(&shared.q_full[stage][consumer], 1);
                 //$ if store == tma
                 barrier_init(&shared.q_empty[stage][consumer], 128); // every thread has put its part of O there
+                //$ elif queries_in == q_registers
+                barrier_init(&shared.q_empty[stage][consumer], 4); // every warp has loaded it
                 //$ else
                 barrier_init(&shared.q_empty[stage][consumer], 1);
                 //$ end

@@ -77,6 +77,7 @@ static const struct mutation {
     {"* 128);", "* 256);"},
     {"], 1);", "], 2);"}, /* arrivals */
     {"], 128);", "], 127);"},
+    {"], 4);", "], 3);"},
     {"CONSUMERS);", "CONSUMERS + 1);"},
     {"CONSUMERS);", "CONSUMERS - 1);"},
     {"CLUSTER);", "CLUSTER + 1);"},
