@@ -539,6 +539,7 @@ struct Consumer {
         //$ if queries_in == q_registers
         load_queries(fragments, shared.q[queries.stage()][index]);
         //$ if store == direct
+        fence_async();
         __syncwarp();
         if (elect_one())
             barrier_arrive(&shared.q_empty[queries.stage()][index]);

@@ -61,7 +61,7 @@
      consumer_registers  232                232
      p_registers_held    32                 block_n / 4
      q_registers_held    0                  0
-     repeats             true               mask == causal or rescale == from_sum
+     repeats             true               mask != none or rescale == from_sum
      bfloat16            true               dtype == bf16
      bfloat16_out        true               dtype_out == bf16
      scores_registers    64                 block_n / 2
@@ -852,13 +852,13 @@ __device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile
                 continue;
             Head head = head_at(p, static_cast<long long>(tile.batch) * p.heads + again.head);
             const Input *q = head.q + again.query * p.q_row_stride;
-            int seen = keys_end(p, again.query + 1);
+            const int first = 0, end = keys_end(p, again.query + 1);
             float max = -INFINITY, sum = 0;
             if (lane / 4 == g)
 #pragma unroll
                 for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
                     o[i] = o[i + 1] = 0;
-            for (int key = 0; key < seen; key++) {
+            for (int key = first; key < end; key++) {
                 float s = 0;
                 for (int d = lane; d < HEAD_DIM; d += 32)
                     s = fmaf(to_float(q[d]), to_float(head.k[key * p.k_row_stride + d]), s);
@@ -921,7 +921,7 @@ struct Consumer {
     Shared &shared;
     int index, unit; // of the consumers of this block; of the tile's units of 64 rows
     int lane, row;   // of this thread; its first row of the unit
-    float c;              // scale log2(e)
+    float c;         // log2(e) times scale, unless the score has that in it
     unsigned long long q, k, v;
 
     Ring<2> taken;
@@ -934,7 +934,8 @@ struct Consumer {
 
     __device__ __forceinline__ Consumer(const attention_tma_params &p, Shared &shared, int index)
         : p(p), a(p.attention), shared(shared), index(index), unit(unit_of(index)), lane(threadIdx.x % 32),
-          row(warp_index() % 4 * 16 + lane / 4), c(a.scale * 1.44269504f),
+          row(warp_index() % 4 * 16 + lane / 4),
+          c(a.scale * 1.44269504f),
           q(matrix_descriptor(shared.q[0][index], 0)), k(matrix_descriptor(shared.k[0], 0)),
           v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), taken{0}, queries{0}, step(0) {}
 
@@ -1020,7 +1021,7 @@ struct Consumer {
         mask_tile(s, tile_n * BLOCK_N + lane % 4 * 2, span.end);
         softmax_tile<1>(s, rows, c);
     }
-    __device__ __forceinline__ void weigh_whole() {
+    __device__ __forceinline__ void weigh_whole(int tile_n) {
         softmax_onward(s, rows, c);
     }
 
@@ -1089,7 +1090,7 @@ struct Consumer {
             if (tile_n >= span.whole)
                 weigh_masked(tile_n);
             else
-                weigh_whole();
+                weigh_whole(tile_n);
             wgmma_wait<0>();
             output_done();
             rescale(o, rows);
