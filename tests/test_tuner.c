@@ -67,7 +67,7 @@ static void pretend(void *context, int channel) {
         if (!bad)
             continue;
         if (strcmp(trouble, "crash") == 0)
-            raise(SIGSEGV);
+            raise(SIGKILL);
         if (strcmp(trouble, "hang") == 0)
             nap(1000);
         strcpy(reply.record.status, trouble);
@@ -332,10 +332,12 @@ Test(tuner, says_what_is_wrong_when_there_is_no_device) {
     cr_expect_eq(outcome.end, TUNER_FAILED);
     cr_expect_eq(outcome.status, ATT_NO_DEVICE);
     cr_expect_str_eq(text_string(&outcome.error), "no GPU today");
+    text_free(&outcome.error);
     how.body = dies_at_once;
     outcome = run("r.jsonl", how);
     cr_expect_eq(outcome.end, TUNER_FAILED);
     cr_expect(strstr(text_string(&outcome.error), "died"), "%s", text_string(&outcome.error));
+    text_free(&outcome.error);
 }
 
 Test(tuner, goes_on_later_when_the_budget_was_too_short) {
