@@ -22,7 +22,8 @@ static void print_problem(const struct variant *variant, struct text *text) {
     for (int id = 0; id < KNOB_COUNT; id++) {
         int value = knob_get(knobs, (enum knob_id)id);
         bool implied = (id == KNOB_dtype_out && value == knobs->dtype) ||
-                       (id == KNOB_head_dim_v && value == knobs->head_dim) || knob_is_open((enum knob_id)id, value);
+                       (id == KNOB_head_dim_v && value == knobs->head_dim) ||
+                       (id == KNOB_score && value == score_scaled) || knob_is_open((enum knob_id)id, value);
         if (is_schedule(id) || !(variant->used >> id & 1) || implied)
             continue;
         text_print(text, "%s%s=", separator, knob_table[id].name);

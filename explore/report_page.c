@@ -44,14 +44,12 @@ static void name_shape(const struct report *report, int shape, char *out, size_t
     text_free(&text);
 }
 
-/* The schedule as a kernel's name has it, problem left out. */
-static void name_schedule(const struct report_point *point, bool brief, char *out, size_t size) {
+/* The schedule as a kernel's name has it: of the knobs in `which` (bit KNOB_... set) those that its template uses. */
+static void name_schedule(const struct report_point *point, unsigned which, char *out, size_t size) {
     struct text text = {0};
     for (int id = 0; id < KNOB_COUNT; id++) {
         int value = point->value[id];
-        bool schedule = knob_table[id].group == KNOB_GROUP_SCHEDULE || (id == KNOB_target && value != target_any);
-        bool is_tile = id == KNOB_block_m || id == KNOB_block_n;
-        if (!schedule || value == AUTO || (brief && !is_tile))
+        if (!(which >> id & 1) || value == AUTO)
             continue;
         text_print(&text, "%s%s", text.size ? " " : "", knob_table[id].words ? "" : knob_table[id].prefix);
         if (knob_table[id].words)
@@ -153,7 +151,7 @@ static void write_winners(const struct report *report, struct text *html) {
             bool tensor = best->value[KNOB_algorithm] == algorithm_flash_async;
             double peak = report->gpu.multiprocessors * report->gpu.clock *
                           (tensor ? report->gpu.tensor : 2 * 32 * report->gpu.issue);
-            name_schedule(best, true, words, sizeof words);
+            name_schedule(best, 1u << KNOB_block_m | 1u << KNOB_block_n, words, sizeof words);
             describe(report, best, title, sizeof title);
             grid_cell(&grid, k, p, best->flops / time_of(best) / peak, words, title);
         }
@@ -267,9 +265,11 @@ static void write_maps(const struct report *report, int problem, struct text *ht
     char words[LINE];
     snprintf(words, sizeof words, "%s and %s", knob_table[x].name, knob_table[y].name);
     heading(html, 3, words);
-    paragraph(html,
-              "Time of the best schedule with these two values, over the best of all: dark is fast, lightest is 1.5 "
-              "times the best or more; an empty cell is not possible, or was not looked at.");
+    paragraph(
+        html,
+        "Time of the best schedule with these two values, measured if it was and predicted if not, over the best of "
+        "all: dark is fast, lightest is 1.5 times the best or more; an empty cell is not possible, or was not "
+        "looked at.");
     for (int k = 0; k < report->shapes && k < MAPS_SHOWN; k++)
         write_map(report, problem, k, x, y, html);
 }
@@ -429,6 +429,23 @@ static void write_front(const struct report *report, int problem, struct text *h
     svg_legend(html, kinds, 3);
 }
 
+/* Schedule knobs that differ within a problem: the others need not be said every time. */
+static unsigned find_varying(const struct report *report, int problem) {
+    const struct report_point *first = NULL;
+    unsigned varying = 1u << KNOB_algorithm;
+    for (int i = 0; i < report->points; i++) {
+        const struct report_point *point = &report->point[i];
+        if (point->problem != problem || (!point->compiled && point->measured <= 0))
+            continue;
+        first = first ? first : point;
+        for (int id = 0; id < KNOB_COUNT; id++)
+            if ((knob_table[id].group == KNOB_GROUP_SCHEDULE || id == KNOB_target) &&
+                point->value[id] != first->value[id])
+                varying |= 1u << id;
+    }
+    return first ? varying : ~0u;
+}
+
 /* --- the best, in numbers ------------------------------------------------------------------------------------------- */
 
 static void write_best(const struct report *report, int problem, int shape, struct text *html) {
@@ -453,6 +470,7 @@ static void write_best(const struct report *report, int problem, int shape, stru
         row[at] = point;
     }
     char words[LINE], predicted[32], time[32];
+    unsigned which = find_varying(report, problem);
     if (!rows)
         return;
     name_shape(report, shape, words, sizeof words);
@@ -461,7 +479,7 @@ static void write_best(const struct report *report, int problem, int shape, stru
     text_print(html, "</h3>\n<table><tr><th>schedule</th><th>measured</th><th>predicted</th><th>TFLOP/s</th>"
                      "<th>registers</th><th>spilled</th><th>shared</th></tr>\n");
     for (int i = 0; i < rows; i++) {
-        name_schedule(row[i], false, words, sizeof words);
+        name_schedule(row[i], which, words, sizeof words);
         print_time(predicted, sizeof predicted, row[i]->predicted);
         print_time(time, sizeof time, row[i]->measured);
         text_print(html, "<tr><td>");
