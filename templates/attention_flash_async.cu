@@ -90,7 +90,9 @@
 //$ else
 //$ let k_stages = stages
 //$ end
-//$ let across = blocks == resident and scores_ahead and (store == direct or q_stages == 2)
+// Across the border, S of the next queries is in registers while O of these is written; straight from there, wide rows of
+// O would not fit too.
+//$ let across = blocks == resident and scores_ahead and (store == direct or q_stages == 2) and (store == tma or head_dim_v <= 128)
 //$ let shared_bytes = (q_all_bytes + p_bytes + k_stages * (k_bytes + 16) + stages * (v_bytes + 16) + 64 + 1023) / 1024 * 1024
 //$ let block_threads = 128 * (consumers + 1)
 //$ if cluster > 1

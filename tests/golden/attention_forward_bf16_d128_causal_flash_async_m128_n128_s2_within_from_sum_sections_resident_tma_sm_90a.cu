@@ -52,7 +52,7 @@
      q_stages            2                  2
      q_all_bytes         65600              q_stages * (q_bytes + 16 * consumers)
      k_stages            3                  stages + 1
-     across              true               blocks == resident and scores_ahead and (store == direct or q_stages == 2)
+     across              true               blocks == resident and scores_ahead and (store == direct or q_stages == 2) and (store == tma or head_dim_v <= 128)
      shared_bytes        230400             (q_all_bytes + p_bytes + k_stages * (k_bytes + 16) + stages * (v_bytes + 16) + 64 + 1023) / 1024 * 1024
      block_threads       384                128 * (consumers + 1)
      tile_rows           128                cluster * block_m
@@ -130,6 +130,8 @@ constexpr int Q_STEPS = 8;
 // multiplied together with the last P V of this one.
 // Where O leaves through the place of Q, a second place lets the next tile begin before this one ends.
 // K is read a round before V: one more stage, if there is room, and both are loaded equally long before their use.
+// Across the border, S of the next queries is in registers while O of these is written; straight from there, wide rows of
+// O would not fit too.
 // What a consumer thread holds: O, S, P and Q as 16-bit pairs, and about 32 more.
 // Rows with numbers that are not finite are done over where a weight of 0 or a missing maximum may have made them.
 
