@@ -87,7 +87,7 @@ static void print_row(const struct exploration *e, struct table *table, const st
         table_cell(table, column++, faint, "%s", x->terms[k].seconds > 0 ? text_string(&time) : "?");
         text_free(&time);
     }
-    table_cell(table, column++, faint, isfinite(x->score) ? "%.3f" : "", x->score);
+    table_cell(table, column++, faint, isfinite(x->score) ? "%.3f" : "?", x->score);
     if (x->compiled.outcome == COMPILE_GOOD) {
         struct text shared = {0};
         print_bytes(&shared, x->compiled.shared_bytes);

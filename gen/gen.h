@@ -143,7 +143,7 @@ bool variants_next(struct variants *variants, struct variant *variant); /* false
 /* --- spaces ---------------------------------------------------------------------------------------------------- */
 
 /* A spec that pins the knobs of "family=attention_forward head_dim=96 ..." and leaves the others open, as if they were
-   left out of a file. The caller frees it. Null after errors, which are in the diag. */
+   left out of a file; sizes ("len_q=4096 heads=16") become its shape. The caller frees it. Null after errors, which are in the diag. */
 struct spec *spec_from_knobs(const char *name, const char *text, struct diag *diag);
 
 /* Every schedule of a spec's problems, lazily: where the spec leaves a schedule knob open, the values of the template's

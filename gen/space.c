@@ -17,12 +17,40 @@ static bool holds(const struct spec_axis *axis, int value) {
 
 /* --- a problem as a spec ----------------------------------------------------------------------------------------- */
 
+/* The sizes that stand in a problem become its shape, if they are enough for one. */
+static bool take_shape(struct spec *spec, const struct hints *hints) {
+    struct shape shape = hints->shape;
+    bool said = false;
+    if (shape.len_kv < 0)
+        shape.len_kv = shape.len_q;
+    if (shape.len_q < 0)
+        shape.len_q = shape.len_kv;
+    for (int id = 0; id < SHAPE_COUNT; id++) {
+        bool has = (shape_table[id].families & 1u << spec->family) != 0;
+        said |= has && shape_get(&hints->shape, (enum shape_id)id) >= 0;
+        if (shape_get(&shape, (enum shape_id)id) >= 0)
+            continue;
+        if (has && shape_table[id].fallback < 0)
+            return true; /* not enough */
+        shape_set(&shape, (enum shape_id)id, shape_table[id].fallback < 0 ? 0 : shape_table[id].fallback);
+    }
+    if (!said)
+        return true;
+    spec->shape = calloc(1, sizeof *spec->shape);
+    spec->shape_place = calloc(1, sizeof *spec->shape_place);
+    if (!spec->shape || !spec->shape_place)
+        return false;
+    spec->shape[spec->shapes++] = shape;
+    return true;
+}
+
 struct spec *spec_from_knobs(const char *name, const char *text, struct diag *diag) {
     enum { LEFT_OUT = -2 };
     unsigned all = 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM | 1u << KNOB_GROUP_SCHEDULE;
     struct input input = {name, text, strlen(text)};
     struct knobs knobs = knobs_filled(LEFT_OUT);
-    if (!knobs_parse(&input, all, &knobs, diag))
+    struct hints hints;
+    if (!problem_parse(&input, all, &knobs, &hints, diag))
         return NULL;
     if (knobs.family < 0) {
         diag_error(diag, (struct place){&input, 1, 1},
@@ -39,7 +67,12 @@ struct spec *spec_from_knobs(const char *name, const char *text, struct diag *di
     if (!spec)
         return NULL;
     spec->family = knobs.family;
-    if (spec_take_formulas(spec, &knobs, diag))
+    bool good = spec_take_formulas(spec, &knobs, diag);
+    if (good && !take_shape(spec, &hints)) {
+        diag_error(diag, (struct place){&spec->input, 0, 0}, "out of memory");
+        good = false;
+    }
+    if (good)
         return spec;
     spec_free(spec);
     return NULL;

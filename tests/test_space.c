@@ -149,6 +149,33 @@ Test(space, the_size_of_a_block_is_known) {
     template_set_close(set);
 }
 
+Test(space, sizes_in_a_problem_become_its_shape) {
+    static const struct {
+        const char *text;
+        int shapes;
+        struct shape shape;
+    } cases[] = {
+        {"family=attention_forward", 0, {0}},
+        {"family=attention_forward heads=4", 0, {0}},
+        {"family=attention_forward heads=4 len_q=100", 1, {.batch = 1, .heads = 4, .len_q = 100, .len_kv = 100}},
+        {"family=attention_forward len_q=1 len_kv=7 batch=3 kv_heads=1",
+         1,
+         {.batch = 3, .heads = 1, .kv_heads = 1, .len_q = 1, .len_kv = 7}},
+        {"family=softmax rows=3 cols=5", 1, {.batch = 1, .heads = 1, .rows = 3, .cols = 5}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct diag diag = {0};
+        struct spec *spec = spec_from_knobs("<problem>", cases[i].text, &diag);
+        cr_assert_not_null(spec, "%s", text_string(&diag.text));
+        cr_expect_eq(spec->shapes, cases[i].shapes, "%s", cases[i].text);
+        for (int id = 0; spec->shapes && id < SHAPE_COUNT; id++)
+            if (shape_table[id].families & 1u << spec->family)
+                cr_expect_eq(shape_get(spec->shape, id), shape_get(&cases[i].shape, id), "%s: %s", cases[i].text,
+                             shape_table[id].name);
+        spec_free(spec);
+    }
+}
+
 Test(space, bad_problems_are_refused) {
     static const char *const texts[] = {"head_dim=64", "family=attention_forward blok_m=3", "family=nothing", ""};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
