@@ -12,25 +12,38 @@
 //$ require dtype != fp32
 //$ require head_dim % 8 == 0
 //$ require head_dim_v % 8 == 0
-//$ if head_dim <= 64 and head_dim_v <= 64 and mask != custom_mask and score == scaled
+//$ let plain_scores = mask != custom_mask and score == scaled
+//$ if head_dim <= 64 and head_dim_v <= 64 and plain_scores
 //$ default block_m = 192
 //$ default block_n = 128
 //$ default stages = 3
+//$ elif head_dim <= 96 and head_dim_v <= 96 and plain_scores
+//$ default block_m = 192
+//$ default block_n = 96
+//$ default stages = 2
 //$ elif head_dim <= 128 and head_dim_v <= 128
 //$ default block_m = 128
 //$ default block_n = 128
 //$ default stages = 2
-//$ elif head_dim <= 192 and head_dim_v <= 192
+//$ elif head_dim <= 192 and head_dim_v <= 128
 //$ default block_m = 128
 //$ default block_n = 96
 //$ default stages = 2
-//$ else
+//$ elif head_dim <= 192 and head_dim_v <= 192
 //$ default block_m = 128
 //$ default block_n = 80
 //$ default stages = 2
+//$ else
+//$ default block_m = 128
+//$ default block_n = 64
+//$ default stages = 2
 //$ end
+//$ if block_m == 128 and head_dim <= 128 and head_dim_v <= 128 and plain_scores
+//$ default overlap = both
+//$ else
 //$ default overlap = within
-//$ if dtype == bf16 and mask != custom_mask and score == scaled
+//$ end
+//$ if dtype == bf16 and plain_scores
 //$ default rescale = from_sum
 //$ else
 //$ default rescale = lazy
@@ -55,8 +68,8 @@
 //$ require rescale != from_sum or dtype == bf16
 //$ require query_heads == apart or blocks == resident
 //$ require cluster in [1, 2]
-//$ require rescale != from_sum or (mask != custom_mask and score == scaled)
-//$ require query_heads == apart or (mask != custom_mask and score == scaled and sinks == 0)
+//$ require rescale != from_sum or plain_scores
+//$ require query_heads == apart or (plain_scores and sinks == 0)
 //$ let consumers = block_m / 64
 //$ let scores_ahead = overlap == within or overlap == both
 //$ let in_turns = overlap == ping_pong or overlap == both

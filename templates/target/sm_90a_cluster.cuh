@@ -11,11 +11,12 @@ __device__ __forceinline__ int cluster_rank() {
     return rank;
 }
 
-// All threads of the cluster arrive, and wait until all have: what each did before is then seen by all.
+// All threads of the cluster arrive, and wait until all have: what each did before is then seen by all. Not `aligned`:
+// the lanes of a producer's warp come one by one.
 __device__ __forceinline__ void cluster_arrive() {
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 }
-__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 
 // Arrive at the barrier of the block with this rank. It says that wgmma and copies are done with shared memory, and
 // publishes no ordinary stores: for that it would have to be a release in the cluster, which costs ten times as much.
