@@ -1,4 +1,5 @@
 #include "formula_code.h"
+#include "formula_tree.h"
 
 #include <string.h>
 
@@ -272,6 +273,28 @@ static void print_tile(const struct formula_set *set, bool some, struct text *te
     formula_free(tile[1]);
 }
 
+/* Does the score turn sums with k into floats? A SplitKey then does so in one addition. But the templates among the helpers
+   would not know what to make of one. */
+static bool wants_split_key(const struct formula *score) {
+    bool wants = false;
+    for (int i = 0; i < score->count; i++) {
+        const struct tree_node *n = &score->node[i];
+        bool helper = n->op == OP_FLOOR_DIVIDE || n->op == OP_MODULO || n->op == OP_SHIFT_LEFT ||
+                      n->op == OP_SHIFT_RIGHT || n->op == OP_ABS;
+        for (int j = 0; j < n->operands; j++) {
+            bool of_key = tree_names_of(score, n->operand[j]) >> FORMULA_K & 1;
+            if (of_key && helper && score->node[n->operand[j]].type == FORMULA_INT)
+                return false;
+            wants |= of_key && n->op == OP_TO_REAL;
+        }
+    }
+    return wants;
+}
+
+static void print_key(const struct formula_set *set, struct text *text) {
+    text_print(text, "using ScoreKey = %s;\n", wants_split_key(set->score) ? "SplitKey" : "int");
+}
+
 static void print_some(const struct formula_set *set, struct text *text) { print_tile(set, true, text); }
 static void print_all(const struct formula_set *set, struct text *text) { print_tile(set, false, text); }
 static void print_mask(const struct formula_set *set, struct text *text) { print_return(set, set->mask, text); }
@@ -289,6 +312,7 @@ static const struct {
     [CODE_BOUNDS] = {"bounds", print_all_bounds, true, false},
     [CODE_TABLES] = {"tables", print_tables, true, false},
     [CODE_MASK] = {"mask", print_mask, true, false},
+    [CODE_KEY] = {"key", print_key, false, true},
     [CODE_SCORE] = {"score", print_score, false, true},
     [CODE_KEYS] = {"keys", print_keys, true, false},
     [CODE_EXACT] = {"exact", print_exact, true, false},

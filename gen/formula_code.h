@@ -12,6 +12,7 @@ enum formula_code {
     CODE_BOUNDS,  /* tensor_NAME_least and _most for the tensors of the mask, over boxes of indices */
     CODE_TABLES,  /* make the tables of part/tables.cuh */
     CODE_MASK,    /* return MASK; over at, q, k */
+    CODE_KEY,     /* what a key is for the score: SplitKey where that makes float(k - q) cheaper, else int */
     CODE_SCORE,   /* return SCORE; over at, q, k, s */
     CODE_KEYS,    /* return {first, end, full_first, full_end}; over at, q_first, q_last */
     CODE_EXACT,   /* constants: is every tile between first and end needed, is every full one within its own bounds */

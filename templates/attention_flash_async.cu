@@ -582,8 +582,13 @@ struct Consumer {
         int key = tile_n * BLOCK_N + lane % 4 * 2;
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 2; i++) {
-            int k = key + 8 * (i / 4) + i % 2;
-            s[i] = score_of(a, span.where, span.position[i / 2 % 2], INSIDE ? k : min(k, a.len_kv - 1), a.scale * s[i]);
+            int place = 8 * (i / 4) + i % 2;
+            ScoreKey k;
+            if constexpr (INSIDE)
+                set_key(k, key, place);
+            else
+                set_key(k, min(key + place, a.len_kv - 1), 0);
+            s[i] = score_of(a, span.where, span.position[i / 2 % 2], k, a.scale * s[i]);
         }
     }
     //$ end

@@ -62,7 +62,9 @@ __device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile
                     s = fmaf(to_float(q[d]), to_float(head.k[key * p.k_row_stride + d]), s);
                 s = lanes_sum<32>(s);
                 //$ if score == custom_score
-                s = score_of(p, where, position, key, p.scale * s);
+                ScoreKey k;
+                set_key(k, key, 0);
+                s = score_of(p, where, position, k, p.scale * s);
                 //$ end
                 float higher = fmaxf(max, s), shift = higher == -INFINITY ? 0 : higher;
                 float keep = exp2_approx((max - shift) * c), weight = exp2_approx((s - shift) * c);
