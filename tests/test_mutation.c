@@ -28,13 +28,14 @@ static const struct {
     const char *knobs, *shape;
 } variants[] = {
     {"mask=causal block_m=192 head_dim=8 block_n=16 stages=2 overlap=within store=tma", "heads=2,len_q=400,len_kv=450"},
-    {"mask=causal block_m=128 head_dim=72 block_n=32 stages=1 overlap=both store=direct queries_in=q_registers",
+    {"mask=causal block_m=128 head_dim=72 block_n=32 stages=1 overlap=both store=direct",
      "heads=2,len_q=400,len_kv=140"},
     {"mask=none block_m=64 head_dim=8 block_n=16 stages=3 overlap=off store=direct weights_in=p_shared",
      "heads=3,len_q=150,len_kv=200"},
     {"mask=causal block_m=64 head_dim=8 block_n=16 stages=1 overlap=within store=tma blocks=per_tile cluster=2",
      "heads=1,len_q=300,len_kv=300"},
-    {"mask=\"k <= q and q - k < 90\" block_m=64 head_dim=8 block_n=16 stages=2 overlap=within store=tma",
+    {"mask=\"k <= q and q - k < 90\" block_m=64 head_dim=8 block_n=16 stages=2 overlap=within store=direct "
+     "queries_in=q_registers",
      "heads=2,len_q=150,len_kv=200"},
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
@@ -113,9 +114,13 @@ static bool may_be_left_out(const struct mutation *mutation, const struct lines 
     bool second_fence = strstr(line, "wgmma_fence();") && strstr(before, "v_full");
     bool q_was_read = strstr(line, "named_barrier_sync(") && strstr(line, "read Q");
     bool whole_warp = strstr(line, "__syncwarp();") && strstr(after, "cluster_arrive();");
+    bool fenced = strstr(line, "__syncwarp();") && strstr(before, "fence_async();") && strstr(after, "elect_one()");
+    bool own_rows = strstr(line, "named_barrier_sync(") && strstr(before, "fence_async();");
     return second_fence  /* the compiler inserts it otherwise, and says so */
            || q_was_read /* products end for all four warps at once; not documented */
-           || whole_warp /* cluster barriers want all threads of a warp together; here each arrives alone */;
+           || whole_warp /* cluster barriers want all threads of a warp together; here each arrives alone */
+           || fenced     /* elect_one brings the warp together too; whether that orders anything is not documented */
+           || own_rows /* a product begins when all warps ask for it here, and needs a warp's own rows there */;
 }
 
 static void read_template(struct lines *lines, const char *name) {
