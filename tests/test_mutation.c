@@ -87,7 +87,9 @@ static const struct mutation {
     {"CLUSTER);", "CLUSTER - 1);"},
     {"keys(0)", "keys(1)"}, /* stages */
     {"keys(1)", "keys(0)"},
-    {"step++", "step"},
+    {", step++)", ")"},
+    {"step++;", ";"},
+    {"step++, ", ""},
     {"queries.count++", "queries.count"},
     {"ring.count++", "ring.count"},
     {"leaving[0]", "leaving[Q_STAGES - 1]"},
