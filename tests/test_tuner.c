@@ -256,7 +256,7 @@ Test(tuner, loses_nothing_when_it_is_killed_fifty_times, .timeout = 120) {
         cr_assert_eq(run("whole.jsonl", options(60)).measured, 0);
         starting = fmax(starting, now() - start);
     }
-    pause_seconds = 0.04 * starting; /* so that fifty short lives are not enough to end it */
+    pause_seconds = 0.08 * starting; /* so that fifty short lives are not enough to end it */
     struct text before = {0}, after = {0}, error = {0};
     unsigned seed = 20;
     int kills = 0, progress = 0;
@@ -284,7 +284,7 @@ Test(tuner, loses_nothing_when_it_is_killed_fifty_times, .timeout = 120) {
         before = after;
         after = (struct text){0};
     }
-    cr_expect_gt(kills, 25, "%d of 50 were killed before they were done", kills);
+    cr_expect_gt(kills, 15, "%d of 50 were killed before they were done", kills);
     cr_expect_gt(progress, 3, "%d of 50 came to measure something", progress);
     pause_seconds = 2e-4;
     cr_assert_eq(run("killed.jsonl", options(60)).end, TUNER_DONE);
