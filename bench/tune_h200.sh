@@ -14,8 +14,8 @@ cd "$(dirname "$0")/.." || exit
 attile=${ATTILE:-build/release/cli/attile}
 results=${RESULTS:-build/tune}
 table=${TABLE:-tuned/nvidia_h200.yaml}
-seconds_each=${SECONDS_EACH:-20}
-candidates=${CANDIDATES:-32}
+seconds_each=${SECONDS_EACH:-22}
+candidates=${CANDIDATES:-16}
 dtypes=${DTYPES:-bf16}
 gpu=${GPU:-0}
 problems=${ONLY:-40 64 80 96 128 192 256 192/128}

@@ -56,8 +56,8 @@ const struct verb verbs[] = {
      verb_build},
     {"tune", "SPEC | FILE...", 1, ARGUMENTS, "measure which schedule of a problem is fastest on this GPU", options_tune,
      "SPEC is a file, or knobs such as 'family=attention_forward dtype=bf16 head_dim=96'. Schedule knobs that it\n"
-     "leaves open are explored. For every problem and shape the candidates are those that the performance model\n"
-     "ranks first and a sample of the others. They are compiled by many processes at once; then each is checked\n"
+     "leaves open are explored. For every problem and shape the candidates are drawn, most of them among those\n"
+     "that the performance model ranks first. They are compiled by many processes at once; then each is checked\n"
      "against the oracle and timed, interleaved, by successive halving, until the budget is spent or two are left.\n"
      "\n"
      "Everything measured is in the results file at once, one JSON object a line. A tuner that was interrupted or\n"

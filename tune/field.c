@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BEST_OF_FOUR = 3 }; /* of four candidates so many are the model's, the others drawn */
-
+/* The model cannot tell kernels apart whose times are this close: among them lots are drawn. */
+static const double STEP = 0.02;
 static const double WRONG_BY = 3; /* the model may be: what it expects to take longer than so many times is not drawn */
 
 /* --- problems ----------------------------------------------------------------------------------------------------- */
@@ -44,6 +44,7 @@ bool field_fits(const struct knobs *knobs, const struct shape *shape) {
 struct draw { /* a candidate, and its place in the two orders */
     const struct candidate *candidate;
     float seconds;   /* predicted; infinite = not known */
+    int step;        /* how many steps slower than the best is predicted */
     uint64_t number; /* drawn for it */
 };
 
@@ -66,6 +67,19 @@ static int by_time(const void *a, const void *b) {
     return x->seconds != y->seconds ? (x->seconds > y->seconds) - (x->seconds < y->seconds) : by_number(a, b);
 }
 
+static int by_step(const void *a, const void *b) {
+    const struct draw *x = a, *y = b;
+    return x->step != y->step ? x->step - y->step : by_number(a, b);
+}
+
+/* Of every four candidates one is the model's first, two are drawn among the model's best, and one among all. */
+static const struct phase {
+    int quarters; /* of the candidates, when it ends */
+    int (*order)(const void *a, const void *b);
+} phases[] = {{1, by_time}, {3, by_step}, {4, by_number}};
+
+enum { PHASES = sizeof phases / sizeof *phases };
+
 bool field_add(const struct template_set *set, const struct knobs *knobs, struct tuner *tuner) {
     struct variant variant;
     char digest[TUNER_DIGEST];
@@ -81,32 +95,42 @@ bool field_add_default(const struct template_set *set, const struct knobs *like,
     return field_add(set, &knobs, tuner);
 }
 
-bool field_pick(const struct template_set *set, const struct candidates *all, int problem, int shape, int count,
-                bool own, struct tuner *tuner) {
+/* Sorted by predicted time; those that are surely too slow left out. */
+static struct draw *make_draw(const struct candidates *all, int problem, int shape, int *count) {
     int found;
     const struct candidate *first = candidates_of(all, problem, &found);
-    const int *entered = &tuner->cell[tuner->cells - 1].candidates;
     struct draw *draw = malloc(((size_t)found + 1) * sizeof *draw);
+    for (int i = 0; draw && i < found; i++) {
+        float seconds = candidates_seconds(all, &first[i], shape);
+        draw[i] = (struct draw){&first[i], seconds > 0 ? seconds : INFINITY, 0, draw_number(&first[i])};
+    }
+    *count = draw ? found : 0;
+    if (*count == 0)
+        return draw;
+    qsort(draw, (size_t)found, sizeof *draw, by_time);
+    double best = (double)draw[0].seconds;
+    while (!isinf(best) && (double)draw[*count - 1].seconds > WRONG_BY * best)
+        --*count;
+    for (int i = 0; !isinf(best) && i < *count; i++)
+        draw[i].step = (int)(log((double)draw[i].seconds / best) / STEP);
+    return draw;
+}
+
+bool field_pick(const struct template_set *set, const struct candidates *all, int problem, int shape, int count,
+                bool own, struct tuner *tuner) {
+    int found, at = 0;
+    struct draw *draw = make_draw(all, problem, shape, &found);
+    const int *entered = &tuner->cell[tuner->cells - 1].candidates;
     if (!draw)
         return false;
-    for (int i = 0; i < found; i++) {
-        float seconds = candidates_seconds(all, &first[i], shape);
-        draw[i] = (struct draw){&first[i], seconds > 0 ? seconds : INFINITY, draw_number(&first[i])};
-    }
-    qsort(draw, (size_t)found, sizeof *draw, by_time);
-    if (found > 0 && !isinf(draw[0].seconds))
-        while ((double)draw[found - 1].seconds > WRONG_BY * (double)draw[0].seconds)
-            found--;
     struct knobs knobs = found > 0 ? candidates_knobs(all, draw[0].candidate) : knobs_default();
-    int best = (count * BEST_OF_FOUR + 3) / 4;
     bool good = found == 0 || !own || field_add_default(set, &knobs, tuner);
-    for (int i = 0; good && i < found && *entered < count; i++) {
-        if (*entered == best) { /* the model had its say: the rest is drawn */
-            qsort(draw + i, (size_t)(found - i), sizeof *draw, by_number);
-            best = -1;
+    for (const struct phase *phase = phases; phase < phases + PHASES; phase++) {
+        qsort(draw + at, (size_t)(found - at), sizeof *draw, phase->order);
+        for (; good && at < found && *entered < (count * phase->quarters + 3) / 4; at++) {
+            knobs = candidates_knobs(all, draw[at].candidate);
+            good = field_add(set, &knobs, tuner);
         }
-        knobs = candidates_knobs(all, draw[i].candidate);
-        good = field_add(set, &knobs, tuner);
     }
     free(draw);
     return good;
