@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { VARIANTS = 16, SHAPES = 3 };
+enum { VARIANTS = 16, SHAPES = 3, GPUS = 2 };
 
 static char folder[] = "/tmp/attile-tuner-XXXXXX";
 
@@ -57,6 +57,12 @@ static void pretend(void *context, int channel) {
     struct reply reply = {.status = ATT_OK};
     struct order order;
     record_clear(&reply.record);
+    if (options->session.ordinal >= GPUS) {
+        reply.status = ATT_NO_DEVICE;
+        strcpy(reply.record.status, "session");
+        worker_send(channel, &reply, sizeof reply);
+        return;
+    }
     strcpy(reply.record.device, "pretended GPU");
     strcpy(reply.record.arch, "sm_00");
     strcpy(reply.record.status, "ok");
@@ -139,7 +145,7 @@ struct outcome {
     enum tuner_end end;
     enum att_status status;
     struct text error;
-    int measured, failed, recalled, foreign;
+    int measured, failed, recalled, foreign, gpus;
 };
 
 static struct outcome run_part(const char *path, struct tuner_options how, int first_shape, int step) {
@@ -157,6 +163,7 @@ static struct outcome run_part(const char *path, struct tuner_options how, int f
     outcome.failed = tuner.failed;
     outcome.recalled = tuner.recalled;
     outcome.foreign = tuner.foreign;
+    outcome.gpus = tuner.gpus;
     tuner_close(&tuner);
     journal_close(&journal);
     template_set_close(set);
@@ -244,6 +251,20 @@ Test(tuner, measures_the_same_with_several_compilers_and_cells_in_parts) {
     cr_expect_eq(strlen(whole), strlen(parts)); /* the rows, in whatever order */
     free(whole);
     free(parts);
+}
+
+Test(tuner, measures_the_same_on_several_gpus) {
+    struct tuner_options all = options(30);
+    all.one_gpu = false;
+    struct outcome one = run("one.jsonl", options(30)), several = run("all.jsonl", all);
+    cr_assert_eq(several.end, TUNER_DONE, "%s", text_string(&several.error));
+    cr_expect_eq(one.gpus, 1);
+    cr_expect_eq(several.gpus, GPUS);
+    cr_expect_eq(several.measured, one.measured);
+    char *first = table_of("one.jsonl"), *second = table_of("all.jsonl");
+    cr_expect_eq(strlen(first), strlen(second)); /* the rows, in whatever order */
+    free(first);
+    free(second);
 }
 
 /* Kill it at random moments; the file only ever grows, and in the end it says what it would have said. */
