@@ -22,14 +22,14 @@
 static const char *const files[] = {"attention_flash_async.cu", "part/tile_order.cuh"};
 enum { FILES = sizeof files / sizeof *files };
 
-/* Together they use every line. Blocks have several tiles of queries; in the first and the last some warpgroups see fewer
-   tiles of keys than others, more of them than there are stages, and in the second some see only one. */
+/* Together they use every line. Blocks have several tiles of queries. In the first variant some warpgroups see only one tile
+   of keys, or none, where others see more of them than there are stages. */
 static const struct {
     const char *knobs, *shape;
 } variants[] = {
-    {"mask=causal block_m=192 head_dim=8 block_n=16 stages=2 overlap=within store=tma", "heads=2,len_q=400,len_kv=450"},
-    {"mask=causal block_m=128 head_dim=72 block_n=32 stages=1 overlap=both store=direct",
-     "heads=2,len_q=400,len_kv=140"},
+    {"mask=causal block_m=192 head_dim=8 block_n=16 stages=2 overlap=within store=direct",
+     "heads=2,len_q=400,len_kv=160"},
+    {"mask=causal block_m=128 head_dim=72 block_n=32 stages=1 overlap=both store=tma", "heads=2,len_q=400,len_kv=330"},
     {"mask=none block_m=64 head_dim=8 block_n=16 stages=3 overlap=off store=direct weights_in=p_shared",
      "heads=3,len_q=150,len_kv=200"},
     {"mask=causal block_m=64 head_dim=8 block_n=16 stages=1 overlap=within store=tma blocks=per_tile cluster=2",
@@ -267,7 +267,7 @@ ParameterizedTest(int *shard, mutation, nothing_can_be_left_out) {
         read_template(&lines, files[i]);
         mutants += check_mutants(folder, &lines, *shard);
     }
-    cr_expect_gt(mutants, 20);
+    cr_expect_gt(mutants, 10);
     snprintf(command, sizeof command, "rm -r %s", folder);
     cr_expect_eq(system(command), 0);
 }
