@@ -3,9 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a producer with the fewest registers may put aside once a tile without anyone waiting for it. */
-enum { SPILLS_MOST = 32 };
-
 int compile_log_spills(const char *log) {
     int total = 0;
     for (const char *at = log; (at = strstr(at, "bytes stack frame, ")); at++) {
@@ -37,11 +34,11 @@ bool compile_log_refuses(const char *source, const char *log, struct text *reaso
         text_print(reason, "the compiler gave up asynchronous work: %.*s", (int)strcspn(advisory, "\n"), advisory);
         return true;
     }
-    if (spills > SPILLS_MOST && strstr(source, "setmaxnreg")) {
+    if (spills > 0 && strstr(source, "setmaxnreg")) {
         text_print(reason,
-                   "%d bytes of registers are spilled, expected at most %d where setmaxnreg deals them out: smaller "
+                   "%d bytes of registers are spilled, expected none where setmaxnreg deals them out: smaller "
                    "tiles or fewer stages of work in flight need fewer",
-                   spills, SPILLS_MOST);
+                   spills);
         return true;
     }
     return false;
