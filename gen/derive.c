@@ -201,9 +201,8 @@ static bool is_off(const struct knobs *knobs, enum knob_id id) {
 static bool is_implied(const struct knobs *knobs, enum knob_id id) {
     return (id == KNOB_dtype_out && knobs->dtype_out == knobs->dtype) ||
            (id == KNOB_head_dim_v && knobs->head_dim_v == knobs->head_dim) ||
-           (id == KNOB_score && knobs->score == score_scaled) ||
-           (id == KNOB_target && knobs->target == target_any) || knob_is_open(id, knob_get(knobs, id)) ||
-           is_off(knobs, id);
+           (id == KNOB_score && knobs->score == score_scaled) || (id == KNOB_target && knobs->target == target_any) ||
+           knob_is_open(id, knob_get(knobs, id)) || is_off(knobs, id);
 }
 
 /* FNV-1a: a name has no room for the expression itself. */
