@@ -19,7 +19,8 @@
 #define PROBLEM "family=attention_forward algorithm=flash_async target=sm_90a dtype=bf16"
 
 /* What the mutants are made of. */
-static const char *const files[] = {"attention_flash_async.cu", "part/tile_order.cuh"};
+static const char *const files[] = {"attention_flash_async.cu", "part/tile_order.cuh", "part/async_producers.cuh",
+                                    "part/async_consumer.cuh"};
 enum { FILES = sizeof files / sizeof *files };
 
 /* Together they use every line. Blocks have several tiles of queries. In the first variant some warpgroups see only one tile

@@ -10,6 +10,9 @@
      target/sm_90a.cuh
      part/tile_order.cuh
      part/softmax_rows.cuh
+     part/async_producers.cuh
+     part/async_consumer.cuh
+     part/async_products.cuh
      part/repeat_rows.cuh
      part/head.cuh
      part/reduce.cuh
@@ -699,7 +702,9 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
     return tile;
 }
 
-// --- the producers
+// part/async_producers.cuh
+// The producers: single threads that keep the copy unit busy. They wait for room, and what they bring fills a barrier.
+// Shared, Ring and take_tile are the kernel's.
 
 __device__ __forceinline__ void store_output(const attention_tma_params &p, Shared &shared, Tile tile, int stage, int consumer) {
     for (int panel = 0; panel < PANELS_V; panel++)
@@ -768,7 +773,25 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
     }
 }
 
-// --- the consumers
+// part/async_consumer.cuh
+
+// part/async_products.cuh
+// The two products of attention on the matrix unit, each for one warpgroup's 64 rows: S = Q K^T and O += P V.
+
+// S (64, BLOCK_N) = Q K^T, 16 columns of Q and K a step; issued, not finished.
+__device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], unsigned long long q, unsigned long long k) {
+#pragma unroll
+    for (int step = 0; step < Q_STEPS; step++)
+        wgmma_ss_nt<BLOCK_N, BFLOAT16>(s, q + step / 4 * (64 * 128 / 16) + step % 4 * 2,
+                                       k + step / 4 * (BLOCK_N * 128 / 16) + step % 4 * 2, step != 0);
+}
+
+// O (64, HEAD_DIM_V) += P V, 16 keys a step; issued, not finished.
+__device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const Weights &p, unsigned long long v) {
+#pragma unroll
+    for (int step = 0; step < BLOCK_N / 16; step++)
+        wgmma_rs_nn<HEAD_DIM_V, BFLOAT16>(o, p[step], v + step * (16 * 128 / 16));
+}
 
 // part/repeat_rows.cuh
 
@@ -886,20 +909,7 @@ __device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile
     }
 }
 
-// S (64, BLOCK_N) = Q K^T, 16 columns of Q and K a step; issued, not finished.
-__device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], unsigned long long q, unsigned long long k) {
-#pragma unroll
-    for (int step = 0; step < Q_STEPS; step++)
-        wgmma_ss_nt<BLOCK_N, BFLOAT16>(s, q + step / 4 * (64 * 128 / 16) + step % 4 * 2,
-                                       k + step / 4 * (BLOCK_N * 128 / 16) + step % 4 * 2, step != 0);
-}
-
-// O (64, HEAD_DIM_V) += P V, 16 keys a step; issued, not finished.
-__device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const Weights &p, unsigned long long v) {
-#pragma unroll
-    for (int step = 0; step < BLOCK_N / 16; step++)
-        wgmma_rs_nn<HEAD_DIM_V, BFLOAT16>(o, p[step], v + step * (16 * 128 / 16));
-}
+// The consumers: warpgroups that multiply and weigh. One Consumer is what one of them does.
 
 // All threads of the warpgroup are done with a stage.
 __device__ __forceinline__ void release(Barrier *empty) {

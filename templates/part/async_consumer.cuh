@@ -1,0 +1,494 @@
+//$ include "part/async_products.cuh"
+//$ if repeats
+//$ include "part/repeat_rows.cuh"
+//$ end
+
+// The consumers: warpgroups that multiply and weigh. One Consumer is what one of them does.
+
+// All threads of the warpgroup are done with a stage.
+__device__ __forceinline__ void release(Barrier *empty) {
+    if (warp_index() % 4 == 0 && elect_one())
+        barrier_arrive(empty);
+}
+//$ if cluster > 1
+// ... which all blocks of the cluster fill.
+__device__ __forceinline__ void release_share(Barrier *empty) {
+    if (warp_index() % 4 == 0 && threadIdx.x % 32 < CLUSTER)
+        barrier_arrive_at(empty, threadIdx.x % 32);
+}
+//$ else
+__device__ __forceinline__ void release_share(Barrier *empty) { release(empty); }
+//$ end
+
+// Which keys the rows of one warpgroup see.
+struct Span {
+    Tile tile;
+    int tiles;  // of keys
+    int unseen; // tiles that only other warpgroups see, before those
+    //$ if mask == custom_mask
+    KeyWalk walk;
+    //$ else
+    int whole;  // tiles below need no mask
+    int end[2]; // one past the last key that each of this thread's rows sees
+    //$ end
+    //$ if mask == custom_mask or score == custom_score
+    Where where;
+    int position[2]; // of this thread's rows
+    //$ end
+};
+
+// What one warpgroup does, with everything that it holds in registers.
+struct Consumer {
+    const attention_tma_params &p;
+    const attention_params &a;
+    Shared &shared;
+    int index, unit; // of the consumers of this block; of the tile's units of 64 rows
+    int lane, row;   // of this thread; its first row of the unit
+    float c;         // log2(e) times scale, unless the score has that in it
+    unsigned long long q, k, v;
+
+    Ring<2> taken;
+    Ring<Q_STAGES> queries;
+    int step; // tiles of keys that went through this warpgroup
+    Span span;
+    Rows rows;
+    float s[BLOCK_N / 2], o[HEAD_DIM_V / 2];
+    //$ if weights_in == p_registers
+    Weights weights;
+    //$ end
+    //$ if queries_in == q_registers
+    Queries fragments;
+    //$ end
+
+    __device__ __forceinline__ Consumer(const attention_tma_params &p, Shared &shared, int index)
+        : p(p), a(p.attention), shared(shared), index(index), unit(unit_of(index)), lane(threadIdx.x % 32),
+          row(warp_index() % 4 * 16 + lane / 4),
+          //$ if score == custom_score
+          c(1.44269504f),
+          //$ else
+          c(a.scale * 1.44269504f),
+          //$ end
+          q(matrix_descriptor(shared.q[0][index], 0)), k(matrix_descriptor(shared.k[0], 0)),
+          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), taken{0}, queries{0}, step(0) {}
+
+    __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
+    __device__ __forceinline__ Ring<STAGES> values() const { return {step}; }
+
+    // False when there is no further tile.
+    __device__ __forceinline__ bool take() {
+        Tile tile = take_tile(shared, taken);
+        __syncwarp();
+        if (elect_one())
+            barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
+        int first = tile.query + unit * queries_of_unit(a);
+        span.tile = tile;
+        //$ if mask == custom_mask or score == custom_score
+        span.where = {tile.batch, tile.head, tile.kv_head};
+        for (int r = 0; r < 2; r++)
+            span.position[r] = position_of(a, min(row_of(a, tile, unit, row + 8 * r).query, a.len_q - 1));
+        //$ end
+        //$ if mask == custom_mask
+        if (tile.query >= 0)
+            span.walk = key_walk(a, tile);
+        span.tiles = span.walk.left;
+        span.unseen = 0;
+        //$ else
+        span.tiles = key_tiles(a, tile.query, queries_of_tile(a));
+        //$ if in_turns
+        span.unseen = 0; // turns are taken alike
+        //$ else
+        span.unseen = span.tiles - (first < a.len_q ? key_tiles(a, first, queries_of_unit(a)) : 1);
+        span.tiles -= span.unseen;
+        //$ end
+        //$ if mask == causal
+        span.whole = max(0, keys_end(a, first + 1) - 1) / BLOCK_N; // one more than need be, so that m is known after it
+        //$ else
+        span.whole = keys_end(a, first + 1) / BLOCK_N;
+        //$ end
+        span.end[0] = keys_end(a, row_of(a, tile, unit, row).query + 1);
+        span.end[1] = keys_end(a, row_of(a, tile, unit, row + 8).query + 1);
+        //$ end
+        return tile.query >= 0;
+    }
+
+    // Bytes of unseen tiles are waited for, or a stage could be given back a round early.
+    __device__ __forceinline__ void skip_unseen() {
+        for (; span.unseen > 0; span.unseen--, step++) {
+            barrier_wait(&shared.k_full[keys(0).stage()], keys(0).parity());
+            barrier_wait(&shared.v_full[values().stage()], values().parity());
+            named_barrier_sync(4 + index, 128); // or a warp that is late would not see the phase it waits for
+            release_share(&shared.k_empty[keys(0).stage()]);
+            release_share(&shared.v_empty[values().stage()]);
+        }
+    }
+
+    __device__ __forceinline__ void begin_turn() {
+        //$ if in_turns
+        named_barrier_sync(1 + index, 256);
+        //$ end
+    }
+    __device__ __forceinline__ void end_turn() {
+        //$ if in_turns
+        named_barrier_arrive(2 - index, 256);
+        //$ end
+    }
+
+    __device__ __forceinline__ void issue_scores(Ring<K_STAGES> at) {
+        barrier_wait(&shared.k_full[at.stage()], at.parity());
+        begin_turn();
+        wgmma_fence();
+        //$ if queries_in == q_registers
+        multiply_scores(s, fragments, k + at.stage() * (K_BYTES / 16));
+        //$ else
+        multiply_scores(s, q + queries.stage() * (Q_BYTES / 16), k + at.stage() * (K_BYTES / 16));
+        //$ end
+        wgmma_commit();
+    }
+    __device__ __forceinline__ void issue_output() {
+        barrier_wait(&shared.v_full[values().stage()], values().parity());
+        wgmma_fence();
+        //$ if weights_in == p_shared
+        multiply_output(o, matrix_descriptor(shared.p[index], 0), v + values().stage() * (V_BYTES / 16));
+        //$ else
+        multiply_output(o, weights, v + values().stage() * (V_BYTES / 16));
+        //$ end
+        wgmma_commit();
+    }
+
+    // Weights, as the next product wants them.
+    __device__ __forceinline__ void keep_weights() {
+        //$ if weights_in == p_shared
+        store_weights(s, shared.p[index]);
+        fence_async();
+        named_barrier_sync(4 + index, 128);
+        //$ else
+        pack_weights(s, weights);
+        //$ end
+    }
+
+    __device__ __forceinline__ void await_queries() {
+        barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
+        //$ if queries_in == q_registers
+        load_queries(fragments, shared.q[queries.stage()][index]);
+        //$ if store == direct
+        fence_async();
+        __syncwarp();
+        if (elect_one())
+            barrier_arrive(&shared.q_empty[queries.stage()][index]);
+        //$ end
+        //$ end
+    }
+
+    // The scores of tile i are there. `last`: no further S of these queries comes.
+    __device__ __forceinline__ void scores_done(Ring<K_STAGES> at, bool last) {
+        wgmma_settle(s);
+        release_share(&shared.k_empty[at.stage()]);
+        //$ if store == direct and queries_in == q_shared
+        if (last)
+            release(&shared.q_empty[queries.stage()][index]);
+        //$ end
+    }
+    __device__ __forceinline__ void output_done() {
+        wgmma_settle(o);
+        release_share(&shared.v_empty[values().stage()]);
+    }
+
+    //$ if score == custom_score
+    // S of tile `tile_n` as the problem has it.
+    template <bool INSIDE> __device__ __forceinline__ void score_tile(int tile_n) {
+        int key = tile_n * BLOCK_N + lane % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; i++) {
+            int place = 8 * (i / 4) + i % 2;
+            ScoreKey k;
+            if constexpr (INSIDE)
+                set_key(k, key, place);
+            else
+                set_key(k, min(key + place, a.len_kv - 1), 0);
+            s[i] = score_of(a, span.where, span.position[i / 2 % 2], k, a.scale * s[i]);
+        }
+    }
+    //$ end
+    //$ if mask == custom_mask
+    // The next tile of keys, from S to weights.
+    __device__ __forceinline__ void weigh_next() {
+        bool whole;
+        int tile_n = span.walk.next(whole);
+        if (whole) {
+            //$ if score == custom_score
+            score_tile<true>(tile_n);
+            //$ end
+        } else {
+            //$ if score == custom_score
+            score_tile<false>(tile_n);
+            //$ end
+            int key = tile_n * BLOCK_N + lane % 4 * 2;
+#pragma unroll
+            for (int i = 0; i < BLOCK_N / 2; i++) {
+                int k = key + 8 * (i / 4) + i % 2;
+                if (k >= a.len_kv || !sees(a, span.where, span.position[i / 2 % 2], k))
+                    s[i] = -INFINITY;
+            }
+        }
+        softmax_tile<1>(s, rows, c);
+    }
+    __device__ __forceinline__ void weigh_first() { weigh_next(); }
+    //$ else
+    // S -> weights, for the first tile of keys and others with a mask.
+    __device__ __forceinline__ void weigh_first() {
+        if (span.tiles > span.whole) {
+            //$ if score == custom_score
+            score_tile<false>(span.tiles - 1);
+            //$ end
+            mask_tile(s, (span.tiles - 1) * BLOCK_N + lane % 4 * 2, span.end);
+            softmax_tile<1>(s, rows, c);
+        } else {
+            //$ if score == custom_score
+            score_tile<true>(span.tiles - 1);
+            //$ end
+            //$ if rescale == from_sum and block_n % 32 == 0
+            softmax_tile<4>(s, rows, c); // a first guess at m is enough
+            //$ else
+            softmax_tile<1>(s, rows, c);
+            //$ end
+        }
+    }
+    __device__ __forceinline__ void weigh_masked(int tile_n) {
+        //$ if score == custom_score
+        score_tile<false>(tile_n);
+        //$ end
+        mask_tile(s, tile_n * BLOCK_N + lane % 4 * 2, span.end);
+        softmax_tile<1>(s, rows, c);
+    }
+    __device__ __forceinline__ void weigh_whole(int tile_n) {
+        //$ if score == custom_score
+        score_tile<true>(tile_n);
+        //$ end
+        //$ if rescale == from_sum
+        softmax_onward(s, rows, c);
+        //$ else
+        softmax_tile<1>(s, rows, c);
+        //$ end
+    }
+    //$ end
+
+    __device__ __forceinline__ void begin_rows() {
+        rows = no_rows();
+        //$ if sinks > 0
+        begin_with_sink(rows, sink_of(a, span.tile), lane % 4 == 0);
+        //$ end
+    }
+    __device__ __forceinline__ void begin_output() {
+#pragma unroll
+        for (float &value : o)
+            value = 0;
+    }
+
+    // O = O / l;  LSE = m scale + ln l.
+    __device__ __forceinline__ void finish(Tile tile, int stage, Rows &rows) {
+        //$ if repeats
+        repeat_rows(a, tile, unit, c, o, rows);
+        //$ end
+        float inverse[2];
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float sum = rows.sum[r]; // l over the four lanes of the row
+            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+            inverse[r] = sum == 0 ? 1 : 1 / sum; // a row that saw nothing stays 0
+            Row to = row_of(a, tile, unit, row + 8 * r);
+            if (a.lse && lane % 4 == 0 && to.query < a.len_q)
+                a.lse[tile.batch * a.lse_batch_stride + to.head * a.lse_head_stride + to.query] =
+                    //$ if score == custom_score
+                    sum == 0 ? -INFINITY : rows.max[r] + logf(sum);
+            //$ else
+                    sum == 0 ? -INFINITY : rows.max[r] * a.scale + logf(sum);
+            //$ end
+        }
+        store_rows(tile, stage, inverse);
+    }
+
+    //$ if store == tma
+    // To where Q was, from where the copy unit takes it: rows of 16 bytes, in its swizzle.
+    __device__ __forceinline__ void store_rows(Tile, int stage, const float (&scale)[2]) {
+        named_barrier_sync(4 + index, 128); // all of the warpgroup's products have read Q
+        int line = warp_index() % 4 * 16 + lane % 16;
+#pragma unroll
+        for (int i = 0; i < HEAD_DIM_V / 2; i += 8) { // 16 columns: two chunks of 16 bytes
+            int chunk = i / 4 % 8 + lane / 16, j = i + 4 < HEAD_DIM_V / 2 ? i + 4 : i;
+            store_matrices(&shared.q[stage][index][i / 32][line][(chunk ^ line % 8) * 8],
+                           pack<BFLOAT16_OUT>(o[i] * scale[0], o[i + 1] * scale[0]),
+                           pack<BFLOAT16_OUT>(o[i + 2] * scale[1], o[i + 3] * scale[1]),
+                           j > i ? pack<BFLOAT16_OUT>(o[j] * scale[0], o[j + 1] * scale[0]) : 0,
+                           j > i ? pack<BFLOAT16_OUT>(o[j + 2] * scale[1], o[j + 3] * scale[1]) : 0);
+        }
+        fence_async();
+        barrier_arrive(&shared.q_empty[stage][index]);
+    }
+    //$ elif dtype_out == fp32
+    __device__ __forceinline__ void store_rows(Tile tile, int, const float (&scale)[2]) {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            Row at = row_of(a, tile, unit, row + 8 * r);
+            float *to = static_cast<float *>(a.o) + tile.batch * a.o_batch_stride + at.head * a.o_head_stride +
+                        at.query * a.o_row_stride + lane % 4 * 2;
+            if (at.query < a.len_q)
+#pragma unroll
+                for (int i = 0; i < HEAD_DIM_V / 8; i++) {
+                    to[8 * i] = o[4 * i + 2 * r] * scale[r];
+                    to[8 * i + 1] = o[4 * i + 2 * r + 1] * scale[r];
+                }
+        }
+    }
+    //$ else
+    // Two neighbours exchange a pair of columns, so that the four lanes of a row write 32 bytes of it together.
+    __device__ __forceinline__ void store_rows(Tile tile, int, const float (&scale)[2]) {
+        bool odd = lane % 2;
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            Row at = row_of(a, tile, unit, row + 8 * r);
+            unsigned short *to = static_cast<unsigned short *>(a.o) + tile.batch * a.o_batch_stride +
+                                 at.head * a.o_head_stride + at.query * a.o_row_stride;
+#pragma unroll
+            for (int i = 0; i < HEAD_DIM_V / 8; i += 2) {
+                int j = i + 1 < HEAD_DIM_V / 8 ? i + 1 : i;
+                unsigned low = pack<BFLOAT16_OUT>(o[4 * i + 2 * r] * scale[r], o[4 * i + 2 * r + 1] * scale[r]);
+                unsigned high = pack<BFLOAT16_OUT>(o[4 * j + 2 * r] * scale[r], o[4 * j + 2 * r + 1] * scale[r]);
+                unsigned other = __shfl_xor_sync(0xffffffffu, odd ? low : high, 1);
+                if (at.query < a.len_q && (j > i || !odd))
+                    *reinterpret_cast<uint2 *>(to + 8 * (i + odd) + lane % 4 / 2 * 4) =
+                        odd ? make_uint2(other, high) : make_uint2(low, other);
+            }
+        }
+    }
+    //$ end
+
+    //$ if scores_ahead
+    // S of the tile ahead and O += P V of this one, both at once; S is waited for.
+    __device__ __forceinline__ void issue_round(bool last) {
+        issue_scores(keys(1));
+        issue_output();
+        end_turn();
+        wgmma_wait<1>(); // S is there, O is not
+        scores_done(keys(1), last);
+    }
+    __device__ __forceinline__ void end_round() {
+        keep_weights();
+        step++;
+    }
+
+    // All keys of a tile of queries but the first tile of them, whose weights are there, and without the last P V.
+    __device__ __forceinline__ void go_over_keys() {
+        //$ if mask == custom_mask
+#pragma unroll 1
+        while (span.walk.left > 0) {
+            issue_round(span.walk.left == 1);
+            weigh_next();
+            //$ else
+#pragma unroll 1
+        for (int tile_n = span.tiles - 2; tile_n >= 0; tile_n--) {
+            issue_round(tile_n == 0);
+            //$ if mask == causal
+            if (tile_n >= span.whole)
+                weigh_masked(tile_n);
+            else
+                //$ end
+                weigh_whole(tile_n);
+            //$ end
+            wgmma_wait<0>();
+            output_done();
+            rescale(o, rows);
+            end_round();
+        }
+    }
+
+    __device__ __forceinline__ void run() {
+        for (bool more = take(); more;) {
+            skip_unseen();
+            await_queries();
+            issue_scores(keys(0));
+            end_turn();
+            wgmma_wait<0>();
+            scores_done(keys(0), span.tiles == 1);
+            begin_rows();
+            weigh_first();
+            keep_weights();
+            begin_output();
+            //$ if across
+            for (;;) {
+                go_over_keys();
+                Tile tile = span.tile;
+                more = take();
+                if (!more || span.unseen > 0) {
+                    finish_last(tile);
+                    break;
+                }
+                // Across the border: the tile ahead belongs to the next queries.
+                Rows done = rows;
+                int stage = queries.stage();
+                queries.count++;
+                await_queries();
+                issue_output();
+                issue_scores(keys(1));
+                end_turn();
+                wgmma_wait<1>(); // O is there, S is not
+                output_done();
+                finish(tile, stage, done);
+                wgmma_wait<0>();
+                scores_done(keys(1), span.tiles == 1);
+                begin_rows();
+                weigh_first();
+                begin_output();
+                end_round();
+            }
+            //$ else
+            go_over_keys();
+            finish_last(span.tile);
+            more = take();
+            //$ end
+        }
+    }
+
+    __device__ __forceinline__ void finish_last(Tile tile) {
+        issue_output();
+        wgmma_wait<0>();
+        output_done();
+        finish(tile, queries.stage(), rows);
+        step++, queries.count++;
+    }
+    //$ else
+    // Rounds of: S, softmax, O += P V, one after the other.
+    __device__ __forceinline__ void run() {
+        while (take()) {
+            skip_unseen();
+            await_queries();
+            begin_rows();
+            begin_output();
+#pragma unroll 1
+            for (int tile_n = span.tiles - 1; tile_n >= 0; tile_n--, step++) {
+                issue_scores(keys(0));
+                wgmma_wait<0>();
+                scores_done(keys(0), tile_n == 0);
+                end_turn();
+                //$ if mask == custom_mask
+                weigh_next();
+                //$ else
+                if (tile_n == span.tiles - 1)
+                    weigh_first();
+                else if (tile_n >= span.whole)
+                    weigh_masked(tile_n);
+                else
+                    weigh_whole(tile_n);
+                //$ end
+                rescale(o, rows);
+                keep_weights();
+                issue_output();
+                wgmma_wait<0>();
+                output_done();
+            }
+            finish(span.tile, queries.stage(), rows);
+            queries.count++;
+        }
+    }
+    //$ end
+};

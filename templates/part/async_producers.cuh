@@ -1,0 +1,95 @@
+// The producers: single threads that keep the copy unit busy. They wait for room, and what they bring fills a barrier.
+// Shared, Ring and take_tile are the kernel's.
+
+//$ if store == tma
+__device__ __forceinline__ void store_output(const attention_tma_params &p, Shared &shared, Tile tile, int stage, int consumer) {
+    for (int panel = 0; panel < PANELS_V; panel++)
+        tma_store(&p.o_map, shared.q[stage][consumer][panel], panel * 64,
+                  tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch);
+    tma_store_commit();
+    tma_store_wait_read();
+}
+
+//$ end
+__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared) {
+    TileQueue queue = tile_queue(p.attention);
+    Ring<2> ring = {0};
+    Ring<Q_STAGES> queries = {0};
+    //$ if store == tma
+    Tile leaving[Q_STAGES]; // whose O leaves next
+    //$ end
+    for (;; ring.count++, queries.count++) {
+        int stage = queries.stage();
+        Tile tile = next_tile(p.attention, queue);
+        barrier_wait(&shared.tile_empty[ring.stage()], ring.parity() ^ 1);
+        shared.tile[ring.stage()] = tile;
+        barrier_arrive(&shared.tile_full[ring.stage()]);
+        if (tile.query < 0)
+            break;
+        for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+            Barrier *full = &shared.q_full[stage][consumer];
+            barrier_wait(&shared.q_empty[stage][consumer], queries.parity() ^ 1);
+            //$ if store == tma
+            if (queries.count >= Q_STAGES)
+                store_output(p, shared, leaving[0], stage, consumer);
+            //$ end
+            int queries = queries_of_unit(p.attention);
+            barrier_expect(full, PANELS * queries * heads_of_tile(p.attention) * 128);
+            for (int panel = 0; panel < PANELS; panel++)
+                tma_load(shared.q[stage][consumer][panel], &p.q_map, full, panel * 64, tile.query + unit_of(consumer) * queries,
+                         tile.head, tile.batch);
+        }
+        //$ if store == tma
+        //$ if q_stages == 2
+        leaving[0] = queries.count == 0 ? tile : leaving[1];
+        //$ end
+        leaving[Q_STAGES - 1] = tile;
+        //$ end
+    }
+    //$ if store == tma
+#pragma unroll
+    for (int i = 0; i < Q_STAGES; i++) {
+        Ring<Q_STAGES> last = {queries.count - min(queries.count, Q_STAGES) + i};
+        if (last.count < queries.count)
+            for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+                barrier_wait(&shared.q_empty[last.stage()][consumer], last.parity());
+                store_output(p, shared, leaving[i], last.stage(), consumer);
+            }
+    }
+    //$ end
+}
+
+// Tiles of K, or of V: one tensor, one ring of stages.
+template <int PANELS_OF, int STAGES_OF>
+__device__ __forceinline__ void produce_keys(const attention_params &p, Shared &shared, const tensor_map &map,
+                                             Panels<PANELS_OF, BLOCK_N> *to, Barrier *full, Barrier *empty) {
+    Ring<2> tiles = {0};
+    Ring<STAGES_OF> ring = {0};
+    //$ if cluster > 1
+    int first = cluster_rank() * SHARE; // of the rows that this block loads for all
+    //$ end
+    for (;;) {
+        Tile tile = take_tile(shared, tiles);
+        barrier_arrive(&shared.tile_empty[(tiles + 1).stage()]);
+        if (tile.query < 0)
+            break;
+        //$ if mask == custom_mask
+        KeyWalk walk = key_walk(p, tile);
+        for (bool whole; walk.left > 0; ring.count++) {
+            int i = walk.next(whole), stage = ring.stage();
+            //$ else
+        for (int i = key_tiles(p, tile.query, queries_of_tile(p)) - 1; i >= 0; i--, ring.count++) {
+            int stage = ring.stage();
+            //$ end
+            barrier_wait(&empty[stage], ring.parity() ^ 1);
+            barrier_expect(&full[stage], PANELS_OF * BLOCK_N * 128);
+            for (int panel = 0; panel < PANELS_OF; panel++)
+                //$ if cluster > 1
+                tma_load_multicast(to[stage][panel][first], &map, &full[stage], (1 << CLUSTER) - 1, panel * 64,
+                                   i * BLOCK_N + first, tile.kv_head, tile.batch);
+                //$ else
+                tma_load(to[stage][panel], &map, &full[stage], panel * 64, i * BLOCK_N, tile.kv_head, tile.batch);
+                //$ end
+        }
+    }
+}
