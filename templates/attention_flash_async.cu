@@ -305,11 +305,13 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     //$ end
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
-        if (warp_index() == 0 && elect_one())
+        int warp = warp_index(); // both asked while the warp is together: who is elected does not come back to be asked
+        bool elected = elect_one();
+        if (warp == 0 && elected)
             produce_tiles(p, shared);
-        else if (warp_index() == 1 && elect_one())
+        else if (warp == 1 && elected)
             produce_keys<PANELS, K_STAGES>(p.attention, shared, p.k_map, shared.k, shared.k_full, shared.k_empty);
-        else if (warp_index() == 2 && elect_one())
+        else if (warp == 2 && elected)
             produce_keys<PANELS_V, STAGES>(p.attention, shared, p.v_map, shared.v, shared.v_full, shared.v_empty);
     } else {
         registers_acquire<CONSUMER_REGISTERS>();

@@ -1,7 +1,12 @@
 /* hopper: plain C++ bodies for the wrappers in templates/target/sm_90a.cuh. The device does the work; what it refuses,
    the hardware would answer with a hang, a fault or a wrong result. */
-ATTILE_INLINE int warp_index() { return (int)(threadIdx.x / ATTILE_WARP); }
-ATTILE_INLINE int warpgroup_index() { return (int)(threadIdx.x / ATTILE_WARPGROUP); }
+/* Shuffles there, so all lanes have to come. */
+ATTILE_INLINE int warp_index(ATTILE_LINE) {
+    return attile_pick(0xffffffffu, (int)(threadIdx.x / ATTILE_WARP), 0, line);
+}
+ATTILE_INLINE int warpgroup_index(ATTILE_LINE) {
+    return attile_pick(0xffffffffu, (int)(threadIdx.x / ATTILE_WARPGROUP), 0, line);
+}
 ATTILE_INLINE bool elect_one(ATTILE_LINE) {
     return attile_lane() == __builtin_ctz((unsigned)attile_together(ATTILE_BALLOT, 0xffffffffu, 1, 0, line));
 }
