@@ -102,7 +102,7 @@ static const struct mutation {
     {"span.tiles == 1", "false"}, /* the last S of these queries */
     {"tile_n == 0", "false"},
     {"span.unseen > 0)", "false)"}, /* the border */
-    {"queue.item += gridDim.x", "queue.item += 1"},
+    {"queue.item += gridDim.x", "queue.item += CLUSTER"},
     {"queue.second = true", "queue.item += gridDim.x"},
     {"(tiles + 1) / 2", "tiles / 2"},
 };
