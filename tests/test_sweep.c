@@ -168,22 +168,22 @@ static void compile_variant(struct sweep *sweep, const struct template_set *set,
     cr_assert(source_expand(set, variant, spec->input.name, &source, &diag), "%s", text_string(&diag.text));
     for (int i = 0; i < source.plan.launches; i++)
         entries[i] = source.plan.launch[i].entry;
-    for (int i = variant->knobs.target == target_sm_90a; i < 2; i++) {
-        struct compile_job job = {.source = text_string(&source.text),
-                                  .name = variant->name,
-                                  .arch = archs[i],
-                                  .entries = entries,
-                                  .entry_count = source.plan.launches};
-        struct binary binary = {0};
-        struct failure failure = {0};
-        sweep->runs++;
-        if (nvrtc_compile(sweep->nvrtc, &job, &binary, &failure) != ATT_OK)
-            complain(sweep, variant->name, archs[i], text_string(&failure.text));
-        else if (binary.size == 0 || binary.registers <= 0)
-            complain(sweep, variant->name, archs[i], "an empty cubin");
-        binary_free(&binary);
-        failure_clear(&failure);
-    }
+    /* the others by turns */
+    const char *arch = archs[variant->knobs.target == target_sm_90a ? 1 : sweep->runs % 2];
+    struct compile_job job = {.source = text_string(&source.text),
+                              .name = variant->name,
+                              .arch = arch,
+                              .entries = entries,
+                              .entry_count = source.plan.launches};
+    struct binary binary = {0};
+    struct failure failure = {0};
+    sweep->runs++;
+    if (nvrtc_compile(sweep->nvrtc, &job, &binary, &failure) != ATT_OK)
+        complain(sweep, variant->name, arch, text_string(&failure.text));
+    else if (binary.size == 0 || binary.registers <= 0)
+        complain(sweep, variant->name, arch, "an empty cubin");
+    binary_free(&binary);
+    failure_clear(&failure);
     source_free(&source);
 }
 
