@@ -68,7 +68,6 @@
 //$ require rescale != from_sum or dtype == bf16
 //$ require query_heads == apart or blocks == resident
 //$ require cluster in [1, 2]
-// The thread that hands out tiles runs out of registers beside four consumers.
 //$ require block_m < 256 or cluster == 1 or query_heads == apart
 //$ require rescale != from_sum or plain_scores
 //$ require query_heads == apart or (plain_scores and sinks == 0)

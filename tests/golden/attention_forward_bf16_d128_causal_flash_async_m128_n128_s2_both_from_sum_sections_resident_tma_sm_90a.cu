@@ -132,7 +132,6 @@ constexpr int Q_STEPS = 8;
 // Barriers hand tiles over: `full` when the bytes are there, `empty` when all consumers are done with them. A block works
 // on one tile of queries after the other, and the matrix unit does not stop at the border: the first S of the next one is
 // multiplied together with the last P V of this one.
-// The thread that hands out tiles runs out of registers beside four consumers.
 // Where O leaves through the place of Q, a second place lets the next tile begin before this one ends.
 // K is read a round before V: one more stage, if there is room, and both are loaded equally long before their use.
 // Across the border, S of the next queries is in registers while O of these is written; straight from there, wide rows of
