@@ -570,7 +570,7 @@ Test(host, identity_tells_modes_and_compilers_apart_and_holds_no_path) {
 
 Test(host, what_is_no_kernel_is_refused) {
     struct device device = device_open(ATT_HOST_CHECK, 0);
-    struct plan plan = {.launches = 1, .launch = {{"kernel", {0}, 32, 0}}};
+    struct plan plan = {.launches = 1, .launch = {{.entry = "kernel", .block = 32}}};
     struct module *module;
     static const char *const garbage[] = {"", "\177ELF", "no shared object at all"};
     for (size_t i = 0; i < LENGTH(garbage); i++) {

@@ -100,7 +100,7 @@ Test(tensor_maps, a_stride_of_a_terabyte_is_too_long, .init = open_all, .fini = 
 /* What the kernel sees: maps by tensor, whatever the plan's order, then the other parameters. */
 Test(tensor_maps, maps_are_in_the_order_of_the_parameters, .init = open_all, .fini = close_all) {
     static const struct backend_type *const type = &backend_host;
-    static const struct plan plan = {.maps = 2, .map = {{PLAN_O, 64, 64}, {PLAN_K, 16, 64}}};
+    static const struct plan plan = {.maps = 2, .map = {{PLAN_O, 64, 64, false}, {PLAN_K, 16, 64, false}}};
     static const struct attention_tma_params none;
     struct knobs knobs = knobs_default();
     struct att_args args = {.attention = good()};
@@ -130,8 +130,8 @@ static enum att_status count_encode(struct backend *backend, const struct map_re
 
 /* A map is made once for a tensor, and anew when anything about the tensor differs. */
 Test(tensor_maps, are_kept_for_the_same_tensors_only, .init = open_all, .fini = close_all) {
-    static const struct plan plan = {.maps = 1, .map = {{PLAN_Q, 64, 64}}},
-                             other_box = {.maps = 1, .map = {{PLAN_Q, 32, 64}}};
+    static const struct plan plan = {.maps = 1, .map = {{PLAN_Q, 64, 64, false}}},
+                             other_box = {.maps = 1, .map = {{PLAN_Q, 32, 64, false}}};
     struct backend_type type = backend_host;
     struct knobs knobs = knobs_default();
     struct att_args args = {.attention = good()};
