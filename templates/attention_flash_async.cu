@@ -91,27 +91,20 @@
 //$ else
 //$ let p_bytes = 0
 //$ end
-// Where O leaves through the place of Q, a second place lets the next tile begin before this one ends.
 //$ if store == tma and blocks == resident and 2 * q_bytes + p_bytes + stages * (k_bytes + v_bytes + 32) + 32 * consumers + 64 <= 227 * 1024
 //$ let q_stages = 2
 //$ else
 //$ let q_stages = 1
 //$ end
 //$ let q_all_bytes = q_stages * (q_bytes + 16 * consumers)
-// K is read a round before V: one more stage, if there is room, and both are loaded equally long before their use.
 //$ if scores_ahead and q_all_bytes + p_bytes + (stages + 1) * (k_bytes + 16) + stages * (v_bytes + 16) + 64 <= 227 * 1024
 //$ let k_stages = stages + 1
 //$ else
 //$ let k_stages = stages
 //$ end
-// Across the border, S of the next queries is in registers while O of these is written; straight from there, wide rows of
-// O would not fit too.
 //$ let across = blocks == resident and scores_ahead and (store == direct or q_stages == 2) and (store == tma or head_dim_v <= 128)
 //$ let shared_bytes = (q_all_bytes + p_bytes + k_stages * (k_bytes + 16) + stages * (v_bytes + 16) + 64 + 1023) / 1024 * 1024
 //$ let block_threads = 128 * (consumers + 1)
-//$ if cluster > 1
-// A tile of queries is worked on by the blocks of a cluster, and of each tile of keys every one loads its share for all.
-//$ end
 //$ let tile_rows = cluster * block_m
 //$ let share = block_n / cluster
 //$ if mask == custom_mask
@@ -160,7 +153,6 @@
 //$ let producer_registers = 32
 //$ let consumer_registers = 112
 //$ end
-// What a consumer thread holds: O, S, P and Q as 16-bit pairs, and about 32 more.
 //$ if weights_in == p_registers
 //$ let p_registers_held = block_n / 4
 //$ else
@@ -172,7 +164,6 @@
 //$ let q_registers_held = 0
 //$ end
 //$ require block_n / 2 + p_registers_held + q_registers_held + head_dim_v / 2 + 32 <= consumer_registers
-// Rows with numbers that are not finite are done over where a weight of 0 or a missing maximum may have made them.
 //$ let repeats = mask != none or rescale == from_sum
 //$ include "params/attention_tma.h"
 //$ include "part/element.cuh"
@@ -188,7 +179,13 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 //$ include "part/softmax_rows.cuh"
 
 struct alignas(1024) Shared {
+    //$ if store == tma
+    // O leaves from where Q was; a second place, if there is room, lets the next tile begin before this one ends.
+    //$ end
     Panels<Q_PANELS, 64> q[Q_STAGES][CONSUMERS];
+    //$ if scores_ahead
+    // K is read a round before V: with one more stage, if there is room, both are loaded equally long before their use.
+    //$ end
     Panels<PANELS, BLOCK_N> k[K_STAGES];
     Panels<PANELS_V, BLOCK_N> v[STAGES];
     //$ if weights_in == p_shared

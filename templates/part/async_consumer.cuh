@@ -37,7 +37,8 @@ struct Span {
     //$ end
 };
 
-// What one warpgroup does, with everything that it holds in registers.
+// What one warpgroup does, with everything that it holds in registers: S, O, P and Q as 16-bit pairs where they are not in
+// shared memory, and about 32 a thread besides, which the template's last requirement counts.
 struct Consumer {
     const attention_tma_params &p;
     const attention_params &a;
@@ -423,7 +424,7 @@ struct Consumer {
                     finish_last(tile);
                     break;
                 }
-                // Across the border: the tile ahead belongs to the next queries.
+                // Across the border: the tile ahead belongs to the next queries, whose S is in registers beside this O.
                 Rows done = rows;
                 int stage = queries.stage();
                 queries.count++;

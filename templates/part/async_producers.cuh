@@ -66,7 +66,7 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
     Ring<2> tiles = {0};
     Ring<STAGES_OF> ring = {0};
     //$ if cluster > 1
-    int first = cluster_rank() * SHARE; // of the rows that this block loads for all
+    int first = cluster_rank() * SHARE; // of each tile of keys, every block loads a share of the rows for all
     //$ end
     for (;;) {
         Tile tile = take_tile(shared, tiles);

@@ -132,12 +132,6 @@ constexpr int Q_STEPS = 8;
 // Barriers hand tiles over: `full` when the bytes are there, `empty` when all consumers are done with them. A block works
 // on one tile of queries after the other, and the matrix unit does not stop at the border: the first S of the next one is
 // multiplied together with the last P V of this one.
-// Where O leaves through the place of Q, a second place lets the next tile begin before this one ends.
-// K is read a round before V: one more stage, if there is room, and both are loaded equally long before their use.
-// Across the border, S of the next queries is in registers while O of these is written; straight from there, wide rows of
-// O would not fit too.
-// What a consumer thread holds: O, S, P and Q as 16-bit pairs, and about 32 more.
-// Rows with numbers that are not finite are done over where a weight of 0 or a missing maximum may have made them.
 
 // params/attention_tma.h
 
@@ -664,7 +658,9 @@ __device__ __forceinline__ void pack_weights(const float (&s)[BLOCK_N / 2], Weig
 }
 
 struct alignas(1024) Shared {
+    // O leaves from where Q was; a second place, if there is room, lets the next tile begin before this one ends.
     Panels<Q_PANELS, 64> q[Q_STAGES][CONSUMERS];
+    // K is read a round before V: with one more stage, if there is room, both are loaded equally long before their use.
     Panels<PANELS, BLOCK_N> k[K_STAGES];
     Panels<PANELS_V, BLOCK_N> v[STAGES];
     Barrier q_full[Q_STAGES][CONSUMERS], q_empty[Q_STAGES][CONSUMERS];
@@ -927,7 +923,8 @@ struct Span {
     int end[2]; // one past the last key that each of this thread's rows sees
 };
 
-// What one warpgroup does, with everything that it holds in registers.
+// What one warpgroup does, with everything that it holds in registers: S, O, P and Q as 16-bit pairs where they are not in
+// shared memory, and about 32 a thread besides, which the template's last requirement counts.
 struct Consumer {
     const attention_tma_params &p;
     const attention_params &a;
@@ -1132,7 +1129,7 @@ struct Consumer {
                     finish_last(tile);
                     break;
                 }
-                // Across the border: the tile ahead belongs to the next queries.
+                // Across the border: the tile ahead belongs to the next queries, whose S is in registers beside this O.
                 Rows done = rows;
                 int stage = queries.stage();
                 queries.count++;
