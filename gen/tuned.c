@@ -313,3 +313,43 @@ void tuned_excerpt(const char *table, size_t size, const struct knobs *problem, 
     excerpt->failed |= wanted.failed;
     text_free(&wanted);
 }
+
+/* --- borrowing ------------------------------------------------------------------------------------------------- */
+
+static bool can_lend(const struct knobs *lender, const struct knobs *problem) {
+    struct knobs like = *lender;
+    if ((lender->dtype == dtype_fp32) != (problem->dtype == dtype_fp32) || lender->head_dim < problem->head_dim ||
+        lender->head_dim_v < problem->head_dim_v)
+        return false;
+    like.dtype = problem->dtype;
+    like.dtype_out = problem->dtype_out;
+    like.head_dim = problem->head_dim;
+    like.head_dim_v = problem->head_dim_v;
+    return same_knobs(&like, problem);
+}
+
+bool tuned_offer(const struct knobs *problem, const struct knobs *offered, struct knobs *lender) {
+    bool first = lender->family == AUTO;
+    if (!can_lend(offered, problem) ||
+        (!first && offered->head_dim + offered->head_dim_v >= lender->head_dim + lender->head_dim_v))
+        return false;
+    *lender = *offered;
+    return true;
+}
+
+void tuned_offer_all(const struct knobs *problem, const char *table, size_t size, struct knobs *lender) {
+    static const char start[] = "\n  - problem: {";
+    const char *end = table + size;
+    for (const char *at = table; (at = memmem(at, (size_t)(end - at), start, sizeof start - 1));) {
+        at += sizeof start - 1;
+        const char *stop = memmem(at, (size_t)(end - at), "}\n", 2);
+        struct input line = {"", at, stop ? (size_t)(stop - at) : 0};
+        struct knobs offered = knobs_default();
+        struct diag diag = {0};
+        if (knobs_parse(&line, 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM, &offered, &diag)) {
+            offered = tuned_problem(&offered);
+            tuned_offer(problem, &offered, lender);
+        }
+        diag_free(&diag);
+    }
+}

@@ -86,6 +86,17 @@ bool tuned_is_for(const struct tuned *tuned, const char *device);
 const struct tuned_row *tuned_nearest(const struct tuned *tuned, const struct knobs *problem,
                                       const struct shape *shape);
 
+/* The problem of which schedules can be borrowed for one that has no rows of its own. It may differ in which 16-bit type it
+   takes, in the type of O, and in head dimensions that are larger: what fits into registers and shared memory there
+   fits here. Of several, that with the least head dimensions.
+
+   Offer `lender` every problem with rows; it starts as knobs_filled(AUTO). True when this offer was better than those
+   before. Problems are as tuned_problem gives them. */
+bool tuned_offer(const struct knobs *problem, const struct knobs *offered, struct knobs *lender);
+
+/* Offer all problems of a table, as tuned_write writes it. */
+void tuned_offer_all(const struct knobs *problem, const char *table, size_t size, struct knobs *lender);
+
 /* The first denial of this table that is for this variant and version of attile, or null. */
 const struct tuned_denial *tuned_denies(const struct tuned *tuned, const struct variant *variant, const char *version);
 

@@ -145,6 +145,8 @@ bool model_gpu_find(const char *name, struct model_gpu *gpu) {
         struct input input = {file->name, file->text, file->size};
         struct diag diag = {0};
         size_t stem = strcspn(file->name, ".");
+        if (!memmem(file->text, file->size, name, strlen(name)) && strncmp(file->name, name, stem) != 0)
+            continue; /* reading it would take a tenth of a millisecond */
         bool found = model_gpu_read(&input, gpu, &diag) &&
                      (strcmp(gpu->name, name) == 0 || (strlen(name) == stem && memcmp(file->name, name, stem) == 0));
         diag_free(&diag);

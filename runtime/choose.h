@@ -1,6 +1,7 @@
 /* choose: a problem in words -> the variants that answer it, best first, each with the rule that put it there.
 
-   1. The row of the tuned tables for this device and problem whose shape is nearest (gen/tuned.h).
+   1. The row of the tuned tables for this device and problem whose shape is nearest (gen/tuned.h). Without rows for this
+      problem: the row of the other 16-bit type, or what the model says of the rows of larger head dimensions.
    2. The table of preferences in choose.c: what suits most shapes on this kind of device.
 
    A schedule in the request is kept in all of them. Whatever is infeasible, out of service, or cannot take the

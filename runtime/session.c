@@ -149,6 +149,7 @@ static enum att_status open_parts(att_session *session, const struct att_options
     if (status != ATT_OK)
         return status;
     session->type->describe(session->backend, &session->info);
+    session->modelled = model_gpu_find(session->info.device_name, &session->gpu);
     const struct cache_options cache = {.dir = options->cache_dir,
                                         .limit = options->cache_limit,
                                         .disabled = options->no_disk_cache,

@@ -7,6 +7,7 @@
 #include "choose.h"
 #include "formulas.h"
 #include "gen.h"
+#include "model.h"
 #include "tables.h"
 
 #include <pthread.h>
@@ -54,6 +55,8 @@ struct att_session {
     void *log_context;
 
     struct tables tables;
+    bool modelled; /* the model knows this device: */
+    struct model_gpu gpu;
     pthread_mutex_t lock; /* guards what follows */
     struct kernel_name *names[KERNEL_BUCKETS];
     struct att_kernel *kernels;

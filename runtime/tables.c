@@ -100,3 +100,28 @@ enum att_status tables_ask(struct tables *tables, const char *device, const stru
     pthread_mutex_unlock(&tables->lock);
     return failure->status;
 }
+
+/* --- borrowing ----------------------------------------------------------------------------------------------------- */
+
+static void offer_embedded(const char *device, const struct knobs *problem, struct knobs *lender) {
+    struct text file = {0};
+    size_t size;
+    tuned_file_name(device, &file);
+    const char *text = file.failed ? NULL : tuned_embedded(text_string(&file), &size);
+    if (text)
+        tuned_offer_all(problem, text, size, lender);
+    text_free(&file);
+}
+
+bool tables_lender(const struct tables *tables, const char *device, const struct knobs *problem, struct knobs *lender) {
+    const struct tuned *own = tables->own;
+    *lender = knobs_filled(AUTO);
+    if (own && tuned_is_for(own, device))
+        for (int i = 0; i < own->rows; i++)
+            tuned_offer(problem, &own->row[i].problem, lender);
+    if (!tables->bare) {
+        offer_embedded(device, problem, lender);
+        offer_embedded("any", problem, lender);
+    }
+    return lender->family != AUTO;
+}

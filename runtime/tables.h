@@ -35,4 +35,7 @@ void tables_close(struct tables *tables);
 enum att_status tables_ask(struct tables *tables, const char *device, const struct knobs *problem,
                            struct table_list *list, struct failure *failure);
 
+/* The problem of these tables of which schedules can be borrowed for one without rows (tuned_offer). False: none. */
+bool tables_lender(const struct tables *tables, const char *device, const struct knobs *problem, struct knobs *lender);
+
 #endif

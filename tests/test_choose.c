@@ -51,6 +51,7 @@ static att_session *open_gpu(const char *tuned, const char *name, int arch) {
     session->type = &gpu;
     session->info.device_name = name;
     session->info.arch_number = arch;
+    session->modelled = model_gpu_find(name, &session->gpu);
     session->tables.bare = true; /* the choice without what was measured; tests bring their own tables */
     return session;
 }
@@ -160,9 +161,9 @@ Test(choose, the_nearest_measured_shape_decides) {
     cr_expect(strstr(first(session, BF16 " len_q=700 len_kv=700 alignment=4", NULL), "_flash_tiled_"));
     cr_expect(strstr(first(session, BF16 " target=any", NULL), "_flash_tiled_"));
     cr_expect(strstr(first(session, BF16, "block_m=128"), "_m128_"), "a schedule of one's own comes first");
-    cr_expect(
-        strstr(first(session, "family=attention_forward dtype=fp16 head_dim=16", NULL), "_flash_async_m192_n128_s3"),
-        "no row: the template's defaults");
+    cr_expect(strstr(first(session, "family=attention_forward dtype=bf16 head_dim=16 mask=causal", NULL),
+                     "_flash_async_m192_n128_s3"),
+              "no row: the template's defaults");
     cr_expect(
         strstr(first(session, "family=attention_forward dtype=bf16 head_dim=24", NULL), "_flash_async_m192_n128_s3"),
         "a row that no template can follow");
@@ -205,6 +206,73 @@ Test(choose, explain_says_which_rule_and_why_not_the_others) {
     EXPLAIN(BF16, "algorithm=flash", ATT_OK, "the algorithm that is asked for");
     EXPLAIN(BF16, "threads=33", ATT_UNSUPPORTED,
             "no kernel answers this problem: ", "passed over: flash_async for sm_90a");
+    att_close(session);
+    unlink(path);
+}
+
+#define LENT                                                                                                           \
+    "best:\n"                                                                                                          \
+    "  - problem: {family: attention_forward, dtype: bf16, head_dim: 80}\n"                                            \
+    "    shapes:\n"                                                                                                    \
+    "      - shape: {batch: 1, heads: 16, len_q: 512, len_kv: 512}\n"                                                  \
+    "        schedule: {target: sm_90a, algorithm: flash_async, block_m: 64, rescale: from_sum, store: tma}\n"         \
+    "      - shape: {batch: 1, heads: 16, len_q: 8192, len_kv: 8192}\n"                                                \
+    "        schedule: {target: sm_90a, algorithm: flash_async, block_m: 192, block_n: 96, stages: 1}\n"               \
+    "  - problem: {family: attention_forward, dtype: bf16, head_dim: 256}\n"                                           \
+    "    shapes:\n"                                                                                                    \
+    "      - shape: {batch: 1, heads: 16, len_q: 512, len_kv: 512}\n"                                                  \
+    "        schedule: {target: sm_90a, algorithm: flash_async, block_m: 64, block_n: 16}\n"
+
+Test(choose, what_was_measured_for_one_number_format_serves_the_other) {
+    const char *path = write_table(LENT);
+    char place[64];
+    snprintf(place, sizeof place, "%s:5 measured it best for bf16 at", path);
+    att_session *session = open_gpu(path, "NVIDIA H200", 90);
+    EXPLAIN("family=attention_forward dtype=fp16 head_dim=80 len_q=512", NULL, ATT_OK, place,
+            "fp16_d80_none_flash_async_m64_n96_s2_within_lazy_", "block_m     = 64  (by the rule above)",
+            "rescale     = lazy  (the template's choice)");
+    EXPLAIN("family=attention_forward dtype=bf16 dtype_out=fp32 head_dim=80 len_q=512", NULL, ATT_OK, place,
+            "bf16_to_fp32_d80_", "_m64_n96_s2_", "_direct_");
+    EXPLAIN("family=attention_forward head_dim=80 len_q=512", NULL, ATT_OK, "the family's first algorithm");
+    att_close(session);
+    unlink(path);
+}
+
+/* One tile of 192 queries and one of 64 take about as long where each SM has one: 128 queries are better cut. */
+#define SHORT " batch=1 heads=66 len_q=128 len_kv=4096"
+
+Test(choose, without_a_row_the_model_chooses_among_what_was_best_for_larger_heads) {
+    const char *path = write_table(LENT);
+    static const char problem[] = "family=attention_forward dtype=bf16 head_dim=72" SHORT;
+    att_session *session = open_gpu(path, "NVIDIA H200", 90);
+    EXPLAIN(problem, NULL, ATT_OK, "bf16_d72_none_flash_async_m64_n96_s2_within_from_sum_",
+            "the model: ", "us are predicted, ", "us with the template's defaults; it is one of",
+            "measured best for head_dim=80 (2 are possible here)\n",
+            "would be next: attention_forward_bf16_d72_none_flash_async_m192_n96_s2");
+    EXPLAIN("family=attention_forward dtype=bf16 head_dim=72 len_q=16384", NULL, ATT_OK,
+            "d72_none_flash_async_m192_n96_s2", "the model: with the template's defaults ",
+            "not clearly less with a schedule that was measured best for head_dim=80 (2 are");
+    cr_expect(strstr(first(session, problem, "stages=2"), "_m192_"), "a schedule of one's own comes first");
+    cr_expect(strstr(first(session, "family=attention_forward dtype=bf16 head_dim=72 alignment=2" SHORT, NULL),
+                     "_flash_tiled_"));
+    EXPLAIN("family=attention_forward dtype=bf16 head_dim=72 mask=causal" SHORT, NULL, ATT_OK,
+            "chosen by: the algorithm for this kind of GPU");
+    att_close(session);
+    session = open_gpu(path, "NVIDIA H200", 90);
+    session->modelled = false; /* a device that no file of devices/ is for */
+    EXPLAIN(problem, NULL, ATT_OK, "_m192_n96_s2_", "chosen by: the algorithm for this kind of GPU");
+    att_close(session);
+    unlink(path);
+}
+
+Test(choose, the_model_never_chooses_what_is_out_of_service) {
+    const char *path =
+        write_table(LENT "deny:\n"
+                         "  - variant: {family: attention_forward, algorithm: flash_async, block_m: 64}\n"
+                         "    because: it hangs\n");
+    att_session *session = open_gpu(path, "NVIDIA H200", 90);
+    EXPLAIN("family=attention_forward dtype=bf16 head_dim=72" SHORT, NULL, ATT_OK, "_m192_n96_s2_",
+            "not clearly less with a schedule that was measured best for head_dim=80 (1 are");
     att_close(session);
     unlink(path);
 }

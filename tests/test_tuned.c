@@ -182,6 +182,44 @@ Test(tuned, nearest_never_answers_another_problem) {
     tuned_free(tuned);
 }
 
+/* Knobs of a problem that borrows, and those of the problem that lends to it. */
+static const char *const loans[][2] = {
+    {"dtype=bf16 head_dim=128 mask=causal", "dtype=bf16 head_dim=128 mask=causal"},
+    {"dtype=fp16 head_dim=128 mask=causal", "dtype=bf16 head_dim=128 mask=causal"},
+    {"dtype=fp16 head_dim=128 dtype_out=fp32", "dtype=bf16 head_dim=128"},
+    {"dtype=bf16 head_dim=72 mask=causal", "dtype=bf16 head_dim=128 mask=causal"},
+    {"dtype=bf16 head_dim=72 head_dim_v=136", NULL},
+    {"dtype=bf16 head_dim=192 mask=causal", NULL},
+    {"dtype=fp32 head_dim=128", NULL},
+    {"dtype=bf16 head_dim=64 sinks=1", NULL},
+    {"dtype=bf16 head_dim=64 mask=\"k < q\"", NULL},
+};
+
+Test(tuned, schedules_are_borrowed_of_the_least_problem_that_is_as_large) {
+    struct tuned *tuned = read_table(example);
+    struct text whole = {0}, text = {0};
+    tuned_write(tuned, &whole);
+    for (size_t i = 0; i < sizeof loans / sizeof *loans; i++)
+        for (int k = 0; k < 2; k++) {
+            struct knobs knobs[2], lender = knobs_filled(AUTO);
+            for (int j = 0; j < 2; j++) {
+                text_print(&text, "family=attention_forward %s", loans[i][j] ? loans[i][j] : "");
+                knobs[j] = problem_of(text_string(&text));
+                text_free(&text);
+            }
+            for (int row = 0; k == 0 && row < tuned->rows; row++)
+                tuned_offer(&knobs[0], &tuned->row[row].problem, &lender);
+            if (k == 1)
+                tuned_offer_all(&knobs[0], text_string(&whole), whole.size, &lender);
+            if (loans[i][1])
+                cr_expect_arr_eq(&lender, &knobs[1], sizeof lender, "%s, %d", loans[i][0], k);
+            else
+                cr_expect_eq(lender.family, AUTO, "%s, %d", loans[i][0], k);
+        }
+    text_free(&whole);
+    tuned_free(tuned);
+}
+
 Test(tuned, a_denial_is_for_variants_with_all_its_knobs_and_for_its_version) {
     struct tuned *tuned = read_table(example);
     struct variant variant = {.knobs = knobs_default()};
