@@ -61,7 +61,8 @@
 //$ tune stages in [1, 2, 3, 4]
 //$ tune query_heads in [apart]
 //$ tune weights_in in [p_registers]
-//$ tune queries_in in [q_shared]
+//$ tune queries_in in [q_shared, q_registers]
+//$ tune cluster in [1, 2]
 //$ require block_m in [64, 128, 192, 256]
 //$ require block_n % 16 == 0
 //$ require store == direct or dtype_out != fp32
