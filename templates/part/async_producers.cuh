@@ -3,6 +3,7 @@
 
 //$ if store == tma
 __device__ __forceinline__ void store_output(const attention_tma_params &p, Shared &shared, Tile tile, int stage, int consumer) {
+#pragma unroll 1
     for (int panel = 0; panel < PANELS_V; panel++)
         tma_store(&p.o_map, shared.q[stage][consumer][panel], panel * 64,
                   tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch);
@@ -11,52 +12,54 @@ __device__ __forceinline__ void store_output(const attention_tma_params &p, Shar
 }
 
 //$ end
+__device__ __forceinline__ void load_queries_of(const attention_tma_params &p, Shared &shared, Tile tile, int stage,
+                                                int consumer) {
+    Barrier *full = &shared.q_full[stage][consumer];
+    int queries = queries_of_unit(p.attention);
+    barrier_expect(full, PANELS * queries * heads_of_tile(p.attention) * 128);
+#pragma unroll 1
+    for (int panel = 0; panel < PANELS; panel++)
+        tma_load(shared.q[stage][consumer][panel], &p.q_map, full, panel * 64, tile.query + unit_of(consumer) * queries,
+                 tile.head, tile.batch);
+}
+
+// After the last tile come as many empty ones as there are places of Q: O of those before leaves.
 __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared) {
     TileQueue queue = tile_queue(p.attention);
     Ring<2> ring = {0};
     Ring<Q_STAGES> queries = {0};
     //$ if store == tma
-    Tile leaving[Q_STAGES]; // whose O leaves next
+    Tile leaving = {-1, 0, 0, 0}; // whose O leaves next
+    //$ if q_stages == 2
+    Tile leaving_then = leaving;
     //$ end
-    for (;; ring.count++, queries.count++) {
+    //$ end
+#pragma unroll 1
+    for (int empty = 0; empty < Q_STAGES; ring.count++, queries.count++) {
         int stage = queries.stage();
         Tile tile = next_tile(p.attention, queue);
         barrier_wait(&shared.tile_empty[ring.stage()], ring.parity() ^ 1);
         shared.tile[ring.stage()] = tile;
         barrier_arrive(&shared.tile_full[ring.stage()]);
-        if (tile.query < 0)
-            break;
+#pragma unroll 1
         for (int consumer = 0; consumer < CONSUMERS; consumer++) {
-            Barrier *full = &shared.q_full[stage][consumer];
             barrier_wait(&shared.q_empty[stage][consumer], queries.parity() ^ 1);
             //$ if store == tma
-            if (queries.count >= Q_STAGES)
-                store_output(p, shared, leaving[0], stage, consumer);
+            if (leaving.query >= 0)
+                store_output(p, shared, leaving, stage, consumer);
             //$ end
-            int queries = queries_of_unit(p.attention);
-            barrier_expect(full, PANELS * queries * heads_of_tile(p.attention) * 128);
-            for (int panel = 0; panel < PANELS; panel++)
-                tma_load(shared.q[stage][consumer][panel], &p.q_map, full, panel * 64, tile.query + unit_of(consumer) * queries,
-                         tile.head, tile.batch);
+            if (tile.query >= 0)
+                load_queries_of(p, shared, tile, stage, consumer);
         }
+        empty += tile.query < 0;
         //$ if store == tma
         //$ if q_stages == 2
-        leaving[0] = queries.count == 0 ? tile : leaving[1];
+        leaving = leaving_then, leaving_then = tile;
+        //$ else
+        leaving = tile;
         //$ end
-        leaving[Q_STAGES - 1] = tile;
         //$ end
     }
-    //$ if store == tma
-#pragma unroll
-    for (int i = 0; i < Q_STAGES; i++) {
-        Ring<Q_STAGES> last = {queries.count - min(queries.count, Q_STAGES) + i};
-        if (last.count < queries.count)
-            for (int consumer = 0; consumer < CONSUMERS; consumer++) {
-                barrier_wait(&shared.q_empty[last.stage()][consumer], last.parity());
-                store_output(p, shared, leaving[i], last.stage(), consumer);
-            }
-    }
-    //$ end
 }
 
 // Tiles of K, or of V: one tensor, one ring of stages.
@@ -68,6 +71,7 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
     //$ if cluster > 1
     int first = cluster_rank() * SHARE; // of each tile of keys, every block loads a share of the rows for all
     //$ end
+#pragma unroll 1
     for (;;) {
         Tile tile = take_tile(shared, tiles);
         barrier_arrive(&shared.tile_empty[(tiles + 1).stage()]);
@@ -75,14 +79,17 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
             break;
         //$ if mask == custom_mask
         KeyWalk walk = key_walk(p, tile);
+#pragma unroll 1
         for (bool whole; walk.left > 0; ring.count++) {
             int i = walk.next(whole), stage = ring.stage();
             //$ else
+#pragma unroll 1
         for (int i = key_tiles(p, tile.query, queries_of_tile(p)) - 1; i >= 0; i--, ring.count++) {
             int stage = ring.stage();
             //$ end
             barrier_wait(&empty[stage], ring.parity() ^ 1);
             barrier_expect(&full[stage], PANELS_OF * BLOCK_N * 128);
+#pragma unroll 1
             for (int panel = 0; panel < PANELS_OF; panel++)
                 //$ if cluster > 1
                 tma_load_multicast(to[stage][panel][first], &map, &full[stage], (1 << CLUSTER) - 1, panel * 64,
