@@ -247,17 +247,21 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 
 // No keys at all: O = 0, LSE = -infinity.
 __device__ __forceinline__ void write_nothing(const attention_params &p) {
-    for (long long row = blockIdx.x; row < 1ll * p.len_q * p.heads * p.batch; row += gridDim.x) {
-        long long query = row % p.len_q, head = row / p.len_q % p.heads, batch = row / p.len_q / p.heads;
-        for (int i = threadIdx.x; i < HEAD_DIM_V; i += BLOCK_THREADS)
-            static_cast<Output *>(p.o)[batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride + i] =
-                to_output(0);
-        if (p.lse && threadIdx.x == 0)
-            //$ if sinks > 0
-            p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = tensor_sinks(p, head);
-        //$ else
-            p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = -INFINITY;
-        //$ end
+#pragma unroll 1
+    for (int index = 0; index < p.batch * p.heads; index++) {
+        long long batch = index / p.heads, head = index % p.heads;
+#pragma unroll 1
+        for (int query = blockIdx.x; query < p.len_q; query += gridDim.x) {
+            Output *o = static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride;
+            for (int i = threadIdx.x; i < HEAD_DIM_V; i += BLOCK_THREADS)
+                o[i] = to_output(0);
+            if (p.lse && threadIdx.x == 0)
+                //$ if sinks > 0
+                p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = tensor_sinks(p, head);
+            //$ else
+                p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = -INFINITY;
+            //$ end
+        }
     }
 }
 

@@ -98,7 +98,8 @@ static const struct mutation {
     {"step++, ", ""},
     {"queries.count++", "queries.count"},
     {"ring.count++", "ring.count"},
-    {"leaving[0]", "leaving[Q_STAGES - 1]"},
+    {"leaving = leaving_then", "leaving = tile"},
+    {"empty < Q_STAGES", "empty < 1"},
     {"span.tiles == 1", "false"}, /* the last S of these queries */
     {"tile_n == 0", "false"},
     {"span.unseen > 0)", "false)"}, /* the border */

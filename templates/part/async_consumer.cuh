@@ -285,29 +285,74 @@ struct Consumer {
             value = 0;
     }
 
-    // O = O / l;  LSE = m scale + ln l.
-    __device__ __forceinline__ void finish(Tile tile, int stage, Rows &rows) {
-        //$ if repeats
-        repeat_rows(a, tile, unit, c, o, rows);
+    __device__ __forceinline__ void store_lse(const Tile &tile, Row to, float max, float sum) {
+        if (a.lse && to.query < a.len_q)
+            a.lse[tile.batch * a.lse_batch_stride + to.head * a.lse_head_stride + to.query] =
+                //$ if score == custom_score
+                sum == 0 ? -INFINITY : max + logf(sum);
+        //$ else
+                sum == 0 ? -INFINITY : max * a.scale + logf(sum);
         //$ end
-        float inverse[2];
+    }
+
+    // O = O / l;  LSE = m scale + ln l.
+    __device__ __forceinline__ void finish(Tile tile, int stage, const Rows &rows) {
+        //$ if repeats
+        unsigned again = rows_to_repeat(o, rows);
+        //$ end
+        float sum[2], inverse[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            float sum = rows.sum[r]; // l over the four lanes of the row
-            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-            inverse[r] = sum == 0 ? 1 : 1 / sum; // a row that saw nothing stays 0
-            Row to = row_of(a, tile, unit, row + 8 * r);
-            if (a.lse && lane % 4 == 0 && to.query < a.len_q)
-                a.lse[tile.batch * a.lse_batch_stride + to.head * a.lse_head_stride + to.query] =
-                    //$ if score == custom_score
-                    sum == 0 ? -INFINITY : rows.max[r] + logf(sum);
-            //$ else
-                    sum == 0 ? -INFINITY : rows.max[r] * a.scale + logf(sum);
-            //$ end
+            sum[r] = rows.sum[r] + __shfl_xor_sync(0xffffffffu, rows.sum[r], 1); // l over the four lanes of the row
+            sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
+            inverse[r] = sum[r] == 0 ? 1 : 1 / sum[r]; // a row that saw nothing stays 0
         }
+        bool upper = lane % 4 == 0;
+        if (lane % 4 < 2) // a row each
+            store_lse(tile, row_of(a, tile, unit, upper ? row : row + 8), upper ? rows.max[0] : rows.max[1],
+                      upper ? sum[0] : sum[1]);
         store_rows(tile, stage, inverse);
+        //$ if repeats
+        if (again)
+            store_again(tile, stage, again);
+        //$ end
+        //$ if store == tma
+        fence_async();
+        barrier_arrive(&shared.q_empty[stage][index]);
+        //$ end
     }
+    //$ if repeats
+    // In place of what store_rows has stored.
+    __device__ __forceinline__ void store_again(const Tile &tile, int stage, unsigned again) {
+        __syncwarp();
+#pragma unroll 1
+        for (; again; again &= again - 1) {
+            int bit = __ffs(static_cast<int>(again)) - 1, line = warp_index() % 4 * 16 + bit / 4 + bit % 4 * 8;
+            Row to = row_of(a, tile, unit, line);
+            if (to.query >= a.len_q)
+                continue;
+            RepeatedRow done = repeat_row(a, tile, to, c);
+            float inverse = done.sum == 0 ? 1 : 1 / done.sum;
+            if (lane == 0)
+                store_lse(tile, to, done.max, done.sum);
+            //$ if store == direct
+            Output *o = static_cast<Output *>(a.o) + tile.batch * a.o_batch_stride + to.head * a.o_head_stride +
+                        to.query * a.o_row_stride;
+            //$ end
+#pragma unroll
+            for (int i = 0; i < PIECES; i++) {
+                int column = lane + 32 * i;
+                if (column < HEAD_DIM_V)
+                    //$ if store == tma
+                    shared.q[stage][index][i / 2][line][(column / 8 ^ line) % 8 * 8 + column % 8] =
+                        to_output(done.o[i] * inverse);
+                //$ else
+                    o[column] = to_output(done.o[i] * inverse);
+                //$ end
+            }
+        }
+    }
+    //$ end
 
     //$ if store == tma
     // To where Q was, from where the copy unit takes it: rows of 16 bytes, in its swizzle.
@@ -323,8 +368,6 @@ struct Consumer {
                            j > i ? pack<BFLOAT16_OUT>(o[j] * scale[0], o[j + 1] * scale[0]) : 0,
                            j > i ? pack<BFLOAT16_OUT>(o[j + 2] * scale[1], o[j + 3] * scale[1]) : 0);
         }
-        fence_async();
-        barrier_arrive(&shared.q_empty[stage][index]);
     }
     //$ elif dtype_out == fp32
     __device__ __forceinline__ void store_rows(Tile tile, int, const float (&scale)[2]) {

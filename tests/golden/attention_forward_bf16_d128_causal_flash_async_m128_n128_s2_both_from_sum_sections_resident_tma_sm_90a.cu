@@ -14,7 +14,6 @@
      part/async_consumer.cuh
      part/async_products.cuh
      part/repeat_rows.cuh
-     part/head.cuh
      part/reduce.cuh
 
    Knobs
@@ -703,6 +702,7 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 // Shared, Ring and take_tile are the kernel's.
 
 __device__ __forceinline__ void store_output(const attention_tma_params &p, Shared &shared, Tile tile, int stage, int consumer) {
+#pragma unroll 1
     for (int panel = 0; panel < PANELS_V; panel++)
         tma_store(&p.o_map, shared.q[stage][consumer][panel], panel * 64,
                   tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch);
@@ -710,41 +710,41 @@ __device__ __forceinline__ void store_output(const attention_tma_params &p, Shar
     tma_store_wait_read();
 }
 
+__device__ __forceinline__ void load_queries_of(const attention_tma_params &p, Shared &shared, Tile tile, int stage,
+                                                int consumer) {
+    Barrier *full = &shared.q_full[stage][consumer];
+    int queries = queries_of_unit(p.attention);
+    barrier_expect(full, PANELS * queries * heads_of_tile(p.attention) * 128);
+#pragma unroll 1
+    for (int panel = 0; panel < PANELS; panel++)
+        tma_load(shared.q[stage][consumer][panel], &p.q_map, full, panel * 64, tile.query + unit_of(consumer) * queries,
+                 tile.head, tile.batch);
+}
+
+// After the last tile come as many empty ones as there are places of Q: O of those before leaves.
 __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared) {
     TileQueue queue = tile_queue(p.attention);
     Ring<2> ring = {0};
     Ring<Q_STAGES> queries = {0};
-    Tile leaving[Q_STAGES]; // whose O leaves next
-    for (;; ring.count++, queries.count++) {
+    Tile leaving = {-1, 0, 0, 0}; // whose O leaves next
+    Tile leaving_then = leaving;
+#pragma unroll 1
+    for (int empty = 0; empty < Q_STAGES; ring.count++, queries.count++) {
         int stage = queries.stage();
         Tile tile = next_tile(p.attention, queue);
         barrier_wait(&shared.tile_empty[ring.stage()], ring.parity() ^ 1);
         shared.tile[ring.stage()] = tile;
         barrier_arrive(&shared.tile_full[ring.stage()]);
-        if (tile.query < 0)
-            break;
+#pragma unroll 1
         for (int consumer = 0; consumer < CONSUMERS; consumer++) {
-            Barrier *full = &shared.q_full[stage][consumer];
             barrier_wait(&shared.q_empty[stage][consumer], queries.parity() ^ 1);
-            if (queries.count >= Q_STAGES)
-                store_output(p, shared, leaving[0], stage, consumer);
-            int queries = queries_of_unit(p.attention);
-            barrier_expect(full, PANELS * queries * heads_of_tile(p.attention) * 128);
-            for (int panel = 0; panel < PANELS; panel++)
-                tma_load(shared.q[stage][consumer][panel], &p.q_map, full, panel * 64, tile.query + unit_of(consumer) * queries,
-                         tile.head, tile.batch);
+            if (leaving.query >= 0)
+                store_output(p, shared, leaving, stage, consumer);
+            if (tile.query >= 0)
+                load_queries_of(p, shared, tile, stage, consumer);
         }
-        leaving[0] = queries.count == 0 ? tile : leaving[1];
-        leaving[Q_STAGES - 1] = tile;
-    }
-#pragma unroll
-    for (int i = 0; i < Q_STAGES; i++) {
-        Ring<Q_STAGES> last = {queries.count - min(queries.count, Q_STAGES) + i};
-        if (last.count < queries.count)
-            for (int consumer = 0; consumer < CONSUMERS; consumer++) {
-                barrier_wait(&shared.q_empty[last.stage()][consumer], last.parity());
-                store_output(p, shared, leaving[i], last.stage(), consumer);
-            }
+        empty += tile.query < 0;
+        leaving = leaving_then, leaving_then = tile;
     }
 }
 
@@ -754,15 +754,18 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
                                              Panels<PANELS_OF, BLOCK_N> *to, Barrier *full, Barrier *empty) {
     Ring<2> tiles = {0};
     Ring<STAGES_OF> ring = {0};
+#pragma unroll 1
     for (;;) {
         Tile tile = take_tile(shared, tiles);
         barrier_arrive(&shared.tile_empty[(tiles + 1).stage()]);
         if (tile.query < 0)
             break;
+#pragma unroll 1
         for (int i = key_tiles(p, tile.query, queries_of_tile(p)) - 1; i >= 0; i--, ring.count++) {
             int stage = ring.stage();
             barrier_wait(&empty[stage], ring.parity() ^ 1);
             barrier_expect(&full[stage], PANELS_OF * BLOCK_N * 128);
+#pragma unroll 1
             for (int panel = 0; panel < PANELS_OF; panel++)
                 tma_load(to[stage][panel], &map, &full[stage], panel * 64, i * BLOCK_N, tile.kv_head, tile.batch);
         }
@@ -790,28 +793,6 @@ __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], cons
 }
 
 // part/repeat_rows.cuh
-
-// part/head.cuh
-
-// Where the tensors of one head begin. All offsets are 64-bit: a tensor may hold more than 2^31 elements.
-
-struct Head {
-    const Input *q; // (len_q, head_dim), rows q_row_stride apart
-    const Input *k; // (len_kv, head_dim); heads / kv_heads neighbouring heads share one
-    const Input *v; // (len_kv, head_dim_v)
-    Output *o;      // (len_q, head_dim_v)
-    float *lse;     // (len_q), or null
-};
-
-// index = batch * heads + head
-__device__ __forceinline__ Head head_at(const attention_params &p, long long index) {
-    long long batch = index / p.heads, head = index % p.heads, kv_head = head / (p.heads / p.kv_heads);
-    return {static_cast<const Input *>(p.q) + batch * p.q_batch_stride + head * p.q_head_stride,
-            static_cast<const Input *>(p.k) + batch * p.k_batch_stride + kv_head * p.k_head_stride,
-            static_cast<const Input *>(p.v) + batch * p.v_batch_stride + kv_head * p.v_head_stride,
-            static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride,
-            p.lse ? p.lse + batch * p.lse_batch_stride + head * p.lse_head_stride : nullptr};
-}
 
 // part/reduce.cuh
 // Reductions: the threads that share a row combine one value each, and all of them get the answer. The order is fixed,
@@ -851,14 +832,15 @@ template <typename Value, Value join(Value, Value)> __device__ Value block_reduc
     return x;
 }
 
-// Rows that are done over by the definition, one seen key at a time. All lanes of the warp share the products q.k; the four
-// lanes of the row sum up its values.
+// Rows that are done over by the definition, one seen key at a time, by the whole warp: lane i has columns i, i + 32, ... of
+// O. It hardly ever happens, so it is written for few instructions, and far from the accumulators.
 // A weight of 0 keeps out every number but NaN and infinity: 0 times those is NaN. So a row of O that is not finite may
 // have it from the value of a key it does not see.
 // Weights may have been too large, alone or times a large value, or there was no score to start from: see softmax_onward.
-__device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile, int unit, float c,
-                                            float (&o)[HEAD_DIM_V / 2], Rows &rows) {
-    int lane = threadIdx.x % 32;
+
+// Which of the warp's rows those are: bit 4 g + r for row g + 8 r.
+__device__ __forceinline__ unsigned rows_to_repeat(const float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
+    unsigned bits = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         bool finite = rows.sum[r] <= 0x1p100f && fabsf(rows.max[r]) < INFINITY;
@@ -867,42 +849,46 @@ __device__ __forceinline__ void repeat_rows(const attention_params &p, Tile tile
         for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
             even += o[i], odd_columns += o[i + 1];
         finite &= fabsf(even + odd_columns) < INFINITY;
-        unsigned odd = __ballot_sync(0xffffffffu, !finite);
-        for (int g = 0; g < 8 && odd; g++) { // lanes 4 g .. 4 g + 3 hold row g
-            Row again = row_of(p, tile, unit, warp_index() % 4 * 16 + g + 8 * r);
-            if (!(odd >> 4 * g & 15) || again.query >= p.len_q)
-                continue;
-            Head head = head_at(p, static_cast<long long>(tile.batch) * p.heads + again.head);
-            const Input *q = head.q + again.query * p.q_row_stride;
-            const int first = 0, end = keys_end(p, again.query + 1);
-            float max = -INFINITY, sum = 0;
-            if (lane / 4 == g)
-#pragma unroll
-                for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
-                    o[i] = o[i + 1] = 0;
-            for (int key = first; key < end; key++) {
-                float s = 0;
-                for (int d = lane; d < HEAD_DIM; d += 32)
-                    s = fmaf(to_float(q[d]), to_float(head.k[key * p.k_row_stride + d]), s);
-                s = lanes_sum<32>(s);
-                float higher = fmaxf(max, s), shift = higher == -INFINITY ? 0 : higher;
-                float keep = exp2_approx((max - shift) * c), weight = exp2_approx((s - shift) * c);
-                max = higher;
-                sum = sum * keep + weight;
-                const Input *value = head.v + key * p.v_row_stride + lane % 4 * 2;
-                if (lane / 4 == g)
-#pragma unroll
-                    for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4) {
-                        o[i] = fmaf(weight, to_float(value[i / 4 * 8]), o[i] * keep);
-                        o[i + 1] = fmaf(weight, to_float(value[i / 4 * 8 + 1]), o[i + 1] * keep);
-                    }
-            }
-            if (lane / 4 == g) {
-                rows.max[r] = max;
-                rows.sum[r] = lane % 4 == 0 ? sum : 0; // the four lanes' shares are added up below
-            }
-        }
+        unsigned odd = __ballot_sync(0xffffffffu, !finite); // lanes 4 g .. 4 g + 3 hold row g
+        odd |= odd >> 1;
+        odd |= odd >> 2;
+        bits |= (odd & 0x11111111) << r;
     }
+    return bits;
+}
+
+constexpr int PIECES = (HEAD_DIM_V + 31) / 32;
+
+struct RepeatedRow {
+    float max, sum;  // in all lanes
+    float o[PIECES]; // not yet divided by the sum
+};
+
+__device__ __forceinline__ RepeatedRow repeat_row(const attention_params &p, Tile tile, Row at, float c) {
+    int lane = threadIdx.x % 32;
+    const Input *q = static_cast<const Input *>(p.q) + tile.batch * p.q_batch_stride + at.head * p.q_head_stride +
+                     at.query * p.q_row_stride + lane;
+    const Input *k = static_cast<const Input *>(p.k) + tile.batch * p.k_batch_stride + tile.kv_head * p.k_head_stride + lane;
+    const Input *v = static_cast<const Input *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride + lane;
+    const int first = 0, end = keys_end(p, at.query + 1);
+    RepeatedRow row = {-INFINITY, 0, {}};
+#pragma unroll 1
+    for (int key = first; key < end; key++) {
+        float s = 0;
+#pragma unroll 1
+        for (int d = 0; d < HEAD_DIM - lane; d += 32)
+            s = fmaf(to_float(q[d]), to_float(k[key * p.k_row_stride + d]), s);
+        s = lanes_sum<32>(s);
+        float higher = fmaxf(row.max, s), shift = higher == -INFINITY ? 0 : higher;
+        float keep = exp2_approx((row.max - shift) * c), weight = exp2_approx((s - shift) * c);
+        row.max = higher;
+        row.sum = row.sum * keep + weight;
+#pragma unroll
+        for (int i = 0; i < PIECES; i++)
+            if (lane + 32 * i < HEAD_DIM_V)
+                row.o[i] = fmaf(weight, to_float(v[key * p.v_row_stride + 32 * i]), row.o[i] * keep);
+    }
+    return row;
 }
 
 // The consumers: warpgroups that multiply and weigh. One Consumer is what one of them does.
@@ -1045,22 +1031,53 @@ struct Consumer {
             value = 0;
     }
 
+    __device__ __forceinline__ void store_lse(const Tile &tile, Row to, float max, float sum) {
+        if (a.lse && to.query < a.len_q)
+            a.lse[tile.batch * a.lse_batch_stride + to.head * a.lse_head_stride + to.query] =
+                sum == 0 ? -INFINITY : max * a.scale + logf(sum);
+    }
+
     // O = O / l;  LSE = m scale + ln l.
-    __device__ __forceinline__ void finish(Tile tile, int stage, Rows &rows) {
-        repeat_rows(a, tile, unit, c, o, rows);
-        float inverse[2];
+    __device__ __forceinline__ void finish(Tile tile, int stage, const Rows &rows) {
+        unsigned again = rows_to_repeat(o, rows);
+        float sum[2], inverse[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            float sum = rows.sum[r]; // l over the four lanes of the row
-            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-            inverse[r] = sum == 0 ? 1 : 1 / sum; // a row that saw nothing stays 0
-            Row to = row_of(a, tile, unit, row + 8 * r);
-            if (a.lse && lane % 4 == 0 && to.query < a.len_q)
-                a.lse[tile.batch * a.lse_batch_stride + to.head * a.lse_head_stride + to.query] =
-                    sum == 0 ? -INFINITY : rows.max[r] * a.scale + logf(sum);
+            sum[r] = rows.sum[r] + __shfl_xor_sync(0xffffffffu, rows.sum[r], 1); // l over the four lanes of the row
+            sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
+            inverse[r] = sum[r] == 0 ? 1 : 1 / sum[r]; // a row that saw nothing stays 0
         }
+        bool upper = lane % 4 == 0;
+        if (lane % 4 < 2) // a row each
+            store_lse(tile, row_of(a, tile, unit, upper ? row : row + 8), upper ? rows.max[0] : rows.max[1],
+                      upper ? sum[0] : sum[1]);
         store_rows(tile, stage, inverse);
+        if (again)
+            store_again(tile, stage, again);
+        fence_async();
+        barrier_arrive(&shared.q_empty[stage][index]);
+    }
+    // In place of what store_rows has stored.
+    __device__ __forceinline__ void store_again(const Tile &tile, int stage, unsigned again) {
+        __syncwarp();
+#pragma unroll 1
+        for (; again; again &= again - 1) {
+            int bit = __ffs(static_cast<int>(again)) - 1, line = warp_index() % 4 * 16 + bit / 4 + bit % 4 * 8;
+            Row to = row_of(a, tile, unit, line);
+            if (to.query >= a.len_q)
+                continue;
+            RepeatedRow done = repeat_row(a, tile, to, c);
+            float inverse = done.sum == 0 ? 1 : 1 / done.sum;
+            if (lane == 0)
+                store_lse(tile, to, done.max, done.sum);
+#pragma unroll
+            for (int i = 0; i < PIECES; i++) {
+                int column = lane + 32 * i;
+                if (column < HEAD_DIM_V)
+                    shared.q[stage][index][i / 2][line][(column / 8 ^ line) % 8 * 8 + column % 8] =
+                        to_output(done.o[i] * inverse);
+            }
+        }
     }
 
     // To where Q was, from where the copy unit takes it: rows of 16 bytes, in its swizzle.
@@ -1076,8 +1093,6 @@ struct Consumer {
                            j > i ? pack<BFLOAT16_OUT>(o[j] * scale[0], o[j + 1] * scale[0]) : 0,
                            j > i ? pack<BFLOAT16_OUT>(o[j + 2] * scale[1], o[j + 3] * scale[1]) : 0);
         }
-        fence_async();
-        barrier_arrive(&shared.q_empty[stage][index]);
     }
 
     // S of the tile ahead and O += P V of this one, both at once; S is waited for.
@@ -1161,13 +1176,17 @@ struct Consumer {
 
 // No keys at all: O = 0, LSE = -infinity.
 __device__ __forceinline__ void write_nothing(const attention_params &p) {
-    for (long long row = blockIdx.x; row < 1ll * p.len_q * p.heads * p.batch; row += gridDim.x) {
-        long long query = row % p.len_q, head = row / p.len_q % p.heads, batch = row / p.len_q / p.heads;
-        for (int i = threadIdx.x; i < HEAD_DIM_V; i += BLOCK_THREADS)
-            static_cast<Output *>(p.o)[batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride + i] =
-                to_output(0);
-        if (p.lse && threadIdx.x == 0)
-            p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = -INFINITY;
+#pragma unroll 1
+    for (int index = 0; index < p.batch * p.heads; index++) {
+        long long batch = index / p.heads, head = index % p.heads;
+#pragma unroll 1
+        for (int query = blockIdx.x; query < p.len_q; query += gridDim.x) {
+            Output *o = static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride;
+            for (int i = threadIdx.x; i < HEAD_DIM_V; i += BLOCK_THREADS)
+                o[i] = to_output(0);
+            if (p.lse && threadIdx.x == 0)
+                p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = -INFINITY;
+        }
     }
 }
 
