@@ -1,10 +1,12 @@
 #include "timing.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <time.h>
 
 enum { LEAST = 3, MOST = 64, TOGETHER = 32 };
 
+static const double LEAD_IN = 25e-3; /* seconds of launches, at most, before the first sample */
 static const double WARM_RUN = 1e-4; /* seconds of launches timed together: long beside one launch's own cost */
 static const double LONG = 2e-3;     /* seconds of a launch that evens out by itself: one sample is enough */
 
@@ -78,14 +80,27 @@ static enum att_status series(const struct subject *subject, enum lead lead, int
     return ATT_OK;
 }
 
+/* A kernel is timed in the state it makes itself: what the one before it drew of the power limit sets the clocks of the
+   first milliseconds. */
+static enum att_status lead_in(const struct subject *subject, double seconds) {
+    enum att_status status = ATT_OK;
+    double time, end = now() + seconds;
+    while (status == ATT_OK && now() < end)
+        status = sample(subject, LEAD_FLUSH, 1, &time);
+    return status;
+}
+
 enum att_status timing_run(att_session *session, att_kernel *kernel, const struct att_args *args, double seconds,
                            struct timing *cold, struct timing *warm, struct failure *failure) {
     const struct subject subject = {session, kernel, args, failure};
-    enum att_status status = series(&subject, LEAD_FLUSH, 1, seconds / 2, cold);
+    double before = fmin(LEAD_IN, seconds / 3);
+    enum att_status status = lead_in(&subject, before);
+    if (status == ATT_OK)
+        status = series(&subject, LEAD_FLUSH, 1, (seconds - before) * 0.7, cold);
     if (status != ATT_OK)
         return status;
     int together = cold->median * TOGETHER > WARM_RUN ? 1 + (int)(WARM_RUN / cold->median) : TOGETHER;
     enum lead lead =
         cold->median > LONG ? LEAD_NONE : LEAD_LAUNCH; /* a long one is as warm as it gets after the last */
-    return series(&subject, lead, together, seconds / 2, warm);
+    return series(&subject, lead, together, (seconds - before) * 0.3, warm);
 }
