@@ -56,15 +56,6 @@ struct row { /* what became of one variant, over all shapes */
 
 /* --- one variant -------------------------------------------------------------------------------------------------- */
 
-static const char *arch_of(const struct variant *variant) {
-    static const char *const archs[] = {
-#define TARGET(name, shared_bytes, threads, arch) [target_##name] = arch,
-#include "targets.def"
-    };
-    int target = variant->knobs.target;
-    return archs[target < 0 ? target_any : target];
-}
-
 /* The host device knows no registers: ask NVRTC what the same source takes on a GPU. */
 static void ask_nvrtc(const struct job *job, att_kernel *kernel, struct row *row) {
     if (!job->nvrtc || row->info.registers >= 0)
@@ -79,7 +70,7 @@ static void ask_nvrtc(const struct job *job, att_kernel *kernel, struct row *row
             entries[i] = again.plan.launch[i].entry;
         struct compile_job compile = {.source = source,
                                       .name = row->variant->name,
-                                      .arch = arch_of(row->variant),
+                                      .arch = target_info(row->variant->knobs.target)->arch,
                                       .entries = entries,
                                       .entry_count = again.plan.launches};
         if (nvrtc_compile(job->nvrtc, &compile, &binary, &failure) == ATT_OK) {

@@ -5,14 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct target_info {
-    const char *name;
-    int shared_bytes, threads;
-} targets[] = {
-#define TARGET(name, shared_bytes, threads, arch) {#name, shared_bytes, threads},
-#include "targets.def"
-};
-
 struct counts {
     int launches, workspaces, maps;
     int64_t block_threads, shared_bytes; /* of the largest launch */
@@ -60,7 +52,7 @@ static bool check_require(struct walk *walk, const struct template_file *file, c
 }
 
 static bool check_launch(struct walk *walk, const struct template_file *file, const struct template_op *op) {
-    const struct target_info *target = &targets[walk->knobs->target == AUTO ? target_any : walk->knobs->target];
+    const struct target_info *target = target_info(walk->knobs->target);
     struct expr_env env = walk_env(walk);
     struct plan_expr grid;
     int64_t block, shared, cluster = 1;

@@ -21,6 +21,13 @@ const struct knob_info knob_table[KNOB_COUNT] = {
 #include "knobs.def"
 };
 
+static const struct target_info targets[] = {
+#define TARGET(name, shared_bytes, threads, arch) [target_##name] = {#name, shared_bytes, threads, arch},
+#include "targets.def"
+};
+
+const struct target_info *target_info(int target) { return &targets[target == AUTO ? target_any : target]; }
+
 int knob_find(const char *name, size_t size) {
     for (int id = 0; id < KNOB_COUNT; id++)
         if (strlen(knob_table[id].name) == size && memcmp(knob_table[id].name, name, size) == 0)

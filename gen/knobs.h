@@ -82,6 +82,14 @@ static inline bool knob_is_open(enum knob_id id, int value) {
 struct knobs knobs_default(void);     /* every knob at its default, AUTO included */
 struct knobs knobs_filled(int value); /* every knob at this value, without expressions */
 
+/* What one thread block may use on a target, a row of targets.def; AUTO stands for `any`. */
+struct target_info {
+    const char *name;
+    int shared_bytes, threads;
+    const char *arch; /* what to compile for when no device says otherwise */
+};
+const struct target_info *target_info(int target);
+
 /* The text of a mask or score that is an expression; null for any other knob or value. */
 const char *knob_formula(const struct knobs *knobs, enum knob_id id);
 

@@ -90,9 +90,9 @@ static void print_algorithms(struct text *text) {
 static void print_targets(struct text *text) {
     text_print(text, "\nWhat one thread block may use on each target:\n\n"
                      "| target | shared memory | threads | compiled for |\n|---|---|---|---|\n");
-#define TARGET(name, shared_bytes, threads, arch)                                                                      \
-    text_print(text, "| `%s` | %d bytes | %d | `%s` |\n", #name, shared_bytes, threads, arch);
-#include "targets.def"
+    for (int i = 0; knob_table[KNOB_target].words[i]; i++)
+        text_print(text, "| `%s` | %d bytes | %d | `%s` |\n", target_info(i)->name, target_info(i)->shared_bytes,
+                   target_info(i)->threads, target_info(i)->arch);
 }
 
 static void print_sizes(struct text *text) {

@@ -18,6 +18,9 @@ enum {
     TEMPLATE_EXPRS = 4,      /* of one directive */
 };
 
+/* Slots that every template has from the start: what the variant's target allows (targets.def). */
+enum { SLOT_TARGET_SHARED_BYTES, TEMPLATE_GIVEN };
+
 enum op_kind {
     OP_TEXT,  /* text[0..size) as it is; the first byte stands on line `line` */
     OP_VALUE, /* expr[0], printed */

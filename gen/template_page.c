@@ -81,6 +81,11 @@ int page_slot(struct page *page, struct slice name, struct expr_type type, bool 
     }
     for (int i = 0; i < t->slots; i++)
         if (t->slot[i].name && slice_is(name, t->slot[i].name)) {
+            if (i < TEMPLATE_GIVEN) {
+                diag_error(diag, page_place(page, name.text), "'%.*s' is given by the target; choose another name",
+                           name.size, name.text);
+                return -1;
+            }
             if (again && t->slot[i].type.kind == type.kind && t->slot[i].type.words == type.words)
                 return i;
             diag_error(diag, page_place(page, name.text), "'%.*s' is already a name of %s", name.size, name.text,

@@ -136,5 +136,6 @@ static bool run(struct walk *walk, const struct template_file *file, int at, int
 bool walk_template(struct walk *walk) {
     const struct template_file *file = &walk->template->file[0];
     walk->spliced[0] = true;
+    walk->slot[SLOT_TARGET_SHARED_BYTES] = (struct expr_slot){target_info(walk->knobs->target)->shared_bytes, true};
     return run(walk, file, 0, file->ops);
 }

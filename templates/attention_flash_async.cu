@@ -92,19 +92,23 @@
 //$ else
 //$ let p_bytes = 0
 //$ end
-//$ if store == tma and blocks == resident and 2 * q_bytes + p_bytes + stages * (k_bytes + v_bytes + 32) + 32 * consumers + 64 <= 227 * 1024
+//$ let q_stage_bytes = q_bytes + 16 * consumers
+//$ let k_stage_bytes = k_bytes + 16
+//$ let v_stage_bytes = v_bytes + 16
+//$ let least_bytes = q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + 64
+//$ if store == tma and blocks == resident and least_bytes + q_stage_bytes <= target_shared_bytes
 //$ let q_stages = 2
 //$ else
 //$ let q_stages = 1
 //$ end
-//$ let q_all_bytes = q_stages * (q_bytes + 16 * consumers)
-//$ if scores_ahead and q_all_bytes + p_bytes + (stages + 1) * (k_bytes + 16) + stages * (v_bytes + 16) + 64 <= 227 * 1024
+//$ let held_bytes = least_bytes + (q_stages - 1) * q_stage_bytes
+//$ if scores_ahead and held_bytes + k_stage_bytes <= target_shared_bytes
 //$ let k_stages = stages + 1
 //$ else
 //$ let k_stages = stages
 //$ end
 //$ let across = blocks == resident and scores_ahead and (store == direct or q_stages == 2) and (store == tma or head_dim_v <= 128)
-//$ let shared_bytes = (q_all_bytes + p_bytes + k_stages * (k_bytes + 16) + stages * (v_bytes + 16) + 64 + 1023) / 1024 * 1024
+//$ let shared_bytes = (held_bytes + (k_stages - stages) * k_stage_bytes + 1023) / 1024 * 1024
 //$ let block_threads = 128 * (consumers + 1)
 //$ let tile_rows = cluster * block_m
 //$ let share = block_n / cluster

@@ -191,3 +191,26 @@ Test(derive, equal_names_mean_equal_knobs_over_all_families) {
     check_many(set, true, 500);
     template_set_close(set);
 }
+
+Test(derive, tiles_may_follow_from_the_room_that_the_target_has) {
+    static const char roomy[] = "//$ if 1024 * 100 <= target_shared_bytes\n"
+                                "//$ default stages = 2\n"
+                                "//$ else\n"
+                                "//$ default stages = 1\n"
+                                "//$ end\n"
+                                "//$ launch kernel grid 1 block 32 shared target_shared_bytes\n"
+                                "int x = STAGES;\n";
+    static struct template_text text = {roomy, sizeof roomy - 1};
+    struct diag diag = {0};
+    struct template_set *set = template_text_open(&text, &diag);
+    cr_assert_not_null(set, "%s", text_string(&diag.text));
+    for (int target = 0; knob_table[KNOB_target].words[target]; target++) {
+        struct knobs knobs = template_text_knobs();
+        struct variant variant;
+        knobs.target = target;
+        cr_assert(variant_complete(set, &knobs, true, &variant), "%s", variant.reason);
+        cr_expect_eq(variant.shared_bytes, target_info(target)->shared_bytes);
+        cr_expect_eq(variant.knobs.stages, target == target_any ? 1 : 2);
+    }
+    template_set_close(set);
+}

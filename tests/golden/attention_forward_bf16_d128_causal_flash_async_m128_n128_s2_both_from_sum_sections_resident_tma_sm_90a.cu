@@ -52,11 +52,15 @@
      q_bytes             32768              q_panels * block_m * 128
      p_panels            2                  (block_n + 63) / 64
      p_bytes             0                  0
+     q_stage_bytes       32800              q_bytes + 16 * consumers
+     k_stage_bytes       32784              k_bytes + 16
+     v_stage_bytes       32784              v_bytes + 16
+     least_bytes         164000             q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + 64
      q_stages            2                  2
-     q_all_bytes         65600              q_stages * (q_bytes + 16 * consumers)
+     held_bytes          196800             least_bytes + (q_stages - 1) * q_stage_bytes
      k_stages            3                  stages + 1
      across              true               blocks == resident and scores_ahead and (store == direct or q_stages == 2) and (store == tma or head_dim_v <= 128)
-     shared_bytes        230400             (q_all_bytes + p_bytes + k_stages * (k_bytes + 16) + stages * (v_bytes + 16) + 64 + 1023) / 1024 * 1024
+     shared_bytes        230400             (held_bytes + (k_stages - stages) * k_stage_bytes + 1023) / 1024 * 1024
      block_threads       384                128 * (consumers + 1)
      tile_rows           128                cluster * block_m
      share               128                block_n / cluster
@@ -89,37 +93,23 @@ constexpr int HEAD_DIM_V = 128;
 constexpr int BLOCK_N = 128;
 constexpr int STAGES = 2;
 constexpr int CLUSTER = 1;
-// block_m / 64
-constexpr int CONSUMERS = 2;
-// (head_dim + 63) / 64
-constexpr int PANELS = 2;
-// (head_dim_v + 63) / 64
-constexpr int PANELS_V = 2;
-// panels * block_n * 128
-constexpr int K_BYTES = 32768;
-// panels_v * block_n * 128
-constexpr int V_BYTES = 32768;
-// panels
-constexpr int Q_PANELS = 2;
-// q_panels * block_m * 128
-constexpr int Q_BYTES = 32768;
+constexpr int CONSUMERS = 2;            // block_m / 64
+constexpr int PANELS = 2;               // (head_dim + 63) / 64
+constexpr int PANELS_V = 2;             // (head_dim_v + 63) / 64
+constexpr int K_BYTES = 32768;          // panels * block_n * 128
+constexpr int V_BYTES = 32768;          // panels_v * block_n * 128
+constexpr int Q_PANELS = 2;             // panels
+constexpr int Q_BYTES = 32768;          // q_panels * block_m * 128
 constexpr int Q_STAGES = 2;
-// stages + 1
-constexpr int K_STAGES = 3;
-// (q_all_bytes + p_bytes + k_stages * (k_bytes + 16) + stages * (v_bytes + 16) + 64 + 1023) / 1024 * 1024
-constexpr int SHARED_BYTES = 230400;
-// 128 * (consumers + 1)
-constexpr int BLOCK_THREADS = 384;
-// cluster * block_m
-constexpr int TILE_ROWS = 128;
+constexpr int K_STAGES = 3;             // stages + 1
+constexpr int SHARED_BYTES = 230400;    // (held_bytes + (k_stages - stages) * k_stage_bytes + 1023) / 1024 * 1024
+constexpr int BLOCK_THREADS = 384;      // 128 * (consumers + 1)
+constexpr int TILE_ROWS = 128;          // cluster * block_m
 constexpr int PRODUCER_REGISTERS = 40;
 constexpr int CONSUMER_REGISTERS = 232;
-// dtype == bf16
-constexpr bool BFLOAT16 = true;
-// dtype_out == bf16
-constexpr bool BFLOAT16_OUT = true;
-// (head_dim + 15) / 16
-constexpr int Q_STEPS = 8;
+constexpr bool BFLOAT16 = true;         // dtype == bf16
+constexpr bool BFLOAT16_OUT = true;     // dtype_out == bf16
+constexpr int Q_STEPS = 8;              // (head_dim + 15) / 16
 
 // Attention by tiles on Hopper, with every unit of the SM at work at once: FlashAttention-3 (arXiv 2407.08608, section 3).
 //
