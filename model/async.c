@@ -10,7 +10,8 @@ static int up(int value, int to) { return (value + to - 1) / to * to; }
    which O leaves: the template's `across`. */
 static bool goes_across(const struct knobs *k, double kv_bytes, bool ahead) {
     double panels = fmax(up(k->head_dim, 64), up(k->head_dim_v, 64)) / 64, q_bytes = panels * k->block_m * 128;
-    return ahead && (k->store == store_direct || 2 * q_bytes + k->stages * (kv_bytes + 32) + 256 <= target_info(k->target)->shared_bytes);
+    return ahead && (k->store == store_direct ||
+                     2 * q_bytes + k->stages * (kv_bytes + 32) + 256 <= target_info(k->target)->shared_bytes);
 }
 
 /* Clocks of shared memory in a round: operands of products, 64 byte a clock for each that is there; weights that pass
