@@ -314,5 +314,11 @@ enum att_status arguments_check_workspace(const struct arguments *arguments, con
     for (int i = 0; i < arguments->tensors; i++)
         if (tensor_check_overlap(&workspace, &arguments->tensor[i], failure) != ATT_OK)
             return failure->status;
+    for (int i = 0; i < arguments->memories; i++) {
+        const struct memory *memory = &arguments->memory[i];
+        const struct tensor read = {.name = memory->name, .begin = memory->begin, .end = memory->end};
+        if (tensor_check_overlap(&workspace, &read, failure) != ATT_OK)
+            return failure->status;
+    }
     return ATT_OK;
 }

@@ -3,6 +3,7 @@
 #define ATTILE_ARGUMENTS_H
 
 #include "failure.h"
+#include "formula.h"
 #include "gen.h"
 #include "params/attention.h"
 #include "params/merge.h"
@@ -31,6 +32,11 @@ struct arguments {
     bool empty; /* nothing to compute */
     int tensors;
     struct tensor tensor[ARGUMENT_TENSORS];
+    int memories; /* of the tensors that mask and score read (formula_args.h) */
+    struct memory {
+        const char *name;
+        uintptr_t begin, end;
+    } memory[FORMULA_PARAMS];
     size_t params_size;
     union {
         struct attention_params attention;
@@ -47,7 +53,7 @@ enum att_status arguments_read_sizes(const struct knobs *knobs, const struct att
 enum att_status arguments_read(const struct knobs *knobs, const struct att_args *args, struct arguments *arguments,
                                struct failure *failure);
 
-/* Check that the workspace has `bytes` bytes, is aligned, and is not one of the tensors' memory. */
+/* Check that the workspace has `bytes` bytes, is aligned, and is no memory of a tensor. */
 enum att_status arguments_check_workspace(const struct arguments *arguments, const struct att_args *args, size_t bytes,
                                           struct failure *failure);
 

@@ -121,7 +121,7 @@ static void set_strides(const struct formula_param *param, const struct att_para
 
 static enum att_status read_tensor(const struct formula_scope *scope, int number, const struct formula_env *env,
                                    const struct att_param *from, struct attention_param *to,
-                                   const struct arguments *arguments, struct failure *failure) {
+                                   struct arguments *arguments, struct failure *failure) {
     static const char *const dims[] = {"size[0]", "size[1]", "size[2]", "size[3]"};
     static const char *const steps[] = {"stride[0]", "stride[1]", "stride[2]", "stride[3]"};
     const struct formula_param *param = &scope->param[number];
@@ -145,6 +145,7 @@ static enum att_status read_tensor(const struct formula_scope *scope, int number
     for (int i = 0; i < arguments->tensors; i++)
         if (arguments->tensor[i].output && tensor_check_overlap(&arguments->tensor[i], &tensor, failure) != ATT_OK)
             return failure->status;
+    arguments->memory[arguments->memories++] = (struct memory){param->name, tensor.begin, tensor.end};
     to->data = from->data;
     return ATT_OK;
 }
