@@ -38,6 +38,8 @@ static const struct {
     {"mask=\"k <= q and q - k < 90\" block_m=64 head_dim=8 block_n=16 stages=2 overlap=within store=direct "
      "queries_in=q_registers",
      "heads=2,len_q=150,len_kv=200"},
+    {"mask=causal block_m=64 head_dim=8 block_n=16 stages=2 overlap=within store=tma query_heads=packed",
+     "heads=6,kv_heads=2,len_q=100,len_kv=130"}, /* three heads a tile, of 21 queries each: one row is nobody's */
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
@@ -106,6 +108,10 @@ static const struct mutation {
     {"queue.item += gridDim.x", "queue.item += CLUSTER"},
     {"queue.second = true", "queue.item += gridDim.x"},
     {"(tiles + 1) / 2", "tiles / 2"},
+    {"* heads_of_tile(p.attention)", ""}, /* heads packed into a tile */
+    {"head < heads_of_tile(p)", "true"},
+    {"tile.head + head", "tile.head"},
+    {"* heads_of_tile(p), head", ", head"},
 };
 enum { MUTATIONS = sizeof mutations / sizeof *mutations, LINES = 1000, SHARDS = 4 };
 
