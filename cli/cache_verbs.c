@@ -111,19 +111,22 @@ struct listing {
 
 static int list_item(void *context, const struct cache_item *item) {
     struct listing *listing = context;
-    char name[VARIANT_NAME], arch[32], used[24];
+    char name[VARIANT_NAME], arch[32], refused[8], used[24];
     listing->entries++;
     listing->damaged += item->damage != NULL;
     if (listing->only_damaged && !item->damage)
         return cli_interrupted();
     meta_value(item, "name", name, sizeof name);
     meta_value(item, "arch", arch, sizeof arch);
+    meta_value(item, "refused", refused, sizeof refused);
+    bool is_refusal = *refused == '1';
     print_time(item->last_used, used);
     if (listing->cli->json) {
         json_object(&listing->json, NULL);
         json_string(&listing->json, "key", item->digest);
         json_string(&listing->json, "name", name);
         json_string(&listing->json, "arch", arch);
+        json_bool(&listing->json, "refused", is_refusal);
         json_integer(&listing->json, "bytes", (int64_t)item->size);
         json_integer(&listing->json, "last_used", item->last_used);
         json_string(&listing->json, "damage", item->damage);
@@ -138,7 +141,8 @@ static int list_item(void *context, const struct cache_item *item) {
     table_cell(table, 1, CELL_PLAIN, "%s", arch);
     table_cell(table, 2, CELL_PLAIN, "%s", text_string(&size));
     table_cell(table, 3, CELL_PLAIN, "%s", used);
-    table_cell(table, 4, item->damage ? CELL_BAD : CELL_PLAIN, "%s", item->damage ? item->damage : name);
+    table_cell(table, 4, item->damage ? CELL_BAD : CELL_PLAIN, "%s%s", is_refusal ? "refused: " : "",
+               item->damage ? item->damage : name);
     text_free(&size);
     return cli_interrupted();
 }

@@ -20,6 +20,7 @@ struct binary {
     int spill_bytes;  /* -1 = not known */
     int instructions; /* of all entries; -1 = not known */
     struct text log;  /* the compiler's words, on success too */
+    bool refused;     /* beside ATT_COMPILE_FAILED: it does compile, and its log rules it out, today and tomorrow */
 };
 void binary_free(struct binary *binary);
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#define KERNEL_FORMAT "attile kernel 1" /* of key and metadata */
+#define KERNEL_FORMAT "attile kernel 2" /* of key and metadata */
 
 enum { FILE_NAME = VARIANT_NAME + 4 };
 
@@ -34,10 +34,10 @@ static double now(void) {
 
 static void write_meta(const struct build *build, const struct binary *binary, struct text *meta) {
     text_print(meta,
-               "name: %s\ndevice: %s\narch: %s\nregisters: %d\nspill_bytes: %d\ninstructions: %d\n"
+               "name: %s\ndevice: %s\narch: %s\nrefused: %d\nregisters: %d\nspill_bytes: %d\ninstructions: %d\n"
                "compile_microseconds: %.0f\n",
-               build->variant->name, build->session->type->name, build->session->info.arch, binary->registers,
-               binary->spill_bytes, binary->instructions, fmin(build->compile_seconds, 1000) * 1e6);
+               build->variant->name, build->session->type->name, build->session->info.arch, binary->refused,
+               binary->registers, binary->spill_bytes, binary->instructions, fmin(build->compile_seconds, 1000) * 1e6);
 }
 
 /* -1 when it is not there: the entry is whole (the cache has checked), so another version wrote it. */
@@ -84,6 +84,15 @@ static enum att_status make_key(struct build *build, struct cache_key *key, stru
     return status;
 }
 
+/* A refusal takes the place of the binary, so that nobody compiles it again to hear the same. */
+static bool keep_refusal(struct binary *binary, struct failure *failure) {
+    binary->size = failure->text.size;
+    binary->bytes = strdup(text_string(&failure->text));
+    if (binary->bytes)
+        failure_clear(failure);
+    return binary->bytes;
+}
+
 static enum att_status compile(void *context, struct cache_entry *entry, struct failure *failure) {
     struct build *build = context;
     const struct compile_job job = {.source = text_string(&build->source.text),
@@ -100,7 +109,8 @@ static enum att_status compile(void *context, struct cache_entry *entry, struct 
         origin_explain(&build->source, build->file, text_string(&failure->text), &origins);
         failure_add(failure, "%s", text_string(&origins));
         text_free(&origins);
-        return status;
+        if (!binary.refused || !keep_refusal(&binary, failure))
+            return status;
     }
     session_log(build->session, ATT_LOG_INFO, "compiled %s in %.3f s", build->file, build->compile_seconds);
     if (binary.log.size)
@@ -113,6 +123,17 @@ static enum att_status compile(void *context, struct cache_entry *entry, struct 
         return ATT_OK;
     cache_entry_free(entry);
     return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while compiling %s", build->file);
+}
+
+/* From the cache, else compiled; a refusal that was kept is the failure that it was. */
+static enum att_status get_entry(struct build *build, const struct cache_key *key, struct cache_entry *entry, int *hit,
+                                 struct failure *failure) {
+    enum att_status status = cache_get(build->session->cache, key, compile, build, entry, hit, failure);
+    if (status != ATT_OK || read_meta(entry, "refused") <= 0)
+        return status;
+    failure_set(failure, ATT_COMPILE_FAILED, "%.*s", (int)entry->payload_size, (const char *)entry->payload);
+    cache_entry_free(entry);
+    return failure->status;
 }
 
 /* --- loading --------------------------------------------------------------------------------------------------- */
@@ -172,7 +193,7 @@ static enum att_status load_from_cache(att_kernel *kernel, struct build *build, 
     for (int attempt = 0;; attempt++) {
         struct cache_entry entry = {0};
         int hit = 0;
-        enum att_status status = cache_get(session->cache, key, compile, build, &entry, &hit, failure);
+        enum att_status status = get_entry(build, key, &entry, &hit, failure);
         if (status != ATT_OK)
             return status;
         status = load(kernel, entry.payload, entry.payload_size, failure);
@@ -231,7 +252,7 @@ enum att_status kernel_compile(att_session *session, const struct variant *varia
     *info = (struct att_kernel_info){.registers = -1, .spill_bytes = -1, .instructions = -1, .compiler_seconds = -1};
     enum att_status status = open_build(&build, &key, failure);
     if (status == ATT_OK)
-        status = cache_get(session->cache, &key, compile, &build, &entry, &hit, failure);
+        status = get_entry(&build, &key, &entry, &hit, failure);
     if (status == ATT_OK) {
         *info = describe_entry(&build, &entry, hit);
         describe_plan(&build.source.plan, info);

@@ -293,7 +293,8 @@ static enum att_status take_cubin(const struct nvrtc *nvrtc, void *program, cons
     const char *log = text_string(&binary->log);
     struct text reason = {0};
     binary->spill_bytes = compile_log_spills(log);
-    if (compile_log_refuses(job->source, log, &reason))
+    binary->refused = compile_log_refuses(job->source, log, &reason);
+    if (binary->refused)
         failure_set(failure, ATT_COMPILE_FAILED, "%s: %s\n%s", job->name, text_string(&reason), log);
     text_free(&reason);
     return failure->status;
@@ -332,7 +333,9 @@ enum att_status nvrtc_compile(const struct nvrtc *nvrtc, const struct compile_jo
                            "%s: NVRTC made no program: %s", job->name, nvrtc->error_string(result));
     enum att_status status = compile_program(nvrtc, program, job, binary, failure);
     nvrtc->destroy(&program);
+    bool refused = binary->refused;
     if (status != ATT_OK)
         binary_free(binary);
+    binary->refused = refused;
     return status;
 }

@@ -120,6 +120,14 @@ static enum att_status refuse_load(struct backend *backend, const void *bytes, s
     return backend_host.load(backend, bytes, size, plan, module, failure);
 }
 
+static enum att_status refuse_compiled(struct backend *backend, const struct compile_job *job, struct binary *binary,
+                                       struct failure *failure) {
+    (void)backend;
+    compiles++;
+    *binary = (struct binary){.refused = refusals != 0};
+    return failure_set(failure, ATT_COMPILE_FAILED, "%s spills on purpose", job->name);
+}
+
 static att_session *open_stubborn(int refuse) {
     const struct att_options options = {.cache_dir = folder};
     att_session *session = open_session(&options);
@@ -130,6 +138,22 @@ static att_session *open_stubborn(int refuse) {
     compiles = loads = 0;
     refusals = refuse;
     return session;
+}
+
+Test(find, what_a_log_rules_out_is_compiled_once_and_what_fails_is_tried_again) {
+    for (int refused = 0; refused < 2; refused++)
+        for (int attempt = 0; attempt < 2; attempt++) {
+            att_kernel *kernel;
+            att_session *session = open_stubborn(refused);
+            stubborn.compile = refuse_compiled;
+            cr_expect_eq(att_find(session, SOFTMAX, refused ? "threads=96" : "threads=160", &kernel),
+                         ATT_COMPILE_FAILED);
+            cr_expect(strstr(att_message(session), "spills on purpose"), "%s", att_message(session));
+            cr_expect_eq(compiles, refused && attempt ? 0 : 1, "refused %d, attempt %d: %d compiles", refused, attempt,
+                         compiles);
+            cr_expect_eq(loads, 0);
+            att_close(session);
+        }
 }
 
 Test(find, bytes_that_the_device_refuses_are_rebuilt_once) {
