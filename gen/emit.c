@@ -7,8 +7,6 @@
 
 /* --- lines --- */
 
-static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
 static bool ends_blank(const struct emitter *e) { /* is the line before the current one empty, or is there none? */
     return e->line_start == 0 || (e->line_start >= 2 && e->text.bytes[e->line_start - 2] == '\n');
 }
@@ -17,7 +15,7 @@ static void end_line(struct emitter *e) {
     struct text *text = &e->text;
     if (text->failed)
         return;
-    while (text->size > e->line_start && is_blank(text->bytes[text->size - 1]))
+    while (text->size > e->line_start && text_is_blank(text->bytes[text->size - 1]))
         text->size--;
     if (text->size == e->line_start && ends_blank(e))
         return;
@@ -87,12 +85,12 @@ void emit_free(struct emitter *e) {
 
 /* Print a caller's text so that it can neither end the comment nor break its line. */
 static void print_quoted(struct emitter *e, const char *s) {
-    for (; *s; s++) {
-        unsigned char byte = (unsigned char)*s;
-        if (byte == '*' && s[1] == '/')
-            emit_print(e, "* ");
-        else
-            emit_print(e, "%c", byte < ' ' || byte == 127 ? '?' : byte);
+    for (size_t plain; *s; s += plain + (s[plain] != '\0')) {
+        for (plain = 0; (unsigned char)s[plain] >= ' ' && s[plain] != 127 && !(s[plain] == '*' && s[plain + 1] == '/');)
+            plain++;
+        emit_bytes(e, s, plain, NULL, 0);
+        if (s[plain])
+            emit_print(e, s[plain] == '*' ? "* " : "?");
     }
 }
 
@@ -180,8 +178,10 @@ struct mentions {
     bool slot[TEMPLATE_SLOTS];
 };
 
-static void note_mention(void *context, const char *name, size_t size) {
+static void note_mention(void *context, const char *name, size_t size, bool capitals) {
     struct mentions *m = context;
+    if (!capitals)
+        return;
     int knob = template_constant(name, size);
     if (knob >= 0)
         m->knobs |= 1u << knob;
@@ -241,7 +241,7 @@ static void print_let_lines(struct emitter *e, const struct let_line *line, int 
 
 void emit_prologue(struct emitter *e, const struct emit_facts *facts, const struct text *body) {
     struct mentions mentions = {.facts = facts};
-    template_capitals(text_string(body), body->size, note_mention, &mentions);
+    template_words(text_string(body), body->size, note_mention, &mentions);
     for (int id = 0; id < KNOB_COUNT; id++) {
         char name[64];
         if (!(mentions.knobs & facts->variant->used & 1u << id))

@@ -37,6 +37,9 @@ struct emit_facts {
     int parts;
 };
 
+/* Take functions out that nothing in the text calls, each with the comment above it (emit_prune.c). On a finished body. */
+void emit_prune(struct emitter *body);
+
 void emit_header(struct emitter *emitter, const struct emit_facts *facts);
 
 /* `constexpr int NAME = VALUE;` for every used knob and every let that `body` mentions in capitals. */

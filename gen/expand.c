@@ -126,6 +126,7 @@ static bool assemble(struct expansion *x) {
     struct source *source = x->source;
     struct emitter top = {0};
     emit_finish(&x->body);
+    emit_prune(&x->body);
     emit_header(&top, &x->facts);
     emit_prologue(&top, &x->facts, &x->body.text);
     if (x->body.lines == 0)

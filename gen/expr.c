@@ -60,9 +60,7 @@ static int fail(struct parser *p, int offset, const char *sentence) {
     return NONE;
 }
 
-static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+static bool is_blank(char c) { return text_is_blank(c) || c == '\n'; }
 
 /* Step to the next token. */
 static void advance(struct parser *p) {
@@ -72,8 +70,8 @@ static void advance(struct parser *p) {
     while (p->at < p->size && is_blank(s[p->at]))
         p->at++;
     int end = p->at;
-    if (end < p->size && (is_letter(s[end]) || is_digit(s[end])))
-        while (end < p->size && (is_letter(s[end]) || is_digit(s[end])))
+    if (end < p->size && text_is_name(s[end]))
+        while (end < p->size && text_is_name(s[end]))
             end++;
     else if (end + 1 < p->size && s[end + 1] == '=' && strchr("=!<>", s[end]))
         end += 2;
@@ -125,7 +123,7 @@ static int parse_binding(struct parser *p, int least);
 static int parse_number(struct parser *p) {
     int64_t number = 0;
     for (int i = p->at; i < p->at + p->token; i++) {
-        if (!is_digit(p->text[i]))
+        if (!text_is_digit(p->text[i]))
             return fail(p, i, "a number has decimal digits only");
         if (__builtin_mul_overflow(number, 10, &number) || __builtin_add_overflow(number, p->text[i] - '0', &number))
             return fail(p, p->at, "this number does not fit into 64 bits");
@@ -219,11 +217,11 @@ static int parse_operand(struct parser *p) {
     }
     if (c == '[')
         return parse_list(p);
-    if (is_digit(c))
+    if (text_is_digit(c))
         return parse_number(p);
     if (is_call(p))
         return parse_call(p, is_token(p, "min") ? TREE_MIN : TREE_MAX);
-    if (is_letter(c) && !find_operator(p))
+    if (text_is_letter(c) && !find_operator(p))
         return parse_name(p);
     return fail(p, p->at, "expected a name, a number, '(' or '['");
 }

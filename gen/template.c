@@ -128,9 +128,6 @@ const struct template *template_find(const struct template_set *set, const struc
     return NULL;
 }
 
-static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 /* The end of the comment or quote that begins at `at`, or `at` when none does. */
 static const char *skip_quoted(const char *at, const char *end) {
     if (end - at >= 2 && at[0] == '/' && at[1] == '/') {
@@ -149,19 +146,19 @@ static const char *skip_quoted(const char *at, const char *end) {
     return at < end && *at == '"' ? at + 1 : start + 1;
 }
 
-void template_capitals(const char *text, size_t size, capitals_found *found, void *context) {
+void template_words(const char *text, size_t size, word_found *found, void *context) {
     const char *at = text, *end = text + size;
     while (at < end) {
         const char *after = skip_quoted(at, end);
         if (after != at) {
             at = after;
-        } else if (is_letter(*at) || is_digit(*at)) {
-            bool capitals = !is_digit(*at);
+        } else if (text_is_name(*at)) {
+            bool capitals = true;
             const char *start = at;
-            for (; at < end && (is_letter(*at) || is_digit(*at)); at++)
+            for (; at < end && text_is_name(*at); at++)
                 capitals &= !(*at >= 'a' && *at <= 'z');
-            if (capitals)
-                found(context, start, (size_t)(at - start));
+            if (!text_is_digit(*start))
+                found(context, start, (size_t)(at - start), capitals);
         } else {
             at++;
         }
@@ -172,7 +169,8 @@ int template_constant(const char *name, size_t size) {
     for (int id = 0; id < KNOB_COUNT; id++) {
         const char *knob = knob_table[id].name;
         size_t i = 0;
-        while (i < size && knob[i] && name[i] == (knob[i] == '_' || is_digit(knob[i]) ? knob[i] : knob[i] - 'a' + 'A'))
+        while (i < size && knob[i] &&
+               name[i] == (knob[i] == '_' || text_is_digit(knob[i]) ? knob[i] : knob[i] - 'a' + 'A'))
             i++;
         if (i == size && !knob[i] && knob_table[id].kind == KNOB_KIND_INT)
             return id;

@@ -94,9 +94,9 @@ extern const int template_row_count;
 const struct template *template_find(const struct template_set *set, const struct knobs *knobs,
                                      const struct template_row **row, char *reason, size_t size);
 
-/* Call `found` for every identifier in capitals in C++ text, comments and quotes left out. */
-typedef void capitals_found(void *context, const char *name, size_t size);
-void template_capitals(const char *text, size_t size, capitals_found *found, void *context);
+/* Call `found` for every identifier in C++ text, comments and quotes left out; `capitals`: without a small letter. */
+typedef void word_found(void *context, const char *name, size_t size, bool capitals);
+void template_words(const char *text, size_t size, word_found *found, void *context);
 
 /* The knob whose name in capitals this is, if it becomes a constant (integers do, words do not), or -1. */
 int template_constant(const char *name, size_t size);

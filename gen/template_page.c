@@ -8,14 +8,10 @@ struct place page_place(const struct page *page, const char *at) {
     return (struct place){&page->file->input, page->number, (int)(at - page->line) + 1};
 }
 
-bool slice_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool slice_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
 struct slice slice_trim(struct slice s) {
-    while (s.size && slice_blank(*s.text))
+    while (s.size && text_is_blank(*s.text))
         s.text++, s.size--;
-    while (s.size && slice_blank(s.text[s.size - 1]))
+    while (s.size && text_is_blank(s.text[s.size - 1]))
         s.size--;
     return s;
 }
@@ -23,8 +19,7 @@ struct slice slice_trim(struct slice s) {
 struct slice slice_name(struct slice *rest) {
     *rest = slice_trim(*rest);
     struct slice name = {rest->text, 0};
-    while (name.size < rest->size &&
-           (slice_letter(name.text[name.size]) || (name.size && is_digit(name.text[name.size]))))
+    while (name.size < rest->size && (name.size ? text_is_name(name.text[name.size]) : text_is_letter(name.text[0])))
         name.size++;
     rest->text += name.size;
     rest->size -= name.size;

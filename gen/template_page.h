@@ -36,8 +36,6 @@ struct slice {
 bool slice_is(struct slice s, const char *word);
 struct slice slice_trim(struct slice s);     /* without blanks around it */
 struct slice slice_name(struct slice *rest); /* taken off the front, with blanks on both sides; may be empty */
-bool slice_letter(char c);                   /* may a name begin with it? */
-bool slice_blank(char c);
 
 struct place page_place(const struct page *page, const char *at); /* `at` within the current line */
 

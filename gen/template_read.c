@@ -8,9 +8,9 @@
 
 /* --- text and values --- */
 
-static void mark_used(void *context, const char *name, size_t size) {
+static void mark_used(void *context, const char *name, size_t size, bool capitals) {
     struct template *template = context;
-    int knob = template_constant(name, size);
+    int knob = capitals ? template_constant(name, size) : -1;
     if (knob >= 0)
         template->used |= 1u << knob;
 }
@@ -45,7 +45,7 @@ static int read_value(struct page *page, const char *at) {
         size = inner.size + 3;
     } else {
         struct slice rest = inner;
-        inner = !inner.size || slice_blank(*inner.text) ? (struct slice){inner.text, 0} : slice_name(&rest);
+        inner = !inner.size || text_is_blank(*inner.text) ? (struct slice){inner.text, 0} : slice_name(&rest);
         size = inner.size + 1;
     }
     if (!inner.size) {
@@ -83,7 +83,7 @@ static void read_line(struct page *page, int whole) {
     struct slice after = comment ? slice_trim((struct slice){s.text + 2, s.size - 2}) : s;
     if (!comment || !after.size || *after.text != '$') {
         read_text(page, whole);
-    } else if (s.size < 5 || s.text[2] != '$' || s.text[3] != ' ' || !slice_letter(s.text[4])) {
+    } else if (s.size < 5 || s.text[2] != '$' || s.text[3] != ' ' || !text_is_letter(s.text[4])) {
         diag_error(page->reader->diag, page_place(page, s.text),
                    "this looks like a directive and is none: a directive is '//$', one blank and a word");
     } else {
@@ -155,7 +155,7 @@ bool page_include(struct reader *reader, const char *name, size_t size, struct p
     file->open = false;
     if (from.input && reader->diag->errors > errors)
         diag_note(reader->diag, from, "%s is included here", copy);
-    template_capitals(text, length, mark_used, t);
+    template_words(text, length, mark_used, t);
     return !reader->failed;
 }
 

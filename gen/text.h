@@ -1,5 +1,6 @@
 /* text: a growing byte buffer, kept NUL-terminated so that `bytes` can be printed at any time.
-   A failed allocation sets `failed` and turns later appends into no-ops: check once, at the end. */
+   A failed allocation sets `failed` and turns later appends into no-ops: check once, at the end.
+   And what bytes are to the languages read here, whatever the locale. */
 #ifndef ATTILE_TEXT_H
 #define ATTILE_TEXT_H
 
@@ -25,5 +26,10 @@ void text_print(struct text *text, const char *format, ...) TEXT_PRINTF(2, 3);
 void text_vprint(struct text *text, const char *format, va_list arguments);
 const char *text_string(const struct text *text); /* never null: "" while empty */
 void text_free(struct text *text);                /* leaves an empty, reusable buffer */
+
+static inline bool text_is_digit(char c) { return c >= '0' && c <= '9'; }
+static inline bool text_is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+static inline bool text_is_name(char c) { return text_is_letter(c) || text_is_digit(c); }
+static inline bool text_is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; } /* within a line */
 
 #endif

@@ -175,20 +175,6 @@ template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
     return reinterpret_cast<Shared *>(dynamic_shared_bytes);
 }
 
-// The float with the value of these IEEE half bits; exact.
-__device__ __forceinline__ float half_to_float(unsigned short bits) {
-    float x;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
-    return x;
-}
-
-// Bits of the nearest half, ties to even; 65520 and more become infinity.
-__device__ __forceinline__ unsigned short float_to_half(float x) {
-    unsigned short bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
-    return bits;
-}
-
 // The float with the value of these bfloat16 bits: its upper half.
 __device__ __forceinline__ float bfloat16_to_float(unsigned short bits) {
     return __int_as_float(static_cast<int>(static_cast<unsigned>(bits) << 16));
@@ -788,7 +774,6 @@ __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], cons
 // Reductions: the threads that share a row combine one value each, and all of them get the answer. The order is fixed,
 // so equal inputs give equal bits.
 
-__device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); } // of a number and a NaN: the number
 __device__ __forceinline__ float plus(float a, float b) { return a + b; }
 __device__ __forceinline__ float shuffle_xor(float x, unsigned lanes, int step) {
     return __shfl_xor_sync(lanes, x, step);
@@ -804,23 +789,7 @@ template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forc
     return x;
 }
 
-template <int COUNT> __device__ __forceinline__ float lanes_max(float x) {
-    return lanes_reduce<COUNT, float, larger>(x);
-}
 template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { return lanes_reduce<COUNT, float, plus>(x); }
-
-// Over all threads of the block. partial: shared memory, one value a warp; free again on return.
-template <typename Value, Value join(Value, Value)> __device__ Value block_reduce(Value x, Value *partial) {
-    x = lanes_reduce<32, Value, join>(x);
-    if (threadIdx.x % 32 == 0)
-        partial[threadIdx.x / 32] = x;
-    __syncthreads();
-    x = partial[0];
-    for (int warp = 1; warp < static_cast<int>(blockDim.x) / 32; warp++)
-        x = join(x, partial[warp]);
-    __syncthreads(); // nobody overwrites `partial` before all have read it
-    return x;
-}
 
 // Rows that are done over by the definition, one seen key at a time, by the whole warp: lane i has columns i, i + 32, ... of
 // O. It hardly ever happens, so it is written for few instructions, and far from the accumulators.

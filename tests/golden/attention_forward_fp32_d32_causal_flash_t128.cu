@@ -81,48 +81,6 @@ struct attention_params {
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles want it.
-template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
-    extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
-    return reinterpret_cast<Shared *>(dynamic_shared_bytes);
-}
-
-// The float with the value of these IEEE half bits; exact.
-__device__ __forceinline__ float half_to_float(unsigned short bits) {
-    float x;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
-    return x;
-}
-
-// Bits of the nearest half, ties to even; 65520 and more become infinity.
-__device__ __forceinline__ unsigned short float_to_half(float x) {
-    unsigned short bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
-    return bits;
-}
-
-// The float with the value of these bfloat16 bits: its upper half.
-__device__ __forceinline__ float bfloat16_to_float(unsigned short bits) {
-    return __int_as_float(static_cast<int>(static_cast<unsigned>(bits) << 16));
-}
-
-// Bits of the nearest bfloat16, ties to even, in integers because the instruction came with compute capability 8.0.
-// Adding just under half of the last place, plus one when that place is odd, carries exactly when rounding goes up; a
-// NaN must not carry into infinity, so it is cut off and made quiet instead.
-__device__ __forceinline__ unsigned short float_to_bfloat16(float x) {
-    unsigned bits = static_cast<unsigned>(__float_as_int(x));
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return static_cast<unsigned short>(bits >> 16 | 0x40u);
-    return static_cast<unsigned short>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
-
-// 2^x with about 2 units in the last place; results below 2^-126 become 0.
-__device__ __forceinline__ float exp2_approx(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 #endif
 
 // Element types of the tensors in memory. 16-bit types are their raw bits; arithmetic is always in float.
@@ -167,7 +125,6 @@ __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
 // Reductions: the threads that share a row combine one value each, and all of them get the answer. The order is fixed,
 // so equal inputs give equal bits.
 
-__device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); } // of a number and a NaN: the number
 __device__ __forceinline__ float plus(float a, float b) { return a + b; }
 __device__ __forceinline__ float shuffle_xor(float x, unsigned lanes, int step) {
     return __shfl_xor_sync(lanes, x, step);
@@ -183,23 +140,7 @@ template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forc
     return x;
 }
 
-template <int COUNT> __device__ __forceinline__ float lanes_max(float x) {
-    return lanes_reduce<COUNT, float, larger>(x);
-}
 template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { return lanes_reduce<COUNT, float, plus>(x); }
-
-// Over all threads of the block. partial: shared memory, one value a warp; free again on return.
-template <typename Value, Value join(Value, Value)> __device__ Value block_reduce(Value x, Value *partial) {
-    x = lanes_reduce<32, Value, join>(x);
-    if (threadIdx.x % 32 == 0)
-        partial[threadIdx.x / 32] = x;
-    __syncthreads();
-    x = partial[0];
-    for (int warp = 1; warp < static_cast<int>(blockDim.x) / 32; warp++)
-        x = join(x, partial[warp]);
-    __syncthreads(); // nobody overwrites `partial` before all have read it
-    return x;
-}
 
 // A row of DIM numbers spread over the LANES lanes that share it: lane j holds elements j, j + LANES, j + 2 LANES, ...,
 // so neighbouring lanes touch neighbouring addresses. Places past the end hold 0.
@@ -226,22 +167,6 @@ template <int DIM> __device__ __forceinline__ void slice_store(Output *row, cons
     for (int i = 0; i < x.COUNT; i++)
         if (slice_place(i) < DIM)
             row[slice_place(i)] = to_output(x.value[i]);
-}
-
-// The same from and to floats, for what is kept in shared memory or in the workspace.
-template <int DIM> __device__ __forceinline__ Slice<DIM> slice_load_float(const float *row) {
-    Slice<DIM> x;
-#pragma unroll
-    for (int i = 0; i < x.COUNT; i++)
-        x.value[i] = slice_place(i) < DIM ? row[slice_place(i)] : 0.0f;
-    return x;
-}
-
-template <int DIM> __device__ __forceinline__ void slice_store_float(float *row, const Slice<DIM> &x) {
-#pragma unroll
-    for (int i = 0; i < x.COUNT; i++)
-        if (slice_place(i) < DIM)
-            row[slice_place(i)] = x.value[i];
 }
 
 // The sum over the whole row of a * b, the same bits in every lane.
@@ -273,18 +198,11 @@ struct SoftmaxState {
 };
 
 __device__ __forceinline__ SoftmaxState softmax_of_nothing() { return {-INFINITY, 0}; }
-__device__ __forceinline__ SoftmaxState softmax_of(float score) { return {score, 1}; }
 
 // exp(score - max). No score above -INFINITY means no max to subtract: -INFINITY - -INFINITY would be NaN, and exp of a
 // score of -INFINITY is 0 beside any number.
 __device__ __forceinline__ float softmax_weight(float score, float max) {
     return expf(score - (max == -INFINITY ? 0.0f : max));
-}
-
-// m = max(m_a, m_b),  l = l_a exp(m_a - m) + l_b exp(m_b - m). A NaN score is no maximum, but makes the sum NaN.
-__device__ __forceinline__ SoftmaxState softmax_join(SoftmaxState a, SoftmaxState b) {
-    float max = fmaxf(a.max, b.max);
-    return {max, a.sum * softmax_weight(a.max, max) + b.sum * softmax_weight(b.max, max)};
 }
 
 __device__ __forceinline__ SoftmaxState shuffle_xor(SoftmaxState state, unsigned lanes, int step) {

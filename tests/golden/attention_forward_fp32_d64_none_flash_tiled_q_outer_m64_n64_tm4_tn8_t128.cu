@@ -129,35 +129,6 @@ template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
     return reinterpret_cast<Shared *>(dynamic_shared_bytes);
 }
 
-// The float with the value of these IEEE half bits; exact.
-__device__ __forceinline__ float half_to_float(unsigned short bits) {
-    float x;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
-    return x;
-}
-
-// Bits of the nearest half, ties to even; 65520 and more become infinity.
-__device__ __forceinline__ unsigned short float_to_half(float x) {
-    unsigned short bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
-    return bits;
-}
-
-// The float with the value of these bfloat16 bits: its upper half.
-__device__ __forceinline__ float bfloat16_to_float(unsigned short bits) {
-    return __int_as_float(static_cast<int>(static_cast<unsigned>(bits) << 16));
-}
-
-// Bits of the nearest bfloat16, ties to even, in integers because the instruction came with compute capability 8.0.
-// Adding just under half of the last place, plus one when that place is odd, carries exactly when rounding goes up; a
-// NaN must not carry into infinity, so it is cut off and made quiet instead.
-__device__ __forceinline__ unsigned short float_to_bfloat16(float x) {
-    unsigned bits = static_cast<unsigned>(__float_as_int(x));
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return static_cast<unsigned short>(bits >> 16 | 0x40u);
-    return static_cast<unsigned short>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
-
 // 2^x with about 2 units in the last place; results below 2^-126 become 0.
 __device__ __forceinline__ float exp2_approx(float x) {
     float y;

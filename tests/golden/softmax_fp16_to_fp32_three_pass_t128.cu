@@ -67,35 +67,6 @@ __device__ __forceinline__ float half_to_float(unsigned short bits) {
     return x;
 }
 
-// Bits of the nearest half, ties to even; 65520 and more become infinity.
-__device__ __forceinline__ unsigned short float_to_half(float x) {
-    unsigned short bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
-    return bits;
-}
-
-// The float with the value of these bfloat16 bits: its upper half.
-__device__ __forceinline__ float bfloat16_to_float(unsigned short bits) {
-    return __int_as_float(static_cast<int>(static_cast<unsigned>(bits) << 16));
-}
-
-// Bits of the nearest bfloat16, ties to even, in integers because the instruction came with compute capability 8.0.
-// Adding just under half of the last place, plus one when that place is odd, carries exactly when rounding goes up; a
-// NaN must not carry into infinity, so it is cut off and made quiet instead.
-__device__ __forceinline__ unsigned short float_to_bfloat16(float x) {
-    unsigned bits = static_cast<unsigned>(__float_as_int(x));
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return static_cast<unsigned short>(bits >> 16 | 0x40u);
-    return static_cast<unsigned short>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
-
-// 2^x with about 2 units in the last place; results below 2^-126 become 0.
-__device__ __forceinline__ float exp2_approx(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 #endif
 
 // Element types of the tensors in memory. 16-bit types are their raw bits; arithmetic is always in float.
@@ -128,11 +99,6 @@ template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forc
     return x;
 }
 
-template <int COUNT> __device__ __forceinline__ float lanes_max(float x) {
-    return lanes_reduce<COUNT, float, larger>(x);
-}
-template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { return lanes_reduce<COUNT, float, plus>(x); }
-
 // Over all threads of the block. partial: shared memory, one value a warp; free again on return.
 template <typename Value, Value join(Value, Value)> __device__ Value block_reduce(Value x, Value *partial) {
     x = lanes_reduce<32, Value, join>(x);
@@ -155,19 +121,10 @@ struct SoftmaxState {
     float sum; // l: the sum of exp(score - m)
 };
 
-__device__ __forceinline__ SoftmaxState softmax_of_nothing() { return {-INFINITY, 0}; }
-__device__ __forceinline__ SoftmaxState softmax_of(float score) { return {score, 1}; }
-
 // exp(score - max). No score above -INFINITY means no max to subtract: -INFINITY - -INFINITY would be NaN, and exp of a
 // score of -INFINITY is 0 beside any number.
 __device__ __forceinline__ float softmax_weight(float score, float max) {
     return expf(score - (max == -INFINITY ? 0.0f : max));
-}
-
-// m = max(m_a, m_b),  l = l_a exp(m_a - m) + l_b exp(m_b - m). A NaN score is no maximum, but makes the sum NaN.
-__device__ __forceinline__ SoftmaxState softmax_join(SoftmaxState a, SoftmaxState b) {
-    float max = fmaxf(a.max, b.max);
-    return {max, a.sum * softmax_weight(a.max, max) + b.sum * softmax_weight(b.max, max)};
 }
 
 __device__ __forceinline__ SoftmaxState shuffle_xor(SoftmaxState state, unsigned lanes, int step) {
@@ -178,9 +135,6 @@ __device__ __forceinline__ SoftmaxState shuffle_xor(SoftmaxState state, unsigned
 __device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) {
     return state.sum == 0 ? x : x / state.sum;
 }
-
-// log(sum of exp(score)) = m + log l; -INFINITY for nothing.
-__device__ __forceinline__ float softmax_lse(SoftmaxState state) { return state.max + logf(state.sum); }
 
 struct Shared {
     float partial[THREADS / 32];
