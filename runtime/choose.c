@@ -1,4 +1,4 @@
-#include "choose.h"
+#include "choose_parts.h"
 #include "session.h"
 
 #include <inttypes.h>
@@ -90,11 +90,7 @@ static const struct preference {
 
 enum { PREFERENCES = sizeof preferences / sizeof *preferences };
 
-static bool agrees(int asked, int offered) { return asked == AUTO || offered == AUTO || asked == offered; }
-
-/* Complete with a target that the caller may not have asked for: such a wish is dropped, not refused, where the
-   template has no use for it. */
-static bool complete(const struct template_set *set, struct knobs knobs, int target, struct variant *variant) {
+bool choose_complete(const struct template_set *set, struct knobs knobs, int target, struct variant *variant) {
     if (knobs.target != AUTO)
         return variant_complete(set, &knobs, true, variant);
     knobs.target = target;
@@ -109,8 +105,8 @@ static bool try_preference(const att_session *session, const struct request *req
                            struct choice *choice) {
     struct knobs knobs = request->knobs;
     bool host = session->type == &backend_host;
-    if (!agrees(row->family, knobs.family) || !agrees(knobs.algorithm, row->algorithm) ||
-        !agrees(knobs.target, row->target) || !agrees(knobs.overlap, row->overlap) ||
+    if (!choose_agrees(row->family, knobs.family) || !choose_agrees(knobs.algorithm, row->algorithm) ||
+        !choose_agrees(knobs.target, row->target) || !choose_agrees(knobs.overlap, row->overlap) ||
         missing_from_gpu(session, row->target) ||
         (host && row->gpu_only && knobs.target == AUTO && knobs.algorithm == AUTO))
         return false;
@@ -123,7 +119,7 @@ static bool try_preference(const att_session *session, const struct request *req
         knobs.overlap = row->overlap;
         choice->by_rule |= 1u << KNOB_overlap;
     }
-    complete(session->templates, knobs, row->target, &choice->variant);
+    choose_complete(session->templates, knobs, row->target, &choice->variant);
     snprintf(choice->rule, sizeof choice->rule, "%s, with the template's defaults%s",
              request->knobs.algorithm != AUTO ? "the algorithm that is asked for"
              : row->overlap != ANY            ? "the algorithm for this kind of GPU, with the fewest registers"
@@ -135,19 +131,7 @@ static bool try_preference(const att_session *session, const struct request *req
 
 /* --- what can be used ------------------------------------------------------------------------------------------ */
 
-/* The built-in tables are part of this library: that they cannot be read is a fault of the library, which a test would
-   have seen, or of memory. Then the choice goes on without them. */
-static struct table_list ask_tables(att_session *session, const struct knobs *problem) {
-    struct failure failure = {0};
-    struct table_list tables;
-    if (tables_ask(&session->tables, session->info.device_name, problem, &tables, &failure) != ATT_OK)
-        session_log(session, ATT_LOG_WARNING, "%s", text_string(&failure.text));
-    failure_clear(&failure);
-    return tables;
-}
-
-/* What speaks against a candidate goes into its own reason. */
-static bool is_usable(const att_session *session, const struct request *request, const struct table_list *tables,
+bool choose_is_usable(const struct att_session *session, const struct request *request, const struct table_list *tables,
                       struct variant *variant) {
     if (!variant->feasible)
         return false;
@@ -169,145 +153,14 @@ static bool is_usable(const att_session *session, const struct request *request,
     return true;
 }
 
-/* --- what was measured ----------------------------------------------------------------------------------------- */
-
-/* What the number formats of a problem decide: of these a schedule that is borrowed says nothing. */
-static const unsigned UNBORROWED = 1u << KNOB_rescale | 1u << KNOB_store;
-
-static void describe_row(const struct tuned *table, const struct tuned_row *row, bool borrowed, char *rule) {
-    struct text text = {0};
-    text_print(&text, "%s:%d measured it best%s%s at", table->name, row->line, borrowed ? " for " : "",
-               borrowed ? knob_word_name(KNOB_dtype, row->problem.dtype) : "");
-    for (int i = 0; i < SHAPE_COUNT; i++)
-        if (shape_table[i].families >> row->problem.family & 1)
-            text_print(&text, " %s=%" PRId64, shape_table[i].name, shape_get(&row->shape, (enum shape_id)i));
-    if (row->margin > 0)
-        text_print(&text, ", %.3f times as fast as the next", row->margin);
-    if (borrowed)
-        text_print(&text, "; there are no rows for this very problem");
-    snprintf(rule, CHOICE_RULE, "%s", text_string(&text));
-    text_free(&text);
-}
-
-static bool follow(const att_session *session, const struct request *request, const struct tuned_row *row,
-                   bool borrowed, struct choice *choice) {
-    struct knobs knobs = request->knobs;
-    choice->by_rule = 0;
-    for (int id = 0; id < KNOB_COUNT; id++)
-        if (knob_get(&row->schedule, (enum knob_id)id) != AUTO && !(borrowed && UNBORROWED >> id & 1)) {
-            knob_set(&knobs, (enum knob_id)id, knob_get(&row->schedule, (enum knob_id)id));
-            choice->by_rule |= 1u << id;
-        }
-    return complete(session->templates, knobs, target_any, &choice->variant);
-}
-
-/* The nearest row of the first table that has any. */
-static bool try_rows(const att_session *session, const struct request *request, const struct knobs *problem,
-                     bool borrowed, const struct table_list *tables, struct choice *choice) {
-    struct shape shape = choose_shape(request);
-    for (int i = 0; i < tables->count; i++) {
-        const struct tuned_row *row = tuned_nearest(tables->table[i], problem, &shape);
-        if (!row || !agrees(request->knobs.target, row->schedule.target))
-            continue;
-        follow(session, request, row, borrowed, choice);
-        describe_row(tables->table[i], row, borrowed, choice->rule);
-        return true;
-    }
-    return false;
-}
-
-/* --- what the model says --------------------------------------------------------------------------------------- */
-
-/* Less than it errs by: a schedule must be predicted to be so much faster before it takes the place of the default. */
-static const double CLEARLY = 1.05;
-
 /* The first preference that can be used: the template's defaults. */
-static bool find_default(const att_session *session, const struct request *request, const struct table_list *tables,
-                         struct choice *choice) {
+bool choose_default(const struct att_session *session, const struct request *request, const struct table_list *tables,
+                    struct choice *choice) {
     for (const struct preference *row = preferences; row < preferences + PREFERENCES; row++)
-        if (try_preference(session, request, row, choice) && is_usable(session, request, tables, &choice->variant))
+        if (try_preference(session, request, row, choice) &&
+            choose_is_usable(session, request, tables, &choice->variant))
             return true;
     return false;
-}
-
-static double predict(const att_session *session, const struct request *request, const struct variant *variant) {
-    struct shape shape = choose_shape(request);
-    struct model_terms terms;
-    return model_predict_once(&session->gpu, variant, &shape, NULL, &terms) ? terms.seconds : 0;
-}
-
-static bool is_repeated(const struct tuned *table, const struct tuned_row *row) {
-    for (const struct tuned_row *other = table->row; other < row; other++)
-        if (memcmp(&other->schedule, &row->schedule, sizeof row->schedule) == 0 &&
-            memcmp(&other->problem, &row->problem, sizeof row->problem) == 0)
-            return true;
-    return false;
-}
-
-static void describe_prediction(const struct knobs *lender, double seconds, double usual, int tried, char *rule) {
-    char size[64];
-    snprintf(size, sizeof size, lender->head_dim_v == lender->head_dim ? "head_dim=%d" : "head_dim=%d head_dim_v=%d",
-             lender->head_dim, lender->head_dim_v);
-    if (seconds < usual)
-        snprintf(rule, CHOICE_RULE,
-                 "the model: %.1f us are predicted, %.1f us with the template's defaults; it is one of the schedules "
-                 "that were measured best for %s (%d are possible here)",
-                 seconds * 1e6, usual * 1e6, size, tried);
-    else
-        snprintf(rule, CHOICE_RULE,
-                 "the model: with the template's defaults %.1f us are predicted, and not clearly less with a schedule "
-                 "that was measured best for %s (%d are possible here)",
-                 usual * 1e6, size, tried);
-}
-
-/* Of the schedules that were measured best for the lender, the one predicted to be fastest here, if it is clearly faster
-   than what the template would choose. */
-static bool try_model(const att_session *session, const struct request *request, const struct knobs *lender,
-                      const struct table_list *tables, struct choice *choice) {
-    struct choice best = {0}, other;
-    if (!session->modelled || !find_default(session, request, tables, &best))
-        return false;
-    const struct knobs usual = best.variant.knobs;
-    double usual_seconds = predict(session, request, &best.variant), least = usual_seconds;
-    int tried = 0;
-    for (int i = 0; usual_seconds > 0 && i < tables->count; i++) {
-        const struct tuned *table = tables->table[i];
-        for (const struct tuned_row *row = table->row; row < table->row + table->rows; row++) {
-            if (memcmp(&row->problem, lender, sizeof *lender) != 0 || is_repeated(table, row) ||
-                row->schedule.algorithm != usual.algorithm || !agrees(request->knobs.target, row->schedule.target) ||
-                !follow(session, request, row, true, &other) || !is_usable(session, request, tables, &other.variant))
-                continue;
-            tried++;
-            double seconds = predict(session, request, &other.variant);
-            if (seconds > 0 && seconds < least && seconds * CLEARLY < usual_seconds) {
-                least = seconds;
-                best.variant = other.variant;
-                best.by_rule = other.by_rule;
-            }
-        }
-    }
-    if (tried == 0)
-        return false;
-    choice->variant = best.variant;
-    choice->by_rule = best.by_rule;
-    describe_prediction(lender, least, usual_seconds, tried, choice->rule);
-    return true;
-}
-
-/* What the tables say: of this problem, else of one like it. */
-static bool try_tables(att_session *session, const struct request *request, struct choice *choice) {
-    struct knobs problem = tuned_problem(&request->knobs), lender;
-    struct table_list tables = ask_tables(session, &problem);
-    if (!request->any_schedule)
-        return false;
-    if (try_rows(session, request, &problem, false, &tables, choice))
-        return true;
-    if (!tables_lender(&session->tables, session->info.device_name, &problem, &lender))
-        return false;
-    tables = ask_tables(session, &lender);
-    if (lender.head_dim == problem.head_dim && lender.head_dim_v == problem.head_dim_v)
-        return try_rows(session, request, &lender, true, &tables, choice);
-    return try_model(session, request, &lender, &tables, choice);
 }
 
 /* --- choosing -------------------------------------------------------------------------------------------------- */
@@ -328,15 +181,15 @@ bool choose_next(struct att_session *session, const struct request *request, str
     char last[VARIANT_NAME] = "";
     bool general = false; /* the reason kept is of a kernel for any device */
     const struct knobs problem = tuned_problem(&request->knobs);
-    struct table_list tables = ask_tables(session, &problem);
+    struct table_list tables = choose_tables(session, &problem);
     if (choice->next > 0)
         snprintf(last, sizeof last, "%s", choice->variant.name);
     while (choice->next <= PREFERENCES) {
         const struct preference *row = choice->next ? &preferences[choice->next - 1] : NULL;
         choice->next++;
-        if (!(row ? try_preference(session, request, row, choice) : try_tables(session, request, choice)))
+        if (!(row ? try_preference(session, request, row, choice) : choose_measured(session, request, choice)))
             continue;
-        if (!is_usable(session, request, &tables, &choice->variant)) {
+        if (!choose_is_usable(session, request, &tables, &choice->variant)) {
             bool plain = row && row->algorithm == ANY && request->knobs.algorithm == AUTO;
             if (!*choice->reason || (plain && !general))
                 snprintf(choice->reason, sizeof choice->reason, "%s", choice->variant.reason);

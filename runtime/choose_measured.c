@@ -1,0 +1,240 @@
+/* choose_measured: rows of the tuned tables -> the schedule for the shape at hand.
+
+   The row with the nearest shape answers, unless the model says that the step from its shape to this one suits another
+   schedule better. What was measured at the row's shape always stands: there the row is the fastest, whatever the model
+   thinks. A problem without rows borrows those of a similar one (docs/tuned.md). */
+#include "choose_parts.h"
+#include "session.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What the number formats of a problem decide: of these a schedule that is borrowed says nothing. */
+static const unsigned UNBORROWED = 1u << KNOB_rescale | 1u << KNOB_store;
+
+/* Of larger head dimensions nothing was measured here: one of their schedules must be predicted to be so much faster than
+   the template's defaults, which is more than the model errs by. */
+static const double CLEARLY = 1.05;
+
+enum { RIVALS = 64 };
+
+struct rival {
+    const struct tuned_row *row; /* null = the template's defaults */
+    double seconds;              /* predicted at the shape at hand */
+    double score;                /* the least wins */
+};
+
+struct match {
+    struct att_session *session;
+    const struct request *request;
+    struct table_list tables;
+    const struct tuned *table;     /* the first with rows */
+    const struct tuned_row *near;  /* the nearest of them */
+    struct knobs lender;           /* the problem of these rows */
+    bool borrowed, larger;         /* of another number format; of larger head dimensions */
+    struct shape shape;            /* at hand */
+    struct choice usual;           /* the template's defaults */
+    struct model_mask here, there; /* at this shape, at that of the nearest row */
+    struct rival rival[RIVALS];
+    int rivals;
+};
+
+/* --- rows -------------------------------------------------------------------------------------------------------- */
+
+/* The built-in tables are part of this library: that they cannot be read is a fault of the library, which a test would
+   have seen, or of memory. Then the choice goes on without them. */
+struct table_list choose_tables(struct att_session *session, const struct knobs *problem) {
+    struct failure failure = {0};
+    struct table_list tables;
+    if (tables_ask(&session->tables, session->info.device_name, problem, &tables, &failure) != ATT_OK)
+        session_log(session, ATT_LOG_WARNING, "%s", text_string(&failure.text));
+    failure_clear(&failure);
+    return tables;
+}
+
+static bool find_rows_of(struct match *match, const struct knobs *lender) {
+    match->lender = *lender;
+    match->tables = choose_tables(match->session, lender);
+    for (int i = 0; i < match->tables.count; i++) {
+        match->table = match->tables.table[i];
+        match->near = tuned_nearest(match->table, lender, &match->shape);
+        if (match->near && choose_agrees(match->request->knobs.target, match->near->schedule.target))
+            return true;
+    }
+    return false;
+}
+
+static bool find_rows(struct match *match) {
+    struct knobs problem = tuned_problem(&match->request->knobs), lender;
+    if (find_rows_of(match, &problem))
+        return true;
+    if (!tables_lender(&match->session->tables, match->session->info.device_name, &problem, &lender))
+        return false;
+    match->borrowed = true;
+    match->larger = lender.head_dim != problem.head_dim || lender.head_dim_v != problem.head_dim_v;
+    return find_rows_of(match, &lender);
+}
+
+/* Which knobs a row sets. */
+static unsigned set_by(const struct match *match, const struct tuned_row *row) {
+    unsigned set = 0;
+    for (int id = 0; id < KNOB_COUNT; id++)
+        if (knob_get(&row->schedule, (enum knob_id)id) != AUTO)
+            set |= 1u << id;
+    return match->borrowed ? set & ~UNBORROWED : set;
+}
+
+static void put(const struct match *match, const struct tuned_row *row, struct knobs *knobs) {
+    unsigned set = set_by(match, row);
+    for (int id = 0; id < KNOB_COUNT; id++)
+        if (set >> id & 1)
+            knob_set(knobs, (enum knob_id)id, knob_get(&row->schedule, (enum knob_id)id));
+}
+
+static bool follow(const struct match *match, const struct tuned_row *row, struct choice *choice) {
+    struct knobs knobs = match->request->knobs;
+    put(match, row, &knobs);
+    choice->by_rule = set_by(match, row);
+    choose_complete(match->session->templates, knobs, target_any, &choice->variant);
+    return choose_is_usable(match->session, match->request, &match->tables, &choice->variant);
+}
+
+/* --- what the model says ----------------------------------------------------------------------------------------- */
+
+/* At the shape at hand, or at that of the nearest row. 0 = not known. */
+static double predict(const struct match *match, const struct tuned_row *row, bool here) {
+    struct variant variant = match->usual.variant;
+    struct model_terms terms;
+    const struct model_usage usage = {.mask = here ? &match->here : &match->there};
+    if (row)
+        put(match, row, &variant.knobs);
+    return model_predict(&match->session->gpu, &variant, here ? &match->shape : &match->near->shape, &usage, &terms)
+               ? terms.seconds
+               : 0;
+}
+
+/* Of two schedules, the one that was measured to be slower at the row's shape is taken to be at least as slow there as the
+   other, and to change from there as the model says. */
+static void add_rival(struct match *match, const struct tuned_row *row) {
+    double here = predict(match, row, true);
+    struct rival rival = {row, here, here};
+    if (match->larger) {
+        rival.score *= row ? CLEARLY : 1;
+    } else if (row != match->near) {
+        double there = predict(match, row, false), nearest = predict(match, match->near, false);
+        rival.score *= there > 0 ? fmax(there, nearest) / there : 0;
+    }
+    if (rival.score > 0 && match->rivals < RIVALS)
+        match->rival[match->rivals++] = rival;
+}
+
+static bool is_repeated(const struct tuned *table, const struct tuned_row *row, const struct tuned_row *near) {
+    if (row != near && memcmp(&near->schedule, &row->schedule, sizeof row->schedule) == 0)
+        return true;
+    for (const struct tuned_row *other = table->row; other < row; other++)
+        if (memcmp(&other->schedule, &row->schedule, sizeof row->schedule) == 0 &&
+            memcmp(&other->problem, &row->problem, sizeof row->problem) == 0)
+            return row != near;
+    return false;
+}
+
+/* The nearest row first: of equals, the first wins. False where the model has nothing to say. */
+static bool find_rivals(struct match *match) {
+    if (!match->session->modelled || !choose_default(match->session, match->request, &match->tables, &match->usual) ||
+        match->near->schedule.algorithm != match->usual.variant.knobs.algorithm)
+        return false;
+    model_mask_make(&match->here, &match->usual.variant.knobs, &match->shape);
+    model_mask_make(&match->there, &match->usual.variant.knobs, &match->near->shape);
+    if (!match->larger)
+        add_rival(match, match->near);
+    add_rival(match, NULL);
+    for (const struct tuned_row *row = match->table->row; row < match->table->row + match->table->rows; row++)
+        if (memcmp(&row->problem, &match->lender, sizeof match->lender) == 0 && (match->larger || row != match->near) &&
+            !is_repeated(match->table, row, match->near) &&
+            row->schedule.algorithm == match->usual.variant.knobs.algorithm &&
+            choose_agrees(match->request->knobs.target, row->schedule.target))
+            add_rival(match, row);
+    return match->rivals > 0;
+}
+
+/* The best rival that can be used, as a choice. */
+static const struct rival *find_best(struct match *match, struct choice *choice) {
+    for (;;) {
+        struct rival *best = NULL;
+        for (struct rival *rival = match->rival; rival < match->rival + match->rivals; rival++)
+            if (rival->score < (best ? best->score : INFINITY))
+                best = rival;
+        if (!best)
+            return NULL;
+        if (!best->row) {
+            choice->variant = match->usual.variant;
+            choice->by_rule = match->usual.by_rule;
+            return best;
+        }
+        if (follow(match, best->row, choice))
+            return best;
+        best->score = INFINITY;
+    }
+}
+
+/* --- in words ---------------------------------------------------------------------------------------------------- */
+
+static void print_shape(const struct tuned_row *row, struct text *text) {
+    for (int i = 0; i < SHAPE_COUNT; i++)
+        if (shape_table[i].families >> row->problem.family & 1)
+            text_print(text, " %s=%" PRId64, shape_table[i].name, shape_get(&row->shape, (enum shape_id)i));
+}
+
+static void describe_row(const struct match *match, struct text *text) {
+    text_print(text, "%s:%d measured it best%s%s at", match->table->name, match->near->line,
+               match->borrowed ? " for " : "", match->borrowed ? knob_word_name(KNOB_dtype, match->lender.dtype) : "");
+    print_shape(match->near, text);
+    if (match->near->margin > 0)
+        text_print(text, ", %.3f times as fast as the next", match->near->margin);
+    if (match->borrowed)
+        text_print(text, "; there are no rows for this very problem");
+}
+
+/* Against what the model speaks, when it does not confirm it. */
+static void describe_rival(const struct match *match, const struct rival *best, struct text *text) {
+    double usual = predict(match, NULL, true);
+    text_print(text, "the model: %.1f us are predicted", best->seconds * 1e6);
+    if (!best->row)
+        text_print(text, " with the template's defaults");
+    if (match->larger && !best->row)
+        text_print(text, ", and not clearly less with a schedule that was");
+    else if (match->larger)
+        text_print(text, ", %.1f us with the template's defaults; it was", usual * 1e6);
+    if (match->larger) {
+        text_print(text, " measured best for head_dim=%d", match->lender.head_dim);
+        if (match->lender.head_dim_v != match->lender.head_dim)
+            text_print(text, " head_dim_v=%d", match->lender.head_dim_v);
+        text_print(text, " (%s)", match->table->name);
+        return;
+    }
+    text_print(text, ", %.1f us with what %s:%d measured best at", match->rival[0].seconds * 1e6, match->table->name,
+               match->near->line);
+    print_shape(match->near, text);
+    if (best->row) {
+        text_print(text, "; this is best (:%d) at", best->row->line);
+        print_shape(best->row, text);
+    }
+}
+
+bool choose_measured(struct att_session *session, const struct request *request, struct choice *choice) {
+    struct match match = {.session = session, .request = request, .shape = choose_shape(request)};
+    if (!request->any_schedule || !find_rows(&match))
+        return false;
+    struct text rule = {0};
+    bool usable = !match.larger && follow(&match, match.near, choice);
+    const struct rival *best = (usable || match.larger) && find_rivals(&match) ? find_best(&match, choice) : NULL;
+    if (best && (match.larger || best->row != match.near))
+        describe_rival(&match, best, &rule);
+    else
+        describe_row(&match, &rule);
+    snprintf(choice->rule, sizeof choice->rule, "%s", text_string(&rule));
+    text_free(&rule);
+    return best || !match.larger;
+}
