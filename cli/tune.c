@@ -48,7 +48,7 @@ struct job {
     struct candidates candidates;
     struct model_gpu gpu; /* its own, or one that is better than none */
     bool known_gpu;
-    struct tuned *validated; /* --validate */
+    att_session *validated; /* chooses by the table of --validate; null = no */
     struct journal journal;
     struct shapes shapes;
     struct shard shard;
@@ -161,7 +161,7 @@ static enum exit_code add_cell(struct job *job, int problem, int number) {
     field_print_problem(knobs, &problem_text);
     inputs_print_shape(shape, job->spec->family, &shape_text);
     bool good = tuner_add_cell(&job->tuner, text_string(&problem_text), shape, text_string(&shape_text)) &&
-                (job->validated ? tune_pick_two(set, job->validated, knobs, shape, &job->tuner)
+                (job->validated ? tune_pick_two(job->validated, knobs, shape, &job->tuner)
                                 : field_pick(set, &job->candidates, problem, number, most,
                                              !cli_given(job->cli, "variant"), &job->tuner));
     text_free(&problem_text);
@@ -325,7 +325,7 @@ static enum exit_code tune(struct job *job) {
     if (!code)
         code = tune_check_table(cli, job->tuner.setting.device);
     if (!code && cli_given(cli, "validate"))
-        code = tune_open_table(cli, job->tuner.setting.device, &job->validated);
+        code = tune_open_validated(cli, &job->tuner.setting, &job->validated);
     if (!code)
         code = fill_tuner(job);
     if (!code && job->tuner.cells == 0) {
@@ -358,7 +358,7 @@ enum exit_code verb_tune(struct cli *cli) {
     enum exit_code code = tune(&job);
     tuner_close(&job.tuner);
     candidates_free(&job.candidates);
-    tuned_free(job.validated);
+    att_close(job.validated);
     journal_close(&job.journal);
     spec_free(job.own_spec);
     catalog_close(&job.catalog);

@@ -1,47 +1,46 @@
 #include "tune_compare.h"
 #include "agreement.h"
 #include "field.h"
-#include "file.h"
+#include "inputs.h"
+#include "session.h"
 #include "terminal.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TABLE_BYTES = 1 << 20, OWN = 0, TABLES = 1 }; /* the two candidates of a cell */
+enum { OWN = 0, CHOSEN = 1 }; /* the two candidates of a cell */
 
 /* --- a table against no table ------------------------------------------------------------------------------------- */
 
-enum exit_code tune_open_table(const struct cli *cli, const char *device, struct tuned **tuned) {
+enum exit_code tune_open_validated(const struct cli *cli, const struct record *setting, att_session **session) {
     const char *path = cli_text(cli, "validate", "");
-    struct text content = {0}, error = {0};
-    struct diag diag = {0};
-    enum exit_code code = CLI_OK;
-    *tuned = NULL;
-    if (!file_load(path, TABLE_BYTES, &content, &error))
-        code = cli_error(cli, CLI_IO, "%s", text_string(&error));
-    else if (!(*tuned = tuned_read(path, text_string(&content), content.size, &diag)))
-        code = cli_report(cli, CLI_SPEC, text_string(&diag.text));
-    else if (!tuned_is_for(*tuned, device))
-        code = cli_error(cli, CLI_USAGE, "%s is the table of %s, and this is %s", path, (*tuned)->device, device);
-    text_free(&content);
-    text_free(&error);
-    diag_free(&diag);
-    return code;
+    const struct att_options options = {
+        .tuned_table = path, .template_dir = cli_text(cli, "templates", NULL), .no_disk_cache = true};
+    enum att_status status = session_open_to_choose(&options, setting->device, setting->arch, session);
+    if (status != ATT_OK)
+        return cli_report(cli, cli_exit_code(status), *session ? att_message(*session) : "out of memory");
+    const struct tuned *own = (*session)->tables.own;
+    if (!tuned_is_for(own, setting->device))
+        return cli_error(cli, CLI_USAGE, "%s is the table of %s, and this is %s", path, own->device, setting->device);
+    return CLI_OK;
 }
 
-bool tune_pick_two(const struct template_set *set, const struct tuned *tuned, const struct knobs *like,
-                   const struct shape *shape, struct tuner *tuner) {
-    struct knobs problem = tuned_problem(like), knobs = *like;
-    const struct tuned_row *row = tuned_nearest(tuned, &problem, shape);
-    if (!field_add_default(set, like, tuner))
-        return false;
-    if (!row)
-        return true;
-    for (int i = 0; i < KNOB_COUNT; i++)
-        if (knob_table[i].group == KNOB_GROUP_SCHEDULE || i == KNOB_target)
-            knob_set(&knobs, (enum knob_id)i, knob_get(&row->schedule, (enum knob_id)i));
-    return field_add(set, &knobs, tuner);
+bool tune_pick_two(att_session *session, const struct knobs *like, const struct shape *shape, struct tuner *tuner) {
+    struct text problem = {0};
+    struct failure failure = {0};
+    struct request request;
+    struct choice choice = {0};
+    bool good = field_add_default(session->templates, like, tuner);
+    field_print_problem(like, &problem);
+    text_print(&problem, " ");
+    inputs_print_shape(shape, like->family, &problem);
+    if (good && !problem.failed && choose_read(session, text_string(&problem), NULL, &request, &failure) == ATT_OK &&
+        choose_next(session, &request, &choice, NULL))
+        good = field_add(session->templates, &choice.variant.knobs, tuner);
+    failure_clear(&failure);
+    text_free(&problem);
+    return good;
 }
 
 struct sum { /* of logarithms */
@@ -53,7 +52,7 @@ static void print_pair(struct cli *cli, struct table *table, struct json *json, 
                        const struct tuner_cell *cell, double ratio) {
     enum { PROBLEM, SHAPE, SCHEDULE, OWN_TIME, TABLE_TIME, RATIO };
     const struct entrant *entrant = cell->contest.entrant;
-    int second = cell->candidates > TABLES ? TABLES : OWN;
+    int second = cell->candidates > CHOSEN ? CHOSEN : OWN;
     struct text own = {0}, tables = {0};
     if (cli->json) {
         json_object(json, NULL);
@@ -93,10 +92,10 @@ enum exit_code tune_compare(struct cli *cli, const struct tuner *tuner) {
     for (int i = 0; i < tuner->cells; i++) {
         const struct tuner_cell *cell = &tuner->cell[i];
         const struct entrant *entrant = cell->contest.entrant;
-        bool both = cell->candidates > TABLES;
-        if (cell->candidates == 0 || entrant[OWN].passes == 0 || (both && entrant[TABLES].passes == 0))
+        bool both = cell->candidates > CHOSEN;
+        if (cell->candidates == 0 || entrant[OWN].passes == 0 || (both && entrant[CHOSEN].passes == 0))
             continue;
-        double ratio = both ? contest_time(&entrant[OWN]) / contest_time(&entrant[TABLES]) : 1;
+        double ratio = both ? contest_time(&entrant[OWN]) / contest_time(&entrant[CHOSEN]) : 1;
         sum.total += log(ratio);
         sum.least = fmin(sum.least, ratio);
         sum.count++;

@@ -4,16 +4,14 @@
 
 #include "candidates.h"
 #include "cli.h"
-#include "tuned.h"
 #include "tuner.h"
 
-/* The table of --validate, for this device. */
-enum exit_code tune_open_table(const struct cli *cli, const char *device, struct tuned **tuned);
+/* A session that chooses by the table of --validate as one on this device would (setting: what a worker said of it). */
+enum exit_code tune_open_validated(const struct cli *cli, const struct record *setting, att_session **session);
 
-/* Add two candidates to the tuner's last cell: the template's own schedule, for the algorithm of `like`, and what the
-   table says. One, if they are the same. False when memory runs out. */
-bool tune_pick_two(const struct template_set *set, const struct tuned *tuned, const struct knobs *like,
-                   const struct shape *shape, struct tuner *tuner);
+/* Add two candidates to the tuner's last cell: the template's own schedule, for the algorithm of `like`, and what att_find
+   would choose with the table. One, if they are the same. False when memory runs out. */
+bool tune_pick_two(att_session *session, const struct knobs *like, const struct shape *shape, struct tuner *tuner);
 
 /* Print, for every cell, how many times longer the template's own schedule took than the table's; then the geometric
    mean and the worst. */

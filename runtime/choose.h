@@ -1,7 +1,6 @@
 /* choose: a problem in words -> the variants that answer it, best first, each with the rule that put it there.
 
-   1. The row of the tuned tables for this device and problem whose shape is nearest (gen/tuned.h). Without rows for this
-      problem: the row of the other 16-bit type, or what the model says of the rows of larger head dimensions.
+   1. What the rows of the tuned tables say of this device and problem, or of a similar one (choose_measured.c).
    2. The table of preferences in choose.c: what suits most shapes on this kind of device.
 
    A schedule in the request is kept in all of them. Whatever is infeasible, out of service, or cannot take the

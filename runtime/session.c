@@ -183,6 +183,21 @@ enum att_status att_open(const struct att_options *options, att_session **result
     return session_open(options, NULL, result);
 }
 
+enum att_status session_open_to_choose(const struct att_options *options, const char *device, const char *arch,
+                                       att_session **result) {
+    struct att_options chosen = *options;
+    bool host = strcmp(arch, "host") == 0;
+    chosen.device = host ? ATT_DEVICE_HOST : ATT_DEVICE_CUDA;
+    enum att_status status = session_open(&chosen, host ? NULL : arch, result);
+    if (status != ATT_OK)
+        return status;
+    att_session *session = *result;
+    session->info.device_name = device;
+    session->modelled = model_gpu_find(device, &session->gpu);
+    session->tables.bare = true;
+    return ATT_OK;
+}
+
 /* --- closing --------------------------------------------------------------------------------------------------- */
 
 static void free_names(att_session *session) {

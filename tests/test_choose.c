@@ -171,6 +171,11 @@ Test(choose, the_nearest_measured_shape_decides) {
     session = open_gpu(path, "NVIDIA H100", 90);
     cr_expect_not(strstr(first(session, BF16 " len_q=700 len_kv=700", NULL), "_m64_"), "another device");
     att_close(session);
+    const struct att_options options = {.tuned_table = path};
+    cr_assert_eq(session_open_to_choose(&options, "NVIDIA H200", "sm_90a", &session), ATT_OK, "%s",
+                 att_message(session));
+    cr_expect(strstr(first(session, BF16 " batch=32 len_q=512", NULL), "_m64_"), "as if there were one");
+    att_close(session);
     setenv("ATTILE_TUNED", path, 1);
     session = open_gpu(NULL, "NVIDIA H200", 90);
     cr_expect(strstr(first(session, BF16 " len_kv=700", NULL), "_m64_"), "by the environment");
