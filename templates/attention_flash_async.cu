@@ -169,7 +169,7 @@
 //$ let q_registers_held = 0
 //$ end
 //$ require block_n / 2 + p_registers_held + q_registers_held + head_dim_v / 2 + 32 <= consumer_registers
-//$ let repeats = mask != none or rescale == from_sum
+//$ let repeats = mask != none or dtype == fp16 or rescale == from_sum
 //$ include "params/attention_tma.h"
 //$ include "part/element.cuh"
 //$ include "part/mask.cuh"

@@ -7,6 +7,9 @@
 // A weight of 0 keeps out every number but NaN and infinity: 0 times those is NaN. So a row of O that is not finite may
 // have it from the value of a key it does not see.
 //$ end
+//$ if dtype == fp16
+// A weight too small for fp16 is multiplied as 0, which makes NaN of an infinite value.
+//$ end
 //$ if rescale == from_sum
 // Weights may have been too large, alone or times a large value, or there was no score to start from: see softmax_onward.
 //$ end

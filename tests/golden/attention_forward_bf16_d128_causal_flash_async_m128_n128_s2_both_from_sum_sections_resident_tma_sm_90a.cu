@@ -68,7 +68,7 @@
      consumer_registers  232                232
      p_registers_held    32                 block_n / 4
      q_registers_held    0                  0
-     repeats             true               mask != none or rescale == from_sum
+     repeats             true               mask != none or dtype == fp16 or rescale == from_sum
      bfloat16            true               dtype == bf16
      bfloat16_out        true               dtype_out == bf16
      scores_registers    64                 block_n / 2
