@@ -46,6 +46,24 @@ Test(contest, finds_the_fastest_with_few_measurements) {
     }
 }
 
+Test(contest, measures_who_is_kept_to_the_end) {
+    for (int n = 1; n < 40; n += 6) {
+        int next, order[40], slowest = 0;
+        struct contest contest = open_contest(n);
+        for (int i = 1; i < n; i++)
+            slowest = time_of(i) > time_of(slowest) ? i : slowest;
+        contest.entrant[slowest].kept = true;
+        int expected = contest_left(&contest), measured = run_to_the_end(&contest, 1 << 20);
+        cr_expect_eq(contest_next(&contest, &next), CONTEST_OVER);
+        cr_expect_eq(contest.entrant[slowest].passes, CONTEST_PASSES);
+        cr_expect_eq(measured, expected, "%d entrants: %d measured, %d foretold", n, measured, expected);
+        contest_rank(&contest, order);
+        cr_expect_eq(contest.entrant[order[0]].passes, CONTEST_PASSES, "the fastest as well");
+        cr_expect(n == 1 || order[0] != slowest);
+        contest_close(&contest);
+    }
+}
+
 Test(contest, measures_everybody_once_before_anybody_twice) {
     struct contest contest = open_contest(50);
     for (int i = 0; i < 50; i++) {

@@ -88,7 +88,7 @@ Test(winners, are_the_fastest) {
 Test(winners, are_the_templates_own_when_that_is_as_good) {
     struct results results = {0};
     measured(&results, 64, 0.2, "ok");
-    measured(&results, 128, 0.2015, "ok");
+    measured(&results, 128, 0.203, "ok");
     struct winner winner = winner_of(&results);
     cr_expect_eq(threads_of(&results, winner.kernel), 128);
     cr_expect_eq(threads_of(&results, winner.runner_up), 64);

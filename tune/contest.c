@@ -76,15 +76,17 @@ static int compare_standings(const void *a, const void *b) {
     return x->time != y->time ? (x->time > y->time) - (x->time < y->time) : x->entrant - y->entrant;
 }
 
-/* All runners of a round have their passes: the faster half survives. Ties go to the earlier. */
+/* All runners of a round have their passes: the faster half survives, and who is kept. Ties go to the earlier. */
 static void halve(struct contest *contest, int round) {
     int runners = 0;
     for (int i = 0; i < contest->entrants; i++)
         if (runs(contest, &contest->entrant[i], round))
             contest->standing[runners++] = (struct standing){median(&contest->entrant[i], 1 << round), i};
     qsort(contest->standing, (size_t)runners, sizeof *contest->standing, compare_standings);
-    for (int i = 0; i < survivors(runners); i++)
-        contest->entrant[contest->standing[i].entrant].survived++;
+    for (int i = 0; i < runners; i++) {
+        struct entrant *entrant = &contest->entrant[contest->standing[i].entrant];
+        entrant->survived += i < survivors(runners) || entrant->kept;
+    }
 }
 
 /* Replay the rounds that are complete. Returns the one that goes on, or -1 when the contest is over. */
@@ -119,6 +121,13 @@ enum contest_state contest_next(struct contest *contest, int *number) {
     return *number >= 0 ? CONTEST_MEASURE : waiting ? CONTEST_WAIT : CONTEST_OVER;
 }
 
+static bool is_anybody_kept(const struct contest *contest, int round) {
+    for (int i = 0; i < contest->entrants; i++)
+        if (contest->entrant[i].kept && runs(contest, &contest->entrant[i], round))
+            return true;
+    return false;
+}
+
 int contest_left(const struct contest *given) {
     struct contest contest = *given;
     int round = current_round(&contest), left = 0;
@@ -128,7 +137,8 @@ int contest_left(const struct contest *given) {
         if (runs(&contest, &contest.entrant[i], round) && contest.entrant[i].passes < 1 << round)
             left += (1 << round) - contest.entrant[i].passes;
     for (int runners = count(&contest, round), next = round + 1; 1 << next <= CONTEST_PASSES; next++) {
-        runners = survivors(runners);
+        int kept = runners > survivors(runners) && is_anybody_kept(&contest, round);
+        runners = survivors(runners) + kept;
         left += runners << (next - 1);
     }
     return left;

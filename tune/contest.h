@@ -13,6 +13,7 @@ enum { CONTEST_PASSES = 16, CONTEST_FINALISTS = 2 };
 struct entrant {
     bool out;     /* failed: never measured again */
     bool ready;   /* compiled, so that it can be measured */
+    bool kept;    /* survives every round, for all to be compared with */
     int passes;   /* measurements so far, CONTEST_PASSES at most */
     float *time;  /* seconds, of each pass; CONTEST_PASSES of them */
     int survived; /* set by contest_next and contest_rank: rounds that it survived */

@@ -92,7 +92,11 @@ bool field_add_default(const struct template_set *set, const struct knobs *like,
     for (int i = 0; i < KNOB_COUNT; i++)
         if (knob_table[i].group == KNOB_GROUP_SCHEDULE && i != KNOB_algorithm && i != KNOB_loop_order)
             knob_set(&knobs, (enum knob_id)i, AUTO);
-    return field_add(set, &knobs, tuner);
+    struct tuner_cell *cell = &tuner->cell[tuner->cells - 1];
+    int before = cell->candidates;
+    bool good = field_add(set, &knobs, tuner);
+    cell->usual = cell->candidates > before ? before : -1;
+    return good;
 }
 
 /* Sorted by predicted time; those that are surely too slow left out. */

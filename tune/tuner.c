@@ -98,7 +98,8 @@ bool tuner_add_cell(struct tuner *tuner, const char *problem, const struct shape
         return false;
     tuner->cell = more;
     struct tuner_cell *cell = &more[tuner->cells++];
-    *cell = (struct tuner_cell){.problem = strdup(problem), .shape_text = strdup(shape_text), .shape = *shape};
+    *cell =
+        (struct tuner_cell){.problem = strdup(problem), .shape_text = strdup(shape_text), .shape = *shape, .usual = -1};
     return cell->problem && cell->shape_text;
 }
 
@@ -122,9 +123,13 @@ bool tuner_add_candidate(struct tuner *tuner, const struct variant *variant, con
 }
 
 bool tuner_begin(struct tuner *tuner) {
-    for (int i = 0; i < tuner->cells; i++)
-        if (!contest_open(&tuner->cell[i].contest, tuner->cell[i].candidates))
+    for (int i = 0; i < tuner->cells; i++) {
+        struct tuner_cell *cell = &tuner->cell[i];
+        if (!contest_open(&cell->contest, cell->candidates))
             return false;
+        if (cell->usual >= 0)
+            cell->contest.entrant[cell->usual].kept = true;
+    }
     return true;
 }
 

@@ -41,6 +41,7 @@ struct tuner_cell {
     struct shape shape;
     int candidates, room;
     int *kernel; /* numbers of tuner_kernel, in the order in which they are tried first; owned */
+    int usual;   /* which of them is the template's own schedule, which is measured to the end; -1 = none */
     struct contest contest;
     bool begun, done;
     double start, end; /* on the monotonic clock, once begun */
