@@ -73,9 +73,9 @@ __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
 __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
     if (queue.empty())
         return {-1, 0, 0, 0};
-    int items = items_of_head(p), row_heads = p.heads / heads_of_tile(p), all_heads = row_heads * p.batch;
-    int group = row_heads / p.kv_heads;
+    int row_heads = p.heads / heads_of_tile(p), group = row_heads / p.kv_heads;
     //$ if tile_order == sections
+    int items = items_of_head(p), all_heads = row_heads * p.batch;
     // A section: as many heads as have their keys and values in half of the L2; all their items, heaviest first.
     constexpr float SECTION_BYTES = 32 << 20;
     float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * max(p.len_kv, 1);
@@ -84,9 +84,9 @@ __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &
     int heads = min(section, all_heads - first);
     int head = first + within % heads, order = within / heads;
     //$ elif tile_order == heaviest_first
-    int heads = all_heads, head = queue.item % heads, order = queue.item / heads;
+    int heads = row_heads * p.batch, head = queue.item % heads, order = queue.item / heads;
     //$ else
-    int head = queue.item / items, order = items - 1 - queue.item % items;
+    int items = items_of_head(p), head = queue.item / items, order = items - 1 - queue.item % items;
     //$ end
     int tiles = (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p), tile = tiles - 1 - order;
     //$ if in_pairs

@@ -497,8 +497,8 @@ __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
 __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
     if (queue.empty())
         return {-1, 0, 0, 0};
-    int items = items_of_head(p), row_heads = p.heads / heads_of_tile(p), all_heads = row_heads * p.batch;
-    int group = row_heads / p.kv_heads;
+    int row_heads = p.heads / heads_of_tile(p), group = row_heads / p.kv_heads;
+    int items = items_of_head(p), all_heads = row_heads * p.batch;
     // A section: as many heads as have their keys and values in half of the L2; all their items, heaviest first.
     constexpr float SECTION_BYTES = 32 << 20;
     float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * max(p.len_kv, 1);
