@@ -1,10 +1,12 @@
 /* fit_model: rates of a device file from measurements of attile tune.
 
        fit_model GPU FILE.jsonl... [RATE=]...    GPU: name of a device file; RATE: one to fit, as often as wanted
+       fit_model GPU FILE.jsonl... --judge       only how well the model knows these measurements
 
    Searches for values of the rates (by default those that no datasheet gives) with which the model orders kernels as they
    were measured: what counts is how predicted over measured varies within one problem and shape, most of all among the
-   fast ones. Prints agreement before and after, and the values, to be put into devices/ by hand, with where they are from. */
+   fast ones. Does so twice: with every other head dimension, to see how the others fare, and with all. Prints agreement
+   before and after, and the values as they stand in a device file; a person puts them there, who believes them. */
 #include "agreement.h"
 #include "journal.h"
 #include "model.h"
@@ -18,10 +20,10 @@
 enum { SAMPLES = 40000, CELLS = 4000, STEPS = 4000, RATES = 64 };
 
 static const struct rate {
-    const char *name;
+    const char *name, *unit;
     size_t offset;
 } rates[] = {
-#define RATE(name, unit, about) {#name, offsetof(struct model_gpu, name)},
+#define RATE(name, unit, about) {#name, unit, offsetof(struct model_gpu, name)},
 #include "rates.def"
 };
 enum { RATES_KNOWN = sizeof rates / sizeof *rates };
@@ -33,9 +35,13 @@ static const char *const usual[] = {"memory_exposed",     "softmax_one",     "so
 struct sample {
     struct variant *variant; /* owned */
     struct shape shape;
+    char source[20]; /* of its kernel */
     int cell, measurements;
     double measured;
 };
+
+/* Which samples: those of an odd or even head dimension, by number, or all. */
+enum half { EVEN, ODD, ALL };
 
 struct fit {
     struct template_set *set;
@@ -43,6 +49,8 @@ struct fit {
     struct sample sample[SAMPLES];
     int samples, cells, left_out;
     char *cell_name[CELLS];
+    int cell_size[CELLS];      /* number of its head dimensions in `size` */
+    int size[CELLS][2], sizes; /* head_dim, head_dim_v */
     const struct rate *fitted[RATES];
     int fitted_count;
 };
@@ -53,14 +61,32 @@ static double *rate_of(struct model_gpu *gpu, const struct rate *rate) {
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 
-static int find_cell(struct fit *fit, const struct record *record) {
+static int find_size(struct fit *fit, const struct knobs *knobs) {
+    int at = 0;
+    while (at < fit->sizes && (fit->size[at][0] != knobs->head_dim || fit->size[at][1] != knobs->head_dim_v))
+        at++;
+    if (at == fit->sizes && at < CELLS) {
+        fit->size[at][0] = knobs->head_dim;
+        fit->size[at][1] = knobs->head_dim_v;
+        fit->sizes++;
+    }
+    return at;
+}
+
+static bool is_in(const struct fit *fit, const struct sample *sample, enum half half) {
+    return half == ALL || fit->cell_size[sample->cell] % 2 == (int)half;
+}
+
+static int find_cell(struct fit *fit, const struct record *record, const struct knobs *knobs) {
     struct text name = {0};
     text_print(&name, "%s at %s", record->problem, record->shape);
     int at = 0;
     while (at < fit->cells && strcmp(fit->cell_name[at], text_string(&name)) != 0)
         at++;
-    if (at == fit->cells && at < CELLS && (fit->cell_name[at] = strdup(text_string(&name))))
+    if (at == fit->cells && at < CELLS && (fit->cell_name[at] = strdup(text_string(&name)))) {
+        fit->cell_size[at] = find_size(fit, knobs);
         fit->cells++;
+    }
     text_free(&name);
     return at < fit->cells ? at : -1;
 }
@@ -82,7 +108,7 @@ static void take(void *context, const struct record *record) {
     struct shape shape;
     bool good = record_ok(record) && record->cold_median > 0 && strcmp(record->device, fit->gpu.name) == 0 &&
                 read_variant(fit, record, &variant) && winners_read_shape(record->shape, variant.knobs.family, &shape);
-    int cell = good ? find_cell(fit, record) : -1;
+    int cell = good ? find_cell(fit, record, &variant.knobs) : -1;
     if (cell < 0) {
         fit->left_out++;
         return;
@@ -101,13 +127,17 @@ static void take(void *context, const struct record *record) {
         *sample->variant = variant;
         fit->samples++;
     }
+    if (strcmp(sample->source, record->source) != 0) { /* its template was changed: what was before does not count */
+        snprintf(sample->source, sizeof sample->source, "%s", record->source);
+        sample->measurements = 0;
+    }
     sample->measured = (sample->measured * sample->measurements + record->cold_median) / (sample->measurements + 1);
     sample->measurements++;
 }
 
 /* --- judging ------------------------------------------------------------------------------------------------------ */
 
-static double badness(const struct fit *fit, const struct model_gpu *gpu, const double *best) {
+static double badness(const struct fit *fit, const struct model_gpu *gpu, enum half half, const double *best) {
     static double sum[CELLS], squares[CELLS], weight[CELLS];
     double total = 0, weights = 0;
     memset(sum, 0, sizeof sum);
@@ -116,7 +146,7 @@ static double badness(const struct fit *fit, const struct model_gpu *gpu, const 
     for (int i = 0; i < fit->samples; i++) {
         const struct sample *s = &fit->sample[i];
         struct model_terms terms;
-        if (!model_predict(gpu, s->variant, &s->shape, NULL, &terms))
+        if (!is_in(fit, s, half) || !model_predict(gpu, s->variant, &s->shape, NULL, &terms))
             continue;
         double error = log(terms.seconds / s->measured), w = pow(best[s->cell] / s->measured, 4);
         sum[s->cell] += w * error;
@@ -131,21 +161,21 @@ static double badness(const struct fit *fit, const struct model_gpu *gpu, const 
     return weights > 0 ? total / weights : 0;
 }
 
-static void print_agreement(const struct fit *fit, const struct model_gpu *gpu, const char *when) {
+static void print_agreement(const struct fit *fit, const struct model_gpu *gpu, enum half half, const char *when) {
     static struct agreement_point point[SAMPLES];
     struct agreement a;
     int points = 0;
     for (int i = 0; i < fit->samples; i++) {
         const struct sample *s = &fit->sample[i];
         struct model_terms terms;
-        if (model_predict(gpu, s->variant, &s->shape, NULL, &terms))
+        if (is_in(fit, s, half) && model_predict(gpu, s->variant, &s->shape, NULL, &terms))
             point[points++] = (struct agreement_point){s->cell, terms.seconds, s->measured};
     }
     agreement_find(point, points, &a, NULL, NULL);
-    printf(
-        "%s: %d kernels in %d problems and shapes, first choice %.3f of the best, the best among the first %d in %d, "
-        "%d of %d pairs in order, times within %.1f %%\n",
-        when, a.points, a.cells, a.loss, AGREEMENT_FIRST, a.first_few, a.in_order, a.pairs, 100 * a.error);
+    printf("%s: %d kernels in %d problems and shapes, first choice %.3f of the best, the best among the first %d in "
+           "%d (%.0f %%), %.0f %% of pairs in order, times within %.1f %%\n",
+           when, a.points, a.cells, a.loss, AGREEMENT_FIRST, a.first_few, 100.0 * a.first_few / fmax(1, a.cells),
+           100.0 * a.in_order / fmax(1, a.pairs), 100 * a.error);
 }
 
 /* --- searching ---------------------------------------------------------------------------------------------------- */
@@ -157,20 +187,20 @@ static double normal(void) {
     return sum - 6;
 }
 
-static struct model_gpu search(const struct fit *fit) {
+static struct model_gpu search(const struct fit *fit, enum half half) {
     static double best[CELLS];
     struct model_gpu found = fit->gpu;
     for (int i = 0; i < fit->samples; i++) {
         double *least = &best[fit->sample[i].cell];
         *least = *least == 0 ? fit->sample[i].measured : fmin(*least, fit->sample[i].measured);
     }
-    double least = badness(fit, &found, best);
+    double least = badness(fit, &found, half, best);
     for (int step = 0; step < STEPS; step++) {
         struct model_gpu tried = found;
         for (int changes = 1 + rand() % 3; changes > 0; changes--)
             *rate_of(&tried, fit->fitted[rand() % fit->fitted_count]) *=
                 exp(0.3 * normal() * (1 - 0.95 * step / STEPS));
-        double now = badness(fit, &tried, best);
+        double now = badness(fit, &tried, half, best);
         if (now < least) {
             least = now;
             found = tried;
@@ -192,12 +222,17 @@ static bool add_rate(struct fit *fit, const char *name) {
 int main(int argc, char **argv) {
     static struct fit fit;
     struct diag diag = {0};
+    bool judge = false;
     if (argc < 3 || !model_gpu_find(argv[1], &fit.gpu) || !(fit.set = template_set_open(NULL, NULL, &diag))) {
-        fprintf(stderr, "usage: fit_model GPU FILE.jsonl... [RATE=]...\n%s", text_string(&diag.text));
+        fprintf(stderr, "usage: fit_model GPU FILE.jsonl... [RATE=]... [--judge]\n%s", text_string(&diag.text));
         return 2;
     }
     for (int i = 2; i < argc; i++) {
         struct text error = {0};
+        if (strcmp(argv[i], "--judge") == 0) {
+            judge = true;
+            continue;
+        }
         char *equals = strchr(argv[i], '=');
         if (equals)
             *equals = '\0';
@@ -210,11 +245,16 @@ int main(int argc, char **argv) {
     for (size_t i = 0; !chosen && i < sizeof usual / sizeof *usual; i++)
         add_rate(&fit, usual[i]);
     printf("%d records left out: failures, and of other GPUs and versions\n", fit.left_out);
-    print_agreement(&fit, &fit.gpu, "before");
-    struct model_gpu found = search(&fit);
-    print_agreement(&fit, &found, "after");
+    print_agreement(&fit, &fit.gpu, ALL, judge ? "as it is" : "before");
+    if (judge)
+        return 0;
+    print_agreement(&fit, &fit.gpu, ODD, "before, of every other head dimension");
+    struct model_gpu found = search(&fit, EVEN);
+    print_agreement(&fit, &found, ODD, "the same, fitted to the others");
+    found = search(&fit, ALL);
+    print_agreement(&fit, &found, ALL, "fitted to all");
     for (int i = 0; i < fit.fitted_count; i++)
-        printf("  %-20s %12.4g -> %12.4g\n", fit.fitted[i]->name, *rate_of(&fit.gpu, fit.fitted[i]),
-               *rate_of(&found, fit.fitted[i]));
+        printf("  %s: {value: %.4g, unit: \"%s\", source: fitted}   # was %.4g\n", fit.fitted[i]->name,
+               *rate_of(&found, fit.fitted[i]), fit.fitted[i]->unit, *rate_of(&fit.gpu, fit.fitted[i]));
     return 0;
 }

@@ -4,6 +4,7 @@
 #
 #     bench/tune_h200.sh tune            # about six minutes; stop it at any time, the same command goes on
 #     bench/tune_h200.sh validate        # about three minutes
+#     bench/tune_h200.sh report          # from the results of both, without a GPU: does the table pay, is the model right?
 #     SECONDS_EACH=60 DTYPES="bf16 fp16" bench/tune_h200.sh tune
 #     ONLY=128 bench/tune_h200.sh tune   # one head dimension: pieces of the whole go into the same files
 #
@@ -12,6 +13,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
 attile=${ATTILE:-build/release/cli/attile}
+fit_model=${FIT_MODEL:-build/release/bench/fit_model}
 results=${RESULTS:-build/tune}
 table=${TABLE:-tuned/nvidia_h200.yaml}
 seconds_each=${SECONDS_EACH:-22}
@@ -72,8 +74,14 @@ validate_one() {
 # Of all ratios in the JSON documents of validate: geometric mean, least, how many.
 summarise() {
     grep -o '"ratio": [0-9.e+-]*' "$results/validate.json" |
-        awk '{ sum += log($2); n++; if (n == 1 || $2 < least) least = $2 }
-             END { if (n) printf "tuned beside untuned: geometric mean %.3f, least %.3f, of %d\n", exp(sum / n), least, n }'
+        awk '{ sum += log($2); n++; below += $2 < 0.98; if (n == 1 || $2 < least) least = $2 }
+             END { if (n) printf "tuned beside untuned: geometric mean %.3f, least %.3f, %d below 0.98, of %d\n",
+                                 exp(sum / n), least, below, n }'
+}
+
+# How often the model is right about what was measured: the model as it is in this build.
+judge() {
+    "$fit_model" h200 "$results/tune.jsonl" --judge
 }
 
 failed=0
@@ -82,6 +90,10 @@ tune) each_problem tune_one ;;
 validate)
     : >"$results/validate.json"
     each_problem validate_one
+    summarise
+    ;;
+report)
+    judge || failed=1
     summarise
     ;;
 *)
