@@ -165,15 +165,21 @@ bool choose_default(const struct att_session *session, const struct request *req
 
 /* --- choosing -------------------------------------------------------------------------------------------------- */
 
+/* Several preferences may come to the same kernel: it is said once. */
 static void pass_over(const struct choice *choice, struct text *passed) {
+    struct text line = {0};
     if (!passed)
         return;
     if (*choice->variant.name)
-        text_print(passed, "  passed over: %s: %s\n", choice->variant.name, choice->variant.reason);
+        text_print(&line, "  passed over: %s: %s\n", choice->variant.name, choice->variant.reason);
     else
-        text_print(passed, "  passed over: %s for %s: %s\n",
+        text_print(&line, "  passed over: %s for %s: %s\n",
                    knob_word_name(KNOB_algorithm, choice->variant.knobs.algorithm),
                    knob_word_name(KNOB_target, choice->variant.knobs.target), choice->variant.reason);
+    if (!strstr(text_string(passed), text_string(&line)))
+        text_append(passed, text_string(&line), line.size);
+    passed->failed |= line.failed;
+    text_free(&line);
 }
 
 bool choose_next(struct att_session *session, const struct request *request, struct choice *choice,

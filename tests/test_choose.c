@@ -189,6 +189,10 @@ static void explain(att_session *session, const char *problem, const char *sched
     cr_expect_eq(att_explain(session, problem, schedule, text, sizeof text, NULL), expected, "%s", text);
     for (; *words; words++)
         cr_expect(strstr(text, *words), "no \"%s\" in:\n%s", *words, text);
+    for (char *line = strstr(text, "  passed over: "), *end; line && (end = strchr(line, '\n')); line = end + 1) {
+        *end = '\0';
+        cr_expect(!strstr(end + 1, line), "twice: %s", line);
+    }
 }
 #define EXPLAIN(problem, schedule, status, ...)                                                                        \
     explain(session, problem, schedule, status, (const char *[]){__VA_ARGS__, NULL})
