@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# The tuned table of a GPU, and whether it pays: tunes every problem of the list below on common shapes, a few seconds
-# each, then measures the table's choices beside the templates' own on shapes that were left out.
+# The tuned table of the H200, and whether it pays: measures the schedules of tune_h200.yaml on common shapes, then the
+# table's choices beside the templates' own on shapes that were left out. Uses every GPU of the machine.
 #
-#     bench/tune_h200.sh tune            # about six minutes; stop it at any time, the same command goes on
-#     bench/tune_h200.sh validate        # about three minutes
+#     bench/tune_h200.sh tune            # $BUDGET, 6 minutes; stop it at any time, the same command goes on
+#     bench/tune_h200.sh validate        # a third of $BUDGET
 #     bench/tune_h200.sh report          # from the results of both, without a GPU: does the table pay, is the model right?
-#     SECONDS_EACH=60 DTYPES="bf16 fp16" bench/tune_h200.sh tune
-#     ONLY=128 bench/tune_h200.sh tune   # one head dimension: pieces of the whole go into the same files
+#     ONLY='head_dim=128 mask=none' bench/tune_h200.sh tune   # a part; parts go into the same files
 #
 # Results: $RESULTS (tune.jsonl and validate.jsonl there), table: $TABLE.
 set -uo pipefail
@@ -16,59 +15,22 @@ attile=${ATTILE:-build/release/cli/attile}
 fit_model=${FIT_MODEL:-build/release/bench/fit_model}
 results=${RESULTS:-build/tune}
 table=${TABLE:-tuned/nvidia_h200.yaml}
-seconds_each=${SECONDS_EACH:-22}
+budget=${BUDGET:-360} # seconds
 candidates=${CANDIDATES:-16}
-dtypes=${DTYPES:-bf16}
-gpu=${GPU:-0}
-problems=${ONLY:-40 64 80 96 128 192 256 192/128}
-tokens=16384
-hidden=2048
 mkdir -p "$results" "$(dirname "$table")"
 
-# One shape a length: as many sequences as fill $tokens, heads as a model of width $hidden has them.
-shapes_of() { # head_dim, heads (0 = of the width), lengths...
-    local dim=$1 heads=$2 shapes="" length batch
-    shift 2
-    [ "$heads" != 0 ] || heads=$((hidden / dim))
+shapes() { # heads, lengths...: as many sequences of each as have 16384 tokens
+    local heads=$1 length
+    shift
     for length in "$@"; do
-        batch=$((tokens / length))
-        [ $batch -ge 1 ] || batch=1
-        shapes+="batch=$batch,heads=$heads,len_q=$length,len_kv=$length;"
-    done
-    echo "$shapes"
-}
-
-each_problem() { # command, head dimensions...: calls it with the knobs and the head dimension
-    local command=$1 dtype mask problem
-    for dtype in $dtypes; do
-        for problem in $problems; do
-            for mask in none causal; do
-                local knobs="family=attention_forward dtype=$dtype head_dim=${problem%/*} mask=$mask"
-                [ "$problem" = "${problem%/*}" ] || knobs+=" head_dim_v=${problem#*/}"
-                knobs+=" algorithm=flash_async target=sm_90a"
-                echo "== $knobs" >&2
-                $command "$knobs" "${problem%/*}"
-                local code=$?
-                [ $code != 130 ] || exit 130 # interrupted
-                [ $code = 0 ] || failed=1
-            done
-        done
+        printf 'batch=%d,heads=%d,len_q=%d,len_kv=%d;' $((length < 16384 ? 16384 / length : 1)) "$heads" "$length" "$length"
     done
 }
 
-tune_one() {
-    local shapes
-    shapes=$(shapes_of "$2" 0 128 256 512 1024 2048 4096 8192 16384 32768)
-    shapes+="batch=1,heads=16,len_q=512,len_kv=512;batch=1,heads=16,len_q=2048,len_kv=2048"
-    "$attile" tune "$1" --shapes "$shapes" --candidates "$candidates" --budget "${seconds_each}s" --gpu "$gpu" \
-        --out "$results/tune.jsonl" --table "$table"
-}
-
-validate_one() {
-    local shapes
-    shapes=$(shapes_of "$2" 12 384 1536 6144 24576)$(shapes_of "$2" 0 768 3072 12288)
-    "$attile" tune "$1" --shapes "$shapes" --budget "$((seconds_each / 2))s" --gpu "$gpu" --out "$results/validate.jsonl" \
-        --validate "$table" --json >>"$results/validate.json"
+run() { # seconds, results, shapes, further options...
+    local seconds=$1 out=$2 where=$3
+    shift 3
+    "$attile" tune bench/tune_h200.yaml ${ONLY:+--variant "$ONLY"} --shapes "$where" --budget "${seconds}s" --out "$results/$out" "$@"
 }
 
 # Of all ratios in the JSON documents of validate: geometric mean, least, how many.
@@ -84,21 +46,20 @@ judge() {
     "$fit_model" h200 "$results/tune.jsonl" --judge
 }
 
-failed=0
 case "${1:-}" in
-tune) each_problem tune_one ;;
+tune)
+    run "$budget" tune.jsonl "$(shapes 16 128 512 1024 2048 4096 16384 32768)batch=1,heads=16,len_q=1024,len_kv=1024" \
+        --candidates "$candidates" --table "$table"
+    ;;
 validate)
-    : >"$results/validate.json"
-    each_problem validate_one
-    summarise
+    run $((budget / 3)) validate.jsonl "$(shapes 12 384 1536 6144 24576)$(shapes 8 768 3072)" \
+        --validate "$table" --json >"$results/validate.json" && summarise
     ;;
 report)
-    judge || failed=1
-    summarise
+    judge && summarise
     ;;
 *)
     sed -n '2,/^set/p' "$0" | grep '^#' | cut -c 3-
     exit 2
     ;;
 esac
-exit $failed

@@ -13,7 +13,11 @@
 //$ require head_dim % 8 == 0
 //$ require head_dim_v % 8 == 0
 //$ let plain_scores = mask != custom_mask and score == scaled
-//$ if head_dim <= 64 and head_dim_v <= 64 and plain_scores
+//$ if head_dim <= 64 and head_dim_v <= 64 and plain_scores and sinks == 0
+//$ default block_m = 256
+//$ default block_n = 64
+//$ default stages = 3
+//$ elif head_dim <= 64 and head_dim_v <= 64 and plain_scores
 //$ default block_m = 192
 //$ default block_n = 128
 //$ default stages = 3

@@ -162,10 +162,10 @@ Test(choose, the_nearest_measured_shape_decides) {
     cr_expect(strstr(first(session, BF16 " target=any", NULL), "_flash_tiled_"));
     cr_expect(strstr(first(session, BF16, "block_m=128"), "_m128_"), "a schedule of one's own comes first");
     cr_expect(strstr(first(session, "family=attention_forward dtype=bf16 head_dim=16 mask=causal", NULL),
-                     "_flash_async_m192_n128_s3"),
+                     "_flash_async_m256_n64_s3"),
               "no row: the template's defaults");
     cr_expect(
-        strstr(first(session, "family=attention_forward dtype=bf16 head_dim=24", NULL), "_flash_async_m192_n128_s3"),
+        strstr(first(session, "family=attention_forward dtype=bf16 head_dim=24", NULL), "_flash_async_m256_n64_s3"),
         "a row that no template can follow");
     att_close(session);
     session = open_gpu(path, "NVIDIA H100", 90);
@@ -204,7 +204,7 @@ Test(choose, explain_says_which_rule_and_why_not_the_others) {
     snprintf(place, sizeof place, "%s:5 measured it best at batch=32 heads=16", path);
     EXPLAIN(BF16 " len_q=600 len_kv=600", NULL, ATT_OK, place, "1.250 times as fast as the next",
             "for launches of batch=27 (assumed) heads=16 (assumed) kv_heads=16 (assumed) len_q=600 len_kv=600\n",
-            "would be next: attention_forward_bf16_d16_none_flash_async_m192", "the algorithm for this kind of GPU",
+            "would be next: attention_forward_bf16_d16_none_flash_async_m256", "the algorithm for this kind of GPU",
             "stand-in for tensors without an alignment of 16 bytes");
     EXPLAIN(BF16 " alignment=2", NULL, ATT_OK, "the family's first algorithm",
             "passed over: attention_forward_bf16_d16",
