@@ -174,7 +174,12 @@ class Kernel:
 
         params: {name: number or tensor}, what the problem's mask and score declare.
         """
-        batch, heads, len_q, _ = q.shape
+        batch, heads, len_q, head_dim = q.shape
+        expected = {"k": (batch, k.shape[1], k.shape[2], head_dim), "v": (*k.shape[:3], v.shape[3]),
+                    "o": (batch, heads, len_q, v.shape[3])}
+        for name, tensor in (("k", k), ("v", v), ("o", o)):
+            if tuple(tensor.shape) != expected[name]:
+                raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected {expected[name]} beside the others")
         args = _Args()
         args.attention = _Attention(_Tensor.of(q), _Tensor.of(k), _Tensor.of(v), _Tensor.of(o),
                                     lse.data_ptr() if lse is not None else None, 0, 0, batch, heads, k.shape[1], len_q,

@@ -100,7 +100,7 @@ static const struct mutation {
     {"step++, ", ""},
     {"queries.count++", "queries.count"},
     {"ring.count++", "ring.count"},
-    {"leaving = leaving_then", "leaving = tile"},
+    {"(ring + Q_STAGES)", "(ring + 1)"}, /* whose O leaves */
     {"empty < Q_STAGES", "empty < 1"},
     {"span.tiles == 1", "false"}, /* the last S of these queries */
     {"tile_n == 0", "false"},

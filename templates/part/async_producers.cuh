@@ -28,37 +28,27 @@ __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Sha
     TileQueue queue = tile_queue(p.attention);
     Ring<2> ring = {0};
     Ring<Q_STAGES> queries = {0};
-    //$ if store == tma
-    Tile leaving = {-1, 0, 0, 0}; // whose O leaves next
-    //$ if q_stages == 2
-    Tile leaving_then = leaving;
-    //$ end
-    //$ end
 #pragma unroll 1
     for (int empty = 0; empty < Q_STAGES; ring.count++, queries.count++) {
         int stage = queries.stage();
         Tile tile = next_tile(p.attention, queue);
         barrier_wait(&shared.tile_empty[ring.stage()], ring.parity() ^ 1);
+        //$ if store == tma
+        Tile leaving = shared.tile[(ring + Q_STAGES).stage()]; // whose O is in this place of Q, from the second round on
+        //$ end
         shared.tile[ring.stage()] = tile;
         barrier_arrive(&shared.tile_full[ring.stage()]);
 #pragma unroll 1
         for (int consumer = 0; consumer < CONSUMERS; consumer++) {
             barrier_wait(&shared.q_empty[stage][consumer], queries.parity() ^ 1);
             //$ if store == tma
-            if (leaving.query >= 0)
+            if (queries.count >= Q_STAGES)
                 store_output(p, shared, leaving, stage, consumer);
             //$ end
             if (tile.query >= 0)
                 load_queries_of(p, shared, tile, stage, consumer);
         }
         empty += tile.query < 0;
-        //$ if store == tma
-        //$ if q_stages == 2
-        leaving = leaving_then, leaving_then = tile;
-        //$ else
-        leaving = tile;
-        //$ end
-        //$ end
     }
 }
 
