@@ -197,6 +197,17 @@ Test(journal, ends_with_a_whole_line_when_the_disk_is_full) {
     text_free(&error);
 }
 
+Test(journal, takes_nothing_that_cannot_be_read_again) {
+    static const char *const paths[] = {"/dev/full", "/dev/zero", "/dev/null"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        struct journal journal;
+        struct text error = {0};
+        cr_expect_not(journal_open(&journal, paths[i], &error), "%s", paths[i]);
+        cr_expect(strstr(text_string(&error), "is no file that could be read again"), "%s", text_string(&error));
+        text_free(&error);
+    }
+}
+
 Test(journal, reads_a_file_that_another_one_is_writing) {
     struct journal journal;
     struct text error = {0};

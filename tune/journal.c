@@ -171,11 +171,18 @@ static bool drop_torn(struct journal *journal, struct text *error) {
     return true;
 }
 
+/* A device or a pipe cannot be read again, or never ends. */
+static bool is_file(int file) {
+    struct stat status;
+    return fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+}
+
 bool journal_open(struct journal *journal, const char *path, struct text *error) {
     *journal = (struct journal){.path = path, .file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)};
     if (journal->file < 0)
         return fail(error, "%s: cannot open it: %s", path, strerror(errno));
-    bool good = lock(journal->file, path, error);
+    bool good = is_file(journal->file) || fail(error, "%s: is no file that could be read again; name a file", path);
+    good = good && lock(journal->file, path, error);
     if (good && !ours(journal->file))
         good = fail(error, "%s: is no results file of attile tune, so nothing is appended; name another file", path);
     good = good && drop_torn(journal, error);
@@ -208,7 +215,7 @@ bool journal_append_line(struct journal *journal, const char *line, size_t size,
     }
     journal->size += put;
     if (now() - journal->synced > 1) {
-        fdatasync(journal->file); /* where that cannot be (a pipe) there is nothing to lose */
+        fdatasync(journal->file);
         journal->synced = now();
     }
     return true;

@@ -313,6 +313,8 @@ static void take_measurement(struct crew *crew, struct hand *hand, struct record
     struct tuner_cell *cell = &tuner->cell[hand->cell];
     struct entrant *entrant = &cell->contest.entrant[hand->entrant];
     write_down(crew, record, hand->kernel, cell, entrant->passes);
+    if (crew->stop) /* what is not written did not happen */
+        return;
     if (record_ok(record)) {
         contest_note(&cell->contest, hand->entrant, tuner->options.warm ? record->warm_median : record->cold_median);
         tuner->measured++;
