@@ -132,6 +132,15 @@ void formula_print(const struct formula *formula, struct text *text);
    memory ran out. */
 bool formula_split_score(const struct formula *score, struct formula **factor, struct formula **rest);
 
+/* score = factor * s + rest, or cap * tanh(factor * s) + rest, where cap and factor are the same for all queries and keys
+   of a head, and rest grows by `slope` from key to key, the same for all of them too. All formulas over (b, h, q, k), owned. */
+struct formula_fold {
+    struct formula *cap;                   /* null without a tanh */
+    struct formula *factor, *rest, *slope; /* null when the score is no such thing */
+};
+bool formula_fold_score(const struct formula *score, struct formula_fold *fold); /* false: memory ran out */
+void formula_fold_free(struct formula_fold *fold);
+
 /* d score / d s, for the backward pass: a new formula, owned by the caller. At a step or a corner it is the slope of one
    side. Null when memory ran out or it would be too long. */
 struct formula *formula_slope(const struct formula *score);

@@ -300,6 +300,20 @@ static void print_all(const struct formula_set *set, struct text *text) { print_
 static void print_mask(const struct formula_set *set, struct text *text) { print_return(set, set->mask, text); }
 static void print_score(const struct formula_set *set, struct text *text) { print_return(set, set->score, text); }
 
+static void print_fold(const struct formula_set *set, size_t part, struct text *text) {
+    struct formula_fold fold;
+    bool good = formula_fold_score(set->score, &fold);
+    const struct formula *of[] = {fold.cap, fold.factor, fold.rest, fold.slope};
+    if (of[part])
+        print_return(set, of[part], text);
+    text->failed |= !good;
+    formula_fold_free(&fold);
+}
+static void print_cap(const struct formula_set *set, struct text *text) { print_fold(set, 0, text); }
+static void print_factor(const struct formula_set *set, struct text *text) { print_fold(set, 1, text); }
+static void print_rest(const struct formula_set *set, struct text *text) { print_fold(set, 2, text); }
+static void print_slope(const struct formula_set *set, struct text *text) { print_fold(set, 3, text); }
+
 /* --- the directive ----------------------------------------------------------------------------------------------- */
 
 static const struct {
@@ -314,6 +328,10 @@ static const struct {
     [CODE_MASK] = {"mask", print_mask, true, false},
     [CODE_KEY] = {"key", print_key, false, true},
     [CODE_SCORE] = {"score", print_score, false, true},
+    [CODE_CAP] = {"cap", print_cap, false, true},
+    [CODE_FACTOR] = {"factor", print_factor, false, true},
+    [CODE_REST] = {"rest", print_rest, false, true},
+    [CODE_SLOPE] = {"slope", print_slope, false, true},
     [CODE_KEYS] = {"keys", print_keys, true, false},
     [CODE_EXACT] = {"exact", print_exact, true, false},
     [CODE_SOME] = {"some", print_some, true, false},
@@ -328,12 +346,23 @@ void formula_code_print(const struct formula_set *set, enum formula_code code, s
 }
 
 bool formula_fact(const struct formula_set *set, enum formula_fact fact, int *value) {
-    struct formula_keys keys;
-    *value = fact == FACT_TABLES ? __builtin_popcount(set->tabled) : 0;
-    if (fact != FACT_EXACT || !set->mask)
-        return true;
-    bool good = formula_keys(set->mask, &keys);
-    *value = keys.exact;
-    formula_keys_free(&keys);
+    bool good = true;
+    *value = 0;
+    if (fact == FACT_TABLES)
+        *value = __builtin_popcount(set->tabled);
+    if (fact == FACT_KEYED && set->score)
+        *value = formula_names(set->score) >> FORMULA_K & 1;
+    if (fact == FACT_EXACT && set->mask) {
+        struct formula_keys keys;
+        good = formula_keys(set->mask, &keys);
+        *value = keys.exact;
+        formula_keys_free(&keys);
+    }
+    if (fact == FACT_FOLDED && set->score) {
+        struct formula_fold fold;
+        good = formula_fold_score(set->score, &fold);
+        *value = fold.cap ? 2 : fold.factor ? 1 : 0;
+        formula_fold_free(&fold);
+    }
     return good;
 }

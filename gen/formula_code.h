@@ -14,16 +14,22 @@ enum formula_code {
     CODE_MASK,    /* return MASK; over at, q, k */
     CODE_KEY,     /* what a key is for the score: SplitKey where that makes float(k - q) cheaper, else int */
     CODE_SCORE,   /* return SCORE; over at, q, k, s */
+    CODE_CAP,     /* of a score that can be folded (formula_fold): return its cap; over at */
+    CODE_FACTOR,  /* ... its factor */
+    CODE_REST,    /* ... its rest; over at, q, k */
+    CODE_SLOPE,   /* ... its slope */
     CODE_KEYS,    /* return {first, end, full_first, full_end}; over at, q_first, q_last */
     CODE_EXACT,   /* constants: is every tile between first and end needed, is every full one within its own bounds */
     CODE_SOME,    /* return whether some pair of a tile may be seen; over at, q_first, q_last, k_first, k_last */
     CODE_ALL,     /* return whether all pairs of a tile are seen */
     FORMULA_CODES
 };
-/* What a template may ask about a mask. */
+/* What a template may ask about a mask or a score. */
 enum formula_fact {
     FACT_TABLES, /* how many tensors want a table of bounds */
-    FACT_EXACT   /* 1: which tiles are needed is known in closed form (formula_keys.exact) */
+    FACT_EXACT,  /* 1: which tiles are needed is known in closed form (formula_keys.exact) */
+    FACT_FOLDED, /* 1: the score is factor * s + rest; 2: cap * tanh(factor * s) + rest; 0: something else */
+    FACT_KEYED   /* 1: the score depends on k otherwise than through s */
 };
 bool formula_fact(const struct formula_set *set, enum formula_fact fact, int *value); /* false: out of memory */
 

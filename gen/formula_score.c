@@ -1,4 +1,4 @@
-/* formula_score: what a score does to s: factor * s + rest, where it is that, and its slope. */
+/* formula_score: what a score does to s: factor * s + rest, or that within a tanh, where it is that, and its slope. */
 #include "formula_tree.h"
 
 /* NO_NODE is 0 here. What is 0 stays so, and no `0.0 +` and `1.0 *` are left behind. */
@@ -21,21 +21,31 @@ struct split {
     bool good;
 };
 
-static struct split split(struct formula *f, const struct formula *from, int node) {
+static bool has(const struct formula *f, int node, int part) {
+    if (node == part)
+        return true;
+    for (int i = 0; i < f->node[node].operands; i++)
+        if (has(f, f->node[node].operand[i], part))
+            return true;
+    return false;
+}
+
+/* Of the subtree, as factor * variable + rest. */
+static struct split split(struct formula *f, const struct formula *from, int node, int variable) {
     const struct tree_node *n = &from->node[node];
     const struct split no = {NO_NODE, NO_NODE, false};
-    if (!tree_uses_score(from, node)) {
+    if (node == variable)
+        return (struct split){tree_real(f, 1), NO_NODE, true};
+    if (!has(from, node, variable)) {
         int rest = tree_copy(f, from, node);
         return (struct split){NO_NODE, rest, rest != NO_NODE};
     }
-    if (n->op == OP_SCORE)
-        return (struct split){tree_real(f, 1), NO_NODE, true};
     if (n->op != OP_ADD && n->op != OP_SUBTRACT && n->op != OP_NEGATE && n->op != OP_MULTIPLY && n->op != OP_DIVIDE)
         return no;
-    struct split a = split(f, from, n->operand[0]);
+    struct split a = split(f, from, n->operand[0], variable);
     if (n->op == OP_NEGATE)
         return (struct split){sum(f, OP_SUBTRACT, NO_NODE, a.factor), sum(f, OP_SUBTRACT, NO_NODE, a.rest), a.good};
-    struct split b = split(f, from, n->operand[1]);
+    struct split b = split(f, from, n->operand[1], variable);
     if (!a.good || !b.good)
         return no;
     if (n->op == OP_ADD || n->op == OP_SUBTRACT)
@@ -58,12 +68,20 @@ static struct formula *take(struct formula *from, int node, double otherwise) {
     return NULL;
 }
 
+/* The first node with this operator from number `first` on; NO_NODE when there is none. */
+static int node_of(const struct formula *f, enum tree_op op, int first) {
+    for (int i = first; i < f->count; i++)
+        if (f->node[i].op == op)
+            return i;
+    return NO_NODE;
+}
+
 bool formula_split_score(const struct formula *score, struct formula **factor, struct formula **rest) {
     *factor = *rest = NULL;
     struct formula *f = tree_derive(FORMULA_SCORE, score);
     if (!f)
         return false;
-    struct split parts = split(f, score, score->root);
+    struct split parts = split(f, score, score->root, node_of(score, OP_SCORE, 0));
     if (parts.good && f->fault == TREE_FINE) {
         *factor = take(f, parts.factor, 0);
         *rest = take(f, parts.rest, 0);
@@ -75,6 +93,96 @@ bool formula_split_score(const struct formula *score, struct formula **factor, s
     formula_free(*rest);
     *factor = *rest = NULL;
     return false;
+}
+
+/* --- folded into the exponent */
+
+/* By how much the subtree grows with k. *affine becomes false when it does not grow evenly. */
+static int growth(struct formula *f, const struct formula *from, int node, bool *affine) {
+    const struct tree_node *n = &from->node[node];
+    if (!(tree_names_of(from, node) >> FORMULA_K & 1))
+        return NO_NODE;
+    int a = n->operands > 0 ? n->operand[0] : NO_NODE, b = n->operands > 1 ? n->operand[1] : NO_NODE;
+    bool by_a = a != NO_NODE && tree_names_of(from, a) >> FORMULA_K & 1;
+    bool by_b = b != NO_NODE && tree_names_of(from, b) >> FORMULA_K & 1;
+    switch (n->op) {
+    case OP_NAME: return tree_real(f, 1);
+    case OP_TO_REAL: return growth(f, from, a, affine);
+    case OP_NEGATE: return sum(f, OP_SUBTRACT, NO_NODE, growth(f, from, a, affine));
+    case OP_ADD:
+    case OP_SUBTRACT: return sum(f, n->op, growth(f, from, a, affine), growth(f, from, b, affine));
+    case OP_MULTIPLY:
+    case OP_DIVIDE:
+        if (by_b && (by_a || n->op == OP_DIVIDE))
+            break;
+        int by = tree_copy(f, from, by_a ? b : a);
+        if (from->node[by_a ? b : a].type == FORMULA_INT)
+            by = tree_one(f, OP_TO_REAL, by);
+        return tree_two(f, n->op, growth(f, from, by_a ? a : b, affine), by);
+    default: break;
+    }
+    *affine = false;
+    return NO_NODE;
+}
+
+/* Does the same value hold for all keys and queries of a tile? */
+static bool holds_for_all(const struct formula *f, int node) {
+    return node == NO_NODE ||
+           (!tree_uses_score(f, node) && !(tree_names_of(f, node) & (1u << FORMULA_Q | 1u << FORMULA_K)));
+}
+
+static struct formula *slope_in_key(const struct formula *rest, bool *affine) {
+    struct formula *f = tree_derive(FORMULA_SCORE, rest);
+    if (!f)
+        return NULL;
+    int slope = growth(f, rest, rest->root, affine);
+    f->root = slope == NO_NODE && f->fault == TREE_FINE ? tree_real(f, 0) : slope;
+    return f;
+}
+
+/* With `variable` in place of s, the score is folded into *fold if it can be. False when memory ran out. */
+static bool fold_with(const struct formula *score, int variable, struct formula_fold *fold) {
+    struct formula *f = tree_derive(FORMULA_SCORE, score);
+    if (!f)
+        return false;
+    const struct tree_node *function = &score->node[variable];
+    bool capped = function->op == OP_TANH, affine = true;
+    struct split outer = split(f, score, score->root, variable), inner = {NO_NODE, NO_NODE, true};
+    if (capped)
+        inner = split(f, score, function->operand[0], node_of(score, OP_SCORE, 0));
+    bool folds = outer.good && outer.factor != NO_NODE && holds_for_all(f, outer.factor) && inner.good &&
+                 inner.rest == NO_NODE && holds_for_all(f, inner.factor) &&
+                 (outer.rest == NO_NODE || !tree_uses_score(f, outer.rest)) && f->fault == TREE_FINE;
+    bool good = f->fault != TREE_NO_MEMORY;
+    if (folds) {
+        fold->cap = capped ? take(f, outer.factor, 0) : NULL;
+        fold->factor = take(f, capped ? inner.factor : outer.factor, 0);
+        fold->rest = take(f, outer.rest, 0);
+        fold->slope = fold->rest ? slope_in_key(fold->rest, &affine) : NULL;
+        good = (fold->cap || !capped) && fold->factor && fold->slope && fold->slope->fault != TREE_NO_MEMORY;
+    }
+    if (!good || !folds || !affine || fold->slope->fault != TREE_FINE || !holds_for_all(fold->slope, fold->slope->root))
+        formula_fold_free(fold);
+    formula_free(f);
+    return good;
+}
+
+bool formula_fold_score(const struct formula *score, struct formula_fold *fold) {
+    *fold = (struct formula_fold){0};
+    int s = node_of(score, OP_SCORE, 0);
+    bool good = s == NO_NODE || fold_with(score, s, fold);
+    for (int i = node_of(score, OP_TANH, 0); good && !fold->factor && i != NO_NODE; i = node_of(score, OP_TANH, i + 1))
+        if (tree_uses_score(score, i) && has(score, score->root, i))
+            good = fold_with(score, i, fold);
+    return good;
+}
+
+void formula_fold_free(struct formula_fold *fold) {
+    formula_free(fold->cap);
+    formula_free(fold->factor);
+    formula_free(fold->rest);
+    formula_free(fold->slope);
+    *fold = (struct formula_fold){0};
 }
 
 /* --- slope */

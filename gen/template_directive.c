@@ -276,7 +276,7 @@ static void read_include(struct page *page, struct slice word, struct slice rest
         page_add(page, (struct template_op){.kind = OP_INCLUDE, .index = index});
 }
 
-/* WHAT NAME: something about the mask, as an integer. */
+/* WHAT NAME: something about the mask or the score, as an integer. */
 static void read_fact(struct page *page, struct slice word, struct slice rest, enum formula_fact fact) {
     struct slice name = slice_name(&rest);
     if (!name.size || rest.size) {
@@ -294,6 +294,12 @@ static void read_tables(struct page *page, struct slice word, struct slice rest)
 }
 static void read_exact(struct page *page, struct slice word, struct slice rest) {
     read_fact(page, word, rest, FACT_EXACT);
+}
+static void read_folded(struct page *page, struct slice word, struct slice rest) {
+    read_fact(page, word, rest, FACT_FOLDED);
+}
+static void read_keyed(struct page *page, struct slice word, struct slice rest) {
+    read_fact(page, word, rest, FACT_KEYED);
 }
 
 static const char *next_code(void *context) {
@@ -326,6 +332,7 @@ static const struct directive {
     {"end", read_end, true},          {"for", read_for, true},
     {"include", read_include, false}, {"code", read_code, false},
     {"tables", read_tables, false},   {"exact", read_exact, false},
+    {"folded", read_folded, false},   {"keyed", read_keyed, false},
 };
 enum { DIRECTIVES = sizeof directives / sizeof *directives };
 

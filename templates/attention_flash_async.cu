@@ -13,13 +13,23 @@
 //$ require head_dim % 8 == 0
 //$ require head_dim_v % 8 == 0
 //$ let plain_scores = mask != custom_mask and score == scaled
+//$ folded folded
+//$ keyed keyed
 //$ if head_dim <= 64 and head_dim_v <= 64 and plain_scores and sinks == 0
 //$ default block_m = 256
 //$ default block_n = 64
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and plain_scores
+//$ elif head_dim <= 64 and head_dim_v <= 64 and score == scaled
 //$ default block_m = 192
 //$ default block_n = 128
+//$ default stages = 3
+//$ elif head_dim <= 64 and head_dim_v <= 64 and folded > 0 and mask != custom_mask and dtype == bf16
+//$ default block_m = 192
+//$ default block_n = 112
+//$ default stages = 3
+//$ elif head_dim <= 64 and head_dim_v <= 64 and folded > 0
+//$ default block_m = 192
+//$ default block_n = 96
 //$ default stages = 3
 //$ elif head_dim <= 96 and head_dim_v <= 96 and plain_scores
 //$ default block_m = 192
@@ -42,12 +52,12 @@
 //$ default block_n = 64
 //$ default stages = 2
 //$ end
-//$ if block_m == 128 and head_dim <= 128 and head_dim_v <= 128 and plain_scores
+//$ if block_m == 128 and head_dim <= 128 and head_dim_v <= 128
 //$ default overlap = both
 //$ else
 //$ default overlap = within
 //$ end
-//$ if dtype == bf16 and plain_scores
+//$ if dtype == bf16
 //$ default rescale = from_sum
 //$ else
 //$ default rescale = lazy
@@ -74,7 +84,6 @@
 //$ require query_heads == apart or blocks == resident
 //$ require cluster in [1, 2]
 //$ require block_m < 256 or cluster == 1 or query_heads == apart
-//$ require rescale != from_sum or plain_scores
 //$ require query_heads == apart or (plain_scores and sinks == 0)
 //$ let consumers = block_m / 64
 //$ let scores_ahead = overlap == within or overlap == both
@@ -186,6 +195,9 @@
 // A tile of 16-bit elements lies in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by the copy unit.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 //$ include "part/softmax_rows.cuh"
+//$ if folded > 0
+//$ include "part/folded_score.cuh"
+//$ end
 
 struct alignas(1024) Shared {
     //$ if store == tma
@@ -208,10 +220,10 @@ struct alignas(1024) Shared {
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
 //$ if sinks > 0
-// In units of what m is taken of: scores before scaling, unless an expression has scaled them.
+// In units of what m is taken of: scores before scaling, or exponents of 2 where an expression makes the scores.
 __device__ __forceinline__ float sink_of(const attention_params &p, const Tile &tile) {
     //$ if score == custom_score
-    return tensor_sinks(p, tile.head);
+    return tensor_sinks(p, tile.head) * LOG2_E;
     //$ else
     return tensor_sinks(p, tile.head) / p.scale;
     //$ end

@@ -16,6 +16,7 @@ struct analysis {
     const struct formula *f;
     const struct formula_env *env;
     double s, error_of_s;
+    double tanh_error; /* in units, absolute, besides that of a library's */
 };
 
 static double known(double error) { return error < UNKNOWN ? error : UNKNOWN; } /* NaN too is unknown */
@@ -114,7 +115,7 @@ static struct approx of_two(const struct tree_node *n, struct approx x, struct a
 }
 
 /* Functions of CUDA's and of this machine's library are within 2 ulp, 4 units, of what they should be. */
-static struct approx of_one(const struct tree_node *n, struct approx x) {
+static struct approx of_one(const struct analysis *a, const struct tree_node *n, struct approx x) {
     double least = x.value - x.error, root = sqrt(fmax(least, 0)), t = tanh(x.value);
     switch (n->op) {
     case OP_TO_REAL: return rounded(x.value, x.error, fabs(x.value) > 0x1p24 ? 1 : 0);
@@ -127,7 +128,7 @@ static struct approx of_one(const struct tree_node *n, struct approx x) {
     case OP_LOG: return least > 0 ? rounded(log(x.value), x.error / least, 4) : (struct approx){log(x.value), UNKNOWN};
     case OP_SQRT:
         return root > 0 ? rounded(sqrt(x.value), x.error / root, 2) : (struct approx){sqrt(x.value), sqrt(x.error)};
-    case OP_TANH: return rounded(t, fmin(x.error, 2), 4);
+    case OP_TANH: return rounded(t, fmin(x.error + a->tanh_error * UNIT, 2), 4);
     case OP_SIGMOID: return rounded(1 / (1 + exp(-x.value)), x.error / 4, 8);
     default: return (struct approx){x.value, UNKNOWN};
     }
@@ -143,17 +144,31 @@ static struct approx approximate(const struct analysis *a, int node) {
         operand[i] = approximate(a, n->operand[i]);
     if (n->op == OP_IF)
         return choose(operand[0], operand[1], operand[2]);
-    return n->operands == 1 ? of_one(n, operand[0]) : of_two(n, operand[0], operand[1]);
+    return n->operands == 1 ? of_one(a, n, operand[0]) : of_two(n, operand[0], operand[1]);
+}
+
+/* What folding adds, docs/numerics.md: a tanh of its own, and a rest that is computed from a key up to WIDEST keys away. */
+static double add_folding(struct analysis *analysis) {
+    enum { WIDEST = 256 };
+    struct formula_fold fold;
+    double error = 0;
+    if (formula_fold_score(analysis->f, &fold) && fold.factor) {
+        analysis->tanh_error = fold.cap ? 12 : 0;
+        error = 4 * UNIT * WIDEST * fabs(formula_score(fold.slope, analysis->env));
+    }
+    formula_fold_free(&fold);
+    return error;
 }
 
 double score_error(const struct oracle_attention *p, int64_t b, int64_t h, int64_t query, int64_t key, double s,
-                   double error_of_s) {
+                   double error_of_s, bool folded) {
     struct formula_env env = *p->env;
     env.name[FORMULA_B] = b;
     env.name[FORMULA_H] = h;
     env.name[FORMULA_HK] = h / (p->heads / p->kv_heads);
     env.name[FORMULA_Q] = query + p->len_kv - p->len_q;
     env.name[FORMULA_K] = key;
-    struct analysis analysis = {p->score, &env, s, error_of_s};
-    return known(approximate(&analysis, p->score->root).error);
+    struct analysis analysis = {p->score, &env, s, error_of_s, 0};
+    double error = folded ? add_folding(&analysis) : 0;
+    return known(error + approximate(&analysis, p->score->root).error);
 }

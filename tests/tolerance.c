@@ -81,7 +81,8 @@ static double weigh(int64_t n, double *score, double *error, double lse) {
 }
 
 /* The scores of one row and their errors (in units), the keys they are of, and the sink as key -1. Returns how many. */
-static int64_t score_row(const struct oracle_attention *p, int64_t row, int64_t *key, double *score, double *error) {
+static int64_t score_row(const struct oracle_attention *p, int64_t row, bool folded, int64_t *key, double *score,
+                         double *error) {
     int64_t query = row % p->len_q, head = row / p->len_q % p->heads, batch = row / p->len_q / p->heads, seen = 0;
     const float *k = p->k + (batch * p->kv_heads + head / (p->heads / p->kv_heads)) * p->len_kv * p->head_dim;
     for (int64_t j = 0; j < p->len_kv; j++) {
@@ -98,7 +99,7 @@ static int64_t score_row(const struct oracle_attention *p, int64_t row, int64_t 
         double error_of_s = growth((double)p->head_dim) * fabs(p->scale) * size_of_terms + fabs(s);
         score[seen] = oracle_score(p, batch, head, query, j, s);
         if (p->score)
-            error_of_s = score_error(p, batch, head, query, j, s, error_of_s * UNIT) / UNIT;
+            error_of_s = score_error(p, batch, head, query, j, s, error_of_s * UNIT, folded) / UNIT;
         error[seen] = error_of_s + 2 * fabs(score[seen]); /* and the product with the base of exp */
         key[seen++] = j;
     }
@@ -118,7 +119,7 @@ bool tolerance_attention(const struct oracle_attention *p, enum tolerance_type w
     for (int64_t row = 0; score && error && key && row < rows; row++) {
         int64_t head = row / p->len_q % p->heads, batch = row / p->len_q / p->heads;
         int64_t kv = (batch * p->kv_heads + head / (p->heads / p->kv_heads)) * p->len_kv;
-        int64_t seen = score_row(p, row, key, score, error);
+        int64_t seen = score_row(p, row, weights != TOLERANCE_FP32, key, score, error);
         double max = weigh(seen, score, error, lse[row]);
         bound_row(seen, key, score, error, p->v + kv * p->head_dim_v, p->head_dim_v, p->head_dim_v, weights, output,
                   o + row * p->head_dim_v, o_tolerance + row * p->head_dim_v);

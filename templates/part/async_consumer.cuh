@@ -45,13 +45,16 @@ struct Consumer {
     Shared &shared;
     int index, unit; // of the consumers of this block; of the tile's units of 64 rows
     int lane, row;   // of this thread; its first row of the unit
-    float c;         // log2(e) times scale, unless the score has that in it
+    float c;         // what makes exponents of 2 of what is in s: log2(e) times scale, or 1 where an expression has done so
     unsigned long long q, k, v;
 
     Ring<2> taken;
     Ring<Q_STAGES> queries;
     int step; // tiles of keys that went through this warpgroup
     Span span;
+    //$ if folded > 0
+    Fold fold;
+    //$ end
     Rows rows;
     float s[BLOCK_N / 2], o[HEAD_DIM_V / 2];
     //$ if weights_in == p_registers
@@ -65,9 +68,9 @@ struct Consumer {
         : p(p), a(p.attention), shared(shared), index(index), unit(unit_of(index)), lane(threadIdx.x % 32),
           row(warp_index() % 4 * 16 + lane / 4),
           //$ if score == custom_score
-          c(1.44269504f),
+          c(1),
           //$ else
-          c(a.scale * 1.44269504f),
+          c(a.scale * LOG2_E),
           //$ end
           q(matrix_descriptor(shared.q[0][index], 0)), k(matrix_descriptor(shared.k[0], 0)),
           v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), taken{0}, queries{0}, step(0) {}
@@ -87,6 +90,10 @@ struct Consumer {
         span.where = {tile.batch, tile.head, tile.kv_head};
         for (int r = 0; r < 2; r++)
             span.position[r] = position_of(a, min(row_of(a, tile, unit, row + 8 * r).query, a.len_q - 1));
+        //$ end
+        //$ if folded > 0
+        if (tile.query >= 0)
+            fold = fold_score(a, span.where);
         //$ end
         //$ if mask == custom_mask
         if (tile.query >= 0)
@@ -195,9 +202,48 @@ struct Consumer {
     }
 
     //$ if score == custom_score
-    // S of tile `tile_n` as the problem has it.
-    template <bool INSIDE> __device__ __forceinline__ void score_tile(int tile_n) {
+    // S of tile `tile_n` as the problem has it, as exponents of 2, less `from` of their row.
+    __device__ __forceinline__ void score_tile(int tile_n, const float (&from)[2]) {
         int key = tile_n * BLOCK_N + lane % 4 * 2;
+        //$ if folded == 0
+        if ((tile_n + 1) * BLOCK_N <= a.len_kv)
+            score_each<true>(key, from);
+        else
+            score_each<false>(key, from);
+        //$ else
+        float base[2];
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+            base[r] = fmaf(score_rest(a, span.where, span.position[r], key), LOG2_E, -from[r]);
+        //$ if folded == 2
+        float largest = 0;
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; i++)
+            largest = fmaxf(largest, fabsf(s[i]));
+        // tanh(x) by its series as long as all x are small, else as 1 - 2 / (e^2x + 1)
+        if (!__all_sync(0xffffffffu, largest <= fold.small)) {
+#pragma unroll
+            for (int i = 0; i < BLOCK_N / 2; i++) {
+                float rest = fmaf(static_cast<float>(8 * (i / 4) + i % 2), fold.slope, base[i / 2 % 2] + fold.cap);
+                s[i] = fmaf(-2 * fold.cap, reciprocal_approx(exp2_approx(s[i] * fold.twice) + 1), rest);
+            }
+            return;
+        }
+        //$ end
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; i++) {
+            float rest = fmaf(static_cast<float>(8 * (i / 4) + i % 2), fold.slope, base[i / 2 % 2]);
+            //$ if folded == 2
+            float square = s[i] * s[i], curve = fmaf(square, fmaf(square, fold.curve[3], fold.curve[2]), fold.curve[1]);
+            s[i] = fmaf(s[i], fmaf(square, curve, fold.curve[0]), rest);
+            //$ else
+            s[i] = fmaf(s[i], fold.factor, rest);
+            //$ end
+        }
+        //$ end
+    }
+    //$ if folded == 0
+    template <bool INSIDE> __device__ __forceinline__ void score_each(int key, const float (&from)[2]) {
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 2; i++) {
             int place = 8 * (i / 4) + i % 2;
@@ -206,71 +252,71 @@ struct Consumer {
                 set_key(k, key, place);
             else
                 set_key(k, min(key + place, a.len_kv - 1), 0);
-            s[i] = score_of(a, span.where, span.position[i / 2 % 2], k, a.scale * s[i]);
+            s[i] = fmaf(score_of(a, span.where, span.position[i / 2 % 2], k, a.scale * s[i]), LOG2_E, -from[i / 2 % 2]);
         }
     }
     //$ end
+    //$ end
+
+    // s = -INFINITY where the mask says so.
+    __device__ __forceinline__ void mask_scores(int tile_n) {
+        int key = tile_n * BLOCK_N + lane % 4 * 2;
+        //$ if mask == custom_mask
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; i++) {
+            int k = key + 8 * (i / 4) + i % 2;
+            if (k >= a.len_kv || !sees(a, span.where, span.position[i / 2 % 2], k))
+                s[i] = -INFINITY;
+        }
+        //$ else
+        mask_tile(s, key, span.end);
+        //$ end
+    }
+
+    // S -> weights. `masked`: perhaps not all rows see all keys.
+    __device__ __forceinline__ void weigh_tile(int tile_n, bool masked) {
+        //$ if rescale == from_sum and not plain_scores
+        // Rows that have seen nothing yet, or only scores of -INFINITY, look for a maximum.
+        masked |= !__all_sync(0xffffffffu, rows.max[0] > -INFINITY && rows.max[1] > -INFINITY);
+        //$ end
+        //$ if score == custom_score and rescale == from_sum
+        float from[2] = {rows.max[0] == -INFINITY ? 0 : rows.max[0], rows.max[1] == -INFINITY ? 0 : rows.max[1]};
+        score_tile(tile_n, from);
+        if (masked)
+            mask_scores(tile_n);
+        softmax_onward(s, rows, from, masked);
+        //$ else
+        //$ if score == custom_score
+        score_tile(tile_n, {0, 0});
+        //$ end
+        if (masked)
+            mask_scores(tile_n);
+        //$ if rescale == from_sum
+        if (!masked)
+            softmax_onward(s, rows, c);
+        else
+            //$ end
+            softmax_tile<1>(s, rows, c);
+        //$ end
+    }
     //$ if mask == custom_mask
-    // The next tile of keys, from S to weights.
+    // The next tile of keys.
     __device__ __forceinline__ void weigh_next() {
         bool whole;
         int tile_n = span.walk.next(whole);
-        if (whole) {
-            //$ if score == custom_score
-            score_tile<true>(tile_n);
-            //$ end
-        } else {
-            //$ if score == custom_score
-            score_tile<false>(tile_n);
-            //$ end
-            int key = tile_n * BLOCK_N + lane % 4 * 2;
-#pragma unroll
-            for (int i = 0; i < BLOCK_N / 2; i++) {
-                int k = key + 8 * (i / 4) + i % 2;
-                if (k >= a.len_kv || !sees(a, span.where, span.position[i / 2 % 2], k))
-                    s[i] = -INFINITY;
-            }
-        }
-        softmax_tile<1>(s, rows, c);
+        weigh_tile(tile_n, !whole);
     }
     __device__ __forceinline__ void weigh_first() { weigh_next(); }
-    //$ else
-    // S -> weights, for the first tile of keys and others with a mask.
+    //$ elif plain_scores and rescale == from_sum and block_n % 32 == 0
+    // The first tile of keys. A first guess at m is enough.
     __device__ __forceinline__ void weigh_first() {
-        if (span.tiles > span.whole) {
-            //$ if score == custom_score
-            score_tile<false>(span.tiles - 1);
-            //$ end
-            mask_tile(s, (span.tiles - 1) * BLOCK_N + lane % 4 * 2, span.end);
-            softmax_tile<1>(s, rows, c);
-        } else {
-            //$ if score == custom_score
-            score_tile<true>(span.tiles - 1);
-            //$ end
-            //$ if rescale == from_sum and block_n % 32 == 0
-            softmax_tile<4>(s, rows, c); // a first guess at m is enough
-            //$ else
-            softmax_tile<1>(s, rows, c);
-            //$ end
-        }
+        if (span.tiles > span.whole)
+            weigh_tile(span.tiles - 1, true);
+        else
+            softmax_tile<4>(s, rows, c);
     }
-    __device__ __forceinline__ void weigh_masked(int tile_n) {
-        //$ if score == custom_score
-        score_tile<false>(tile_n);
-        //$ end
-        mask_tile(s, tile_n * BLOCK_N + lane % 4 * 2, span.end);
-        softmax_tile<1>(s, rows, c);
-    }
-    __device__ __forceinline__ void weigh_whole(int tile_n) {
-        //$ if score == custom_score
-        score_tile<true>(tile_n);
-        //$ end
-        //$ if rescale == from_sum
-        softmax_onward(s, rows, c);
-        //$ else
-        softmax_tile<1>(s, rows, c);
-        //$ end
-    }
+    //$ else
+    __device__ __forceinline__ void weigh_first() { weigh_tile(span.tiles - 1, true); }
     //$ end
 
     __device__ __forceinline__ void begin_rows() {
@@ -289,7 +335,7 @@ struct Consumer {
         if (a.lse && to.query < a.len_q)
             a.lse[tile.batch * a.lse_batch_stride + to.head * a.lse_head_stride + to.query] =
                 //$ if score == custom_score
-                sum == 0 ? -INFINITY : max + logf(sum);
+                sum == 0 ? -INFINITY : max * LN_2 + logf(sum);
         //$ else
                 sum == 0 ? -INFINITY : max * a.scale + logf(sum);
         //$ end
@@ -433,11 +479,10 @@ struct Consumer {
         for (int tile_n = span.tiles - 2; tile_n >= 0; tile_n--) {
             issue_round(tile_n == 0);
             //$ if mask == causal
-            if (tile_n >= span.whole)
-                weigh_masked(tile_n);
-            else
-                //$ end
-                weigh_whole(tile_n);
+            weigh_tile(tile_n, tile_n >= span.whole);
+            //$ else
+            weigh_tile(tile_n, false);
+            //$ end
             //$ end
             wgmma_wait<0>();
             output_done();
@@ -519,10 +564,8 @@ struct Consumer {
                 //$ else
                 if (tile_n == span.tiles - 1)
                     weigh_first();
-                else if (tile_n >= span.whole)
-                    weigh_masked(tile_n);
                 else
-                    weigh_whole(tile_n);
+                    weigh_tile(tile_n, tile_n >= span.whole);
                 //$ end
                 rescale(o, rows);
                 keep_weights();

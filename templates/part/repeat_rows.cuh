@@ -19,8 +19,10 @@ __device__ __forceinline__ unsigned rows_to_repeat(const float (&o)[HEAD_DIM_V /
     unsigned bits = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        //$ if rescale == from_sum
+        //$ if rescale == from_sum and plain_scores
         bool finite = rows.sum[r] <= 0x1p100f && fabsf(rows.max[r]) < INFINITY;
+        //$ elif rescale == from_sum
+        bool finite = rows.sum[r] <= 0x1p100f && rows.max[r] < INFINITY; // no m: no finite score
         //$ else
         bool finite = true;
         //$ end
@@ -79,7 +81,7 @@ __device__ __forceinline__ RepeatedRow repeat_row(const attention_params &p, Til
         //$ if score == custom_score
         ScoreKey at_key;
         set_key(at_key, key, 0);
-        s = score_of(p, where, position, at_key, p.scale * s);
+        s = score_of(p, where, position, at_key, p.scale * s) * LOG2_E;
         //$ end
         float higher = fmaxf(row.max, s), shift = higher == -INFINITY ? 0 : higher;
         float keep = exp2_approx((row.max - shift) * c), weight = exp2_approx((s - shift) * c);

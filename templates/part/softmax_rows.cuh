@@ -4,9 +4,15 @@
 // of rows 16 (t / 32) + t % 32 / 4 and 8 further down, columns 8 i + 2 (t % 4) and the next, in elements 4 i, 4 i + 1 and
 // 4 i + 2, 4 i + 3.
 
+constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+
 // The two rows of a thread: what the softmax has seen of them so far.
 struct Rows {
+    //$ if score == custom_score
+    float max[2];  // m: what scores are taken relative to, as exponents of 2, so that c is 1
+    //$ else
     float max[2];  // m: what scores are taken relative to, before scaling
+    //$ end
     float sum[2];  // l: this thread's share of the sum of 2^((s - m) c)
     float keep[2]; // what the last tile left of O: 2^((m_before - m) c)
     bool grown;    // some row of the warp has keep != 1
@@ -82,7 +88,64 @@ template <int STEP> __device__ __forceinline__ void softmax_tile(float (&s)[BLOC
     weigh(s, rows, c);
 }
 
-//$ if rescale == from_sum
+//$ if rescale == from_sum and score == custom_score
+// The same for scores that are already less `from`, which is m, or 0 in rows that have no m yet. Their maximum is not looked
+// at: weights far above 1 show in l, which then raises m, 2^40 at a time or more.
+//$ if keyed > 0
+// But an expression may have scores grow from key to key. So the first and the last columns are looked at, where what grows
+// steadily is largest.
+//$ end
+// fp32 and bf16 have room for 2^60 more within one tile; where that is not enough, l is above 2^100, which makes m infinite,
+// and the row is repeated. `look`: all scores are looked at, which rows without m need, and m follows them.
+__device__ __forceinline__ void softmax_onward(float (&s)[BLOCK_N / 2], Rows &rows, const float (&from)[2], bool look) {
+    float up[2] = {0, 0};
+    //$ if keyed > 0
+#pragma unroll
+    for (int r = 0, last = BLOCK_N / 2 - 4; r < 2; r++)
+        up[r] = fmaxf(fmaxf(s[2 * r], s[2 * r + 1]), fmaxf(s[last + 2 * r], s[last + 2 * r + 1]));
+    //$ end
+    if (look)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            up[r] = -INFINITY;
+#pragma unroll
+            for (int i = 2 * r; i < BLOCK_N / 2; i += 4)
+                up[r] = fmaxf(up[r], fmaxf(s[i], s[i + 1]));
+        }
+    bool high = !(fmaxf(rows.sum[0], rows.sum[1]) <= 0x1p40f) || fmaxf(up[0], up[1]) > 50;
+    rows.grown = look || __any_sync(0xffffffffu, high);
+    if (rows.grown)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            // m' = from + up, where l counts as a score too;  keep = 2^(m - m'), from the m' that was rounded. As long as
+            // all scores are -INFINITY, 0 takes the place of m'.
+            float before = rows.max[r], by = before == -INFINITY ? up[r] : fmaxf(up[r], 0.0f);
+            if (rows.sum[r] > 1)
+                by = rows.sum[r] > 0x1p100f ? INFINITY : fmaxf(by, log2_approx(rows.sum[r]));
+            by = fmaxf(by, __shfl_xor_sync(0xffffffffu, by, 1));
+            by = fmaxf(by, __shfl_xor_sync(0xffffffffu, by, 2));
+            rows.max[r] = from[r] + by;
+            float finite = rows.max[r] == -INFINITY ? 0 : rows.max[r];
+            rows.keep[r] = exp2_approx(before - finite);
+            rows.sum[r] *= rows.keep[r];
+#pragma unroll
+            for (int i = 2 * r; i < BLOCK_N / 2; i += 4) {
+                s[i] += from[r] - finite;
+                s[i + 1] += from[r] - finite;
+            }
+        }
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float even = 0, odd = 0;
+#pragma unroll
+        for (int i = 2 * r; i < BLOCK_N / 2; i += 4) {
+            even += s[i] = exp2_approx(s[i]);
+            odd += s[i + 1] = exp2_approx(s[i + 1]);
+        }
+        rows.sum[r] += even + odd;
+    }
+}
+//$ elif rescale == from_sum
 // The same without looking at the maximum, for rows that have an m: weights far above 1 show in l, which then raises m,
 // 2^40 at a time or more. fp32 and bf16 have room for 2^60 more within one tile; where that is not enough, l is above
 // 2^100, which makes m infinite, and the row is repeated. So is one that has no m yet, because m stays -INFINITY.

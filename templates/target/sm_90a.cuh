@@ -233,6 +233,15 @@ __device__ __forceinline__ float log2_approx(float x) {
     return y;
 }
 
+//$ if folded == 2
+// 1 / x, within one unit of its last digit; of what is infinite, 0.
+__device__ __forceinline__ float reciprocal_approx(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+//$ end
 // Two floats to a pair of 16-bit elements, the first in the lower half.
 template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
     unsigned pair;

@@ -39,6 +39,7 @@ ATTILE_INLINE float exp2_approx(float x) {
 }
 
 ATTILE_INLINE float log2_approx(float x) { return __builtin_log2f(x); }
+ATTILE_INLINE float reciprocal_approx(float x) { return 1 / x; }
 
 /* Asynchronous copies: the target is NaN from the start, and gets its values at the wait, the latest it may. Who still
    reads what was there, or reads what is not there yet, gets NaN, or a race. */
