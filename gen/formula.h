@@ -127,11 +127,6 @@ const char *formula_word(const struct formula *formula);
    same scope gives the same tree and so the same text. */
 void formula_print(const struct formula *formula, struct text *text);
 
-/* score = factor * s + rest, with neither of them naming s? Then a kernel can fold both into the multiply-add before
-   its exponential. *factor and *rest are new formulas, owned by the caller. False when it is no such sum, or when
-   memory ran out. */
-bool formula_split_score(const struct formula *score, struct formula **factor, struct formula **rest);
-
 /* score = factor * s + rest, or cap * tanh(factor * s) + rest, where cap and factor are the same for all queries and keys
    of a head, and rest grows by `slope` from key to key, the same for all of them too. All formulas over (b, h, q, k), owned. */
 struct formula_fold {

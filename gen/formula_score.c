@@ -76,25 +76,6 @@ static int node_of(const struct formula *f, enum tree_op op, int first) {
     return NO_NODE;
 }
 
-bool formula_split_score(const struct formula *score, struct formula **factor, struct formula **rest) {
-    *factor = *rest = NULL;
-    struct formula *f = tree_derive(FORMULA_SCORE, score);
-    if (!f)
-        return false;
-    struct split parts = split(f, score, score->root, node_of(score, OP_SCORE, 0));
-    if (parts.good && f->fault == TREE_FINE) {
-        *factor = take(f, parts.factor, 0);
-        *rest = take(f, parts.rest, 0);
-    }
-    formula_free(f);
-    if (*factor && *rest)
-        return true;
-    formula_free(*factor);
-    formula_free(*rest);
-    *factor = *rest = NULL;
-    return false;
-}
-
 /* --- folded into the exponent */
 
 /* By how much the subtree grows with k. *affine becomes false when it does not grow evenly. */

@@ -69,11 +69,12 @@ static void use(const struct formula *formula, enum formula_kind kind, const str
         check_bounds(formula, &env);
     else
         formula_score(formula, &env);
-    struct formula *factor, *rest;
-    if (kind == FORMULA_SCORE && formula_split_score(formula, &factor, &rest)) {
-        check(!formula_uses_score(factor) && !formula_uses_score(rest));
-        formula_free(factor);
-        formula_free(rest);
+    struct formula_fold fold;
+    if (kind == FORMULA_SCORE && formula_fold_score(formula, &fold)) {
+        const unsigned place = 1u << FORMULA_Q | 1u << FORMULA_K;
+        check(!fold.factor || (!formula_uses_score(fold.factor) && !(formula_names(fold.factor) & place)));
+        check(!fold.factor || (!formula_uses_score(fold.rest) && !(formula_names(fold.slope) & place)));
+        formula_fold_free(&fold);
     }
     if (kind == FORMULA_SCORE)
         formula_free(formula_slope(formula));

@@ -41,19 +41,20 @@ static void show_bounds(const struct formula *mask, struct text *output) {
     formula_keys_free(&keys);
 }
 
-static void show_split(const struct formula *score, struct text *output) {
-    struct formula *factor, *rest;
-    if (!formula_split_score(score, &factor, &rest)) {
-        text_print(output, "  is not factor * s + rest\n");
-        return;
-    }
-    text_print(output, "  factor ");
-    formula_print(factor, output);
-    text_print(output, ", rest ");
-    formula_print(rest, output);
+static void show_fold(const struct formula *score, struct text *output) {
+    struct formula_fold fold;
+    cr_assert(formula_fold_score(score, &fold));
+    if (!fold.factor)
+        text_print(output, "  is not folded");
+    const struct formula *const formulas[] = {fold.cap, fold.factor, fold.rest, fold.slope};
+    static const char *const names[] = {"cap", "factor", "rest", "slope"};
+    for (int i = 0; i < 4; i++)
+        if (formulas[i]) {
+            text_print(output, "  %s ", names[i]);
+            formula_print(formulas[i], output);
+        }
     text_print(output, "\n");
-    formula_free(factor);
-    formula_free(rest);
+    formula_fold_free(&fold);
 }
 
 static void show_slope(const struct formula *score, struct text *output) {
@@ -65,7 +66,7 @@ static void show_slope(const struct formula *score, struct text *output) {
     formula_free(slope);
 }
 
-/* "param: type", "mask: ...", "score: ...", "bounds: ..." (a mask with its bounds), "split: ..." */
+/* "param: type", "mask: ...", "score: ...", "bounds: ..." (a mask with its bounds), "fold: ..." */
 static void run_line(struct state *state, const char *line, size_t size) {
     char copy[1024], *text = copy;
     cr_assert_lt(size, sizeof copy);
@@ -78,10 +79,10 @@ static void run_line(struct state *state, const char *line, size_t size) {
     size_t key = (size_t)(colon - copy);
     text = colon + 2;
     struct place place = {&input, 1, (int)(text - copy) + 1};
-    bool bounds = strncmp(copy, "bounds:", key + 1) == 0, split = strncmp(copy, "split:", key + 1) == 0;
+    bool bounds = strncmp(copy, "bounds:", key + 1) == 0, fold = strncmp(copy, "fold:", key + 1) == 0;
     bool mask = bounds || strncmp(copy, "mask:", key + 1) == 0;
     text_print(state->output, "%s\n", copy);
-    if (mask || split || strncmp(copy, "score:", key + 1) == 0) {
+    if (mask || fold || strncmp(copy, "score:", key + 1) == 0) {
         struct formula *formula =
             formula_parse(mask ? FORMULA_MASK : FORMULA_SCORE, place, text, strlen(text), &state->scope, &diag);
         cr_assert_eq(formula == NULL, diag.errors == 1, "one error a formula");
@@ -89,9 +90,9 @@ static void run_line(struct state *state, const char *line, size_t size) {
             show(formula, state->output);
         if (formula && bounds)
             show_bounds(formula, state->output);
-        if (formula && split)
-            show_split(formula, state->output);
-        if (formula && split)
+        if (formula && fold)
+            show_fold(formula, state->output);
+        if (formula && fold)
             show_slope(formula, state->output);
         formula_free(formula);
     } else {

@@ -92,7 +92,7 @@ Test(gen_memory, every_allocation_may_fail_once) {
 
 static const char mask_text[] =
     "sliding_window(n, 3) and (ids[b, k % 7] == ids[b, q % 7] or abs(q - k) < 2) and document(ids)";
-static const char score_text[] = "s * 2 + slopes[h] * (k - q) then softcap(30) then s + slopes[min(h, 3)]";
+static const char score_text[] = "softcap(30) then s * 2 + slopes[h] * (k - q) then s + slopes[min(h, 3)]";
 
 static union formula_value no_element(void *context, int param, enum formula_access access, const int64_t *index) {
     (void)context, (void)param, (void)access, (void)index;
@@ -130,7 +130,8 @@ static bool make_formulas(struct text *output, struct diag *diag) {
                                              [FORMULA_LEN_K] = 9},
                                     .scalar = scalars,
                                     .tensor = no_element};
-    struct formula *mask = NULL, *score = NULL, *factor = NULL, *rest = NULL;
+    struct formula *mask = NULL, *score = NULL;
+    struct formula_fold fold;
     bool good = formula_declare(&scope, nowhere, "n", nowhere, "int", diag) &&
                 formula_declare(&scope, nowhere, "ids", nowhere, "int[batch, len_k]", diag) &&
                 formula_declare(&scope, nowhere, "slopes", nowhere, "float[heads + 2 * n]", diag) &&
@@ -140,8 +141,11 @@ static bool make_formulas(struct text *output, struct diag *diag) {
     if (good) {
         formula_print_params(&scope, 7, output);
         formula_print(score, output);
-        good = print_mask(mask, &env, output);
-        cr_assert(!formula_split_score(score, &factor, &rest));
+        good = print_mask(mask, &env, output) && formula_fold_score(score, &fold);
+        if (good) {
+            cr_assert_not_null(fold.cap);
+            formula_fold_free(&fold);
+        }
     }
     formula_free(mask);
     formula_free(score);

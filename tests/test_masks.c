@@ -235,6 +235,35 @@ Test(masks, random_formulas_agree_with_the_oracle_on_the_hopper_kernel) {
 }
 
 /* Keys that nobody sees hold NaN; a sink of -inf is no sink; a score of -inf is a key without weight. */
+/* Scores that the Hopper kernel folds into its exponential; tanh of small numbers and of large ones; scores that grow from key
+   to key faster than any row's sum may; rows that see a finite score late, or never. */
+Test(masks, the_hopper_kernel_follows_scores_of_any_form) {
+    static const struct shape shape = {.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 90, .len_kv = 200};
+    static const char *const problems[] = {
+        "score='softcap(30)'",
+        "score='softcap(1)'",
+        "score='-3 * tanh(-2 * s / 3)'",
+        "mask=causal score='softcap(5) then alibi(slope)' params='slope: float[heads]'",
+        "score='s + 40 * (k - q)'",
+        "score='100 - 40 * abs(q - k) + s'",
+        "score='s - 1.5 * (k + q) / 2'",
+        "mask='q - k < 70 or k < 9' score='s if k < 40 else -inf'",
+        "mask='k <= q and k % 3 > 0' score='s if (k + q) % 64 < 9 else -inf' sinks=1",
+    };
+    static const char *const rescales[] = {"from_sum", "lazy"};
+    att_session *session = open_host();
+    int refused = 0;
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
+        for (size_t j = 0; j < (i < 6 ? 1 : 2); j++) {
+            char problem[256], schedule[128];
+            snprintf(problem, sizeof problem, HOPPER "%s", problems[i]);
+            snprintf(schedule, sizeof schedule, "%s rescale=%s", hopper, rescales[j]);
+            cr_expect(runs_right(session, problem, schedule, &shape, 40 + i, i % 2, &refused));
+        }
+    cr_expect_eq(refused, 0);
+    att_close(session);
+}
+
 Test(masks, what_is_not_seen_has_no_say) {
     static const char *const problems[] = {
         ATTENTION "mask=\"k % 3 != 1\"",

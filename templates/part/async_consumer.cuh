@@ -293,10 +293,9 @@ struct Consumer {
             mask_scores(tile_n);
         //$ if rescale == from_sum
         if (!masked)
-            softmax_onward(s, rows, c);
-        else
-            //$ end
-            softmax_tile<1>(s, rows, c);
+            return softmax_onward(s, rows, c);
+        //$ end
+        softmax_tile<1>(s, rows, c);
         //$ end
     }
     //$ if mask == custom_mask

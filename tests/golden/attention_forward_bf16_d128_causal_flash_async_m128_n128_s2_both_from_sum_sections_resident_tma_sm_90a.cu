@@ -528,6 +528,8 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 // of rows 16 (t / 32) + t % 32 / 4 and 8 further down, columns 8 i + 2 (t % 4) and the next, in elements 4 i, 4 i + 1 and
 // 4 i + 2, 4 i + 3.
 
+constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+
 // The two rows of a thread: what the softmax has seen of them so far.
 struct Rows {
     float max[2];  // m: what scores are taken relative to, before scaling
@@ -874,7 +876,7 @@ struct Consumer {
     Shared &shared;
     int index, unit; // of the consumers of this block; of the tile's units of 64 rows
     int lane, row;   // of this thread; its first row of the unit
-    float c;         // log2(e) times scale, unless the score has that in it
+    float c;         // what makes exponents of 2 of what is in s: log2(e) times scale, or 1 where an expression has done so
     unsigned long long q, k, v;
 
     Ring<2> taken;
@@ -888,7 +890,7 @@ struct Consumer {
     __device__ __forceinline__ Consumer(const attention_tma_params &p, Shared &shared, int index)
         : p(p), a(p.attention), shared(shared), index(index), unit(unit_of(index)), lane(threadIdx.x % 32),
           row(warp_index() % 4 * 16 + lane / 4),
-          c(a.scale * 1.44269504f),
+          c(a.scale * LOG2_E),
           q(matrix_descriptor(shared.q[0][index], 0)), k(matrix_descriptor(shared.k[0], 0)),
           v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), taken{0}, queries{0}, step(0) {}
 
@@ -962,21 +964,26 @@ struct Consumer {
         release_share(&shared.v_empty[values().stage()]);
     }
 
-    // S -> weights, for the first tile of keys and others with a mask.
-    __device__ __forceinline__ void weigh_first() {
-        if (span.tiles > span.whole) {
-            mask_tile(s, (span.tiles - 1) * BLOCK_N + lane % 4 * 2, span.end);
-            softmax_tile<1>(s, rows, c);
-        } else {
-            softmax_tile<4>(s, rows, c); // a first guess at m is enough
-        }
+    // s = -INFINITY where the mask says so.
+    __device__ __forceinline__ void mask_scores(int tile_n) {
+        int key = tile_n * BLOCK_N + lane % 4 * 2;
+        mask_tile(s, key, span.end);
     }
-    __device__ __forceinline__ void weigh_masked(int tile_n) {
-        mask_tile(s, tile_n * BLOCK_N + lane % 4 * 2, span.end);
+
+    // S -> weights. `masked`: perhaps not all rows see all keys.
+    __device__ __forceinline__ void weigh_tile(int tile_n, bool masked) {
+        if (masked)
+            mask_scores(tile_n);
+        if (!masked)
+            return softmax_onward(s, rows, c);
         softmax_tile<1>(s, rows, c);
     }
-    __device__ __forceinline__ void weigh_whole(int tile_n) {
-        softmax_onward(s, rows, c);
+    // The first tile of keys. A first guess at m is enough.
+    __device__ __forceinline__ void weigh_first() {
+        if (span.tiles > span.whole)
+            weigh_tile(span.tiles - 1, true);
+        else
+            softmax_tile<4>(s, rows, c);
     }
 
     __device__ __forceinline__ void begin_rows() {
@@ -1070,10 +1077,7 @@ struct Consumer {
 #pragma unroll 1
         for (int tile_n = span.tiles - 2; tile_n >= 0; tile_n--) {
             issue_round(tile_n == 0);
-            if (tile_n >= span.whole)
-                weigh_masked(tile_n);
-            else
-                weigh_whole(tile_n);
+            weigh_tile(tile_n, tile_n >= span.whole);
             wgmma_wait<0>();
             output_done();
             rescale(o, rows);
