@@ -156,6 +156,7 @@ static enum exit_code add_cell(struct job *job, int problem, int number) {
     const struct knobs *knobs = &job->candidates.problem[problem];
     const struct shape *shape = &job->shapes.shape[number];
     struct text problem_text = {0}, shape_text = {0};
+    struct variant usual;
     if (!field_fits(knobs, shape))
         return CLI_OK;
     field_print_problem(knobs, &problem_text);
@@ -163,7 +164,7 @@ static enum exit_code add_cell(struct job *job, int problem, int number) {
     bool good = tuner_add_cell(&job->tuner, text_string(&problem_text), shape, text_string(&shape_text)) &&
                 (job->validated ? tune_pick_two(job->validated, knobs, shape, &job->tuner)
                                 : field_pick(set, &job->candidates, problem, number, most,
-                                             !cli_given(job->cli, "variant"), &job->tuner));
+                                             field_default(set, knobs, &usual) && wanted(job, &usual), &job->tuner));
     text_free(&problem_text);
     text_free(&shape_text);
     return good ? CLI_OK : cli_error(job->cli, CLI_INTERNAL, "out of memory");

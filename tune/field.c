@@ -87,14 +87,21 @@ bool field_add(const struct template_set *set, const struct knobs *knobs, struct
            tuner_add_candidate(tuner, &variant, digest);
 }
 
-bool field_add_default(const struct template_set *set, const struct knobs *like, struct tuner *tuner) {
+bool field_default(const struct template_set *set, const struct knobs *like, struct variant *variant) {
     struct knobs knobs = *like;
     for (int i = 0; i < KNOB_COUNT; i++)
         if (knob_table[i].group == KNOB_GROUP_SCHEDULE && i != KNOB_algorithm && i != KNOB_loop_order)
             knob_set(&knobs, (enum knob_id)i, AUTO);
+    return variant_complete(set, &knobs, false, variant);
+}
+
+bool field_add_default(const struct template_set *set, const struct knobs *like, struct tuner *tuner) {
+    struct variant variant;
+    if (!field_default(set, like, &variant))
+        return true;
     struct tuner_cell *cell = &tuner->cell[tuner->cells - 1];
     int before = cell->candidates;
-    bool good = field_add(set, &knobs, tuner);
+    bool good = field_add(set, &variant.knobs, tuner);
     cell->usual = cell->candidates > before ? before : -1;
     return good;
 }

@@ -13,6 +13,9 @@ void field_print_problem(const struct knobs *knobs, struct text *text);
 /* Does a problem's kernel take this shape? One with sizes of its own (fixed: in a spec) takes no other. */
 bool field_fits(const struct knobs *knobs, const struct shape *shape);
 
+/* What the template would choose by itself for the algorithm of `like`. False when that is not feasible. */
+bool field_default(const struct template_set *set, const struct knobs *like, struct variant *variant);
+
 /* Add a candidate to the tuner's last cell: these knobs, or the template's own schedule for their algorithm. One that
    cannot be completed or expanded is none. False when memory runs out. */
 bool field_add(const struct template_set *set, const struct knobs *knobs, struct tuner *tuner);
