@@ -1,5 +1,6 @@
 /* The attile command as a user meets it: what it writes to which stream, its exit code, and what it leaves behind. */
 #include "file.h"
+#include "helper_command.h"
 #include "options.h"
 
 #include <criterion/criterion.h>
@@ -14,51 +15,17 @@
 
 #define ATTILE BUILD_DIR "/cli/attile"
 
-static char folder[] = "/tmp/attile-cli-XXXXXX"; /* of one test: cache, outputs */
-
-struct outcome {
-    int code;
-    struct text out, err;
-};
-
 static void enter(void) {
-    cr_assert(mkdtemp(folder));
-    setenv("ATTILE_CACHE_DIR", folder, 1);
-    cr_assert_eq(chdir(folder), 0);
+    folder_enter();
+    setenv("ATTILE_CACHE_DIR", folder_path(), 1);
     cr_assert_eq(symlink(SOURCE_DIR "/specs", "specs"), 0);
     cr_assert_eq(symlink(SOURCE_DIR "/tests", "tests"), 0);
     unsetenv("NO_COLOR");
 }
 
-static void leave(void) {
-    char command[128];
-    cr_assert_eq(chdir("/"), 0);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
-}
+TestSuite(cli, .init = enter, .fini = folder_leave);
 
-TestSuite(cli, .init = enter, .fini = leave);
-
-/* Run "ENVIRONMENT attile ARGUMENTS" through the shell. */
-static struct outcome run_with(const char *environment, const char *arguments) {
-    struct outcome outcome = {0};
-    struct text command = {0}, error = {0};
-    text_print(&command, "%s " ATTILE " %s >.out 2>.err </dev/null", environment, arguments);
-    int status = system(text_string(&command));
-    cr_assert(WIFEXITED(status), "attile %s: died", arguments);
-    outcome.code = WEXITSTATUS(status);
-    cr_assert(file_load(".out", 1 << 26, &outcome.out, &error) && file_load(".err", 1 << 26, &outcome.err, &error),
-              "%s", text_string(&error));
-    text_free(&command);
-    return outcome;
-}
-
-static struct outcome run(const char *arguments) { return run_with("", arguments); }
-
-static void done(struct outcome *outcome) {
-    text_free(&outcome->out);
-    text_free(&outcome->err);
-}
+static struct outcome run(const char *arguments) { return command_run("", arguments); }
 
 static bool holds(const struct text *text, const char *words) { return strstr(text_string(text), words) != NULL; }
 
@@ -175,7 +142,7 @@ Test(cli, mistakes_have_their_exit_code_and_say_what_to_do) {
         cr_assert(holds(&outcome.err, cases[i].says), "attile %s says:\n%s", cases[i].arguments,
                   text_string(&outcome.err));
         cr_assert_eq(outcome.out.size, 0, "attile %s writes data", cases[i].arguments);
-        done(&outcome);
+        command_done(&outcome);
     }
 }
 
@@ -185,7 +152,7 @@ Test(cli, attention_files_of_the_wrong_size_are_refused_with_both_sizes) {
             "--k tests/data/minilm_k.npy --v tests/data/minilm_v.npy");
     cr_assert_eq(outcome.code, 2);
     cr_assert(holds(&outcome.err, "the last dimension is 32, but head_dim is 64"), "%s", text_string(&outcome.err));
-    done(&outcome);
+    command_done(&outcome);
 }
 
 Test(cli, what_is_missing_has_its_exit_code) {
@@ -201,12 +168,12 @@ Test(cli, what_is_missing_has_its_exit_code) {
         {"ATTILE_CACHE_DIR=/dev/null/x", "cache stat", 7, "no cache folder"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct outcome outcome = run_with(cases[i].environment, cases[i].arguments);
+        struct outcome outcome = command_run(cases[i].environment, cases[i].arguments);
         cr_assert_eq(outcome.code, cases[i].code, "%s: %d\n%s", cases[i].arguments, outcome.code,
                      text_string(&outcome.err));
         cr_assert(holds(&outcome.err, cases[i].says), "%s", text_string(&outcome.err));
         cr_assert(access("built", F_OK) != 0, "something was written");
-        done(&outcome);
+        command_done(&outcome);
     }
 }
 
@@ -239,7 +206,7 @@ Test(cli, json_of_every_verb_is_json_with_a_schema) {
         snprintf(schema, sizeof schema, "\"schema\": \"attile.%.*s%s%.*s/1\"", first, verbs[i], two ? "." : "", second,
                  verbs[i] + first + 1);
         cr_assert(holds(&outcome.out, schema), "attile %s lacks %s", line, schema);
-        done(&outcome);
+        command_done(&outcome);
     }
 }
 
@@ -254,7 +221,7 @@ Test(cli, list_counts_and_gives_reasons) {
     cr_assert(count_lines(&some.out) < count_lines(&plain.out) && !holds(&some.out, "_none_"));
     struct outcome knobs = run("list specs/quickstart.yaml --variant 'mask=causal' -q");
     cr_assert_str_eq(text_string(&some.out), text_string(&knobs.out));
-    done(&plain), done(&why), done(&some), done(&knobs);
+    command_done(&plain), command_done(&why), command_done(&some), command_done(&knobs);
 }
 
 Test(cli, show_and_generate_agree_and_write_only_what_changed) {
@@ -277,7 +244,7 @@ Test(cli, show_and_generate_agree_and_write_only_what_changed) {
     cr_assert(holds(&lines.out, "softmax_"));
     cr_assert(holds(&lines.out, ".cu:"));
     text_free(&file);
-    done(&outcome), done(&shown), done(&streamed), done(&again), done(&lines);
+    command_done(&outcome), command_done(&shown), command_done(&streamed), command_done(&again), command_done(&lines);
 }
 
 Test(cli, nothing_is_written_when_one_source_cannot_be_expanded) {
@@ -286,7 +253,7 @@ Test(cli, nothing_is_written_when_one_source_cannot_be_expanded) {
     cr_assert_eq(outcome.code, 3, "%s", text_string(&outcome.err));
     cr_assert(holds(&outcome.err, "softmax_three_pass.cu:"));
     cr_assert(access("g", F_OK) != 0);
-    done(&outcome);
+    command_done(&outcome);
 }
 
 Test(cli, a_folder_that_cannot_be_made_is_an_io_error) {
@@ -294,7 +261,7 @@ Test(cli, a_folder_that_cannot_be_made_is_an_io_error) {
     struct outcome outcome = run("generate specs/softmax.yaml -o file/g");
     cr_assert_eq(outcome.code, 7);
     cr_assert(holds(&outcome.err, "cannot make folder"));
-    done(&outcome);
+    command_done(&outcome);
 }
 
 Test(cli, run_checks_random_tensors_and_writes_the_output) {
@@ -311,7 +278,7 @@ Test(cli, run_checks_random_tensors_and_writes_the_output) {
     cr_assert(y.size == 128 + 20 && z.size == y.size, "%zu %zu", y.size, z.size);
     cr_assert(memcmp(y.bytes, z.bytes, 128) == 0 && memcmp(y.bytes + 128, z.bytes + 128, 20) != 0);
     text_free(&y), text_free(&z);
-    done(&first), done(&second);
+    command_done(&first), command_done(&second);
 }
 
 Test(cli, run_of_a_wrong_kernel_fails_and_shows_where) {
@@ -324,7 +291,7 @@ Test(cli, run_of_a_wrong_kernel_fails_and_shows_where) {
     cr_assert(holds(&outcome.err, "0 of 1 agree"));
     cr_assert(holds(&outcome.out, "\033[31mWRONG\033[0m"));
     cr_assert(access("y.npy", F_OK) != 0, "a wrong output was written");
-    done(&outcome);
+    command_done(&outcome);
 }
 
 Test(cli, a_template_that_does_not_compile_is_a_compile_error_with_its_line) {
@@ -335,7 +302,7 @@ Test(cli, a_template_that_does_not_compile_is_a_compile_error_with_its_line) {
         run("run 'family=softmax algorithm=online' --templates t --device host --shape rows=2,cols=5");
     cr_assert_eq(outcome.code, 6, "%s", text_string(&outcome.err));
     cr_assert(holds(&outcome.err, "comes from softmax_online.cu:"), "%s", text_string(&outcome.err));
-    done(&outcome);
+    command_done(&outcome);
 }
 
 Test(cli, the_cache_is_listed_verified_explained_trimmed_and_cleared) {
@@ -364,8 +331,8 @@ Test(cli, the_cache_is_listed_verified_explained_trimmed_and_cleared) {
     struct outcome clear = run("cache clear"), empty = run("cache list -q");
     cr_assert_eq(clear.code, 0);
     cr_assert_eq(empty.out.size, 0);
-    done(&outcome), done(&list), done(&explained), done(&whole), done(&dry), done(&after), done(&damaged), done(&clear),
-        done(&empty);
+    command_done(&outcome), command_done(&list), command_done(&explained), command_done(&whole), command_done(&dry),
+        command_done(&after), command_done(&damaged), command_done(&clear), command_done(&empty);
 }
 
 Test(cli, build_writes_a_bundle_that_compiles_and_a_manifest) {
@@ -386,21 +353,21 @@ Test(cli, build_writes_a_bundle_that_compiles_and_a_manifest) {
     cr_assert(unknown.code == 2 && holds(&unknown.err, "does not know 'sm_1'"), "%s", text_string(&unknown.err));
     cr_assert(access("d", F_OK) != 0);
     text_free(&manifest);
-    done(&outcome), done(&again), done(&unknown);
+    command_done(&outcome), command_done(&again), command_done(&unknown);
 }
 
 Test(cli, real_attention_of_a_real_model_is_right) {
     struct outcome outcome = run("run specs/quickstart.yaml --device host --no-nvrtc --variant '*flash_t*' --json");
     cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
     cr_assert(is_json(&outcome.out) && holds(&outcome.out, "\"status\": \"ok\"") && !holds(&outcome.out, "mismatch\""));
-    done(&outcome);
+    command_done(&outcome);
 }
 
 Test(cli, a_cache_that_cannot_be_used_is_said_and_costs_nothing_else) {
-    struct outcome outcome = run_with("ATTILE_CACHE_DIR=/dev/null/x", "run family=softmax --shape rows=3,cols=5");
+    struct outcome outcome = command_run("ATTILE_CACHE_DIR=/dev/null/x", "run family=softmax --shape rows=3,cols=5");
     cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
     cr_assert(holds(&outcome.err, "no usable directory at /dev/null/x"), "%s", text_string(&outcome.err));
-    done(&outcome);
+    command_done(&outcome);
 }
 
 Test(cli, interrupted_it_prints_finished_rows_and_exits_with_130) {
@@ -427,9 +394,9 @@ Test(cli, colours_are_off_unless_asked_for) {
         {"TERM=dumb NO_COLOR=1", "doctor --color always", true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct outcome outcome = run_with(cases[i].environment, cases[i].arguments);
+        struct outcome outcome = command_run(cases[i].environment, cases[i].arguments);
         cr_assert_eq(holds(&outcome.out, "\033["), cases[i].colored, "%s", cases[i].arguments);
-        done(&outcome);
+        command_done(&outcome);
     }
 }
 
@@ -440,7 +407,7 @@ Test(cli, the_manual_is_what_the_tables_say) {
     cr_assert_str_eq(text_string(&manual), text_string(&outcome.out),
                      "docs/cli.md is old: write it anew with attile help --markdown > docs/cli.md");
     text_free(&manual);
-    done(&outcome);
+    command_done(&outcome);
 }
 
 Test(cli, every_verb_has_help_in_lines_of_130_columns) {
@@ -457,11 +424,11 @@ Test(cli, every_verb_has_help_in_lines_of_130_columns) {
         cr_assert(holds(&help.out, "usage: attile ") && holds(&help.out, "--json"));
         for (const char *row = text_string(&help.out); *row; row += strcspn(row, "\n") + 1)
             cr_assert_leq(strcspn(row, "\n"), 130);
-        done(&help);
+        command_done(&help);
         verbs++;
     }
     cr_assert_geq(verbs, 14);
-    done(&overview);
+    command_done(&overview);
 }
 
 Test(cli, a_full_standard_output_is_an_error) {

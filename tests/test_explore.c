@@ -1,5 +1,6 @@
 /* attile explore and explain --model as a user meets them. */
 #include "file.h"
+#include "helper_command.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -8,47 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ATTILE BUILD_DIR "/cli/attile"
-
-static char folder[] = "/tmp/attile-explore-XXXXXX";
-
 static void enter(void) {
-    cr_assert(mkdtemp(folder));
-    setenv("ATTILE_CACHE_DIR", folder, 1);
-    cr_assert_eq(chdir(folder), 0);
+    folder_enter();
+    setenv("ATTILE_CACHE_DIR", folder_path(), 1);
 }
 
-static void leave(void) {
-    char command[128];
-    cr_assert_eq(chdir("/"), 0);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
-}
-
-TestSuite(explore, .init = enter, .fini = leave);
-
-struct outcome {
-    int code;
-    struct text out, err;
-};
-
-static struct outcome run(const char *environment, const char *arguments) {
-    struct outcome outcome = {0};
-    struct text command = {0}, error = {0};
-    text_print(&command, "%s " ATTILE " %s >.out 2>.err </dev/null", environment, arguments);
-    int status = system(text_string(&command));
-    cr_assert(WIFEXITED(status), "attile %s: died", arguments);
-    outcome.code = WEXITSTATUS(status);
-    cr_assert(file_load(".out", 1 << 26, &outcome.out, &error) && file_load(".err", 1 << 26, &outcome.err, &error),
-              "%s", text_string(&error));
-    text_free(&command);
-    return outcome;
-}
-
-static void done(struct outcome *outcome) {
-    text_free(&outcome->out);
-    text_free(&outcome->err);
-}
+TestSuite(explore, .init = enter, .fini = folder_leave);
 
 static bool holds(const struct text *text, const char *words) { return strstr(text_string(text), words) != NULL; }
 
@@ -66,25 +32,25 @@ static void write_file(const char *path, const char *content) {
 
 Test(explore, a_problem_is_predicted_without_a_compiler) {
     struct outcome o =
-        run("ATTILE_NVRTC=/nowhere", "explore 'family=attention_forward dtype=bf16 head_dim=96' --best 0");
+        command_run("ATTILE_NVRTC=/nowhere", "explore 'family=attention_forward dtype=bf16 head_dim=96' --best 0");
     cr_expect_eq(o.code, 0, "%s", text_string(&o.err));
     cr_expect(holds(&o.out, "not possible"));
     cr_expect(holds(&o.out, "predicted for NVIDIA H200"));
     cr_expect(holds(&o.out, "attention_forward_bf16_d96_none_flash_async_"));
     cr_expect(holds(&o.err, "candidates predicted in"));
-    done(&o);
+    command_done(&o);
 }
 
 Test(explore, without_a_compiler_it_says_so) {
-    struct outcome o = run("ATTILE_NVRTC=/nowhere", "explore family=softmax --best 1");
+    struct outcome o = command_run("ATTILE_NVRTC=/nowhere", "explore family=softmax --best 1");
     cr_expect_eq(o.code, 4, "%d: %s", o.code, text_string(&o.err));
     cr_expect(holds(&o.err, "--best 0"));
     cr_expect(holds(&o.out, "family=softmax"), "what was predicted is shown all the same");
-    done(&o);
+    command_done(&o);
 }
 
 Test(explore, the_best_are_compiled) {
-    struct outcome o = run("", "explore family=softmax --best 2 --json --jobs 2");
+    struct outcome o = command_run("", "explore family=softmax --best 2 --json --jobs 2");
     if (o.code == 4)
         cr_skip_test("no NVRTC here");
     cr_expect_eq(o.code, 0, "%s", text_string(&o.err));
@@ -93,21 +59,22 @@ Test(explore, the_best_are_compiled) {
     cr_expect_eq(count_of(&o.out, "\"instructions\": "), 2);
     cr_expect_eq(count_of(&o.out, "\"instructions\": -1"), 0);
     cr_expect_geq(count_of(&o.out, "\"pareto\": true"), 1, "somebody is on the front");
-    done(&o);
-    o = run("", "explore family=softmax --best 2 --json --jobs 2"); /* from the cache: the same but for clock times */
+    command_done(&o);
+    o = command_run(
+        "", "explore family=softmax --best 2 --json --jobs 2"); /* from the cache: the same but for clock times */
     cr_expect_eq(count_of(&o.out, "\"outcome\": \"good\""), 2);
     cr_expect_eq(count_of(&o.out, "\"instructions\": -1"), 0);
-    done(&o);
+    command_done(&o);
 }
 
 Test(explore, csv_has_as_many_fields_in_every_row) {
-    struct outcome o = run("", "explore 'family=attention_forward head_dim=64 algorithm=[]' --csv --best 0");
+    struct outcome o = command_run("", "explore 'family=attention_forward head_dim=64 algorithm=[]' --csv --best 0");
     cr_expect_neq(o.code, 0);
-    done(&o);
+    command_done(&o);
     write_file("spec.yaml", "family: attention_forward\n"
                             "problem: {head_dim: [32, 64], mask: [causal, 'k <= q and q - k < 100']}\n"
                             "schedule: {algorithm: [flash, flash_tiled]}\n");
-    o = run("", "explore spec.yaml --csv --best 0");
+    o = command_run("", "explore spec.yaml --csv --best 0");
     cr_expect_eq(o.code, 0, "%s", text_string(&o.err));
     int columns = -1, rows = 0;
     for (const char *at = text_string(&o.out); *at; rows++) {
@@ -122,34 +89,35 @@ Test(explore, csv_has_as_many_fields_in_every_row) {
         cr_assert_eq(commas, columns, "row %d", rows);
     }
     cr_expect_gt(rows, 50);
-    done(&o);
+    command_done(&o);
 }
 
 Test(explore, a_page_is_written_with_and_without_measurements) {
-    struct outcome o = run("", "explore 'family=attention_forward dtype=bf16 algorithm=flash_async stages=2' --best 0 "
-                               "--report deep/er --map block_n,stages");
+    struct outcome o =
+        command_run("", "explore 'family=attention_forward dtype=bf16 algorithm=flash_async stages=2' --best 0 "
+                        "--report deep/er --map block_n,stages");
     struct text page = {0}, error = {0};
     cr_expect_eq(o.code, 0, "%s", text_string(&o.err));
     cr_assert(file_load("deep/er/index.html", 1 << 26, &page, &error), "%s", text_string(&error));
     cr_expect(holds(&page, "</html>"));
-    done(&o);
+    command_done(&o);
     write_file("none.jsonl", "");
-    o = run(
+    o = command_run(
         "",
         "explore 'family=attention_forward dtype=bf16 algorithm=flash_async stages=2' --best 0 --measured none.jsonl");
     cr_expect_eq(o.code, 0, "%s", text_string(&o.err));
     cr_expect(holds(&o.err, "0 measurements used"));
-    done(&o);
+    command_done(&o);
     text_free(&page);
 }
 
 Test(explore, a_filter_narrows_the_space) {
-    struct outcome o =
-        run("", "explore 'family=attention_forward dtype=bf16' --variant 'block_m=128 stages=3' --best 0 --csv");
+    struct outcome o = command_run(
+        "", "explore 'family=attention_forward dtype=bf16' --variant 'block_m=128 stages=3' --best 0 --csv");
     cr_expect_eq(o.code, 0, "%s", text_string(&o.err));
     cr_expect_gt(count_of(&o.out, "_m128_"), 5);
     cr_expect_eq(count_of(&o.out, "_m192_"), 0);
-    done(&o);
+    command_done(&o);
 }
 
 Test(explore, mistakes_have_clear_answers) {
@@ -176,26 +144,26 @@ Test(explore, mistakes_have_clear_answers) {
         {"explain --model 'family=softmax' --shapes 'rows=3,cols=x'", 2, "cols expects"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct outcome o = run("", cases[i].arguments);
+        struct outcome o = command_run("", cases[i].arguments);
         cr_expect_eq(o.code, cases[i].code, "%s: %d: %s", cases[i].arguments, o.code, text_string(&o.err));
         cr_expect(holds(&o.err, cases[i].words), "%s: %s", cases[i].arguments, text_string(&o.err));
-        done(&o);
+        command_done(&o);
     }
 }
 
 Test(explore, explain_shows_the_terms_of_the_model) {
-    struct outcome o =
-        run("", "explain --model 'family=attention_forward dtype=bf16 head_dim=128 algorithm=flash_async block_m=128 "
-                "block_n=128' --shapes 'heads=16,len_q=4096,len_kv=4096'");
+    struct outcome o = command_run(
+        "", "explain --model 'family=attention_forward dtype=bf16 head_dim=128 algorithm=flash_async block_m=128 "
+            "block_n=128' --shapes 'heads=16,len_q=4096,len_kv=4096'");
     cr_expect_eq(o.code, 0, "%s", text_string(&o.err));
     static const char *const words[] = {"tensor pipe in a round", "memory_seconds", "TFLOP/s", "what takes longest",
                                         "m128_n128"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         cr_expect(holds(&o.out, words[i]), "%s", words[i]);
-    done(&o);
-    o = run("", "explain --model --json 'family=softmax'");
+    command_done(&o);
+    o = command_run("", "explain --model --json 'family=softmax'");
     cr_expect_eq(o.code, 0, "%s", text_string(&o.err));
     cr_expect(holds(&o.out, "\"predictions\": ["));
     cr_expect(holds(&o.out, "\"compute_seconds\": "));
-    done(&o);
+    command_done(&o);
 }

@@ -1,5 +1,6 @@
 /* Results files: whole lines only, one tuner at a time, nothing lost. */
 #include "file.h"
+#include "helper_folder.h"
 #include "journal.h"
 
 #include <criterion/criterion.h>
@@ -13,21 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/attile-journal-XXXXXX";
-
-static void enter(void) {
-    cr_assert(mkdtemp(folder));
-    cr_assert_eq(chdir(folder), 0);
-}
-
-static void leave(void) {
-    char command[128];
-    cr_assert_eq(chdir("/"), 0);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
-}
-
-TestSuite(journal, .init = enter, .fini = leave);
+TestSuite(journal, .init = folder_enter, .fini = folder_leave);
 
 static struct record numbered(int64_t pass) {
     struct record record;

@@ -1,6 +1,7 @@
 /* attile tune as a user meets it: on the host device, with kernels that are really compiled, checked and timed. What the
    loop does when kernels fail and tuners are killed is in test_tuner.c. */
 #include "file.h"
+#include "helper_command.h"
 #include "journal.h"
 #include "shard.h"
 #include "duration.h"
@@ -19,28 +20,13 @@
 #define PROBLEM "'family=attention_forward dtype=fp32 head_dim=8 algorithm=flash' --variant 'threads=64'"
 #define SHORT   "--shapes 'heads=2,len_q=9,len_kv=9; heads=1,len_q=5,len_kv=17' --device host --budget 1s"
 
-static char folder[] = "/tmp/attile-tune-XXXXXX";
-
 static void enter(void) {
-    cr_assert(mkdtemp(folder));
+    folder_enter();
     setenv("ATTILE_CACHE_DIR", BUILD_DIR "/tests/tune-cache", 1); /* one for all tests: a kernel is compiled once */
-    cr_assert_eq(chdir(folder), 0);
     unsetenv("SLURM_ARRAY_TASK_ID");
 }
 
-static void leave(void) {
-    char command[128];
-    cr_assert_eq(chdir("/"), 0);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
-}
-
-TestSuite(tune, .init = enter, .fini = leave, .timeout = 120);
-
-struct outcome {
-    int code;
-    struct text out, err;
-};
+TestSuite(tune, .init = enter, .fini = folder_leave, .timeout = 120);
 
 static struct text load(const char *path) {
     struct text content = {0}, error = {0};
@@ -49,17 +35,11 @@ static struct text load(const char *path) {
 }
 
 static struct outcome run(const char *arguments) {
-    struct text command = {0};
-    text_print(&command, ATTILE " tune %s >.out 2>.err </dev/null", arguments);
-    int status = system(text_string(&command));
-    cr_assert(WIFEXITED(status), "attile tune %s: died", arguments);
-    text_free(&command);
-    return (struct outcome){WEXITSTATUS(status), load(".out"), load(".err")};
-}
-
-static void done(struct outcome *outcome) {
-    text_free(&outcome->out);
-    text_free(&outcome->err);
+    struct text all = {0};
+    text_print(&all, "tune %s", arguments);
+    struct outcome outcome = command_run("", text_string(&all));
+    text_free(&all);
+    return outcome;
 }
 
 static void expect(const char *arguments, int code, const char *words) {
@@ -68,7 +48,7 @@ static void expect(const char *arguments, int code, const char *words) {
                  text_string(&outcome.err));
     cr_expect(!words || strstr(text_string(&outcome.err), words), "%s: expected '%s' in: %s", arguments, words,
               text_string(&outcome.err));
-    done(&outcome);
+    command_done(&outcome);
 }
 
 /* The first time its kernel is compiled, which on a busy machine takes longer than the budget: then it goes on. */
@@ -76,7 +56,7 @@ static void expect_done(const char *arguments, const char *words) {
     for (int i = 0; i < 20; i++) {
         struct outcome outcome = run(arguments);
         bool short_of_time = outcome.code == 2 && strstr(text_string(&outcome.err), "goes on from here");
-        done(&outcome);
+        command_done(&outcome);
         if (!short_of_time)
             break;
     }
@@ -114,7 +94,7 @@ Test(tune, reports_as_json) {
     cr_expect(strstr(text_string(&outcome.out), "\"schema\": \"attile.tune/1\""));
     cr_expect(strstr(text_string(&outcome.out), "\"schedule\": \"algorithm=flash threads=64\""), "%s",
               text_string(&outcome.out));
-    done(&outcome);
+    command_done(&outcome);
 }
 
 Test(tune, shards_and_merged_files_make_the_whole) {
@@ -207,7 +187,7 @@ Test(tune, says_so_when_there_is_no_gpu) {
         cr_expect_eq(outcome.code, 5, "%d: %s", outcome.code, text_string(&outcome.err));
         cr_expect(strstr(text_string(&outcome.err), "--device host"), "%s", text_string(&outcome.err));
     }
-    done(&outcome);
+    command_done(&outcome);
 }
 
 Test(tune, refuses_a_results_file_that_another_tuner_writes) {

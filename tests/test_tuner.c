@@ -2,6 +2,7 @@
    ends a tuner, the next one goes on where it was. */
 #include "tuner.h"
 #include "file.h"
+#include "helper_folder.h"
 #include "winners.h"
 
 #include <criterion/criterion.h>
@@ -16,21 +17,7 @@
 
 enum { VARIANTS = 16, SHAPES = 3, GPUS = 2 };
 
-static char folder[] = "/tmp/attile-tuner-XXXXXX";
-
-static void enter(void) {
-    cr_assert(mkdtemp(folder));
-    cr_assert_eq(chdir(folder), 0);
-}
-
-static void leave(void) {
-    char command[128];
-    cr_assert_eq(chdir("/"), 0);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
-}
-
-TestSuite(tuner, .init = enter, .fini = leave);
+TestSuite(tuner, .init = folder_enter, .fini = folder_leave);
 
 static double now(void) {
     struct timespec time;

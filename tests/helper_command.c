@@ -1,0 +1,24 @@
+#include "helper_command.h"
+#include "file.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+struct outcome command_run(const char *environment, const char *arguments) {
+    struct outcome outcome = {0};
+    struct text command = {0}, error = {0};
+    text_print(&command, "%s " BUILD_DIR "/cli/attile %s >.out 2>.err </dev/null", environment, arguments);
+    int status = system(text_string(&command));
+    cr_assert(WIFEXITED(status), "attile %s: died", arguments);
+    outcome.code = WEXITSTATUS(status);
+    cr_assert(file_load(".out", 1 << 26, &outcome.out, &error) && file_load(".err", 1 << 26, &outcome.err, &error),
+              "%s", text_string(&error));
+    text_free(&command);
+    return outcome;
+}
+
+void command_done(struct outcome *outcome) {
+    text_free(&outcome->out);
+    text_free(&outcome->err);
+}
