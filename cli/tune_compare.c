@@ -31,13 +31,16 @@ bool tune_pick_two(att_session *session, const struct knobs *like, const struct 
     struct failure failure = {0};
     struct request request;
     struct choice choice = {0};
-    bool good = field_add_default(session->templates, like, tuner);
+    bool good = true;
     field_print_problem(like, &problem);
     text_print(&problem, " ");
     inputs_print_shape(shape, like->family, &problem);
-    if (good && !problem.failed && choose_read(session, text_string(&problem), NULL, &request, &failure) == ATT_OK &&
-        choose_next(session, &request, &choice, NULL))
-        good = field_add(session->templates, &choice.variant.knobs, tuner);
+    if (!problem.failed && choose_read(session, text_string(&problem), NULL, &request, &failure) == ATT_OK &&
+        choose_next(session, &request, &choice, NULL)) {
+        good = field_add_default(session->templates, &choice.variant.knobs, tuner);
+        if (good && tuner->cell[tuner->cells - 1].candidates > OWN) /* nothing to compare with otherwise */
+            good = field_add(session->templates, &choice.variant.knobs, tuner);
+    }
     failure_clear(&failure);
     text_free(&problem);
     return good;
