@@ -80,11 +80,23 @@ static const struct phase {
 
 enum { PHASES = sizeof phases / sizeof *phases };
 
+/* The digest of a kernel that is a candidate elsewhere: names are injective, and expanding a source takes a millisecond. */
+static const char *recall_digest(const struct tuner *tuner, const struct variant *variant) {
+    for (int i = 0; i < tuner->kernels; i++)
+        if (strcmp(tuner->kernel[i].variant.name, variant->name) == 0)
+            return tuner->kernel[i].source;
+    return NULL;
+}
+
 bool field_add(const struct template_set *set, const struct knobs *knobs, struct tuner *tuner) {
     struct variant variant;
-    char digest[TUNER_DIGEST];
-    return !variant_complete(set, knobs, false, &variant) || !tuner_digest(set, &variant, digest) ||
-           tuner_add_candidate(tuner, &variant, digest);
+    char made[TUNER_DIGEST];
+    if (!variant_complete(set, knobs, false, &variant))
+        return true;
+    const char *digest = recall_digest(tuner, &variant);
+    if (!digest && tuner_digest(set, &variant, made))
+        digest = made;
+    return !digest || tuner_add_candidate(tuner, &variant, digest);
 }
 
 bool field_default(const struct template_set *set, const struct knobs *like, struct variant *variant) {
