@@ -2,6 +2,7 @@
    when all of it succeeded; equal inputs give equal bytes. */
 #include "bundle.h"
 #include "catalog.h"
+#include "chosen.h"
 #include "file.h"
 #include "nvrtc.h"
 #include "plan_text.h"
@@ -16,7 +17,8 @@
 
 const struct option options_build[] = {
     {"out", 'o', OPTION_TEXT, "DIR", "folder to write into, made when missing (default: built)"},
-    {"arch", 0, OPTION_TEXT, "LIST", "for which GPUs (default: sm_80,sm_90a)"},
+    {"arch", 0, OPTION_TEXT, "LIST", "for which GPUs (default: sm_80,sm_90a; with --for that GPU's)"},
+    CHOSEN_OPTIONS,
     {"symbol", 0, OPTION_TEXT, "NAME", "name of the bundle in kernels.c (default: attile_kernels)"},
     {"jobs", 'j', OPTION_NUMBER, "N", "compile N kernels at a time (default: as many as there are processors)"},
     CATALOG_OPTIONS,
@@ -37,6 +39,7 @@ struct kernel { /* one variant for one architecture */
 struct build {
     struct cli *cli;
     struct catalog catalog;
+    struct chosen chosen; /* --for */
     struct nvrtc *nvrtc;
     char arch[ARCHS][ARCH_NAME];
     int archs;
@@ -49,7 +52,7 @@ struct build {
 /* --- what to build ------------------------------------------------------------------------------------------------ */
 
 static enum exit_code read_archs(struct build *build) {
-    const char *at = cli_text(build->cli, "arch", "sm_80,sm_90a");
+    const char *at = cli_text(build->cli, "arch", *build->chosen.gpu.arch ? build->chosen.gpu.arch : "sm_80,sm_90a");
     for (at += strspn(at, ", "); *at; at += strspn(at, ", ")) {
         size_t size = strcspn(at, ", ");
         if (size >= ARCH_NAME || build->archs == ARCHS)
@@ -90,23 +93,41 @@ static struct kernel *add(struct build *build) {
     return kernel;
 }
 
+/* Expand it for every architecture that it runs on. */
+static enum exit_code expand(struct build *build, const struct variant *variant) {
+    enum exit_code code = CLI_OK;
+    for (int i = 0; !code && variant->feasible && i < build->archs; i++) {
+        if (!target_runs(variant->knobs.target, build->arch[i]))
+            continue;
+        struct kernel *kernel = add(build);
+        if (!kernel)
+            return cli_error(build->cli, CLI_INTERNAL, "out of memory");
+        memcpy(kernel->name, variant->name, sizeof kernel->name);
+        memcpy(kernel->arch, build->arch[i], sizeof kernel->arch);
+        variant_print(variant, &kernel->variant);
+        code = catalog_expand(&build->catalog, build->cli, variant, &kernel->source);
+        plan_write(&kernel->source.plan, &kernel->plan_text);
+    }
+    return code;
+}
+
+/* What is chosen at several shapes is built once. */
+static enum exit_code take_chosen(void *context, const struct variant *variant) {
+    struct build *build = context;
+    for (int i = 0; i < build->count; i++)
+        if (strcmp(build->kernel[i].name, variant->name) == 0)
+            return CLI_OK;
+    return expand(build, variant);
+}
+
 static enum exit_code expand_all(struct build *build) {
     struct variant variant;
     enum exit_code code = CLI_OK;
+    if (build->chosen.session)
+        code = chosen_each(&build->chosen, &build->catalog, take_chosen, build);
     catalog_rewind(&build->catalog);
-    while (!code && catalog_next(&build->catalog, &variant))
-        for (int i = 0; !code && variant.feasible && i < build->archs; i++) {
-            if (!target_runs(variant.knobs.target, build->arch[i]))
-                continue;
-            struct kernel *kernel = add(build);
-            if (!kernel)
-                return cli_error(build->cli, CLI_INTERNAL, "out of memory");
-            memcpy(kernel->name, variant.name, sizeof kernel->name);
-            memcpy(kernel->arch, build->arch[i], sizeof kernel->arch);
-            variant_print(&variant, &kernel->variant);
-            code = catalog_expand(&build->catalog, build->cli, &variant, &kernel->source);
-            plan_write(&kernel->source.plan, &kernel->plan_text);
-        }
+    while (!code && !build->chosen.session && catalog_next(&build->catalog, &variant))
+        code = expand(build, &variant);
     if (!code && build->count == 0)
         code = cli_error(build->cli, CLI_SPEC, "no variant can be built for %s",
                          cli_text(build->cli, "arch", "sm_80,sm_90a"));
@@ -326,6 +347,8 @@ enum exit_code verb_build(struct cli *cli) {
     enum exit_code code = catalog_open(&build.catalog, cli);
     if (!code)
         code = catalog_count(&build.catalog, cli, &feasible, &pruned);
+    if (!code && cli_given(cli, "for"))
+        code = chosen_open(&build.chosen, cli, &build.catalog);
     if (!code)
         code = open_nvrtc(&build);
     if (!code)
@@ -346,6 +369,7 @@ enum exit_code verb_build(struct cli *cli) {
     }
     free(build.kernel);
     nvrtc_close(build.nvrtc);
+    chosen_close(&build.chosen);
     catalog_close(&build.catalog);
     return code;
 }

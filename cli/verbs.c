@@ -52,7 +52,11 @@ const struct verb verbs[] = {
     {"build", "SPEC", 1, 1, "compile the kernels of a spec ahead of time", options_build,
      "Writes into DIR: VARIANT.cu, VARIANT.ARCH.cubin, manifest.json, and kernels.c, which carries all of them:\n"
      "compile it into a program and give its bundle to att_open. Needs NVRTC but no GPU. Nothing is written when\n"
-     "one kernel fails.\n",
+     "one kernel fails.\n"
+     "\n"
+     "Example, with the tuned schedules of an H200 for two lengths:\n"
+     "  attile build 'family=attention_forward dtype=bf16 head_dim=128 mask=causal' --for h200 \\\n"
+     "      --shapes 'batch=8,heads=32,len_q=2048,len_kv=2048; batch=1,heads=32,len_q=16384,len_kv=16384' -v\n",
      verb_build},
     {"tune", "SPEC | FILE...", 1, ARGUMENTS, "measure which schedule of a problem is fastest on this GPU", options_tune,
      "SPEC is a file, or knobs such as 'family=attention_forward dtype=bf16 head_dim=96'. Schedule knobs that it\n"

@@ -194,7 +194,7 @@ enum att_status session_open_to_choose(const struct att_options *options, const 
     att_session *session = *result;
     session->info.device_name = device;
     session->modelled = model_gpu_find(device, &session->gpu);
-    session->tables.bare = true;
+    session->tables.bare = options->tuned_table != NULL;
     return ATT_OK;
 }
 

@@ -66,8 +66,9 @@ struct att_session {
 /* att_open; with `compile_for` ("sm_90a", not null) on cuda a session that only compiles, which needs no GPU. */
 enum att_status session_open(const struct att_options *options, const char *compile_for, att_session **session);
 
-/* A session that chooses kernels as one on the device of that name would, by the caller's own table alone, and is good for
-   nothing else: it needs neither the device nor a compiler. `arch` "host" is this CPU. `device` is borrowed. */
+/* A session that chooses kernels as one on the device of that name would, and is good for nothing else: it needs neither the
+   device nor a compiler. A table that the options name is then the only one. `arch` "host" is this CPU. `device` is
+   borrowed. */
 enum att_status session_open_to_choose(const struct att_options *options, const char *device, const char *arch,
                                        att_session **session);
 

@@ -356,6 +356,31 @@ Test(cli, build_writes_a_bundle_that_compiles_and_a_manifest) {
     command_done(&outcome), command_done(&again), command_done(&unknown);
 }
 
+Test(cli, build_takes_the_schedules_that_a_gpu_would_choose) {
+    write_file("t.yaml", "device: NVIDIA H200\n"
+                         "best:\n"
+                         "  - problem: {family: attention_forward, dtype: bf16, head_dim: 16}\n"
+                         "    shapes:\n"
+                         "      - shape: {batch: 1, heads: 8, len_q: 512, len_kv: 512}\n"
+                         "        schedule: {target: sm_90a, algorithm: flash_async, block_m: 64, block_n: 32}\n");
+    static const char arguments[] =
+        "build 'family=attention_forward dtype=bf16 head_dim=16' --for h200 -o b -v "
+        "--shapes 'batch=1,heads=8,len_q=512,len_kv=512; batch=1,heads=8,len_q=512,len_kv=512'";
+    struct outcome outcome = command_run("ATTILE_TUNED=t.yaml", arguments);
+    struct outcome wrong = run("build 'family=attention_forward head_dim=16' --for nothing");
+    struct outcome given = run("build 'family=attention_forward head_dim=16 algorithm=flash' --for h200");
+    cr_expect(wrong.code == 2 && holds(&wrong.err, "no file of devices/"), "%s", text_string(&wrong.err));
+    cr_expect(given.code == 2 && holds(&given.err, "leave algorithm out"), "%s", text_string(&given.err));
+    if (outcome.code == 4)
+        cr_skip_test("no NVRTC");
+    cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
+    cr_expect(holds(&outcome.err, "_m64_n32_") && holds(&outcome.err, "t.yaml:5 measured it best"), "%s",
+              text_string(&outcome.err));
+    cr_expect(holds(&outcome.err, "b: 1 kernels"), "what is chosen twice is built once: %s", text_string(&outcome.err));
+    cr_expect_eq(system("ls b/*_m64_n32_*.sm_90a.cubin >/dev/null"), 0);
+    command_done(&outcome), command_done(&wrong), command_done(&given);
+}
+
 Test(cli, real_attention_of_a_real_model_is_right) {
     struct outcome outcome = run("run specs/quickstart.yaml --device host --no-nvrtc --variant '*flash_t*' --json");
     cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
