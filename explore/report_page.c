@@ -249,7 +249,7 @@ static void write_map(const struct report *report, int problem, int shape, int x
             double ratio = best ? time_of(best) / time_of(winning) : 0;
             if (!best)
                 continue;
-            snprintf(words, sizeof words, "%.2f", ratio);
+            snprintf(words, sizeof words, "%.*f", ratio < 10 ? 2 : 0, ratio);
             describe(report, best, title, sizeof title);
             grid_cell(&grid, i, k, fmax(0, 1 - 2 * (ratio - 1)), words, title);
         }
@@ -409,7 +409,7 @@ static void write_front(const struct report *report, int problem, struct text *h
     char title[2 * LINE], more[3 * LINE];
     heading(html, 3, "Pareto front");
     paragraph(html, "Compiled schedules at the first shape. Filled: no other is at least as good in time, registers, "
-                    "shared memory and compile time, and better in one.");
+                    "shared memory and compile time, and better in one; times within 1 % are the same.");
     plot_open(&plot, html, svg_axis("shared memory of a block, KiB", least_shared, most_shared, false),
               svg_axis("time over the best", 1, most_time, false));
     for (int i = 0; i < report->points; i++) {
