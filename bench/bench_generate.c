@@ -4,12 +4,12 @@
 
    Promised: 10,000 variants enumerated and 500 sources expanded a second, on one core. */
 #include "gen.h"
+#include "clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include <time.h>
 
 static const char big_spec[] = "family: attention_forward\n"
                                "problem:\n"
@@ -30,22 +30,16 @@ struct measured {
     double seconds;
 };
 
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 /* Enumerate the whole spec as often as fits into `seconds`. */
 static struct measured enumerate(const struct template_set *set, const struct spec *spec, double seconds) {
     struct measured result = {0};
-    double start = now();
+    double start = clock_seconds();
     do {
         struct variants variants;
         struct variant variant;
         for (variants_open(&variants, spec, set); variants_next(&variants, &variant); result.count++)
             result.feasible += variant.feasible;
-        result.seconds = now() - start;
+        result.seconds = clock_seconds() - start;
     } while (result.seconds < seconds);
     return result;
 }
@@ -62,10 +56,10 @@ static struct measured expand(const struct template_set *set, const struct spec 
             struct diag diag = {0};
             if (!variant.feasible)
                 continue;
-            double start = now();
+            double start = clock_seconds();
             bool expanded = source_expand(set, &variant, "bench", &source, &diag);
             source_free(&source);
-            result.seconds += now() - start;
+            result.seconds += clock_seconds() - start;
             if (!expanded) {
                 fprintf(stderr, "%s", text_string(&diag.text));
                 exit(2);

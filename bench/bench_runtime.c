@@ -5,6 +5,7 @@
    Finding is measured on the GPU where there is one. Up to where the driver loads the kernel it is measured everywhere
    that NVRTC is, by sessions that only compile for sm_90a. A launch is measured beside the driver's own launch of an
    empty kernel with as many bytes of parameters. */
+#include "clock.h"
 #include "cuda_api.h"
 #include "session.h"
 #include "tensor_maps.h"
@@ -13,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include <time.h>
 
 enum { MEMORY_HITS = 100000, DISK_HITS = 50, COMPILES = 3, ROUNDS = 20, BATCH = 500, LEN = 64 };
 
@@ -34,12 +34,6 @@ static const struct problem {
 
 static char cache_folder[] = "/tmp/attile-bench-XXXXXX";
 static const char *commit = "";
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static void must(att_session *session, enum att_status status) {
     if (status == ATT_OK)
@@ -95,9 +89,9 @@ static double time_first_find(const struct problem *problem, const char *compile
         att_session *session = open_session(compile_for, from_disk);
         struct att_session_info info;
         must(session, att_session_describe(session, &info)); /* opens the compiler, which a process does once */
-        double start = now();
+        double start = clock_seconds();
         find(session, problem);
-        seconds[i] = now() - start;
+        seconds[i] = clock_seconds() - start;
         att_close(session);
     }
     return median(seconds, count);
@@ -113,10 +107,10 @@ static void measure_finds(const struct problem *problem, const char *compile_for
     snprintf(what, sizeof what, "find, on disk (median)%s", until);
     report(what, problem->name, session, time_first_find(problem, compile_for, true, DISK_HITS), DISK_HITS);
     if (!compile_for) {
-        double start = now();
+        double start = clock_seconds();
         for (int i = 0; i < MEMORY_HITS; i++)
             find(session, problem);
-        report("find, in memory", problem->name, session, (now() - start) / MEMORY_HITS, MEMORY_HITS);
+        report("find, in memory", problem->name, session, (clock_seconds() - start) / MEMORY_HITS, MEMORY_HITS);
     }
     att_close(session);
 }
@@ -134,10 +128,10 @@ static double time_launch(att_session *session, const struct problem *problem) {
     must(session, att_prepare(kernel));
     double seconds[ROUNDS];
     for (int round = 0; round < ROUNDS; round++) {
-        double start = now();
+        double start = clock_seconds();
         for (int i = 0; i < BATCH; i++)
             must(session, att_launch(kernel, &args, NULL));
-        seconds[round] = (now() - start) / BATCH;
+        seconds[round] = (clock_seconds() - start) / BATCH;
         must(session, att_synchronize(session));
     }
     for (int i = 0; i < 4; i++)
@@ -165,11 +159,11 @@ static double time_driver_launch(size_t parameter_bytes) {
     const struct cuda_launch launch = {.grid = {1, 1, 1}, .block = {128, 1, 1}};
     double seconds[ROUNDS];
     for (int round = 0; round < ROUNDS; round++) {
-        double start = now();
+        double start = clock_seconds();
         for (int i = 0; i < BATCH; i++)
             if (api.launch(&launch, function, values, NULL))
                 exit(1);
-        seconds[round] = (now() - start) / BATCH;
+        seconds[round] = (clock_seconds() - start) / BATCH;
         api.context_synchronize();
     }
     api.module_unload(module);

@@ -91,23 +91,13 @@ static int find_cell(struct fit *fit, const struct record *record, const struct 
     return at < fit->cells ? at : -1;
 }
 
-static bool read_variant(const struct fit *fit, const struct record *record, struct variant *variant) {
-    struct knobs knobs, schedule;
-    if (!winners_read_problem(record->problem, &knobs) ||
-        !winners_read_schedule(record->target, record->schedule, &schedule))
-        return false;
-    for (int id = 0; id < KNOB_COUNT; id++)
-        if (knob_get(&schedule, (enum knob_id)id) != AUTO) /* else as it was before there was such a knob */
-            knob_set(&knobs, (enum knob_id)id, knob_get(&schedule, (enum knob_id)id));
-    return variant_complete(fit->set, &knobs, false, variant);
-}
-
 static void take(void *context, const struct record *record) {
     struct fit *fit = context;
     struct variant variant;
     struct shape shape;
     bool good = record_ok(record) && record->cold_median > 0 && strcmp(record->device, fit->gpu.name) == 0 &&
-                read_variant(fit, record, &variant) && winners_read_shape(record->shape, variant.knobs.family, &shape);
+                winners_read_variant(fit->set, record, &variant) &&
+                winners_read_shape(record->shape, variant.knobs.family, &shape);
     int cell = good ? find_cell(fit, record, &variant.knobs) : -1;
     if (cell < 0) {
         fit->left_out++;

@@ -1,6 +1,7 @@
 /* attile explore: which schedules a problem can have, why not the others, how fast each should be, and what the compiler
    makes of the best. Needs no GPU. */
 #include "explore.h"
+#include "clock.h"
 #include "file.h"
 #include "report_file.h"
 #include "terminal.h"
@@ -8,7 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 const struct option options_explore[] = {
     EXPLORE_OPTIONS,
@@ -24,12 +24,6 @@ const struct option options_explore[] = {
     CATALOG_OPTIONS,
     CLI_COMMON_OPTIONS,
 };
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 /* --- what was asked for ------------------------------------------------------------------------------------------- */
 
@@ -168,7 +162,7 @@ static enum exit_code compile(struct exploration *e) {
                                          .interrupted = cli_interrupted,
                                          .progress = show_progress,
                                          .context = &progress};
-    double start = now();
+    double start = clock_seconds();
     progress_open(&progress, count, e->cli->quiet);
     if (!variant || !compiled)
         code = cli_error(e->cli, CLI_INTERNAL, "out of memory for %d candidates", count);
@@ -180,7 +174,7 @@ static enum exit_code compile(struct exploration *e) {
         code = cli_error(e->cli, CLI_TOOLCHAIN, "%s (--best 0 predicts without compiling)", text_string(&error));
     for (int i = 0; compiled && i < count; i++)
         e->explored[i].compiled = compiled[i];
-    e->compile_seconds = now() - start;
+    e->compile_seconds = clock_seconds() - start;
     text_free(&error);
     free(variant);
     free(compiled);

@@ -20,30 +20,21 @@ static const char *next_name(void *context) {
     return names->at < SHAPE_COUNT ? shape_table[names->at++].name : NULL;
 }
 
-static bool fail(struct text *error, const char *format, ...) TEXT_PRINTF(2, 3);
-static bool fail(struct text *error, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    text_vprint(error, format, arguments);
-    va_end(arguments);
-    return false;
-}
-
 static bool read_pair(const char *pair, size_t size, int family, struct shape *shape, unsigned *given,
                       struct text *error) {
     const char *equals = memchr(pair, '=', size);
     if (!equals)
-        return fail(error, "'%.*s' is not a size; expected name=value", (int)size, pair);
+        return text_fail(error, "'%.*s' is not a size; expected name=value", (int)size, pair);
     size_t name_size = (size_t)(equals - pair);
     int id = shape_find(pair, name_size);
     if (id < 0 || !(shape_table[id].families & 1u << family)) {
         struct names names = {family, 0};
         const char *near = diag_nearest(pair, name_size, next_name, &names);
-        return fail(error, "%s has no size '%.*s'%s%s%s", knob_word_name(KNOB_family, family), (int)name_size, pair,
-                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        return text_fail(error, "%s has no size '%.*s'%s%s%s", knob_word_name(KNOB_family, family), (int)name_size,
+                         pair, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     if (*given & 1u << id)
-        return fail(error, "%s is given twice", shape_table[id].name);
+        return text_fail(error, "%s is given twice", shape_table[id].name);
     *given |= 1u << id;
     int64_t value = 0;
     const char *digit = equals + 1, *end = pair + size;
@@ -52,8 +43,8 @@ static bool read_pair(const char *pair, size_t size, int family, struct shape *s
         number = *digit >= '0' && *digit <= '9' && !__builtin_mul_overflow(value, 10, &value) &&
                  !__builtin_add_overflow(value, *digit - '0', &value);
     if (!number || value < shape_table[id].least || value > INT32_MAX)
-        return fail(error, "%s expects a whole number from %" PRId64 " to %d, found '%.*s'", shape_table[id].name,
-                    shape_table[id].least, INT32_MAX, (int)(end - equals - 1), equals + 1);
+        return text_fail(error, "%s expects a whole number from %" PRId64 " to %d, found '%.*s'", shape_table[id].name,
+                         shape_table[id].least, INT32_MAX, (int)(end - equals - 1), equals + 1);
     shape_set(shape, (enum shape_id)id, value);
     return true;
 }
@@ -72,12 +63,12 @@ bool inputs_parse_shape(const char *text, int family, struct shape *shape, struc
         if (given & 1u << id || !(info->families & 1u << family))
             continue;
         if (info->fallback < 0)
-            return fail(error, "%s is missing: %s", info->name, info->about);
+            return text_fail(error, "%s is missing: %s", info->name, info->about);
         shape_set(shape, (enum shape_id)id, info->fallback);
     }
     if (shape->kv_heads > 0 && shape->heads % shape->kv_heads != 0)
-        return fail(error, "kv_heads must divide heads; %" PRId64 " does not divide %" PRId64, shape->kv_heads,
-                    shape->heads);
+        return text_fail(error, "kv_heads must divide heads; %" PRId64 " does not divide %" PRId64, shape->kv_heads,
+                         shape->heads);
     return true;
 }
 

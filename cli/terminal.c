@@ -1,9 +1,9 @@
 #include "terminal.h"
+#include "clock.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 bool terminal_color(FILE *stream, enum color_choice choice) {
@@ -11,12 +11,6 @@ bool terminal_color(FILE *stream, enum color_choice choice) {
         return choice == COLOR_ALWAYS;
     const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
     return isatty(fileno(stream)) && !(none && *none) && term && strcmp(term, "dumb") != 0;
-}
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
 void progress_open(struct progress *progress, int total, bool quiet) {
@@ -27,9 +21,9 @@ void progress_open(struct progress *progress, int total, bool quiet) {
 
 void progress_show(struct progress *progress, int done, const char *what) {
     enum { BAR = 24 };
-    if (!progress->shown || progress->total <= 0 || now() - progress->last < 0.05)
+    if (!progress->shown || progress->total <= 0 || clock_seconds() - progress->last < 0.05)
         return;
-    progress->last = now();
+    progress->last = clock_seconds();
     int filled = (int)((int64_t)BAR * done / progress->total);
     fprintf(stderr, "\r\033[K[%.*s%*s] %d/%d %.60s", filled, "########################", BAR - filled, "", done,
             progress->total, what);

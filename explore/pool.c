@@ -1,4 +1,5 @@
 #include "pool.h"
+#include "clock.h"
 
 #include "session.h"
 
@@ -7,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { TICK_MS = 100, IDLE = -1, WORKERS_MOST = 256 };
@@ -15,12 +15,6 @@ enum { TICK_MS = 100, IDLE = -1, WORKERS_MOST = 256 };
 const char *compile_outcome_name(enum compile_outcome outcome) {
     static const char *const names[] = {"not tried", "good", "refused", "crashed", "hung"};
     return names[outcome];
-}
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
 /* --- in the worker ------------------------------------------------------------------------------------------------ */
@@ -104,7 +98,7 @@ static bool hand_out(struct pool *pool, struct seat *seat) {
         }
     }
     seat->item = pool->next++;
-    seat->deadline = now() + pool->options->timeout;
+    seat->deadline = clock_seconds() + pool->options->timeout;
     return true;
 }
 
@@ -154,7 +148,7 @@ static bool wait_for_answers(struct pool *pool) {
         struct seat *seat = &pool->seat[i];
         if (seat->item != IDLE && wait[i].revents && !take(pool, seat))
             return false;
-        if (seat->item != IDLE && now() > seat->deadline)
+        if (seat->item != IDLE && clock_seconds() > seat->deadline)
             give_up(pool, seat);
     }
     return true;

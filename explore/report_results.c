@@ -29,18 +29,6 @@ static int find_shape(struct reading *reading, const struct shape *shape) {
     return -1;
 }
 
-/* Problem knobs from one text, the others from another. */
-static bool read_variant(const struct reading *reading, const struct record *record, struct variant *variant) {
-    struct knobs knobs, schedule;
-    if (!winners_read_problem(record->problem, &knobs) ||
-        !winners_read_schedule(record->target, record->schedule, &schedule))
-        return false;
-    for (int id = 0; id < KNOB_COUNT; id++)
-        if (knob_get(&schedule, (enum knob_id)id) != AUTO) /* else as it was before there was such a knob */
-            knob_set(&knobs, (enum knob_id)id, knob_get(&schedule, (enum knob_id)id));
-    return variant_complete(reading->set, &knobs, false, variant);
-}
-
 static void note(struct report_point *point, const struct record *record) {
     if (record->cold_median > 0) {
         point->measured = (point->measured * point->measurements + record->cold_median) / (point->measurements + 1);
@@ -68,7 +56,8 @@ static void take(void *context, const struct record *record) {
         reading->results->failed++;
         return;
     }
-    if (!read_variant(reading, record, &variant) || !winners_read_shape(record->shape, variant.knobs.family, &shape)) {
+    if (!winners_read_variant(reading->set, record, &variant) ||
+        !winners_read_shape(record->shape, variant.knobs.family, &shape)) {
         reading->results->unknown++;
         return;
     }

@@ -171,3 +171,16 @@ int knob_name_read(const char *s, size_t size, unsigned groups, struct place pla
     text_free(&choices);
     return -1;
 }
+
+void key_refuse(const char *s, size_t size, const char *owner, const char *const *names, struct place place,
+                struct diag *diag) {
+    const char *const *at = names;
+    const char *meant = diag_nearest(s, size, next_word, &at);
+    struct text choices = {0};
+    text_choices(&choices, names);
+    if (meant)
+        diag_error(diag, place, "unknown key '%s'; did you mean '%s'?", shown(s, size).text, meant);
+    else
+        diag_error(diag, place, "unknown key '%s': %s has %s", shown(s, size).text, owner, text_string(&choices));
+    text_free(&choices);
+}

@@ -30,6 +30,10 @@ int knob_name_read(const char *s, size_t size, unsigned groups, struct place pla
 /* "a, b or c" of a null-terminated list. */
 void text_choices(struct text *text, const char *const *words);
 
+/* Say that a key is none of `names`, a null-terminated list, which `owner` has: "a spec". */
+void key_refuse(const char *s, size_t size, const char *owner, const char *const *names, struct place place,
+                struct diag *diag);
+
 /* For diag_nearest: the words of a null-terminated list; `context` points to a `const char *const *` that advances. */
 const char *next_word(void *context);
 

@@ -56,6 +56,14 @@ void text_print(struct text *text, const char *format, ...) {
     va_end(arguments);
 }
 
+bool text_fail(struct text *error, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    text_vprint(error, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
 const char *text_string(const struct text *text) { return text->bytes ? text->bytes : ""; }
 
 void text_free(struct text *text) {

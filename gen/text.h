@@ -24,8 +24,9 @@ struct text {
 void text_append(struct text *text, const void *bytes, size_t size);
 void text_print(struct text *text, const char *format, ...) TEXT_PRINTF(2, 3);
 void text_vprint(struct text *text, const char *format, va_list arguments);
-const char *text_string(const struct text *text); /* never null: "" while empty */
-void text_free(struct text *text);                /* leaves an empty, reusable buffer */
+bool text_fail(struct text *error, const char *format, ...) TEXT_PRINTF(2, 3); /* text_print, and false */
+const char *text_string(const struct text *text);                              /* never null: "" while empty */
+void text_free(struct text *text);                                             /* leaves an empty, reusable buffer */
 
 static inline bool text_is_digit(char c) { return c >= '0' && c <= '9'; }
 static inline bool text_is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }

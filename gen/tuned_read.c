@@ -42,17 +42,7 @@ static void refuse_key(struct reader *reader, const struct node *key, const stru
     const char *names[8] = {0};
     for (int i = 0; i < count; i++)
         names[i] = keys[i].name;
-    const char *const *at = names;
-    const char *meant = diag_nearest(key->text, key->size, next_word, &at);
-    struct text choices = {0};
-    text_choices(&choices, names);
-    if (meant)
-        diag_error(reader->diag, key->place, "unknown key '%s'; did you mean '%s'?", shown(key->text, key->size).text,
-                   meant);
-    else
-        diag_error(reader->diag, key->place, "unknown key '%s': %s has %s", shown(key->text, key->size).text, what,
-                   text_string(&choices));
-    text_free(&choices);
+    key_refuse(key->text, key->size, what, names, key->place, reader->diag);
 }
 
 static void read_keys(struct reader *reader, const struct node *map, const struct key *keys, int count,

@@ -1,16 +1,10 @@
 #include "candidates.h"
+#include "clock.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 /* --- why not ------------------------------------------------------------------------------------------------------ */
 
@@ -201,7 +195,7 @@ bool candidates_find(struct candidates *all, const struct template_set *set, con
     static const struct candidates_filter none;
     struct space space;
     struct variant variant;
-    double start = now();
+    double start = clock_seconds();
     filter = filter ? filter : &none;
     *all = (struct candidates){.shape = shape, .shapes = shapes};
     space_open(&space, spec, set, model_gpu_targets(gpu));
@@ -216,7 +210,7 @@ bool candidates_find(struct candidates *all, const struct template_set *set, con
     }
     all->failed |= space.failed;
     space_close(&space);
-    double searched = now();
+    double searched = clock_seconds();
     if (!all->failed)
         all->failed = !score(all);
     if (!all->failed && all->count > 0) {
@@ -227,7 +221,7 @@ bool candidates_find(struct candidates *all, const struct template_set *set, con
     if (!all->failed && all->prunings > 0)
         qsort(all->pruning, (size_t)all->prunings, sizeof *all->pruning, more_frequent);
     all->search_seconds = searched - start;
-    all->sort_seconds = now() - searched;
+    all->sort_seconds = clock_seconds() - searched;
     return !all->failed;
 }
 

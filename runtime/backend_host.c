@@ -1,6 +1,7 @@
 /* backend_host: this CPU as a device. Kernels are compiled by the C++ compiler into shared objects and run as fibers;
    host/ does the work, this file fits it to backend.h. */
 #include "backend.h"
+#include "clock.h"
 #include "host/block.h"
 #include "host/compiler.h"
 #include "host/launch.h"
@@ -14,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 struct backend {
@@ -356,16 +356,10 @@ static enum att_status host_synchronize(struct backend *backend, struct failure 
     return ATT_OK; /* launches have ended when they return */
 }
 
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static enum att_status host_timer_start(struct backend *backend, void *stream, struct failure *failure) {
     (void)stream, (void)failure;
     pthread_mutex_lock(&backend->lock);
-    backend->started = now();
+    backend->started = clock_seconds();
     pthread_mutex_unlock(&backend->lock);
     return ATT_OK;
 }
@@ -374,7 +368,7 @@ static enum att_status host_timer_stop(struct backend *backend, void *stream, do
                                        struct failure *failure) {
     (void)stream, (void)failure;
     pthread_mutex_lock(&backend->lock);
-    *seconds = now() - backend->started;
+    *seconds = clock_seconds() - backend->started;
     pthread_mutex_unlock(&backend->lock);
     return ATT_OK;
 }

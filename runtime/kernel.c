@@ -1,5 +1,6 @@
 /* From a chosen variant to a loaded kernel: bundle, else source -> cache or compiler -> device. */
 #include "bundle.h"
+#include "clock.h"
 #include "origin.h"
 #include "plan_text.h"
 #include "session.h"
@@ -8,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define KERNEL_FORMAT "attile kernel 2" /* of key and metadata */
 
@@ -23,12 +23,6 @@ struct build {
     char file[FILE_NAME]; /* what the compiler calls the source */
     double compile_seconds;
 };
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
 
 /* --- metadata: what the cache keeps beside the binary, as "name: value" lines ------------------------------------- */
 
@@ -101,9 +95,9 @@ static enum att_status compile(void *context, struct cache_entry *entry, struct 
                                     .entry_count = build->source.plan.launches};
     struct binary binary = {0};
     struct text meta = {0};
-    double start = now();
+    double start = clock_seconds();
     enum att_status status = build->session->type->compile(build->session->backend, &job, &binary, failure);
-    build->compile_seconds = now() - start;
+    build->compile_seconds = clock_seconds() - start;
     if (status != ATT_OK) {
         struct text origins = {0};
         origin_explain(&build->source, build->file, text_string(&failure->text), &origins);

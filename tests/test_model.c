@@ -1,4 +1,5 @@
 #include "agreement.h"
+#include "clock.h"
 #include "helper_cases.h"
 #include "model.h"
 
@@ -7,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static struct template_set *open_set(void) {
     struct diag diag = {0};
@@ -373,12 +373,6 @@ Test(model, empty_shapes_and_single_elements_are_no_trouble) {
     template_set_close(set);
 }
 
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 Test(model, a_prediction_costs_microseconds) {
     struct template_set *set = open_set();
     struct model_gpu gpu = h200();
@@ -386,10 +380,10 @@ Test(model, a_prediction_costs_microseconds) {
                                              "algorithm=flash_async target=sm_90a");
     struct shape shape = {.batch = 2, .heads = 16, .len_q = 32768, .len_kv = 32768};
     struct model_terms terms;
-    double start = now();
+    double start = clock_seconds();
     for (int i = 0; i < 10000; i++)
         cr_assert(model_predict(&gpu, &variant, &shape, NULL, &terms));
-    double seconds = now() - start;
+    double seconds = clock_seconds() - start;
     cr_log_info("10,000 predictions in %.0f ms", 1e3 * seconds);
     cr_expect_lt(seconds, 2); /* promised: half a second; room for sanitizers and a busy machine */
     template_set_close(set);

@@ -1,6 +1,7 @@
 /* The tuner's loop, with workers that only pretend: what is measured is written, what fails costs a worker, and whatever
    ends a tuner, the next one goes on where it was. */
 #include "tuner.h"
+#include "clock.h"
 #include "file.h"
 #include "helper_folder.h"
 #include "winners.h"
@@ -18,12 +19,6 @@
 enum { VARIANTS = 16, SHAPES = 3, GPUS = 2 };
 
 TestSuite(tuner, .init = folder_enter, .fini = folder_leave);
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static void nap(double seconds) {
     nanosleep(&(struct timespec){(time_t)seconds, (long)(1e9 * (seconds - floor(seconds)))}, NULL);
@@ -260,9 +255,9 @@ Test(tuner, loses_nothing_when_it_is_killed_fifty_times, .timeout = 120) {
     cr_assert_eq(undisturbed.end, TUNER_DONE);
     double starting = 0; /* what a tuner takes before it measures, here and now */
     for (int i = 0; i < 3; i++) {
-        double start = now();
+        double start = clock_seconds();
         cr_assert_eq(run("whole.jsonl", options(60)).measured, 0);
-        starting = fmax(starting, now() - start);
+        starting = fmax(starting, clock_seconds() - start);
     }
     pause_seconds = 0.08 * starting; /* so that fifty short lives are not enough to end it */
     struct text before = {0}, after = {0}, error = {0};

@@ -1,29 +1,14 @@
 #include "journal.h"
+#include "clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { CHUNK = 1 << 16, LINE_MOST = 1 << 20 };
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-static bool fail(struct text *error, const char *format, ...) TEXT_PRINTF(2, 3);
-static bool fail(struct text *error, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    text_vprint(error, format, arguments);
-    va_end(arguments);
-    return false;
-}
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 
@@ -91,7 +76,7 @@ static bool read_all(int file, const char *path, struct records *records, bool t
     if (torn_is_strange && lines.rest.size > 0)
         records->strange++;
     text_free(&lines.rest);
-    return read || fail(error, "%s: cannot read it: %s", path, strerror(why));
+    return read || text_fail(error, "%s: cannot read it: %s", path, strerror(why));
 }
 
 bool journal_read(const struct journal *journal, journal_visit *visit, void *context, int *strange,
@@ -107,7 +92,7 @@ bool journal_read_file(const char *path, journal_visit *visit, void *context, in
     struct records records = {visit, context, 0};
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
-        return fail(error, "%s: cannot open it: %s", path, strerror(errno));
+        return text_fail(error, "%s: cannot open it: %s", path, strerror(errno));
     bool read = read_all(file, path, &records, true, error);
     close(file);
     if (strange)
@@ -124,11 +109,11 @@ static bool lock(int file, const char *path, struct text *error) {
         return true;
     int why = errno;
     if (why != EACCES && why != EAGAIN)
-        return fail(error, "%s: cannot lock it: %s", path, strerror(why));
-    fail(error, "%s: another tuner is writing it", path);
+        return text_fail(error, "%s: cannot lock it: %s", path, strerror(why));
+    text_fail(error, "%s: another tuner is writing it", path);
     if (fcntl(file, F_GETLK, &whole) == 0 && whole.l_type != F_UNLCK)
-        fail(error, " (process %ld)", (long)whole.l_pid);
-    return fail(error, "; wait for it, or name another file and join them later with --merge");
+        text_fail(error, " (process %ld)", (long)whole.l_pid);
+    return text_fail(error, "; wait for it, or name another file and join them later with --merge");
 }
 
 static bool first_line(void *context, const char *line, size_t size) {
@@ -163,11 +148,11 @@ static bool drop_torn(struct journal *journal, struct text *error) {
     bool read = each_line(&lines, ignore_line, NULL);
     text_free(&lines.rest);
     if (!read)
-        return fail(error, "%s: cannot read it: %s", journal->path, strerror(errno));
+        return text_fail(error, "%s: cannot read it: %s", journal->path, strerror(errno));
     journal->size = lines.whole;
     journal->torn = lines.offset - lines.whole;
     if (journal->torn > 0 && ftruncate(journal->file, lines.whole) != 0)
-        return fail(error, "%s: cannot drop its unfinished last line: %s", journal->path, strerror(errno));
+        return text_fail(error, "%s: cannot drop its unfinished last line: %s", journal->path, strerror(errno));
     return true;
 }
 
@@ -180,11 +165,13 @@ static bool is_file(int file) {
 bool journal_open(struct journal *journal, const char *path, struct text *error) {
     *journal = (struct journal){.path = path, .file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)};
     if (journal->file < 0)
-        return fail(error, "%s: cannot open it: %s", path, strerror(errno));
-    bool good = is_file(journal->file) || fail(error, "%s: is no file that could be read again; name a file", path);
+        return text_fail(error, "%s: cannot open it: %s", path, strerror(errno));
+    bool good =
+        is_file(journal->file) || text_fail(error, "%s: is no file that could be read again; name a file", path);
     good = good && lock(journal->file, path, error);
     if (good && !ours(journal->file))
-        good = fail(error, "%s: is no results file of attile tune, so nothing is appended; name another file", path);
+        good =
+            text_fail(error, "%s: is no results file of attile tune, so nothing is appended; name another file", path);
     good = good && drop_torn(journal, error);
     if (!good)
         journal_close(journal);
@@ -209,14 +196,14 @@ bool journal_append_line(struct journal *journal, const char *line, size_t size,
     if (put != (ssize_t)size) {
         int why = put < 0 ? errno : ENOSPC;
         if (put > 0 && ftruncate(journal->file, journal->size) != 0)
-            fail(error, "%s: cannot drop a half-written line: %s; ", journal->path, strerror(errno));
-        return fail(error, "%s: cannot append: %s; all before is kept: the same command goes on from there",
-                    journal->path, strerror(why));
+            text_fail(error, "%s: cannot drop a half-written line: %s; ", journal->path, strerror(errno));
+        return text_fail(error, "%s: cannot append: %s; all before is kept: the same command goes on from there",
+                         journal->path, strerror(why));
     }
     journal->size += put;
-    if (now() - journal->synced > 1) {
+    if (clock_seconds() - journal->synced > 1) {
         fdatasync(journal->file);
-        journal->synced = now();
+        journal->synced = clock_seconds();
     }
     return true;
 }
@@ -224,7 +211,8 @@ bool journal_append_line(struct journal *journal, const char *line, size_t size,
 bool journal_append(struct journal *journal, const struct record *record, struct text *error) {
     struct text line = {0};
     record_print(record, &line);
-    bool good = line.failed ? fail(error, "out of memory") : journal_append_line(journal, line.bytes, line.size, error);
+    bool good =
+        line.failed ? text_fail(error, "out of memory") : journal_append_line(journal, line.bytes, line.size, error);
     text_free(&line);
     return good;
 }

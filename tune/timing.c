@@ -1,8 +1,8 @@
 #include "timing.h"
+#include "clock.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { LEAST = 3, MOST = 64, TOGETHER = 32 };
 
@@ -16,12 +16,6 @@ struct subject {
     const struct att_args *args;
     struct failure *failure;
 };
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static enum att_status launch(const struct subject *subject, int count) {
     for (int i = 0; i < count; i++)
@@ -68,9 +62,9 @@ static struct timing summary(double *time, int samples) {
 
 static enum att_status series(const struct subject *subject, enum lead lead, int count, double seconds,
                               struct timing *timing) {
-    double time[MOST], end = now() + seconds;
+    double time[MOST], end = clock_seconds() + seconds;
     int samples = 0, least = LEAST;
-    while (samples < least || (samples < MOST && now() < end)) {
+    while (samples < least || (samples < MOST && clock_seconds() < end)) {
         enum att_status status = sample(subject, lead, count, &time[samples++]);
         if (status != ATT_OK)
             return status;
@@ -84,8 +78,8 @@ static enum att_status series(const struct subject *subject, enum lead lead, int
    first milliseconds. */
 static enum att_status lead_in(const struct subject *subject, double seconds) {
     enum att_status status = ATT_OK;
-    double time, end = now() + seconds;
-    while (status == ATT_OK && now() < end)
+    double time, end = clock_seconds() + seconds;
+    while (status == ATT_OK && clock_seconds() < end)
         status = sample(subject, LEAD_FLUSH, 1, &time);
     return status;
 }

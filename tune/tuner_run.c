@@ -1,5 +1,6 @@
 /* Doing it: one loop that hands orders to workers, waits for replies, and replaces workers that died or hang. */
 #include "tuner.h"
+#include "clock.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -38,12 +39,6 @@ struct crew {
     struct text *error;
     char arch[16];
 };
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static void stop(struct crew *crew, enum att_status status, const char *why) {
     if (!crew->stop)
@@ -105,7 +100,7 @@ static void write_failure(struct crew *crew, const struct hand *hand, const char
 static bool start(struct crew *crew, struct hand *hand) {
     hand->greeted = false;
     hand->busy = true;
-    hand->since = now();
+    hand->since = clock_seconds();
     hand->until = hand->since + GREETING;
     worker_body *body = crew->tuner->options.body ? crew->tuner->options.body : stand_body;
     if (worker_start(&hand->worker, body, &hand->options, crew->error))
@@ -193,7 +188,7 @@ static void stop_all(struct crew *crew) {
 
 static bool give(struct crew *crew, struct hand *hand, const struct order *order) {
     hand->busy = true;
-    hand->since = now();
+    hand->since = clock_seconds();
     hand->until = hand->since + crew->tuner->options.timeout;
     worker_send(hand->worker.channel, order, sizeof *order); /* if it is gone, its silence says so */
     return true;
@@ -239,7 +234,7 @@ static int next_cell(const struct tuner *tuner, int *waiting) {
             return i;
         first = first == NONE ? i : first;
     }
-    bool long_enough = now() > tuner->start + COMPILING * (tuner->end - tuner->start);
+    bool long_enough = clock_seconds() > tuner->start + COMPILING * (tuner->end - tuner->start);
     return *waiting <= tuner->gpus || long_enough ? first : NONE;
 }
 
@@ -252,7 +247,7 @@ static bool begin_cell(struct crew *crew, struct hand *hand) {
         return false;
     struct tuner_cell *cell = &tuner->cell[hand->cell];
     cell->begun = true;
-    cell->start = now();
+    cell->start = clock_seconds();
     cell->end = cell->start + (tuner->end - cell->start) / ((waiting + tuner->gpus - 1) / tuner->gpus);
     return true;
 }
@@ -274,7 +269,7 @@ static bool order_measure(struct crew *crew, struct hand *hand) {
     struct tuner *tuner = crew->tuner;
     while (hand->cell != NONE || begin_cell(crew, hand)) {
         struct tuner_cell *cell = &tuner->cell[hand->cell];
-        double time = now();
+        double time = clock_seconds();
         mark_ready(tuner, cell);
         if (time > cell->start + COMPILING * (cell->end - cell->start) && has_measurement(cell))
             cell->contest.closed = true;
@@ -382,7 +377,7 @@ static void wait_for_replies(struct crew *crew) {
             take_reply(crew, hand, &reply);
         else if (wait[i].revents)
             take_loss(crew, hand, false);
-        else if (hand->busy && now() > hand->until)
+        else if (hand->busy && clock_seconds() > hand->until)
             take_loss(crew, hand, true);
     }
 }
@@ -476,7 +471,7 @@ enum tuner_end tuner_run(struct tuner *tuner, struct journal *journal, enum att_
     struct crew *crew = tuner->crew;
     crew->journal = journal;
     crew->error = error;
-    tuner->start = now();
+    tuner->start = clock_seconds();
     tuner->end = tuner->start + tuner->options.budget;
     if (recall(crew))
         skip_finished(tuner);

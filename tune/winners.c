@@ -40,6 +40,17 @@ bool winners_read_schedule(const char *target, const char *schedule, struct knob
     return good;
 }
 
+bool winners_read_variant(const struct template_set *set, const struct record *record, struct variant *variant) {
+    struct knobs knobs, schedule;
+    if (!winners_read_problem(record->problem, &knobs) ||
+        !winners_read_schedule(record->target, record->schedule, &schedule))
+        return false;
+    for (int id = 0; id < KNOB_COUNT; id++)
+        if (knob_get(&schedule, (enum knob_id)id) != AUTO) /* else as it was before there was such a knob */
+            knob_set(&knobs, (enum knob_id)id, knob_get(&schedule, (enum knob_id)id));
+    return variant_complete(set, &knobs, false, variant);
+}
+
 bool winners_read_shape(const char *text, int family, struct shape *shape) {
     struct text error = {0};
     bool good = inputs_parse_shape(text, family, shape, &error);

@@ -18,6 +18,9 @@ bool winners_read_problem(const char *problem, struct knobs *knobs);
 bool winners_read_schedule(const char *target, const char *schedule, struct knobs *knobs); /* what is not said: AUTO */
 bool winners_read_shape(const char *text, int family, struct shape *shape);
 
+/* The variant that a record measured; a knob younger than the record is as its template has it. */
+bool winners_read_variant(const struct template_set *set, const struct record *record, struct variant *variant);
+
 struct winner {
     int kernel, runner_up; /* by number in cell->kernel; -1 = none */
     double seconds;        /* median */

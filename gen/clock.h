@@ -1,0 +1,13 @@
+/* clock: seconds of a clock that only goes forward, for measuring how long something took. */
+#ifndef ATTILE_CLOCK_H
+#define ATTILE_CLOCK_H
+
+#include <time.h>
+
+static inline double clock_seconds(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+#endif
