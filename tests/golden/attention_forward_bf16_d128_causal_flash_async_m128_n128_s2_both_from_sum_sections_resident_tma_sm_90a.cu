@@ -680,7 +680,6 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 // Shared, Ring and take_tile are the kernel's.
 
 __device__ __forceinline__ void store_output(const attention_tma_params &p, Shared &shared, Tile tile, int stage, int consumer) {
-#pragma unroll 1
     for (int panel = 0; panel < PANELS_V; panel++)
         tma_store(&p.o_map, shared.q[stage][consumer][panel], panel * 64,
                   tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch);
@@ -693,7 +692,6 @@ __device__ __forceinline__ void load_queries_of(const attention_tma_params &p, S
     Barrier *full = &shared.q_full[stage][consumer];
     int queries = queries_of_unit(p.attention);
     barrier_expect(full, PANELS * queries * heads_of_tile(p.attention) * 128);
-#pragma unroll 1
     for (int panel = 0; panel < PANELS; panel++)
         tma_load(shared.q[stage][consumer][panel], &p.q_map, full, panel * 64, tile.query + unit_of(consumer) * queries,
                  tile.head, tile.batch);
