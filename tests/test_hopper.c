@@ -125,34 +125,34 @@ static const struct refusal {
     {"registers in steps", WORDS "registers_release<30>();\n}\n", 128, {"multiple of 8 from 24 to 256"}},
     {"release of more", WORDS "registers_release<200>();\n}\n", 384, {"of 200, but the thread has 168"}},
     {"product without fence",
-     WORDS "float s[4]; wgmma_ss_nt<8, true>(s, matrix_descriptor(shared, 0), matrix_descriptor(shared, 0), 0);\n}\n",
+     WORDS "float s[4]; wgmma_ss_nt<8, 1, true>(s, matrix_descriptor(shared, 0), matrix_descriptor(shared, 0));\n}\n",
      128,
      {"without a wgmma_fence"}},
     {"product not waited for",
      WORDS
      "float s[4]; wgmma_fence();\n"
-     "wgmma_ss_nt<8, true>(s, matrix_descriptor(shared, 0), matrix_descriptor(shared, 0), 0);\nwgmma_commit();\n}\n",
+     "wgmma_ss_nt<8, 1, true>(s, matrix_descriptor(shared, 0), matrix_descriptor(shared, 0));\nwgmma_commit();\n}\n",
      128,
      {"wgmma_wait is missing"}},
     {"product by half a warpgroup",
      WORDS "float s[4]; wgmma_fence(); if (t < 64) {\n"
-           "wgmma_ss_nt<8, true>(s, matrix_descriptor(shared, 0), matrix_descriptor(shared, 0), 0);\nwgmma_commit();\n"
+           "wgmma_ss_nt<8, 1, true>(s, matrix_descriptor(shared, 0), matrix_descriptor(shared, 0));\nwgmma_commit();\n"
            "wgmma_wait<0>(); }\n}\n",
      128,
      {"deadlock", "wgmma_wait(), line", "product 1, asked for by 64 of 128"}},
     {"products that differ",
      WORDS "float s[4]; wgmma_fence();\n"
-           "wgmma_ss_nt<8, true>(s, matrix_descriptor(shared, 0), matrix_descriptor(shared + t / 64 * 1024, 0), 0);\n"
+           "wgmma_ss_nt<8, 1, true>(s, matrix_descriptor(shared, 0), matrix_descriptor(shared + t / 64 * 1024, 0));\n"
            "wgmma_commit(); wgmma_wait<0>();\n}\n",
      128,
      {"asks for another product"}},
     {"operand past shared memory",
      WORDS "float s[4]; wgmma_fence();\n"
-           "wgmma_ss_nt<8, true>(s, matrix_descriptor(shared + 57 * 1024, 0), matrix_descriptor(shared, 0), 0);\n}\n",
+           "wgmma_ss_nt<8, 1, true>(s, matrix_descriptor(shared + 57 * 1024, 0), matrix_descriptor(shared, 0));\n}\n",
      128,
      {"wgmma: a reaches to byte"}},
     {"operand without swizzle",
-     WORDS "float s[4]; wgmma_fence(); wgmma_ss_nt<8, true>(s, 0, 0, 0);\n}\n",
+     WORDS "float s[4]; wgmma_fence(); wgmma_ss_nt<8, 1, true>(s, 0, 0);\n}\n",
      128,
      {"descriptor of a: swizzle 0"}},
 };
@@ -341,9 +341,8 @@ static const char multiply[] = WORDS
     "int row = t / 32 * 16 + t % 16, chunk = t % 32 / 16;\n"
     "for (int k = 0; k < 2; k++) load_matrices(fragment[k], a + row * 64 + ((2 * k + chunk) ^ row % 8) * 8);\n"
     "wgmma_fence();\n"
-    "for (int k = 0; k < 2; k++)\n"
-    "    if (OTHER) wgmma_rs_nt<N, BF>(s, fragment[k], matrix_descriptor(b, 0) + 2 * k, k);\n"
-    "    else wgmma_ss_nt<N, BF>(s, matrix_descriptor(a, 0) + 2 * k, matrix_descriptor(b, 0) + 2 * k, k);\n"
+    "if (OTHER) wgmma_rs_nt<N, 2, BF>(s, fragment, matrix_descriptor(b, 0));\n"
+    "else wgmma_ss_nt<N, 2, BF>(s, matrix_descriptor(a, 0), matrix_descriptor(b, 0));\n"
     "wgmma_commit();\n"
     "bool poisoned = s[0] != s[0] && s[N / 2 - 1] != s[N / 2 - 1];\n"
     "wgmma_wait<0>(); wgmma_settle(s);\n"
@@ -354,10 +353,8 @@ static const char multiply[] = WORDS
     "w[k][2], w[k][3]);\n"
     "fence_async(); __syncthreads();\n"
     "wgmma_fence();\n"
-    "for (int k = 0; k < N / 16; k++)\n"
-    "    if (OTHER) wgmma_ss_nn<M, BF>(o, matrix_descriptor(p_tile, 0) + k / 4 * 512 + k % 4 * 2,\n"
-    "                                  matrix_descriptor(c, N * 128) + k * 128);\n"
-    "    else wgmma_rs_nn<M, BF>(o, w[k], matrix_descriptor(c, N * 128) + k * 128);\n"
+    "if (OTHER) wgmma_ss_nn<M, N / 16, BF>(o, matrix_descriptor(p_tile, 0), matrix_descriptor(c, N * 128));\n"
+    "else wgmma_rs_nn<M, N / 16, BF>(o, w, matrix_descriptor(c, N * 128));\n"
     "wgmma_commit(); wgmma_wait<0>();\n"
     "float *out = p.y + 2048 + N * 32 + N * M;\n"
     "for (int i = 0; i < M / 2; i++)\n"
@@ -412,7 +409,7 @@ Test(hopper, operands_are_widened_exactly) {
               "if (t < 64) a[(t * 128 ^ t % 8 * 16) / 2] = in[t];\n" /* a (row, 0) = element */
               "if (t < 8) b[(t * 128 ^ t % 8 * 16) / 2] = in[64];\n" /* b (column, 0) = 1 */
               "fence_async(); __syncthreads();\n"
-              "float s[4]; wgmma_fence(); wgmma_ss_nt<8, BF>(s, matrix_descriptor(a, 0), matrix_descriptor(b, 0), 0);\n"
+              "float s[4]; wgmma_fence(); wgmma_ss_nt<8, 1, BF>(s, matrix_descriptor(a, 0), matrix_descriptor(b, 0));\n"
               "wgmma_commit(); wgmma_wait<0>();\n"
               "if (t % 4 == 0) p.y[t / 32 * 16 + t % 32 / 4] = s[0], p.y[t / 32 * 16 + t % 32 / 4 + 8] = s[2];\n}\n";
     static const unsigned short half[] = {0x0000, 0x0001, 0x8001, 0x03ff, 0x0400,

@@ -295,7 +295,7 @@ struct Consumer {
         if (!masked)
             return softmax_onward(s, rows, c);
         //$ end
-        softmax_tile<1>(s, rows, c);
+        softmax_tile<1>(s, rows, c, true);
         //$ end
     }
     //$ if mask == custom_mask
@@ -306,13 +306,13 @@ struct Consumer {
         weigh_tile(tile_n, !whole);
     }
     __device__ __forceinline__ void weigh_first() { weigh_next(); }
-    //$ elif plain_scores and rescale == from_sum and block_n % 32 == 0
-    // The first tile of keys. A first guess at m is enough.
+    //$ elif mask == none and plain_scores and rescale == from_sum and block_n % 32 == 0
+    // The first tile of keys. If no row ends in it, a first guess at m is enough.
     __device__ __forceinline__ void weigh_first() {
-        if (span.tiles > span.whole)
-            weigh_tile(span.tiles - 1, true);
-        else
-            softmax_tile<4>(s, rows, c);
+        bool masked = span.tiles > span.whole;
+        if (masked)
+            mask_scores(span.tiles - 1);
+        softmax_tile<4>(s, rows, c, masked);
     }
     //$ else
     __device__ __forceinline__ void weigh_first() { weigh_tile(span.tiles - 1, true); }

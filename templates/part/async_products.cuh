@@ -1,6 +1,5 @@
 // The two products of attention on the matrix unit, each for one warpgroup's 64 rows: S = Q K^T and O += P V.
 
-//$ let q_steps = (head_dim + 15) / 16
 //$ if queries_in == q_registers
 using Queries = unsigned[Q_STEPS][4];
 
@@ -13,33 +12,24 @@ __device__ __forceinline__ void load_queries(Queries &q, const Panels<Q_PANELS, 
 }
 
 //$ end
-// S (64, BLOCK_N) = Q K^T, 16 columns of Q and K a step; issued, not finished.
+// S (64, BLOCK_N) = Q K^T; issued, not finished.
 //$ if queries_in == q_registers
 __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], const Queries &q, unsigned long long k) {
-#pragma unroll
-    for (int step = 0; step < Q_STEPS; step++)
-        wgmma_rs_nt<BLOCK_N, BFLOAT16>(s, q[step], k + step / 4 * (BLOCK_N * 128 / 16) + step % 4 * 2, step != 0);
+    wgmma_rs_nt<BLOCK_N, Q_STEPS, BFLOAT16>(s, q, k);
 }
 //$ else
 __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], unsigned long long q, unsigned long long k) {
-#pragma unroll
-    for (int step = 0; step < Q_STEPS; step++)
-        wgmma_ss_nt<BLOCK_N, BFLOAT16>(s, q + step / 4 * (64 * 128 / 16) + step % 4 * 2,
-                                       k + step / 4 * (BLOCK_N * 128 / 16) + step % 4 * 2, step != 0);
+    wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(s, q, k);
 }
 //$ end
 
-// O (64, HEAD_DIM_V) += P V, 16 keys a step; issued, not finished.
+// O (64, HEAD_DIM_V) += P V; issued, not finished.
 //$ if weights_in == p_shared
 __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], unsigned long long p, unsigned long long v) {
-#pragma unroll
-    for (int step = 0; step < BLOCK_N / 16; step++)
-        wgmma_ss_nn<HEAD_DIM_V, BFLOAT16>(o, p + step / 4 * (64 * 128 / 16) + step % 4 * 2, v + step * (16 * 128 / 16));
+    wgmma_ss_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(o, p, v);
 }
 //$ else
 __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const Weights &p, unsigned long long v) {
-#pragma unroll
-    for (int step = 0; step < BLOCK_N / 16; step++)
-        wgmma_rs_nn<HEAD_DIM_V, BFLOAT16>(o, p[step], v + step * (16 * 128 / 16));
+    wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(o, p, v);
 }
 //$ end

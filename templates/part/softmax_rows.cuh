@@ -59,15 +59,26 @@ __device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], Rows &rows, float
     }
 }
 
-// m' = max(m, max s) over every STEP-th group of 8 columns, then the weights.
-template <int STEP> __device__ __forceinline__ void softmax_tile(float (&s)[BLOCK_N / 2], Rows &rows, float c) {
+// m' = max(m, max s), then the weights. Not `exact`: of every STEP-th group of 8 columns only.
+template <int STEP> __device__ __forceinline__ void softmax_tile(float (&s)[BLOCK_N / 2], Rows &rows, float c, bool exact) {
+    float even[2], odd[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        float even = s[2 * r], odd = s[2 * r + 1];
+        even[r] = s[2 * r], odd[r] = s[2 * r + 1];
 #pragma unroll
         for (int i = 4 * STEP; i < BLOCK_N / 2; i += 4 * STEP)
-            even = fmaxf(even, s[i + 2 * r]), odd = fmaxf(odd, s[i + 2 * r + 1]);
-        float max = fmaxf(even, odd);
+            even[r] = fmaxf(even[r], s[i + 2 * r]), odd[r] = fmaxf(odd[r], s[i + 2 * r + 1]);
+    }
+    if (exact)
+#pragma unroll
+        for (int i = 4; i < BLOCK_N / 2; i += 4)
+            if (i % (4 * STEP) != 0)
+#pragma unroll
+                for (int r = 0; r < 2; r++)
+                    even[r] = fmaxf(even[r], s[i + 2 * r]), odd[r] = fmaxf(odd[r], s[i + 2 * r + 1]);
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float max = fmaxf(even[r], odd[r]);
         max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
         rows.keep[r] = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2)); // for now: the tile's maximum
     }

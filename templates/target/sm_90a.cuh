@@ -127,102 +127,136 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
            static_cast<unsigned long long>((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
 }
 
+//$ let q_steps = (head_dim + 15) / 16
+//$ let p_steps = block_n / 16
 //$ let scores_registers = block_n / 2
 //$ let output_registers = head_dim_v / 2
 // Products are named by where a is, in shared memory (s) or registers (r), and by how b lies in shared memory: as it is, its
-// rows the contracted dimension (n), or transposed (t). What is contiguous in shared memory is a row.
+// rows the contracted dimension (n), or transposed (t). What is contiguous in shared memory is a row. Each is one statement
+// for all its STEPS of 16 of the contracted dimension: every statement names all accumulators, which compilers take long over.
 //$ if queries_in == q_registers
-template <int N, bool OF_BFLOAT16>
-__device__ void wgmma_rs_nt(float (&sum)[N / 2], const unsigned (&a)[4], unsigned long long b, int keep);
+template <int N, int STEPS, bool OF_BFLOAT16>
+__device__ void wgmma_rs_nt(float (&sum)[N / 2], const unsigned (&a)[STEPS][4], unsigned long long b);
 //$ else
-template <int N, bool OF_BFLOAT16>
-__device__ void wgmma_ss_nt(float (&sum)[N / 2], unsigned long long a, unsigned long long b, int keep);
+template <int N, int STEPS, bool OF_BFLOAT16>
+__device__ void wgmma_ss_nt(float (&sum)[N / 2], unsigned long long a, unsigned long long b);
 //$ end
 //$ if weights_in == p_shared
-template <int N, bool OF_BFLOAT16>
+template <int N, int STEPS, bool OF_BFLOAT16>
 __device__ void wgmma_ss_nn(float (&sum)[N / 2], unsigned long long a, unsigned long long b);
 //$ else
-template <int N, bool OF_BFLOAT16>
-__device__ void wgmma_rs_nn(float (&sum)[N / 2], const unsigned (&a)[4], unsigned long long b);
+template <int N, int STEPS, bool OF_BFLOAT16>
+__device__ void wgmma_rs_nn(float (&sum)[N / 2], const unsigned (&a)[STEPS][4], unsigned long long b);
 //$ end
 
-// sum (64, N) = a (64, 16) b (N, 16)^T, plus sum if `keep`.
-//$ if queries_in == q_registers
-//$ let keep_operand = scores_registers + 5
-template <>
-__device__ __forceinline__ void wgmma_rs_nt<BLOCK_N, BFLOAT16>(float (&sum)[BLOCK_N / 2], const unsigned (&a)[4],
-                                                               unsigned long long b, int keep) {
-//$ else
-//$ let keep_operand = scores_registers + 2
-template <>
-__device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, BFLOAT16>(float (&sum)[BLOCK_N / 2], unsigned long long a,
-                                                               unsigned long long b, int keep) {
-//$ end
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %${keep_operand}, 0;\n"
-                 //$ if dtype == bf16
-                 "wgmma.mma_async.sync.aligned.m64n${block_n}k16.f32.bf16.bf16 {"
-                 //$ else
-                 "wgmma.mma_async.sync.aligned.m64n${block_n}k16.f32.f16.f16 {"
-                 //$ end
+#define ALL_OF_S "{" \
                  //$ for i below block_n / 8 - 1
-                 "%${4 * i}, %${4 * i + 1}, %${4 * i + 2}, %${4 * i + 3}, "
+                 "%${4 * i}, %${4 * i + 1}, %${4 * i + 2}, %${4 * i + 3}, " \
                  //$ end
                  "%${scores_registers - 4}, %${scores_registers - 3}, %${scores_registers - 2}, %${scores_registers - 1}}, "
-                 //$ if queries_in == q_registers
-                 "{%${scores_registers}, %${scores_registers + 1}, %${scores_registers + 2}, %${scores_registers + 3}}, "
-                 "%${scores_registers + 4}, p, 1, 1, 0;\n}"
-                 //$ else
-                 "%${scores_registers}, %${scores_registers + 1}, p, 1, 1, 0, 0;\n}"
+#define ALL_OF_O "{" \
+                 //$ for j below head_dim_v / 8 - 1
+                 "%${4 * j}, %${4 * j + 1}, %${4 * j + 2}, %${4 * j + 3}, " \
                  //$ end
+                 "%${output_registers - 4}, %${output_registers - 3}, %${output_registers - 2}, %${output_registers - 1}}, "
+
+// sum (64, N) = a (64, 16 STEPS) b (N, 16 STEPS)^T. A panel is 64 columns, 4 steps: 64 rows of a, N of b.
+//$ if queries_in == q_registers
+//$ let scores_b = scores_registers + 4 * q_steps
+template <>
+__device__ __forceinline__ void wgmma_rs_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&sum)[BLOCK_N / 2],
+                                                                        const unsigned (&a)[Q_STEPS][4],
+                                                                        unsigned long long b) {
+    asm volatile("{\n.reg .b64 b;\n"
+//$ else
+//$ let scores_b = scores_registers + 1
+template <>
+__device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&sum)[BLOCK_N / 2], unsigned long long a,
+                                                                        unsigned long long b) {
+    asm volatile("{\n.reg .b64 a, b;\n"
+//$ end
+                 //$ for step below q_steps
+                 "add.s64 b, %${scores_b}, ${step / 4 * (block_n * 128 / 16) + step % 4 * 2};\n"
+                 //$ if queries_in == q_shared
+                 "add.s64 a, %${scores_registers}, ${step / 4 * (64 * 128 / 16) + step % 4 * 2};\n"
+                 //$ end
+                 //$ if dtype == bf16
+                 "wgmma.mma_async.sync.aligned.m64n${block_n}k16.f32.bf16.bf16 " ALL_OF_S
+                 //$ else
+                 "wgmma.mma_async.sync.aligned.m64n${block_n}k16.f32.f16.f16 " ALL_OF_S
+                 //$ end
+                 //$ if queries_in == q_registers
+                 "{%${scores_registers + 4 * step}, %${scores_registers + 4 * step + 1}, "
+                 "%${scores_registers + 4 * step + 2}, %${scores_registers + 4 * step + 3}}, b, ${min(step, 1)}, 1, 1, 0;\n"
+                 //$ else
+                 "a, b, ${min(step, 1)}, 1, 1, 0, 0;\n"
+                 //$ end
+                 //$ end
+                 "}"
                  :
                  //$ for i below block_n / 8 - 1
                  "+f"(sum[${4 * i}]), "+f"(sum[${4 * i + 1}]), "+f"(sum[${4 * i + 2}]), "+f"(sum[${4 * i + 3}]),
                  //$ end
                  "+f"(sum[${scores_registers - 4}]), "+f"(sum[${scores_registers - 3}]),
                  "+f"(sum[${scores_registers - 2}]), "+f"(sum[${scores_registers - 1}])
+                 :
                  //$ if queries_in == q_registers
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+                 //$ for step below q_steps
+                 "r"(a[$step][0]), "r"(a[$step][1]), "r"(a[$step][2]), "r"(a[$step][3]),
+                 //$ end
+                 "l"(b));
                  //$ else
-                 : "l"(a), "l"(b), "r"(keep));
+                 "l"(a), "l"(b));
                  //$ end
 }
 
-// sum (64, N) += a (64, 16) b (16, N).
+// sum (64, N) += a (64, 16 STEPS) b (16 STEPS, N).
 //$ if weights_in == p_shared
+//$ let output_b = output_registers + 1
 template <>
-__device__ __forceinline__ void wgmma_ss_nn<HEAD_DIM_V, BFLOAT16>(float (&sum)[HEAD_DIM_V / 2], unsigned long long a,
-                                                                  unsigned long long b) {
+__device__ __forceinline__ void wgmma_ss_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(float (&sum)[HEAD_DIM_V / 2],
+                                                                           unsigned long long a, unsigned long long b) {
+    asm volatile("{\n.reg .b64 a, b;\n"
 //$ else
+//$ let output_b = output_registers + 4 * p_steps
 template <>
-__device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, BFLOAT16>(float (&sum)[HEAD_DIM_V / 2], const unsigned (&a)[4],
-                                                                  unsigned long long b) {
+__device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(float (&sum)[HEAD_DIM_V / 2],
+                                                                           const unsigned (&a)[P_STEPS][4],
+                                                                           unsigned long long b) {
+    asm volatile("{\n.reg .b64 b;\n"
 //$ end
-    asm volatile(
-                 //$ if dtype == bf16
-                 "wgmma.mma_async.sync.aligned.m64n${head_dim_v}k16.f32.bf16.bf16 {"
-                 //$ else
-                 "wgmma.mma_async.sync.aligned.m64n${head_dim_v}k16.f32.f16.f16 {"
-                 //$ end
-                 //$ for j below head_dim_v / 8 - 1
-                 "%${4 * j}, %${4 * j + 1}, %${4 * j + 2}, %${4 * j + 3}, "
-                 //$ end
-                 "%${output_registers - 4}, %${output_registers - 3}, %${output_registers - 2}, %${output_registers - 1}}, "
+                 //$ for step below p_steps
+                 "add.s64 b, %${output_b}, ${step * (16 * 128 / 16)};\n"
                  //$ if weights_in == p_shared
-                 "%${output_registers}, %${output_registers + 1}, 1, 1, 1, 0, 1;"
-                 //$ else
-                 "{%${output_registers}, %${output_registers + 1}, %${output_registers + 2}, %${output_registers + 3}}, "
-                 "%${output_registers + 4}, 1, 1, 1, 1;"
+                 "add.s64 a, %${output_registers}, ${step / 4 * (64 * 128 / 16) + step % 4 * 2};\n"
                  //$ end
+                 //$ if dtype == bf16
+                 "wgmma.mma_async.sync.aligned.m64n${head_dim_v}k16.f32.bf16.bf16 " ALL_OF_O
+                 //$ else
+                 "wgmma.mma_async.sync.aligned.m64n${head_dim_v}k16.f32.f16.f16 " ALL_OF_O
+                 //$ end
+                 //$ if weights_in == p_shared
+                 "a, b, 1, 1, 1, 0, 1;\n"
+                 //$ else
+                 "{%${output_registers + 4 * step}, %${output_registers + 4 * step + 1}, "
+                 "%${output_registers + 4 * step + 2}, %${output_registers + 4 * step + 3}}, b, 1, 1, 1, 1;\n"
+                 //$ end
+                 //$ end
+                 "}"
                  :
                  //$ for j below head_dim_v / 8 - 1
                  "+f"(sum[${4 * j}]), "+f"(sum[${4 * j + 1}]), "+f"(sum[${4 * j + 2}]), "+f"(sum[${4 * j + 3}]),
                  //$ end
                  "+f"(sum[${output_registers - 4}]), "+f"(sum[${output_registers - 3}]),
                  "+f"(sum[${output_registers - 2}]), "+f"(sum[${output_registers - 1}])
+                 :
                  //$ if weights_in == p_shared
-                 : "l"(a), "l"(b));
+                 "l"(a), "l"(b));
                  //$ else
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+                 //$ for step below p_steps
+                 "r"(a[$step][0]), "r"(a[$step][1]), "r"(a[$step][2]), "r"(a[$step][3]),
+                 //$ end
+                 "l"(b));
                  //$ end
 }
 

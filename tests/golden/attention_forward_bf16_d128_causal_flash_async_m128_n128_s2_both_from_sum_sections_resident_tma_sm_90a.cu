@@ -71,11 +71,13 @@
      repeats             true               mask != none or dtype == fp16 or rescale == from_sum
      bfloat16            true               dtype == bf16
      bfloat16_out        true               dtype_out == bf16
+     q_steps             8                  (head_dim + 15) / 16
+     p_steps             8                  block_n / 16
      scores_registers    64                 block_n / 2
      output_registers    64                 head_dim_v / 2
-     keep_operand        66                 scores_registers + 2
+     scores_b            65                 scores_registers + 1
+     output_b            96                 output_registers + 4 * p_steps
      in_pairs            true               true
-     q_steps             8                  (head_dim + 15) / 16
 
    Launches
      attention_flash_async: grid min(((len_q + 128 - 1) / 128 + 1) / 2 * heads * batch, sm_count), block 384, shared 230400 bytes
@@ -110,6 +112,7 @@ constexpr int CONSUMER_REGISTERS = 232;
 constexpr bool BFLOAT16 = true;         // dtype == bf16
 constexpr bool BFLOAT16_OUT = true;     // dtype_out == bf16
 constexpr int Q_STEPS = 8;              // (head_dim + 15) / 16
+constexpr int P_STEPS = 8;              // block_n / 16
 
 // Attention by tiles on Hopper, with every unit of the SM at work at once: FlashAttention-3 (arXiv 2407.08608, section 3).
 //
@@ -334,35 +337,86 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
 }
 
 // Products are named by where a is, in shared memory (s) or registers (r), and by how b lies in shared memory: as it is, its
-// rows the contracted dimension (n), or transposed (t). What is contiguous in shared memory is a row.
-template <int N, bool OF_BFLOAT16>
-__device__ void wgmma_ss_nt(float (&sum)[N / 2], unsigned long long a, unsigned long long b, int keep);
-template <int N, bool OF_BFLOAT16>
-__device__ void wgmma_rs_nn(float (&sum)[N / 2], const unsigned (&a)[4], unsigned long long b);
+// rows the contracted dimension (n), or transposed (t). What is contiguous in shared memory is a row. Each is one statement
+// for all its STEPS of 16 of the contracted dimension: every statement names all accumulators, which compilers take long over.
+template <int N, int STEPS, bool OF_BFLOAT16>
+__device__ void wgmma_ss_nt(float (&sum)[N / 2], unsigned long long a, unsigned long long b);
+template <int N, int STEPS, bool OF_BFLOAT16>
+__device__ void wgmma_rs_nn(float (&sum)[N / 2], const unsigned (&a)[STEPS][4], unsigned long long b);
 
-// sum (64, N) = a (64, 16) b (N, 16)^T, plus sum if `keep`.
-template <>
-__device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, BFLOAT16>(float (&sum)[BLOCK_N / 2], unsigned long long a,
-                                                               unsigned long long b, int keep) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, "
-                 "%4, %5, %6, %7, "
-                 "%8, %9, %10, %11, "
-                 "%12, %13, %14, %15, "
-                 "%16, %17, %18, %19, "
-                 "%20, %21, %22, %23, "
-                 "%24, %25, %26, %27, "
-                 "%28, %29, %30, %31, "
-                 "%32, %33, %34, %35, "
-                 "%36, %37, %38, %39, "
-                 "%40, %41, %42, %43, "
-                 "%44, %45, %46, %47, "
-                 "%48, %49, %50, %51, "
-                 "%52, %53, %54, %55, "
-                 "%56, %57, %58, %59, "
+#define ALL_OF_S "{" \
+                 "%0, %1, %2, %3, " \
+                 "%4, %5, %6, %7, " \
+                 "%8, %9, %10, %11, " \
+                 "%12, %13, %14, %15, " \
+                 "%16, %17, %18, %19, " \
+                 "%20, %21, %22, %23, " \
+                 "%24, %25, %26, %27, " \
+                 "%28, %29, %30, %31, " \
+                 "%32, %33, %34, %35, " \
+                 "%36, %37, %38, %39, " \
+                 "%40, %41, %42, %43, " \
+                 "%44, %45, %46, %47, " \
+                 "%48, %49, %50, %51, " \
+                 "%52, %53, %54, %55, " \
+                 "%56, %57, %58, %59, " \
                  "%60, %61, %62, %63}, "
-                 "%64, %65, p, 1, 1, 0, 0;\n}"
+#define ALL_OF_O "{" \
+                 "%0, %1, %2, %3, " \
+                 "%4, %5, %6, %7, " \
+                 "%8, %9, %10, %11, " \
+                 "%12, %13, %14, %15, " \
+                 "%16, %17, %18, %19, " \
+                 "%20, %21, %22, %23, " \
+                 "%24, %25, %26, %27, " \
+                 "%28, %29, %30, %31, " \
+                 "%32, %33, %34, %35, " \
+                 "%36, %37, %38, %39, " \
+                 "%40, %41, %42, %43, " \
+                 "%44, %45, %46, %47, " \
+                 "%48, %49, %50, %51, " \
+                 "%52, %53, %54, %55, " \
+                 "%56, %57, %58, %59, " \
+                 "%60, %61, %62, %63}, "
+
+// sum (64, N) = a (64, 16 STEPS) b (N, 16 STEPS)^T. A panel is 64 columns, 4 steps: 64 rows of a, N of b.
+template <>
+__device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&sum)[BLOCK_N / 2], unsigned long long a,
+                                                                        unsigned long long b) {
+    asm volatile("{\n.reg .b64 a, b;\n"
+                 "add.s64 b, %65, 0;\n"
+                 "add.s64 a, %64, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
+                 "a, b, 0, 1, 1, 0, 0;\n"
+                 "add.s64 b, %65, 2;\n"
+                 "add.s64 a, %64, 2;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
+                 "a, b, 1, 1, 1, 0, 0;\n"
+                 "add.s64 b, %65, 4;\n"
+                 "add.s64 a, %64, 4;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
+                 "a, b, 1, 1, 1, 0, 0;\n"
+                 "add.s64 b, %65, 6;\n"
+                 "add.s64 a, %64, 6;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
+                 "a, b, 1, 1, 1, 0, 0;\n"
+                 "add.s64 b, %65, 1024;\n"
+                 "add.s64 a, %64, 512;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
+                 "a, b, 1, 1, 1, 0, 0;\n"
+                 "add.s64 b, %65, 1026;\n"
+                 "add.s64 a, %64, 514;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
+                 "a, b, 1, 1, 1, 0, 0;\n"
+                 "add.s64 b, %65, 1028;\n"
+                 "add.s64 a, %64, 516;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
+                 "a, b, 1, 1, 1, 0, 0;\n"
+                 "add.s64 b, %65, 1030;\n"
+                 "add.s64 a, %64, 518;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
+                 "a, b, 1, 1, 1, 0, 0;\n"
+                 "}"
                  :
                  "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]),
                  "+f"(sum[4]), "+f"(sum[5]), "+f"(sum[6]), "+f"(sum[7]),
@@ -381,33 +435,49 @@ __device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, BFLOAT16>(float (&sum)[BLOC
                  "+f"(sum[56]), "+f"(sum[57]), "+f"(sum[58]), "+f"(sum[59]),
                  "+f"(sum[60]), "+f"(sum[61]),
                  "+f"(sum[62]), "+f"(sum[63])
-                 : "l"(a), "l"(b), "r"(keep));
+                 :
+                 "l"(a), "l"(b));
 }
 
-// sum (64, N) += a (64, 16) b (16, N).
+// sum (64, N) += a (64, 16 STEPS) b (16 STEPS, N).
 template <>
-__device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, BFLOAT16>(float (&sum)[HEAD_DIM_V / 2], const unsigned (&a)[4],
-                                                                  unsigned long long b) {
-    asm volatile(
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, "
-                 "%4, %5, %6, %7, "
-                 "%8, %9, %10, %11, "
-                 "%12, %13, %14, %15, "
-                 "%16, %17, %18, %19, "
-                 "%20, %21, %22, %23, "
-                 "%24, %25, %26, %27, "
-                 "%28, %29, %30, %31, "
-                 "%32, %33, %34, %35, "
-                 "%36, %37, %38, %39, "
-                 "%40, %41, %42, %43, "
-                 "%44, %45, %46, %47, "
-                 "%48, %49, %50, %51, "
-                 "%52, %53, %54, %55, "
-                 "%56, %57, %58, %59, "
-                 "%60, %61, %62, %63}, "
-                 "{%64, %65, %66, %67}, "
-                 "%68, 1, 1, 1, 1;"
+__device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(float (&sum)[HEAD_DIM_V / 2],
+                                                                           const unsigned (&a)[P_STEPS][4],
+                                                                           unsigned long long b) {
+    asm volatile("{\n.reg .b64 b;\n"
+                 "add.s64 b, %96, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%64, %65, "
+                 "%66, %67}, b, 1, 1, 1, 1;\n"
+                 "add.s64 b, %96, 128;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%68, %69, "
+                 "%70, %71}, b, 1, 1, 1, 1;\n"
+                 "add.s64 b, %96, 256;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%72, %73, "
+                 "%74, %75}, b, 1, 1, 1, 1;\n"
+                 "add.s64 b, %96, 384;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%76, %77, "
+                 "%78, %79}, b, 1, 1, 1, 1;\n"
+                 "add.s64 b, %96, 512;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%80, %81, "
+                 "%82, %83}, b, 1, 1, 1, 1;\n"
+                 "add.s64 b, %96, 640;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%84, %85, "
+                 "%86, %87}, b, 1, 1, 1, 1;\n"
+                 "add.s64 b, %96, 768;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%88, %89, "
+                 "%90, %91}, b, 1, 1, 1, 1;\n"
+                 "add.s64 b, %96, 896;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%92, %93, "
+                 "%94, %95}, b, 1, 1, 1, 1;\n"
+                 "}"
                  :
                  "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]),
                  "+f"(sum[4]), "+f"(sum[5]), "+f"(sum[6]), "+f"(sum[7]),
@@ -426,7 +496,16 @@ __device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, BFLOAT16>(float (&sum)[H
                  "+f"(sum[56]), "+f"(sum[57]), "+f"(sum[58]), "+f"(sum[59]),
                  "+f"(sum[60]), "+f"(sum[61]),
                  "+f"(sum[62]), "+f"(sum[63])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+                 :
+                 "r"(a[0][0]), "r"(a[0][1]), "r"(a[0][2]), "r"(a[0][3]),
+                 "r"(a[1][0]), "r"(a[1][1]), "r"(a[1][2]), "r"(a[1][3]),
+                 "r"(a[2][0]), "r"(a[2][1]), "r"(a[2][2]), "r"(a[2][3]),
+                 "r"(a[3][0]), "r"(a[3][1]), "r"(a[3][2]), "r"(a[3][3]),
+                 "r"(a[4][0]), "r"(a[4][1]), "r"(a[4][2]), "r"(a[4][3]),
+                 "r"(a[5][0]), "r"(a[5][1]), "r"(a[5][2]), "r"(a[5][3]),
+                 "r"(a[6][0]), "r"(a[6][1]), "r"(a[6][2]), "r"(a[6][3]),
+                 "r"(a[7][0]), "r"(a[7][1]), "r"(a[7][2]), "r"(a[7][3]),
+                 "l"(b));
 }
 
 // log2(x), to about 2^-22 of the larger of it and 1.
@@ -571,15 +650,26 @@ __device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], Rows &rows, float
     }
 }
 
-// m' = max(m, max s) over every STEP-th group of 8 columns, then the weights.
-template <int STEP> __device__ __forceinline__ void softmax_tile(float (&s)[BLOCK_N / 2], Rows &rows, float c) {
+// m' = max(m, max s), then the weights. Not `exact`: of every STEP-th group of 8 columns only.
+template <int STEP> __device__ __forceinline__ void softmax_tile(float (&s)[BLOCK_N / 2], Rows &rows, float c, bool exact) {
+    float even[2], odd[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        float even = s[2 * r], odd = s[2 * r + 1];
+        even[r] = s[2 * r], odd[r] = s[2 * r + 1];
 #pragma unroll
         for (int i = 4 * STEP; i < BLOCK_N / 2; i += 4 * STEP)
-            even = fmaxf(even, s[i + 2 * r]), odd = fmaxf(odd, s[i + 2 * r + 1]);
-        float max = fmaxf(even, odd);
+            even[r] = fmaxf(even[r], s[i + 2 * r]), odd[r] = fmaxf(odd[r], s[i + 2 * r + 1]);
+    }
+    if (exact)
+#pragma unroll
+        for (int i = 4; i < BLOCK_N / 2; i += 4)
+            if (i % (4 * STEP) != 0)
+#pragma unroll
+                for (int r = 0; r < 2; r++)
+                    even[r] = fmaxf(even[r], s[i + 2 * r]), odd[r] = fmaxf(odd[r], s[i + 2 * r + 1]);
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float max = fmaxf(even[r], odd[r]);
         max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
         rows.keep[r] = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2)); // for now: the tile's maximum
     }
@@ -751,19 +841,14 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
 // part/async_products.cuh
 // The two products of attention on the matrix unit, each for one warpgroup's 64 rows: S = Q K^T and O += P V.
 
-// S (64, BLOCK_N) = Q K^T, 16 columns of Q and K a step; issued, not finished.
+// S (64, BLOCK_N) = Q K^T; issued, not finished.
 __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], unsigned long long q, unsigned long long k) {
-#pragma unroll
-    for (int step = 0; step < Q_STEPS; step++)
-        wgmma_ss_nt<BLOCK_N, BFLOAT16>(s, q + step / 4 * (64 * 128 / 16) + step % 4 * 2,
-                                       k + step / 4 * (BLOCK_N * 128 / 16) + step % 4 * 2, step != 0);
+    wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(s, q, k);
 }
 
-// O (64, HEAD_DIM_V) += P V, 16 keys a step; issued, not finished.
+// O (64, HEAD_DIM_V) += P V; issued, not finished.
 __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const Weights &p, unsigned long long v) {
-#pragma unroll
-    for (int step = 0; step < BLOCK_N / 16; step++)
-        wgmma_rs_nn<HEAD_DIM_V, BFLOAT16>(o, p[step], v + step * (16 * 128 / 16));
+    wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(o, p, v);
 }
 
 // part/repeat_rows.cuh
@@ -974,15 +1059,9 @@ struct Consumer {
             mask_scores(tile_n);
         if (!masked)
             return softmax_onward(s, rows, c);
-        softmax_tile<1>(s, rows, c);
+        softmax_tile<1>(s, rows, c, true);
     }
-    // The first tile of keys. A first guess at m is enough.
-    __device__ __forceinline__ void weigh_first() {
-        if (span.tiles > span.whole)
-            weigh_tile(span.tiles - 1, true);
-        else
-            softmax_tile<4>(s, rows, c);
-    }
+    __device__ __forceinline__ void weigh_first() { weigh_tile(span.tiles - 1, true); }
 
     __device__ __forceinline__ void begin_rows() {
         rows = no_rows();

@@ -113,26 +113,40 @@ ATTILE_INLINE attile_word matrix_descriptor(const void *shared, int panel_bytes)
     attile_word start = (attile_word)((const unsigned char *)shared - attile_shared());
     return (start & 0x3ffff) >> 4 | (attile_word)((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
 }
-/* a in shared memory (s) or registers (r), times b in shared memory, as it is (n) or transposed (t) */
-template <int N, bool OF_BFLOAT16>
-ATTILE_INLINE void wgmma_ss_nt(float (&sum)[N / 2], attile_word a, attile_word b, int keep, ATTILE_LINE) {
-    attile_product product = {sum, nullptr, a, b, N, keep, OF_BFLOAT16, 1};
-    attile_multiply(&product, line);
+/* a in shared memory (s) or registers (r), times b in shared memory, as it is (n) or transposed (t): so many steps of 16 of
+   the contracted dimension. Along a row they are 32 bytes apart, 4 of them to a panel of 128-byte rows. */
+static constexpr attile_word attile_columns(int step, int rows) {
+    return (attile_word)(step / 4 * rows * 128 + step % 4 * 32) >> 4;
 }
-template <int N, bool OF_BFLOAT16>
-ATTILE_INLINE void wgmma_rs_nt(float (&sum)[N / 2], const unsigned (&a)[4], attile_word b, int keep, ATTILE_LINE) {
-    attile_product product = {sum, a, 0, b, N, keep, OF_BFLOAT16, 1};
-    attile_multiply(&product, line);
+static constexpr attile_word attile_rows(int step) { return (attile_word)step * 16 * 128 >> 4; }
+template <int N, int STEPS, bool OF_BFLOAT16>
+ATTILE_INLINE void wgmma_ss_nt(float (&sum)[N / 2], attile_word a, attile_word b, ATTILE_LINE) {
+    for (int i = 0; i < STEPS; i++) {
+        attile_product product = {sum,         nullptr, a + attile_columns(i, 64), b + attile_columns(i, N), N, i > 0,
+                                  OF_BFLOAT16, 1};
+        attile_multiply(&product, line);
+    }
 }
-template <int N, bool OF_BFLOAT16>
+template <int N, int STEPS, bool OF_BFLOAT16>
+ATTILE_INLINE void wgmma_rs_nt(float (&sum)[N / 2], const unsigned (&a)[STEPS][4], attile_word b, ATTILE_LINE) {
+    for (int i = 0; i < STEPS; i++) {
+        attile_product product = {sum, a[i], 0, b + attile_columns(i, N), N, i > 0, OF_BFLOAT16, 1};
+        attile_multiply(&product, line);
+    }
+}
+template <int N, int STEPS, bool OF_BFLOAT16>
 ATTILE_INLINE void wgmma_ss_nn(float (&sum)[N / 2], attile_word a, attile_word b, ATTILE_LINE) {
-    attile_product product = {sum, nullptr, a, b, N, 1, OF_BFLOAT16, 0};
-    attile_multiply(&product, line);
+    for (int i = 0; i < STEPS; i++) {
+        attile_product product = {sum, nullptr, a + attile_columns(i, 64), b + attile_rows(i), N, 1, OF_BFLOAT16, 0};
+        attile_multiply(&product, line);
+    }
 }
-template <int N, bool OF_BFLOAT16>
-ATTILE_INLINE void wgmma_rs_nn(float (&sum)[N / 2], const unsigned (&a)[4], attile_word b, ATTILE_LINE) {
-    attile_product product = {sum, a, 0, b, N, 1, OF_BFLOAT16, 0};
-    attile_multiply(&product, line);
+template <int N, int STEPS, bool OF_BFLOAT16>
+ATTILE_INLINE void wgmma_rs_nn(float (&sum)[N / 2], const unsigned (&a)[STEPS][4], attile_word b, ATTILE_LINE) {
+    for (int i = 0; i < STEPS; i++) {
+        attile_product product = {sum, a[i], 0, b + attile_rows(i), N, 1, OF_BFLOAT16, 0};
+        attile_multiply(&product, line);
+    }
 }
 template <bool TO_BFLOAT16> ATTILE_INLINE unsigned pack(float first, float second) {
     if constexpr (TO_BFLOAT16)
