@@ -149,10 +149,7 @@ static const char *skip_quoted(const char *at, const char *end) {
 void template_words(const char *text, size_t size, word_found *found, void *context) {
     const char *at = text, *end = text + size;
     while (at < end) {
-        const char *after = skip_quoted(at, end);
-        if (after != at) {
-            at = after;
-        } else if (text_is_name(*at)) {
+        if (text_is_name(*at)) {
             bool capitals = true;
             const char *start = at;
             for (; at < end && text_is_name(*at); at++)
@@ -160,7 +157,8 @@ void template_words(const char *text, size_t size, word_found *found, void *cont
             if (!text_is_digit(*start))
                 found(context, start, (size_t)(at - start), capitals);
         } else {
-            at++;
+            const char *after = *at == '/' || *at == '"' ? skip_quoted(at, end) : at;
+            at = after > at ? after : at + 1;
         }
     }
 }
