@@ -273,8 +273,8 @@ static void print_tile(const struct formula_set *set, bool some, struct text *te
     formula_free(tile[1]);
 }
 
-/* Does the score turn sums with k into floats? A SplitKey then does so in one addition. But the templates among the helpers
-   would not know what to make of one. */
+/* Does the score turn sums with k into floats, or look tensors up by them? A SplitKey makes that cheap. But the templates
+   among the helpers would not know what to make of one. */
 static bool wants_split_key(const struct formula *score) {
     bool wants = false;
     for (int i = 0; i < score->count; i++) {
@@ -285,14 +285,61 @@ static bool wants_split_key(const struct formula *score) {
             bool of_key = tree_names_of(score, n->operand[j]) >> FORMULA_K & 1;
             if (of_key && helper && score->node[n->operand[j]].type == FORMULA_INT)
                 return false;
-            wants |= of_key && n->op == OP_TO_REAL;
+            wants |= of_key && (n->op == OP_TO_REAL || n->op == OP_AT);
         }
     }
     return wants;
 }
 
+/* Bit i: the score looks tensor i up by k in its last dimension. */
+static unsigned keyed_tensors(const struct formula *score) {
+    unsigned keyed = 0;
+    for (int i = 0; i < score->count; i++) {
+        const struct tree_node *n = &score->node[i];
+        if (n->op == OP_AT && tree_names_of(score, n->operand[n->operands - 1]) >> FORMULA_K & 1)
+            keyed |= 1u << n->number;
+    }
+    return keyed;
+}
+
+/* What a score's key is, and elements of tensors that are looked up by one, or by a sum with one. */
 static void print_key(const struct formula_set *set, struct text *text) {
-    text_print(text, "using ScoreKey = %s;\n", wants_split_key(set->score) ? "SplitKey" : "int");
+    bool split = wants_split_key(set->score);
+    text_print(text, "using ScoreKey = %s;\n", split ? "SplitKey" : "int");
+    for (int i = 0; split && i < set->scope.count; i++) {
+        const struct formula_param *param = &set->scope.param[i];
+        const char *load = storages[param->storage].load, *hole = strstr(load, "%s");
+        for (int whole = 0; whole < 2 && keyed_tensors(set->score) >> i & 1; whole++) {
+            text_print(text, "__device__ __forceinline__ %s tensor_%s(const attention_params &p",
+                       value_types[param->type], param->name);
+            print_index_names(param->dims - 1, text);
+            text_print(text, ", %s i%d) {\n    const %s *row = static_cast<const %s *>(p.param[%d].data)",
+                       whole ? "SplitKey" : "SplitSum", param->dims - 1, storages[param->storage].type,
+                       storages[param->storage].type, i);
+            for (int d = 0; d < param->dims - 1; d++)
+                text_print(text, " + i%d * p.param[%d].stride[%d]", d, i, d);
+            text_print(text, " + i%d.first;\n    return %.*s", param->dims - 1, (int)(hole - load), load);
+            text_print(text, whole ? "of_pair(row, i%d.place)" : "row[i%d.place]", param->dims - 1);
+            text_print(text, "%s;\n}\n", hole + 2);
+        }
+    }
+}
+
+static void print_pairs(const struct formula_set *set, struct text *text) {
+    unsigned keyed = keyed_tensors(set->score);
+    text_print(text, "    return true");
+    for (int i = 0; i < set->scope.count; i++) {
+        const struct formula_param *param = &set->scope.param[i];
+        if (!(keyed >> i & 1))
+            continue;
+        text_print(text,
+                   " && p.param[%d].stride[%d] == 1 &&\n           reinterpret_cast<unsigned long "
+                   "long>(p.param[%d].data) %% (2 * sizeof(%s)) == 0",
+                   i, param->dims - 1, i, storages[param->storage].type);
+        for (int d = 0; d < param->dims - 1; d++)
+            text_print(text, " && p.param[%d].stride[%d] %% 2 == 0", i, d);
+    }
+    text_print(text, ";\n");
 }
 
 static void print_some(const struct formula_set *set, struct text *text) { print_tile(set, true, text); }
@@ -327,6 +374,7 @@ static const struct {
     [CODE_TABLES] = {"tables", print_tables, true, false},
     [CODE_MASK] = {"mask", print_mask, true, false},
     [CODE_KEY] = {"key", print_key, false, true},
+    [CODE_PAIRS] = {"pairs", print_pairs, false, true},
     [CODE_SCORE] = {"score", print_score, false, true},
     [CODE_CAP] = {"cap", print_cap, false, true},
     [CODE_FACTOR] = {"factor", print_factor, false, true},

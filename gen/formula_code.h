@@ -12,16 +12,17 @@ enum formula_code {
     CODE_BOUNDS,  /* tensor_NAME_least and _most for the tensors of the mask, over boxes of indices */
     CODE_TABLES,  /* make the tables of part/tables.cuh */
     CODE_MASK,    /* return MASK; over at, q, k */
-    CODE_KEY,     /* what a key is for the score: SplitKey where that makes float(k - q) cheaper, else int */
-    CODE_SCORE,   /* return SCORE; over at, q, k, s */
-    CODE_CAP,     /* of a score that can be folded (formula_fold): return its cap; over at */
-    CODE_FACTOR,  /* ... its factor */
-    CODE_REST,    /* ... its rest; over at, q, k */
-    CODE_SLOPE,   /* ... its slope */
-    CODE_KEYS,    /* return {first, end, full_first, full_end}; over at, q_first, q_last */
-    CODE_EXACT,   /* constants: is every tile between first and end needed, is every full one within its own bounds */
-    CODE_SOME,    /* return whether some pair of a tile may be seen; over at, q_first, q_last, k_first, k_last */
-    CODE_ALL,     /* return whether all pairs of a tile are seen */
+    CODE_KEY,    /* what a key is for the score: SplitKey where that makes float(k - q) and tensors cheaper, else int */
+    CODE_PAIRS,  /* return whether tensors can be looked up by a SplitKey */
+    CODE_SCORE,  /* return SCORE; over at, q, k, s */
+    CODE_CAP,    /* of a score that can be folded (formula_fold): return its cap; over at */
+    CODE_FACTOR, /* ... its factor */
+    CODE_REST,   /* ... its rest; over at, q, k */
+    CODE_SLOPE,  /* ... its slope */
+    CODE_KEYS,   /* return {first, end, full_first, full_end}; over at, q_first, q_last */
+    CODE_EXACT,  /* constants: is every tile between first and end needed, is every full one within its own bounds */
+    CODE_SOME,   /* return whether some pair of a tile may be seen; over at, q_first, q_last, k_first, k_last */
+    CODE_ALL,    /* return whether all pairs of a tile are seen */
     FORMULA_CODES
 };
 /* What a template may ask about a mask or a score. */

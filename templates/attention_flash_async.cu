@@ -15,7 +15,9 @@
 //$ let plain_scores = mask != custom_mask and score == scaled
 //$ folded folded
 //$ keyed keyed
-//$ if head_dim <= 64 and head_dim_v <= 64 and plain_scores and sinks == 0
+//$ let any_score = score == custom_score and folded == 0
+//$ let few_numbers = score == scaled or folded == 1 or folded == 2 and keyed == 0 and dtype == bf16
+//$ if head_dim <= 64 and head_dim_v <= 64 and sinks == 0 and mask != custom_mask and few_numbers
 //$ default block_m = 256
 //$ default block_n = 64
 //$ default stages = 3
@@ -23,7 +25,7 @@
 //$ default block_m = 192
 //$ default block_n = 128
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and folded > 0 and mask != custom_mask and dtype == bf16
+//$ elif head_dim <= 64 and head_dim_v <= 64 and folded > 0 and mask != custom_mask and few_numbers
 //$ default block_m = 192
 //$ default block_n = 112
 //$ default stages = 3
@@ -31,25 +33,45 @@
 //$ default block_m = 192
 //$ default block_n = 96
 //$ default stages = 3
+//$ elif head_dim <= 64 and head_dim_v <= 64
+//$ default block_m = 128
+//$ default block_n = 128
+//$ default stages = 2
 //$ elif head_dim <= 96 and head_dim_v <= 96 and plain_scores
 //$ default block_m = 192
 //$ default block_n = 96
+//$ default stages = 2
+//$ elif head_dim <= 128 and head_dim_v <= 128 and any_score and sinks == 0
+//$ default block_m = 128
+//$ default block_n = 96
+//$ default stages = 2
+//$ elif head_dim <= 128 and head_dim_v <= 128 and any_score
+//$ default block_m = 128
+//$ default block_n = 80
 //$ default stages = 2
 //$ elif head_dim <= 128 and head_dim_v <= 128
 //$ default block_m = 128
 //$ default block_n = 128
 //$ default stages = 2
-//$ elif head_dim <= 192 and head_dim_v <= 128
+//$ elif head_dim <= 192 and head_dim_v <= 128 and not any_score
 //$ default block_m = 128
 //$ default block_n = 96
 //$ default stages = 2
-//$ elif head_dim <= 192 and head_dim_v <= 192
+//$ elif head_dim <= 192 and head_dim_v <= 192 and not any_score
 //$ default block_m = 128
 //$ default block_n = 80
 //$ default stages = 2
-//$ else
+//$ elif not any_score
 //$ default block_m = 128
 //$ default block_n = 64
+//$ default stages = 2
+//$ elif head_dim <= 192 and head_dim_v <= 192
+//$ default block_m = 128
+//$ default block_n = 48
+//$ default stages = 2
+//$ else
+//$ default block_m = 128
+//$ default block_n = 32
 //$ default stages = 2
 //$ end
 //$ if block_m == 128 and head_dim <= 128 and head_dim_v <= 128
@@ -197,6 +219,8 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 //$ include "part/softmax_rows.cuh"
 //$ if folded > 0
 //$ include "part/folded_score.cuh"
+//$ elif score == custom_score
+//$ include "part/split_key.cuh"
 //$ end
 
 struct alignas(1024) Shared {

@@ -264,6 +264,32 @@ Test(masks, the_hopper_kernel_follows_scores_of_any_form) {
     att_close(session);
 }
 
+/* Tensors that are looked up by key: in pairs where they lie so, one by one where not. */
+Test(masks, the_hopper_kernel_reads_tensors_however_they_lie) {
+    static const struct shape shapes[] = {
+        {.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 90, .len_kv = 200},
+        {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 70, .len_kv = 75},
+    };
+    static const char *const problems[] = {
+        "score='bias(values)' params='values: bf16[heads, len_q, len_k]'",
+        "score='s + values[h, q - (len_k - len_q), k]' params='values: float[heads, len_q, len_k]'",
+        "score='relative(values)' params='values: fp16[heads, len_q + len_k - 1]'",
+        "mask=causal score='s + (values[k] if flags[b, k] else -words[k] * 1e-9)' "
+        "params='values: fp16[len_k], words: int[len_k], flags: bool[batch, len_k]'",
+        "score='s + values[k, h] - 1e-9 * (k * q)' params='values: bf16[len_k, heads]'",
+    };
+    att_session *session = open_host();
+    int refused = 0;
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
+        for (size_t j = 0; j < 2 * sizeof shapes / sizeof *shapes; j++) {
+            char problem[256];
+            snprintf(problem, sizeof problem, HOPPER "%s", problems[i]);
+            cr_expect(runs_right(session, problem, hopper, &shapes[j / 2], 50 + i, j % 2, &refused));
+        }
+    cr_expect_eq(refused, 0);
+    att_close(session);
+}
+
 Test(masks, what_is_not_seen_has_no_say) {
     static const char *const problems[] = {
         ATTENTION "mask=\"k % 3 != 1\"",

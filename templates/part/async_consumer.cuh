@@ -206,10 +206,10 @@ struct Consumer {
     __device__ __forceinline__ void score_tile(int tile_n, const float (&from)[2]) {
         int key = tile_n * BLOCK_N + lane % 4 * 2;
         //$ if folded == 0
-        if ((tile_n + 1) * BLOCK_N <= a.len_kv)
-            score_each<true>(key, from);
+        if (sizeof(ScoreKey) > sizeof(int) && keys_in_pairs(a) && (tile_n + 1) * BLOCK_N <= a.len_kv)
+            score_each<ScoreKey>(key, from);
         else
-            score_each<false>(key, from);
+            score_each<int>(key, from);
         //$ else
         float base[2];
 #pragma unroll
@@ -243,13 +243,14 @@ struct Consumer {
         //$ end
     }
     //$ if folded == 0
-    template <bool INSIDE> __device__ __forceinline__ void score_each(int key, const float (&from)[2]) {
+    template <typename Key> __device__ __forceinline__ void score_each(int key, const float (&from)[2]) {
+        int first[2] = {set_apart(key), set_apart(key)}; // so that addresses are of rows, plus constants
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 2; i++) {
             int place = 8 * (i / 4) + i % 2;
-            ScoreKey k;
-            if constexpr (INSIDE)
-                set_key(k, key, place);
+            Key k;
+            if constexpr (sizeof(Key) > sizeof(int))
+                set_key(k, first[i / 2 % 2], place);
             else
                 set_key(k, min(key + place, a.len_kv - 1), 0);
             s[i] = fmaf(score_of(a, span.where, span.position[i / 2 % 2], k, a.scale * s[i]), LOG2_E, -from[i / 2 % 2]);

@@ -83,33 +83,13 @@ __device__ __forceinline__ bool is_full(const attention_params &p, const Where &
 }
 //$ end
 
-//$ if score == custom_score and algorithm == flash_async
-// A key in two parts, the second known to the compiler. The first is the same for all keys that a thread has of a row, so
-// the float of a sum with k, as a score wants it, costs one addition instead of a conversion.
-struct SplitKey {
-    int first, place;
-    __device__ __forceinline__ operator int() const { return first + place; }
-    __device__ __forceinline__ explicit operator float() const {
-        return static_cast<float>(first) + static_cast<float>(place);
-    }
-};
-__device__ __forceinline__ SplitKey operator-(SplitKey a) { return {-a.first, -a.place}; }
-__device__ __forceinline__ SplitKey operator+(SplitKey a, SplitKey b) { return {a.first + b.first, a.place + b.place}; }
-__device__ __forceinline__ SplitKey operator+(SplitKey a, int b) { return {a.first + b, a.place}; }
-__device__ __forceinline__ SplitKey operator+(int a, SplitKey b) { return b + a; }
-__device__ __forceinline__ SplitKey operator-(SplitKey a, SplitKey b) { return a + -b; }
-__device__ __forceinline__ SplitKey operator-(SplitKey a, int b) { return a + -b; }
-__device__ __forceinline__ SplitKey operator-(int a, SplitKey b) { return -b + a; }
-__device__ __forceinline__ void set_key(SplitKey &key, int first, int place) { key = {first, place}; }
-__device__ __forceinline__ void set_key(int &key, int first, int place) { key = first + place; }
-//$ code key
-
-//$ end
 //$ if score == custom_score
-// What becomes of the scaled score s.
 //$ if algorithm == flash_async
-__device__ __forceinline__ float score_of(const attention_params &p, const Where &at, int q, ScoreKey k, float s) {
+// What becomes of the scaled score s. The key is an int, or a SplitKey (part/split_key.cuh).
+template <typename Key>
+__device__ __forceinline__ float score_of(const attention_params &p, const Where &at, int q, Key k, float s) {
     //$ else
+// What becomes of the scaled score s.
 __device__ __forceinline__ float score_of(const attention_params &p, const Where &at, int q, int k, float s) {
     //$ end
     //$ code score

@@ -79,9 +79,7 @@ __device__ __forceinline__ RepeatedRow repeat_row(const attention_params &p, Til
             s = fmaf(to_float(q[d]), to_float(k[key * p.k_row_stride + d]), s);
         s = lanes_sum<32>(s);
         //$ if score == custom_score
-        ScoreKey at_key;
-        set_key(at_key, key, 0);
-        s = score_of(p, where, position, at_key, p.scale * s) * LOG2_E;
+        s = score_of(p, where, position, key, p.scale * s) * LOG2_E;
         //$ end
         float higher = fmaxf(row.max, s), shift = higher == -INFINITY ? 0 : higher;
         float keep = exp2_approx((row.max - shift) * c), weight = exp2_approx((s - shift) * c);
