@@ -21,9 +21,13 @@
 //$ default block_m = 256
 //$ default block_n = 64
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and score == scaled
+//$ elif head_dim <= 64 and head_dim_v <= 64 and plain_scores
 //$ default block_m = 192
 //$ default block_n = 128
+//$ default stages = 3
+//$ elif head_dim <= 64 and head_dim_v <= 64 and score == scaled
+//$ default block_m = 192
+//$ default block_n = 112
 //$ default stages = 3
 //$ elif head_dim <= 64 and head_dim_v <= 64 and folded > 0 and mask != custom_mask and few_numbers
 //$ default block_m = 192
