@@ -335,9 +335,9 @@ struct Consumer {
         if (a.lse && to.query < a.len_q)
             a.lse[tile.batch * a.lse_batch_stride + to.head * a.lse_head_stride + to.query] =
                 //$ if score == custom_score
-                sum == 0 ? -INFINITY : max * LN_2 + logf(sum);
+                sum == 0 ? -INFINITY : (max + log2_approx(sum)) * LN_2;
         //$ else
-                sum == 0 ? -INFINITY : max * a.scale + logf(sum);
+                sum == 0 ? -INFINITY : max * a.scale + log2_approx(sum) * LN_2;
         //$ end
     }
 
@@ -351,7 +351,7 @@ struct Consumer {
         for (int r = 0; r < 2; r++) {
             sum[r] = rows.sum[r] + __shfl_xor_sync(0xffffffffu, rows.sum[r], 1); // l over the four lanes of the row
             sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
-            inverse[r] = sum[r] == 0 ? 1 : 1 / sum[r]; // a row that saw nothing stays 0
+            inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]); // a row that saw nothing stays 0
         }
         bool upper = lane % 4 == 0;
         if (lane % 4 < 2) // a row each
@@ -378,7 +378,7 @@ struct Consumer {
             if (to.query >= a.len_q)
                 continue;
             RepeatedRow done = repeat_row(a, tile, to, c);
-            float inverse = done.sum == 0 ? 1 : 1 / done.sum;
+            float inverse = done.sum == 0 ? 1 : reciprocal_approx(done.sum);
             if (lane == 0)
                 store_lse(tile, to, done.max, done.sum);
             //$ if store == direct

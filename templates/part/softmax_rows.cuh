@@ -169,7 +169,7 @@ __device__ __forceinline__ void softmax_onward(float (&s)[BLOCK_N / 2], Rows &ro
             float sum = fmaxf(rows.sum[r], __shfl_xor_sync(0xffffffffu, rows.sum[r], 1));
             sum = fmaxf(sum, __shfl_xor_sync(0xffffffffu, sum, 2));
             float up = sum > 0x1p100f ? INFINITY : sum > 1 ? log2_approx(sum) : 0, before = rows.max[r];
-            rows.max[r] += up / c;
+            rows.max[r] += up * reciprocal_approx(c);
             rows.keep[r] = exp2_approx((before - rows.max[r]) * c);
             rows.sum[r] *= rows.keep[r];
         }

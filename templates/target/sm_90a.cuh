@@ -273,7 +273,6 @@ __device__ __forceinline__ int set_apart(int x) {
     return x;
 }
 
-//$ if folded == 2
 // 1 / x, within one unit of its last digit; of what is infinite, 0.
 __device__ __forceinline__ float reciprocal_approx(float x) {
     float y;
@@ -281,7 +280,6 @@ __device__ __forceinline__ float reciprocal_approx(float x) {
     return y;
 }
 
-//$ end
 // Two floats to a pair of 16-bit elements, the first in the lower half.
 template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
     unsigned pair;

@@ -517,6 +517,13 @@ __device__ __forceinline__ float log2_approx(float x) {
     return y;
 }
 
+// 1 / x, within one unit of its last digit; of what is infinite, 0.
+__device__ __forceinline__ float reciprocal_approx(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 // Two floats to a pair of 16-bit elements, the first in the lower half.
 template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
     unsigned pair;
@@ -702,7 +709,7 @@ __device__ __forceinline__ void softmax_onward(float (&s)[BLOCK_N / 2], Rows &ro
             float sum = fmaxf(rows.sum[r], __shfl_xor_sync(0xffffffffu, rows.sum[r], 1));
             sum = fmaxf(sum, __shfl_xor_sync(0xffffffffu, sum, 2));
             float up = sum > 0x1p100f ? INFINITY : sum > 1 ? log2_approx(sum) : 0, before = rows.max[r];
-            rows.max[r] += up / c;
+            rows.max[r] += up * reciprocal_approx(c);
             rows.keep[r] = exp2_approx((before - rows.max[r]) * c);
             rows.sum[r] *= rows.keep[r];
         }
@@ -1077,7 +1084,7 @@ struct Consumer {
     __device__ __forceinline__ void store_lse(const Tile &tile, Row to, float max, float sum) {
         if (a.lse && to.query < a.len_q)
             a.lse[tile.batch * a.lse_batch_stride + to.head * a.lse_head_stride + to.query] =
-                sum == 0 ? -INFINITY : max * a.scale + logf(sum);
+                sum == 0 ? -INFINITY : max * a.scale + log2_approx(sum) * LN_2;
     }
 
     // O = O / l;  LSE = m scale + ln l.
@@ -1088,7 +1095,7 @@ struct Consumer {
         for (int r = 0; r < 2; r++) {
             sum[r] = rows.sum[r] + __shfl_xor_sync(0xffffffffu, rows.sum[r], 1); // l over the four lanes of the row
             sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
-            inverse[r] = sum[r] == 0 ? 1 : 1 / sum[r]; // a row that saw nothing stays 0
+            inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]); // a row that saw nothing stays 0
         }
         bool upper = lane % 4 == 0;
         if (lane % 4 < 2) // a row each
@@ -1110,7 +1117,7 @@ struct Consumer {
             if (to.query >= a.len_q)
                 continue;
             RepeatedRow done = repeat_row(a, tile, to, c);
-            float inverse = done.sum == 0 ? 1 : 1 / done.sum;
+            float inverse = done.sum == 0 ? 1 : reciprocal_approx(done.sum);
             if (lane == 0)
                 store_lse(tile, to, done.max, done.sum);
 #pragma unroll
