@@ -30,7 +30,7 @@ static void print_title(const struct knobs *problem, const struct params *params
         if (!(named >> i & 1))
             continue;
         if (scope->param[i].dims)
-            text_print(text, ", random %s", scope->param[i].name);
+            text_print(text, params->given[i] ? ", given %s" : ", random %s", scope->param[i].name);
         else
             text_print(text, ", %s=%g", scope->param[i].name, params->param[i].value[0]);
     }

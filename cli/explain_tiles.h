@@ -8,7 +8,7 @@
 #define EXPLAIN_TILES_OPTIONS                                                                                          \
     {"tiles", 0, OPTION_FLAG, NULL, "show instead which tiles of the mask are empty, partial and full"},               \
         {"params", 0, OPTION_TEXT, "VALUES",                                                                           \
-         "with --tiles: numbers that the mask takes, 'window=1024, n=4'; what is left out, and tensors, are random"},  \
+         "with --tiles: parameters of the mask, 'window=1024, doc=doc.npy'; what is left out is random"},              \
     {                                                                                                                  \
         "svg", 0, OPTION_TEXT, "FILE", "with --tiles: write the picture of the first variant and shape to a file"      \
     }

@@ -11,12 +11,14 @@ enum { MAGIC = 6, HEADER_LIMIT = 65536 };
 static const struct {
     const char *descr;
     enum npy_type type;
-} descriptions[] = {{"<f4", NPY_FP32}, {"<f2", NPY_FP16}, {"<u2", NPY_BF16}, {"|V2", NPY_BF16}, {"<V2", NPY_BF16}};
+} descriptions[] = {{"<f4", NPY_FP32}, {"<f2", NPY_FP16},  {"<u2", NPY_BF16},  {"|V2", NPY_BF16},
+                    {"<V2", NPY_BF16}, {"<i4", NPY_INT32}, {"<i8", NPY_INT64}, {"|b1", NPY_BOOL}};
 
 static const char *const written_as[] = {"<f4", "<f2", "<u2"};
 
 struct reader {
     const char *name, *at, *end;
+    bool whole; /* integers and truth values are welcome */
     struct text *error;
 };
 
@@ -69,16 +71,16 @@ static bool read_descr(struct reader *r, struct npy *npy) {
     if (!take_string(r, descr))
         return fail(r, "the header's 'descr' is not a plain type; structured arrays are not tensors");
     for (size_t i = 0; i < sizeof descriptions / sizeof *descriptions; i++)
-        if (strcmp(descr, descriptions[i].descr) == 0) {
+        if (strcmp(descr, descriptions[i].descr) == 0 && (r->whole || descriptions[i].type <= NPY_BF16)) {
             npy->type = descriptions[i].type;
             return true;
         }
     if (descr[0] == '>')
         return fail(r, "the elements are big-endian ('%s'); convert with a.astype(a.dtype.newbyteorder('<'))", descr);
     return fail(r,
-                "the element type is '%s'; expected '<f4' (fp32), '<f2' (fp16) or '<u2' (bf16 bits); convert with "
+                "the element type is '%s'; expected '<f4' (fp32), '<f2' (fp16)%s or '<u2' (bf16 bits); convert with "
                 "a.astype('<f4')",
-                descr);
+                descr, r->whole ? ", '<i4', '<i8' (integers), '|b1' (truth values)" : "");
 }
 
 static bool read_order(struct reader *r) {
@@ -200,13 +202,21 @@ static bool read_all(struct reader *r, struct npy *npy) {
     return true;
 }
 
-bool npy_parse(const char *name, const void *bytes, size_t size, struct npy *npy, struct text *error) {
+static bool parse(const char *name, const void *bytes, size_t size, bool whole, struct npy *npy, struct text *error) {
     *npy = (struct npy){0};
-    struct reader reader = {name, bytes, (const char *)bytes + size, error};
+    struct reader reader = {name, bytes, (const char *)bytes + size, whole, error};
     if (read_all(&reader, npy))
         return true;
     npy_free(npy);
     return false;
+}
+
+bool npy_parse(const char *name, const void *bytes, size_t size, struct npy *npy, struct text *error) {
+    return parse(name, bytes, size, false, npy, error);
+}
+
+bool npy_parse_numbers(const char *name, const void *bytes, size_t size, struct npy *npy, struct text *error) {
+    return parse(name, bytes, size, true, npy, error);
 }
 
 void npy_print(const struct npy *npy, struct text *file) {
@@ -234,7 +244,11 @@ void npy_print_shape(const struct npy *npy, struct text *text) {
     text_print(text, npy->dims == 1 ? ",)" : ")");
 }
 
-size_t npy_element_size(enum npy_type type) { return type == NPY_FP32 ? 4 : 2; }
+size_t npy_element_size(enum npy_type type) {
+    static const size_t sizes[] = {
+        [NPY_FP32] = 4, [NPY_FP16] = 2, [NPY_BF16] = 2, [NPY_INT32] = 4, [NPY_INT64] = 8, [NPY_BOOL] = 1};
+    return sizes[type];
+}
 
 void npy_free(struct npy *npy) {
     free(npy->data);

@@ -2,6 +2,9 @@
        <f4        fp32
        <f2        fp16
        <u2, V2    bf16, as raw bits (NumPy has no bf16; V2 is what the ml_dtypes package makes)
+   and, for what is no tensor of numbers to compute with, npy_parse_numbers also reads
+       <i4, <i8   integers
+       |b1        truth values
    Everything else is refused with a message that says what was found and how to convert it. Files are written as
    version 1 with <f4, <f2 or <u2. Data never has more or fewer bytes than the shape says. */
 #ifndef ATTILE_NPY_H
@@ -11,7 +14,8 @@
 
 #include <stdint.h>
 
-enum npy_type { NPY_FP32, NPY_FP16, NPY_BF16 }; /* numbered as the words of knob dtype */
+/* The first three are numbered as the words of knob dtype. */
+enum npy_type { NPY_FP32, NPY_FP16, NPY_BF16, NPY_INT32, NPY_INT64, NPY_BOOL };
 
 enum { NPY_DIMS = 8 };
 
@@ -28,7 +32,9 @@ size_t npy_element_size(enum npy_type type); /* bytes */
 /* Read a whole file from memory. `name` is for messages. False with a sentence in *error; then *npy is empty. */
 bool npy_parse(const char *name, const void *bytes, size_t size, struct npy *npy, struct text *error);
 
-/* Append the complete file. */
+bool npy_parse_numbers(const char *name, const void *bytes, size_t size, struct npy *npy, struct text *error);
+
+/* Append the complete file; no integers or truth values. */
 void npy_print(const struct npy *npy, struct text *file);
 
 /* "(2, 4, 128, 64)" as NumPy writes it. */

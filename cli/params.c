@@ -1,6 +1,8 @@
 #include "params.h"
+#include "file.h"
 #include "tensor.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,7 +119,7 @@ static union formula_value element(void *context, int number, enum formula_acces
     return value;
 }
 
-static bool make_param(struct params *params, int number, const struct shape *shape, uint64_t seed, bool given) {
+static bool make_param(struct params *params, int number, const struct shape *shape, uint64_t seed) {
     const struct formula_param *declared = &params->formulas.scope.param[number];
     struct param_value *param = &params->param[number];
     param->type = storages[declared->storage].type;
@@ -135,7 +137,7 @@ static bool make_param(struct params *params, int number, const struct shape *sh
         fill(param, declared->dims, shape, seed, noise);
     }
     free(noise);
-    if (given && param->value)
+    if (params->given[number] && declared->dims == 0 && param->value)
         param->value[0] =
             declared->type == FORMULA_REAL ? params->scalar[number].real : (double)params->scalar[number].integer;
     if (declared->dims == 0 && declared->type == FORMULA_REAL)
@@ -145,7 +147,7 @@ static bool make_param(struct params *params, int number, const struct shape *sh
     return noise && param->value;
 }
 
-/* --- numbers that were given: "window=1024, n=4" ------------------------------------------------------------------- */
+/* --- what was given: "window=1024, doc=doc.npy" ------------------------------------------------------------------- */
 
 /* One pair; steps to the next. False at the end. */
 static bool next_given(const char **at, const char **name, size_t *name_size, const char **value, size_t *value_size) {
@@ -158,8 +160,8 @@ static bool next_given(const char **at, const char **name, size_t *name_size, co
     return *name_size > 0;
 }
 
-/* All names must be numbers that the formulas take, and values must be of their type. */
-static bool read_given(struct params *params, const char *given, bool *is_given, struct text *error) {
+/* All names must be parameters of the formulas; numbers must be of their type, and tensors are read later. */
+static bool read_given(struct params *params, const char *given, struct text *error) {
     const char *name, *value;
     size_t name_size, value_size;
     while (next_given(&given, &name, &name_size, &value, &value_size)) {
@@ -167,11 +169,13 @@ static bool read_given(struct params *params, const char *given, bool *is_given,
         snprintf(word, sizeof word, "%.*s", (int)name_size, name);
         int number = name_size < sizeof word ? formula_param_find(&params->formulas.scope, word) : -1;
         const struct formula_param *declared = number < 0 ? NULL : &params->formulas.scope.param[number];
-        if (!declared || declared->dims) {
-            text_print(error, "--params: '%.*s' is no %s of this mask or score", (int)name_size, name,
-                       declared ? "single number" : "parameter");
+        if (!declared) {
+            text_print(error, "--params: '%.*s' is no parameter of this mask or score", (int)name_size, name);
             return false;
         }
+        params->given[number] = true;
+        if (declared->dims)
+            continue;
         double real = strtod(value, &end);
         bool whole = declared->type == FORMULA_REAL || real == floor(real);
         if (!value_size || end != value + value_size || !whole || !(fabs(real) <= 1e30)) {
@@ -180,7 +184,6 @@ static bool read_given(struct params *params, const char *given, bool *is_given,
                        declared->type == FORMULA_REAL ? "0.5" : "4");
             return false;
         }
-        is_given[number] = true;
         if (declared->type == FORMULA_REAL)
             params->scalar[number].real = real;
         else
@@ -189,11 +192,82 @@ static bool read_given(struct params *params, const char *given, bool *is_given,
     return true;
 }
 
+static double number_of(const struct npy *npy, int64_t i) {
+    const char *bytes = (const char *)npy->data + (size_t)i * npy_element_size(npy->type);
+    int32_t whole;
+    int64_t wide;
+    switch (npy->type) {
+    case NPY_BOOL: return *bytes != 0;
+    case NPY_INT32: memcpy(&whole, bytes, sizeof whole); return whole;
+    case NPY_INT64: memcpy(&wide, bytes, sizeof wide); return (double)wide;
+    default: return (double)element_decode(npy->type, bytes);
+    }
+}
+
+/* Elements of a file in place of random ones. */
+static bool take_file(struct params *params, int number, const char *path, const struct npy *npy, struct text *error) {
+    const struct formula_param *declared = &params->formulas.scope.param[number];
+    struct param_value *param = &params->param[number];
+    struct npy wanted = {.dims = declared->dims};
+    bool fits = npy->dims == declared->dims;
+    for (int d = 0; d < declared->dims; d++) {
+        wanted.dim[d] = param->size[d];
+        fits = fits && npy->dim[d] == param->size[d];
+    }
+    if (!fits) {
+        text_print(error, "%s: shape ", path);
+        npy_print_shape(npy, error);
+        text_print(error, ": %s is ", declared->name);
+        npy_print_shape(&wanted, error);
+        text_print(error, " at these sizes");
+        return false;
+    }
+    for (int64_t i = 0; i < param->count; i++) {
+        double value = number_of(npy, i);
+        bool whole = value == floor(value) && fabs(value) <= 0x7fffffff;
+        if ((param->type == ATT_PARAM_INT && !whole) || (param->type == ATT_PARAM_BOOL && value != 0 && value != 1)) {
+            text_print(error, "%s: element %" PRId64 " is %g, and %s has %s", path, i, value, declared->name,
+                       param->type == ATT_PARAM_INT ? "integers of 32 bits" : "truth values");
+            return false;
+        }
+        if (is_real(param)) {
+            unsigned char bits[4];
+            element_encode(real_type(param->type), (float)value, bits);
+            value = (double)element_decode(real_type(param->type), bits);
+        }
+        param->value[i] = value;
+    }
+    return true;
+}
+
+static bool read_files(struct params *params, const char *given, struct text *error) {
+    static const size_t limit = (size_t)1 << 36;
+    const char *name, *value;
+    size_t name_size, value_size;
+    bool good = true;
+    while (good && next_given(&given, &name, &name_size, &value, &value_size)) {
+        struct text word = {0}, path = {0}, content = {0};
+        struct npy npy = {0};
+        text_print(&word, "%.*s", (int)name_size, name);
+        text_print(&path, "%.*s", (int)value_size, value);
+        int number = formula_param_find(&params->formulas.scope, text_string(&word));
+        if (number >= 0 && params->formulas.scope.param[number].dims > 0)
+            good = file_load(text_string(&path), limit, &content, error) &&
+                   npy_parse_numbers(text_string(&path), content.bytes, content.size, &npy, error) &&
+                   take_file(params, number, text_string(&path), &npy, error);
+        npy_free(&npy);
+        text_free(&word);
+        text_free(&path);
+        text_free(&content);
+    }
+    return good;
+}
+
 struct params *params_make_given(const struct knobs *problem, const struct shape *shape, uint64_t seed,
                                  const char *given, struct text *error) {
     struct params *params = calloc(1, sizeof *params);
-    bool good = params && formula_set_open(&params->formulas, problem), is_given[FORMULA_PARAMS] = {0};
-    if (good && given && !read_given(params, given, is_given, error)) {
+    bool good = params && formula_set_open(&params->formulas, problem);
+    if (good && given && !read_given(params, given, error)) {
         params_free(params);
         return NULL;
     }
@@ -208,7 +282,11 @@ struct params *params_make_given(const struct knobs *problem, const struct shape
                                  .context = params,
                                  .tensor = element};
         for (int i = 0; good && i < params->formulas.scope.count; i++)
-            good = make_param(params, i, shape, seed, is_given[i]);
+            good = make_param(params, i, shape, seed);
+    }
+    if (good && given && !read_files(params, given, error)) {
+        params_free(params);
+        return NULL;
     }
     if (good)
         return params;

@@ -20,9 +20,10 @@ struct params {
     struct formula_env env;      /* sizes, scalars, tensors; for one pair of query and key at a time */
     union formula_value scalar[FORMULA_PARAMS];
     struct param_value param[FORMULA_PARAMS];
+    bool given[FORMULA_PARAMS]; /* not random */
 };
 
-/* The parameters of a problem at these sizes: numbers as `given`, "window=1024, n=4" (may be null), the rest at random.
+/* The parameters of a problem at these sizes: as `given`, "window=1024, doc=doc.npy" (may be null), the rest at random.
    Equal seeds give equal numbers. Null with a sentence in *error. What is made stays where it is until params_free. */
 struct params *params_make_given(const struct knobs *problem, const struct shape *shape, uint64_t seed,
                                  const char *given, struct text *error);

@@ -18,6 +18,8 @@ const struct option options_run[] = {
      "what the host device watches: bounds and bytes (default), nothing, or races"},
     {"host-seed", 0, OPTION_NUMBER, "N", "run the host device's threads in a random order that N decides"},
     INPUT_OPTIONS,
+    {"params", 0, OPTION_TEXT, "LIST",
+     "parameters of mask and score, 'window=64,doc=doc.npy' say; the others are random"},
     {"out", 'o', OPTION_TEXT, "FILE", "write the output as .npy; needs a single variant and shape"},
     {"repeat", 0, OPTION_NUMBER, "N", "time N launches after the first (default: 20 on cuda, 0 on host)"},
     {"spread", 0, OPTION_FLAG, NULL, "lay tensors out as (batch, row, head, column) with gaps between"},
@@ -153,11 +155,12 @@ static bool run_shape(struct job *job, att_kernel *kernel, struct row *row, int 
     if (!workload_fits(&job->workload, &row->variant->knobs, &shape)) {
         struct text error = {0};
         workload_free(&job->workload);
-        bool made = workload_make(&job->workload, &row->variant->knobs, &shape,
-                                  job->inputs.from_files ? &job->inputs.files : NULL,
+        job->inputs.files.params = cli_text(cli, "params", NULL);
+        bool files = job->inputs.from_files || job->inputs.files.params;
+        bool made = workload_make(&job->workload, &row->variant->knobs, &shape, files ? &job->inputs.files : NULL,
                                   (uint64_t)cli_number(cli, "seed", 0), &error);
         if (!made)
-            row->code = cli_error(cli, CLI_INTERNAL, "%s", text_string(&error));
+            row->code = cli_error(cli, job->inputs.files.params ? CLI_USAGE : CLI_INTERNAL, "%s", text_string(&error));
         text_free(&error);
         if (!made) {
             workload_free(&job->workload);

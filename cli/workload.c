@@ -264,7 +264,8 @@ bool workload_make(struct workload *workload, const struct knobs *problem, const
     *workload = (struct workload){.problem = *problem, .shape = *shape};
     workload->scale = (double)(float)(1 / sqrt((double)(problem->head_dim > 0 ? problem->head_dim : 1)));
     bool ok = true;
-    if (problem->family == family_attention_forward && !(workload->params = params_make(problem, shape, seed, error)))
+    if (problem->family == family_attention_forward &&
+        !(workload->params = params_make_given(problem, shape, seed, files ? files->params : NULL, error)))
         return false;
     for (int i = 0; ok && workload_input_name(problem->family, i); i++)
         ok = make_input(workload, i, files ? &files->file[i] : NULL, seed);

@@ -42,6 +42,7 @@ struct workload {
 struct workload_files {
     struct npy file[WORKLOAD_INPUTS];
     const char *path[WORKLOAD_INPUTS];
+    const char *params; /* of mask and score, as params_make_given takes them; or null */
 };
 
 /* Name of input i of a family, or null when it has fewer. */

@@ -1,7 +1,9 @@
+#include "file.h"
 #include "formulas.h"
 #include "tile_map.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,9 +107,64 @@ Test(tile_map, svg_is_escaped_and_has_every_class) {
     done(&drawn);
 }
 
+/* A file of 8 elements, of the type that `descr` says and the shape (1, 8). */
+static void save(const char *path, const char *descr, const char *shape, const void *elements, size_t bytes) {
+    struct text file = {0}, header = {0}, error = {0};
+    text_print(&header, "{'descr': '%s', 'fortran_order': False, 'shape': %s}", descr, shape);
+    text_append(&file, "\x93NUMPY\1\0", 8);
+    text_append(&file, &(char){(char)header.size}, 1);
+    text_append(&file, "", 1);
+    text_append(&file, header.bytes, header.size);
+    text_append(&file, elements, bytes);
+    cr_assert(file_save(path, file.bytes, file.size, NULL, &error), "%s", text_string(&error));
+    text_free(&file);
+    text_free(&header);
+}
+
+Test(tile_map, tensors_are_read_from_files) {
+    static const int32_t ids[8] = {1, 1, 2, 2, 2, 3, 3, -7};
+    static const int64_t wide[8] = {1, 1, 2, 2, 2, 3, 3, -7}, too_wide[8] = {(int64_t)1 << 40};
+    static const float halves[8] = {0.5F};
+    static const unsigned char seen[8] = {1, 0, 1};
+    static const struct {
+        const char *descr, *shape;
+        const void *elements;
+        size_t bytes;
+        const char *reason; /* null: read */
+    } cases[] = {
+        {"<i4", "(1, 8)", ids, sizeof ids, NULL},
+        {"<i8", "(1, 8)", wide, sizeof wide, NULL},
+        {"<i8", "(1, 8)", too_wide, sizeof too_wide, "element 0 is 1.09951e+12, and doc has integers of 32 bits"},
+        {"<f4", "(1, 8)", halves, sizeof halves, "element 0 is 0.5, and doc has integers"},
+        {"<i4", "(8,)", ids, sizeof ids, "shape (8,): doc is (1, 8) at these sizes"},
+        {"<i4", "(1, 8)", ids, sizeof ids - 4, "truncated"},
+        {"<c8", "(1, 4)", ids, sizeof ids, "expected '<f4' (fp32), '<f2' (fp16), '<i4', '<i8' (integers)"},
+        {"|b1", "(1, 8)", seen, sizeof seen, NULL},
+    };
+    const char *mask = "doc[b, k] < 3", *declared = "doc: int[batch, len_k]", *path = "tile_map_doc.npy";
+    struct formula_texts texts = {.mask = {mask, strlen(mask), {0}}, .params = {declared, strlen(declared), {0}}};
+    struct knobs knobs = knobs_default();
+    struct diag diag = {0};
+    struct shape shape = square(8);
+    knobs.mask = mask_custom_mask;
+    cr_assert(formulas_read(&texts, &knobs, &diag));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text error = {0};
+        save(path, cases[i].descr, cases[i].shape, cases[i].elements, cases[i].bytes);
+        struct params *params = params_make_given(&knobs, &shape, 0, "doc=tile_map_doc.npy", &error);
+        cr_expect_eq(!params, cases[i].reason != NULL, "%zu: %s", i, text_string(&error));
+        cr_expect(!cases[i].reason || strstr(text_string(&error), cases[i].reason), "%zu: %s", i, text_string(&error));
+        for (int k = 0; params && cases[i].elements != seen && k < 8; k++)
+            cr_expect_eq(params->param[0].value[k], ids[k], "%zu: element %d is %g", i, k, params->param[0].value[k]);
+        params_free(params);
+        text_free(&error);
+    }
+    remove(path);
+}
+
 Test(tile_map, numbers_that_are_given_must_be_of_the_mask) {
     static const char *const cases[][2] = {{"widow=3", "'widow' is no parameter"},
-                                           {"doc=3", "'doc' is no single number"},
+                                           {"doc=3", "cannot open 3"},
                                            {"window=3.5", "window is '3.5'; expected an integer"},
                                            {"window", "window is ''; expected an integer"},
                                            {"window=", "window is ''; expected an integer"},
