@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct drawn {
     struct tile_map map;
@@ -141,17 +142,21 @@ Test(tile_map, tensors_are_read_from_files) {
         {"<c8", "(1, 4)", ids, sizeof ids, "expected '<f4' (fp32), '<f2' (fp16), '<i4', '<i8' (integers)"},
         {"|b1", "(1, 8)", seen, sizeof seen, NULL},
     };
-    const char *mask = "doc[b, k] < 3", *declared = "doc: int[batch, len_k]", *path = "tile_map_doc.npy";
+    const char *mask = "doc[b, k] < 3", *declared = "doc: int[batch, len_k]";
+    char path[] = "/tmp/attile_doc_XXXXXX", given[64];
+    int file = mkstemp(path);
     struct formula_texts texts = {.mask = {mask, strlen(mask), {0}}, .params = {declared, strlen(declared), {0}}};
     struct knobs knobs = knobs_default();
     struct diag diag = {0};
-    struct shape shape = square(8);
+    struct shape shape = {.batch = 1, .heads = 1, .len_q = 8, .len_kv = 8};
     knobs.mask = mask_custom_mask;
+    cr_assert(file >= 0 && close(file) == 0);
     cr_assert(formulas_read(&texts, &knobs, &diag));
+    snprintf(given, sizeof given, "doc=%s", path);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct text error = {0};
         save(path, cases[i].descr, cases[i].shape, cases[i].elements, cases[i].bytes);
-        struct params *params = params_make_given(&knobs, &shape, 0, "doc=tile_map_doc.npy", &error);
+        struct params *params = params_make_given(&knobs, &shape, 0, given, &error);
         cr_expect_eq(!params, cases[i].reason != NULL, "%zu: %s", i, text_string(&error));
         cr_expect(!cases[i].reason || strstr(text_string(&error), cases[i].reason), "%zu: %s", i, text_string(&error));
         for (int k = 0; params && cases[i].elements != seen && k < 8; k++)
