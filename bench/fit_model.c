@@ -30,7 +30,8 @@ enum { RATES_KNOWN = sizeof rates / sizeof *rates };
 
 static const char *const usual[] = {"memory_exposed",     "softmax_one",     "softmax_two",  "softmax_three",
                                     "softmax_no_maximum", "softmax_latency", "load_latency", "overlap",
-                                    "async_start",        "async_turn",      "async_stop",   "fill_together"};
+                                    "async_start",        "async_turn",      "async_stop",   "fill_together",
+                                    "cluster_wait"};
 
 struct sample {
     struct variant *variant; /* owned */

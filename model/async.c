@@ -10,8 +10,8 @@ static int up(int value, int to) { return (value + to - 1) / to * to; }
    which O leaves: the template's `across`. */
 static bool goes_across(const struct knobs *k, double kv_bytes, bool ahead) {
     double panels = fmax(up(k->head_dim, 64), up(k->head_dim_v, 64)) / 64, q_bytes = panels * k->block_m * 128;
-    return ahead && (k->store == store_direct ||
-                     2 * q_bytes + k->stages * (kv_bytes + 32) + 256 <= target_info(k->target)->shared_bytes);
+    bool place = 2 * q_bytes + k->stages * (kv_bytes + 32) + 256 <= target_info(k->target)->shared_bytes;
+    return ahead && (k->store == store_direct ? k->head_dim_v <= 128 : place);
 }
 
 /* Clocks of shared memory in a round: operands of products, 64 byte a clock for each that is there; weights that pass
@@ -61,7 +61,6 @@ bool work_flash_async(struct work *work) {
     t->chain = ahead ? s_clocks + fmax(o_clocks, alone) : s_clocks + alone + o_clocks;
     if (k->stages < 2) /* the next tile is asked for when this one is done with */
         t->chain += 2 * gpu->load_latency;
-    t->chain += (k->cluster - 1) * gpu->shared_latency; /* a stage is free when all blocks of a cluster say so */
 
     cut(work);
     double bytes = 128.0 * k->block_n * (up(k->head_dim, 64) / 64 + up(k->head_dim_v, 64) / 64);
@@ -69,10 +68,13 @@ bool work_flash_async(struct work *work) {
     t->fill = bytes / k->cluster / (alike ? gpu->fill_together : gpu->fill);
 
     double units[] = {t->tensor, t->special, t->shared, t->chain, t->fill};
-    t->round = work->busy = work_overlap(units, 5, gpu->overlap);
+    t->round = work_overlap(units, 5, gpu->overlap) + (k->cluster - 1) * gpu->cluster_wait;
+    work->busy = t->round;
     work->stays = k->blocks == blocks_resident;
-    work->block_start = gpu->async_start;
-    t->start = !work->stays ? gpu->async_start : goes_across(k, bytes, ahead) ? gpu->async_turn : gpu->async_stop;
+    work->block_start =
+        gpu->async_start + s_clocks + alone + o_clocks; /* the first and the last product meet no other */
+    t->start = !work->stays ? work->block_start : goes_across(k, bytes, ahead) ? gpu->async_turn : gpu->async_stop;
+    work->extra_seconds = k->cluster > 1 ? gpu->cluster_launch : 0;
     work->heaviest_first = k->tile_order != tile_order_plain;
     work->all_heads = k->tile_order == tile_order_heaviest_first;
     if (work->usage && work->usage->spills > 0)

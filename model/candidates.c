@@ -174,18 +174,29 @@ static int better(const void *a, const void *b) {
     return x->first_time - y->first_time;
 }
 
-/* Schedules that the model cannot tell apart would fill the first places together; the second and later of them are
-   set back by a little each, so that what differs is tried first. */
+/* Schedules with the same tiles are so much alike that they would fill the first places together; the second and later of
+   them are set back by a little each, so that what differs is tried first. */
 static void set_twins_back(struct candidates *all) {
-    enum { PERMILLE = 10 };
-    double before = 0;
-    int twins = 0;
+    enum { PERMILLE = 10, MOST = 10, TILES = 512 };
+    struct {
+        int block_m, block_n, count;
+    } tile[TILES];
+    int tiles = 0;
     for (int i = 0; i < all->count; i++) {
         struct candidate *candidate = &all->candidate[i];
-        bool twin = i > 0 && candidate->problem == candidate[-1].problem && candidate->score == before;
-        twins = twin ? twins + 1 : 0;
-        before = candidate->score;
-        candidate->order *= 1 + twins * PERMILLE / 1000.0;
+        int block_m = candidate->value[KNOB_block_m], block_n = candidate->value[KNOB_block_n], at = 0;
+        if (i > 0 && candidate->problem != candidate[-1].problem)
+            tiles = 0;
+        while (at < tiles && (tile[at].block_m != block_m || tile[at].block_n != block_n))
+            at++;
+        if (at == tiles && tiles == TILES)
+            continue;
+        if (at == tiles)
+            tile[tiles++].count = 0;
+        tile[at].block_m = block_m;
+        tile[at].block_n = block_n;
+        candidate->order *= 1 + tile[at].count * PERMILLE / 1000.0;
+        tile[at].count += tile[at].count < MOST;
     }
 }
 

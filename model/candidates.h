@@ -8,7 +8,7 @@
 struct candidate {
     int value[KNOB_COUNT]; /* of every knob: candidates_knobs makes knobs of them again */
     int problem;           /* candidates of one problem compete; problems are numbered in the spec's order */
-    double order;          /* score; a little more where the model cannot tell it from one that comes before it */
+    double order;          /* score; a little more where others with the same tiles come before it */
     double score; /* geometric mean over the shapes of predicted time / best of the problem; infinite = not known */
     int shared_bytes;
     int unusual;    /* schedule knobs that are not at the template's default */

@@ -193,7 +193,8 @@ static void add_up(struct work *work, struct rounds rounds) {
     t->compute_seconds = clocks / t->clock;
     t->memory_seconds = t->memory_bytes / gpu->memory;
     t->seconds = fmax(t->compute_seconds, t->memory_seconds) +
-                 gpu->memory_exposed * fmin(t->compute_seconds, t->memory_seconds) + work->launches * gpu->launch;
+                 gpu->memory_exposed * fmin(t->compute_seconds, t->memory_seconds) + work->launches * gpu->launch +
+                 work->extra_seconds;
 }
 
 bool model_predict(const struct model_gpu *gpu, const struct variant *variant, const struct shape *shape,

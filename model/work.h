@@ -15,14 +15,15 @@ struct work {
 
     /* What a kernel's function finds out, besides terms: tensor .. start, resident, blocks. */
     int block_m, block_n; /* queries and keys of a tile; a shape's queries are cut into blocks of block_m */
-    double busy;         /* clocks that a round of a block takes from the SM: k blocks side by side take k times that */
-    double launches;     /* kernels started one after the other */
-    double extra_bytes;  /* that device memory moves besides Q, K, V and O */
-    double sms;          /* SMs, or groups of them that work on a tile together */
-    bool stays;          /* one block an SM does several tiles, dealt out evenly */
-    double block_start;  /* clocks that such a block needs once; terms.start is then for each of its tiles */
-    bool heaviest_first; /* blocks with most rounds start first */
-    bool all_heads;      /* blocks of all heads run side by side: their keys and values share the L2 */
+    double busy;     /* clocks that a round of a block takes from the SM: k blocks side by side take k times that */
+    double launches; /* kernels started one after the other */
+    double extra_seconds; /* that a launch takes besides */
+    double extra_bytes;   /* that device memory moves besides Q, K, V and O */
+    double sms;           /* SMs, or groups of them that work on a tile together */
+    bool stays;           /* one block an SM does several tiles, dealt out evenly */
+    double block_start;   /* clocks that such a block needs once; terms.start is then for each of its tiles */
+    bool heaviest_first;  /* blocks with most rounds start first */
+    bool all_heads;       /* blocks of all heads run side by side: their keys and values share the L2 */
 };
 
 /* One function a kernel; false when it knows nothing of these knobs. */
