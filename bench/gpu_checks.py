@@ -117,7 +117,7 @@ def run_words(chosen, spec):
 
 
 def check_specs(chosen, keep):
-    for spec in sorted((ROOT / "specs").glob("*.yaml")):
+    for spec in sorted((ROOT / "specs").glob("**/*.yaml")):
         if chosen.dry_run and spec.name != "merge.yaml":
             continue
         words = run_words(chosen, spec)

@@ -16,8 +16,8 @@
 //$ folded folded
 //$ keyed keyed
 //$ let any_score = score == custom_score and folded == 0
-//$ let few_numbers = score == scaled or folded == 1 or folded == 2 and keyed == 0 and dtype == bf16
-//$ if head_dim <= 64 and head_dim_v <= 64 and sinks == 0 and mask != custom_mask and few_numbers
+//$ let few_numbers = folded == 1 or folded == 2 and keyed == 0 and dtype == bf16
+//$ if head_dim <= 64 and head_dim_v <= 64 and sinks == 0 and plain_scores
 //$ default block_m = 256
 //$ default block_n = 64
 //$ default stages = 3

@@ -1,5 +1,6 @@
-/* The sweep: every feasible variant of every spec in specs/, on every shape of its spec, against the oracle: on the host
-   device, on a GPU where there is one, and through NVRTC to sm_80 and sm_90a where that is there. */
+/* The sweep: every feasible variant of every spec in specs/, and every recipe of the cookbook on the Hopper kernel too, on
+   every shape of its spec, against the oracle: on the host device, on a GPU where there is one, and through NVRTC to sm_80
+   and sm_90a where that is there. */
 #include "catalog.h"
 #include "check.h"
 #include "nvrtc.h"
@@ -20,6 +21,7 @@ struct sweep {
     att_session *session; /* null for nvrtc */
     struct nvrtc *nvrtc;
     bool both_layouts; /* else they take turns */
+    int number;        /* of the next feasible variant */
     int variants, runs, wrong;
 };
 
@@ -31,24 +33,40 @@ static void complain(struct sweep *sweep, const char *variant, const char *where
         fprintf(stderr, "%s, %s:\n%s\n", variant, where, what);
 }
 
-static struct spec *read_spec(const char *path, struct diag *diag) {
+/* Put `by` in the place of a word that is there once. */
+static void replace(char *text, size_t *size, const char *word, const char *by) {
+    char *at = strstr(text, word);
+    cr_assert(at && !strstr(at + 1, word) && *size + strlen(by) < SPEC_BYTES, "%s", word);
+    memmove(at + strlen(by), at + strlen(word), strlen(at + strlen(word)) + 1);
+    memcpy(at, by, strlen(by));
+    *size += strlen(by) - strlen(word);
+}
+
+/* `hopper`: a recipe of the cookbook, which names the portable kernel, for the other one. */
+static struct spec *read_spec(const char *path, bool hopper, struct diag *diag) {
     static char text[SPEC_BYTES];
     FILE *file = fopen(path, "rb");
     cr_assert(file, "cannot open %s", path);
-    size_t size = fread(text, 1, sizeof text, file);
+    size_t size = fread(text, 1, sizeof text - 1, file);
     fclose(file);
+    text[size] = '\0';
+    if (hopper) {
+        replace(text, &size, "head_dim: 16", "head_dim: 64\n  dtype: bf16");
+        replace(text, &size, "algorithm: flash_tiled", "algorithm: flash_async\ntarget: sm_90a");
+    }
     return spec_read(path, text, size, diag);
 }
 
-static void sweep_spec(struct sweep *sweep, const struct template_set *set, const char *path, sweep_variant *visit) {
+static void sweep_spec(struct sweep *sweep, const struct template_set *set, const char *path, bool hopper,
+                       sweep_variant *visit) {
     struct diag diag = {0};
-    struct spec *spec = read_spec(path, &diag);
+    struct spec *spec = read_spec(path, hopper, &diag);
     struct variants variants;
     struct variant variant;
     cr_assert(spec, "%s", text_string(&diag.text));
     variants_open(&variants, spec, set);
-    for (int number = 0; sweep->wrong < SHOWN && variants_next(&variants, &variant);)
-        if (variant.feasible && number++ % SHARDS == sweep->shard) {
+    while (sweep->wrong < SHOWN && variants_next(&variants, &variant))
+        if (variant.feasible && sweep->number++ % SHARDS == sweep->shard) {
             sweep->variants++;
             visit(sweep, set, spec, &variant);
         }
@@ -62,8 +80,11 @@ static void sweep_all(struct sweep *sweep, sweep_variant *visit) {
     cr_assert(set, "%s", text_string(&diag.text));
     cr_assert_eq(glob(SOURCE_DIR "/specs/*.yaml", 0, NULL, &paths), 0);
     cr_assert_eq(glob(SOURCE_DIR "/specs/cookbook/*.yaml", GLOB_APPEND, NULL, &paths), 0);
-    for (size_t i = 0; i < paths.gl_pathc && sweep->wrong < SHOWN; i++)
-        sweep_spec(sweep, set, paths.gl_pathv[i], visit);
+    for (size_t i = 0; i < paths.gl_pathc && sweep->wrong < SHOWN; i++) {
+        sweep_spec(sweep, set, paths.gl_pathv[i], false, visit);
+        if (strstr(paths.gl_pathv[i], "/cookbook/"))
+            sweep_spec(sweep, set, paths.gl_pathv[i], true, visit);
+    }
     globfree(&paths);
     template_set_close(set);
     cr_assert_eq(sweep->wrong, 0, "%d wrong", sweep->wrong);

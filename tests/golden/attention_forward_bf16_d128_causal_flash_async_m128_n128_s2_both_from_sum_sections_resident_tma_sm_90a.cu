@@ -42,7 +42,7 @@
    Derived
      plain_scores        true               mask != custom_mask and score == scaled
      any_score           false              score == custom_score and folded == 0
-     few_numbers         true               score == scaled or folded == 1 or folded == 2 and keyed == 0 and dtype == bf16
+     few_numbers         false              folded == 1 or folded == 2 and keyed == 0 and dtype == bf16
      consumers           2                  block_m / 64
      scores_ahead        true               overlap == within or overlap == both
      in_turns            true               overlap == ping_pong or overlap == both
