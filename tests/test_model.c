@@ -152,7 +152,8 @@ Test(model, orders_hopper_schedules_as_measured) {
     struct template_set *set = open_set();
     int count = read_samples("bench/results/flash_async.jsonl", set, sample, 512);
     cr_assert_gt(count, 50);
-    expect(sample, count, "flash_async", 0.85, 0.2, 1.03); /* of single launches, at higher clocks: their order counts */
+    /* of single launches, at higher clocks: their order counts */
+    expect(sample, count, "flash_async", 0.85, 0.2, 1.03);
     template_set_close(set);
 }
 
