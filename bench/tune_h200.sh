@@ -4,7 +4,8 @@
 #
 #     bench/tune_h200.sh tune            # $BUDGET, 6 minutes; stop it at any time, the same command goes on
 #     bench/tune_h200.sh validate        # a third of $BUDGET
-#     bench/tune_h200.sh report          # from the results of both, without a GPU: does the table pay, is the model right?
+#     bench/tune_h200.sh report          # from the results of both, else of the recorded tune, without a GPU: how right is the model,
+#                                        # does the table pay?
 #     ONLY='head_dim=128 mask=none' bench/tune_h200.sh tune   # a part; parts go into the same files
 #
 # Results: $RESULTS (tune.jsonl and validate.jsonl there), table: $TABLE.
@@ -43,6 +44,7 @@ summarise() {
 
 # How often the model is right about what was measured: the model as it is in this build.
 judge() {
+    [ -f "$results/tune.jsonl" ] || gzip -dc bench/results/tune_h200.jsonl.gz >"$results/tune.jsonl" || return
     "$fit_model" h200 "$results/tune.jsonl" --judge
 }
 
@@ -56,7 +58,7 @@ validate)
         --validate "$table" --json >"$results/validate.json" && summarise
     ;;
 report)
-    judge && summarise
+    judge && [ -f "$results/validate.json" ] && summarise
     ;;
 *)
     sed -n '2,/^set/p' "$0" | grep '^#' | cut -c 3-
