@@ -437,12 +437,20 @@ Test(masks, a_launch_refuses_indices_that_may_leave_their_tensor) {
 
 /* --- which tiles are loaded -------------------------------------------------------------------------------------- */
 
-enum { HEADS = 2, LEN_Q = 150, LEN_KV = 210, TILE_M = 32, TILE_N = 16, DIM = 8 };
+enum { HEADS = 2, LEN_Q = 150, LEN_KV = 210 };
+
+/* How a kernel goes over a tile of queries. */
+struct tiling {
+    int64_t m, n, row_bytes;
+    bool copied; /* by the copy unit: tiles begin at multiples of n, and one is loaded even if nothing is seen of it */
+};
+static const struct tiling small = {32, 16, 8 * 4, false}, asynchronous = {64, 32, 64 * 2, true};
 
 /* Does some query of rows row0 .. see some key of key0 ..? */
-static bool tile_is_needed(const struct oracle_attention *p, int64_t head, int64_t row0, int64_t key0) {
-    for (int64_t row = row0; row < row0 + TILE_M && row < p->len_q; row++)
-        for (int64_t key = key0; key < key0 + TILE_N && key < p->len_kv; key++)
+static bool tile_is_needed(const struct oracle_attention *p, const struct tiling *tile, int64_t head, int64_t row0,
+                           int64_t key0) {
+    for (int64_t row = row0; row < row0 + tile->m && row < p->len_q; row++)
+        for (int64_t key = key0; key < key0 + tile->n && key < p->len_kv; key++)
             if (oracle_sees(p, 0, head, row, key))
                 return true;
     return false;
@@ -450,11 +458,11 @@ static bool tile_is_needed(const struct oracle_attention *p, int64_t head, int64
 
 /* Bytes that flash_tiled, q_outer, reads of Q, K and V when it loads exactly the tiles that are needed, the first of them
    beginning with the first key that is. */
-static int64_t bytes_of_needed_tiles(const struct oracle_attention *p) {
+static int64_t bytes_of_needed_tiles(const struct oracle_attention *p, const struct tiling *tile) {
     int64_t bytes = 0;
     for (int64_t head = 0; head < p->heads; head++)
-        for (int64_t row0 = 0; row0 < p->len_q; row0 += TILE_M) {
-            int64_t first = 0, rows = p->len_q - row0 < TILE_M ? p->len_q - row0 : TILE_M;
+        for (int64_t row0 = 0; row0 < p->len_q; row0 += tile->m) {
+            int64_t first = 0, rows = p->len_q - row0 < tile->m ? p->len_q - row0 : tile->m;
             bool any = false;
             for (; first < p->len_kv; first++) {
                 for (int64_t row = row0; row < row0 + rows && !any; row++)
@@ -462,10 +470,12 @@ static int64_t bytes_of_needed_tiles(const struct oracle_attention *p) {
                 if (any)
                     break;
             }
-            bytes += any ? rows * DIM * 4 : 0;
-            for (int64_t key0 = first; key0 < p->len_kv; key0 += TILE_N)
-                if (tile_is_needed(p, head, row0, key0))
-                    bytes += (p->len_kv - key0 < TILE_N ? p->len_kv - key0 : TILE_N) * 2 * DIM * 4;
+            bytes += any || tile->copied ? rows * tile->row_bytes : 0;
+            if (!any && tile->copied)
+                bytes += (p->len_kv < tile->n ? p->len_kv : tile->n) * 2 * tile->row_bytes;
+            for (int64_t key0 = tile->copied ? first / tile->n * tile->n : first; key0 < p->len_kv; key0 += tile->n)
+                if (tile_is_needed(p, tile, head, row0, key0))
+                    bytes += (p->len_kv - key0 < tile->n ? p->len_kv - key0 : tile->n) * 2 * tile->row_bytes;
         }
     return bytes;
 }
@@ -474,9 +484,9 @@ struct loaded {
     int64_t needed, read;
 };
 
-static struct loaded count(att_session *session, const char *problem) {
+static struct loaded count(att_session *session, const char *problem, const char *schedule, const struct tiling *tile) {
     static const struct shape shape = {.batch = 1, .heads = HEADS, .kv_heads = HEADS, .len_q = LEN_Q, .len_kv = LEN_KV};
-    att_kernel *kernel = find(session, problem, schedules[3]);
+    att_kernel *kernel = find(session, problem, schedule);
     struct workload workload = make(kernel, &shape, 0);
     struct check_options options = {.shown = 3};
     struct check_result result;
@@ -488,7 +498,7 @@ static struct loaded count(att_session *session, const char *problem) {
                                  .mask = workload.params->formulas.mask,
                                  .env = &workload.params->env};
     cr_expect(check_run(session, kernel, &workload, &options, &result), "%s\n%s", problem, text_string(&result.report));
-    struct loaded loaded = {bytes_of_needed_tiles(&p), (int64_t)result.counters.global_read};
+    struct loaded loaded = {bytes_of_needed_tiles(&p, tile), (int64_t)result.counters.global_read};
     check_free(&result);
     workload_free(&workload);
     return loaded;
@@ -513,9 +523,13 @@ Test(masks, of_affine_masks_exactly_the_tiles_with_something_to_see_are_loaded) 
     for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
         char problem[256];
         snprintf(problem, sizeof problem, ATTENTION "mask=\"%s\"", masks[i]);
-        struct loaded loaded = count(session, problem);
+        struct loaded loaded = count(session, problem, schedules[3], &small);
         cr_expect_eq(loaded.read, loaded.needed, "%s: %d bytes are read, %d are needed", masks[i], (int)loaded.read,
                      (int)loaded.needed);
+        snprintf(problem, sizeof problem, HOPPER "mask=\"%s\"", masks[i]);
+        loaded = count(session, problem, hopper, &asynchronous);
+        cr_expect_eq(loaded.read, loaded.needed, "Hopper, %s: %d bytes are read, %d are needed", masks[i],
+                     (int)loaded.read, (int)loaded.needed);
     }
     att_close(session);
 }
@@ -540,7 +554,8 @@ Test(masks, tiles_of_other_masks_are_sorted_on_the_fly) {
         for (int j = 0; j < 2; j++)
             snprintf(problem[j], sizeof problem[j], "family=attention_forward dtype=fp32 head_dim=%d %s", 8 + 8 * j,
                      cases[i].problem);
-        struct loaded loaded = count(session, problem[1]), less = count(session, problem[0]);
+        struct loaded loaded = count(session, problem[1], schedules[3], &small),
+                      less = count(session, problem[0], schedules[3], &small);
         loaded.read -= less.read;
         cr_expect_geq(loaded.read, loaded.needed, "%s", cases[i].problem);
         cr_expect_leq((double)loaded.read, cases[i].most * (double)loaded.needed,
