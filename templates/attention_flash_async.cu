@@ -37,10 +37,6 @@
 //$ default block_m = 192
 //$ default block_n = 96
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64
-//$ default block_m = 128
-//$ default block_n = 128
-//$ default stages = 2
 //$ elif head_dim <= 96 and head_dim_v <= 96 and plain_scores
 //$ default block_m = 192
 //$ default block_n = 96

@@ -274,8 +274,8 @@ Test(masks, the_hopper_kernel_reads_tensors_however_they_lie) {
         "score='bias(values)' params='values: bf16[heads, len_q, len_k]'",
         "score='s + values[h, q - (len_k - len_q), k]' params='values: float[heads, len_q, len_k]'",
         "score='relative(values)' params='values: fp16[heads, len_q + len_k - 1]'",
-        "mask=causal score='s + (values[k] if flags[b, k] else -words[k] * 1e-9)' "
-        "params='values: fp16[len_k], words: int[len_k], flags: bool[batch, len_k]'",
+        ("mask=causal score='s + (values[k] if flags[b, k] else -words[k] * 1e-9)' "
+         "params='values: fp16[len_k], words: int[len_k], flags: bool[batch, len_k]'"),
         "score='s + values[k, h] - 1e-9 * (k * q)' params='values: bf16[len_k, heads]'",
     };
     att_session *session = open_host();
