@@ -97,8 +97,11 @@ static struct part refuse_name(struct parser *p) {
     const char *near = diag_nearest(name, (size_t)p->token, next_candidate, &(struct candidates){p, 0});
     if (near)
         return parse_refuse(p, parse_here(p), "unknown name '%.*s'; did you mean '%s'?", p->token, name, near);
-    return parse_refuse(p, parse_here(p), "unknown name '%.*s'; parameters are declared under `params`", p->token,
-                        name);
+    return parse_refuse(p, parse_here(p),
+                        p->formula->kind == FORMULA_SIZE
+                            ? "unknown name '%.*s'; a size may speak of numbers that are declared before it"
+                            : "unknown name '%.*s'; parameters are declared under `params`",
+                        p->token, name);
 }
 
 /* The arguments of a function, each one an expression. */
