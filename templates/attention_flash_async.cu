@@ -297,6 +297,7 @@ __device__ __forceinline__ void write_nothing(const attention_params &p) {
 #pragma unroll 1
         for (int query = blockIdx.x; query < p.len_q; query += gridDim.x) {
             Output *o = static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride;
+#pragma unroll 1
             for (int i = threadIdx.x; i < HEAD_DIM_V; i += BLOCK_THREADS)
                 o[i] = to_output(0);
             if (p.lse && threadIdx.x == 0)

@@ -40,6 +40,8 @@ static const struct {
      "heads=2,len_q=150,len_kv=200"},
     {"mask=causal block_m=64 head_dim=8 block_n=16 stages=2 overlap=within store=tma query_heads=packed",
      "heads=6,kv_heads=2,len_q=100,len_kv=130"}, /* three heads a tile, of 21 queries each: one row is nobody's */
+    {"mask=none block_m=64 head_dim=8 head_dim_v=136 block_n=16 stages=1 overlap=within store=direct",
+     "heads=3,len_q=150,len_kv=40"},
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 

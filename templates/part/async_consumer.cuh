@@ -491,60 +491,73 @@ struct Consumer {
         }
     }
 
+    // From the first S of a tile of queries, issued, to all but the last P V.
+    __device__ __forceinline__ void begin_tile() {
+        wgmma_wait<0>();
+        scores_done(keys(0), span.tiles == 1);
+        begin_rows();
+        weigh_first();
+        keep_weights();
+        begin_output();
+        go_over_keys();
+    }
+
+    //$ if across
     __device__ __forceinline__ void run() {
-        for (bool more = take(); more;) {
+        bool more = take();
+        if (!more)
+            return;
+        skip_unseen();
+        await_queries();
+        issue_scores(keys(0));
+        end_turn();
+#pragma unroll 1
+        while (more) {
+            begin_tile();
+            // Across the border: the tile ahead belongs to the next queries, whose S is in registers beside this O. After
+            // the last tile it is a product that nobody looks at: with a branch around it ptxas would do all of them one
+            // after the other.
+            Tile tile = span.tile;
+            int stage = queries.stage();
+            more = take();
+            queries.count++;
+            issue_output();
+            Barrier *empty = &shared.v_empty[values().stage()];
+            step++;
+            bool early = more && span.unseen > 0; // the stages of unseen tiles come after this one
+            if (early) {
+                wgmma_wait<0>();
+                release_share(empty);
+                skip_unseen();
+            }
+            if (more)
+                await_queries();
+            issue_scores(keys(more ? 0 : -1));
+            end_turn();
+            wgmma_wait<1>(); // O is there, S is not
+            wgmma_settle(o);
+            if (!early)
+                release_share(empty);
+            finish(tile, stage, rows);
+        }
+        wgmma_wait<0>();
+    }
+    //$ else
+    __device__ __forceinline__ void run() {
+        while (take()) {
             skip_unseen();
             await_queries();
             issue_scores(keys(0));
             end_turn();
+            begin_tile();
+            issue_output();
             wgmma_wait<0>();
-            scores_done(keys(0), span.tiles == 1);
-            begin_rows();
-            weigh_first();
-            keep_weights();
-            begin_output();
-            //$ if across
-            for (;;) {
-                go_over_keys();
-                Tile tile = span.tile;
-                more = take();
-                if (!more || span.unseen > 0) {
-                    finish_last(tile);
-                    break;
-                }
-                // Across the border: the tile ahead belongs to the next queries, whose S is in registers beside this O.
-                Rows done = rows;
-                int stage = queries.stage();
-                queries.count++;
-                await_queries();
-                issue_output();
-                issue_scores(keys(1));
-                end_turn();
-                wgmma_wait<1>(); // O is there, S is not
-                output_done();
-                finish(tile, stage, done);
-                wgmma_wait<0>();
-                scores_done(keys(1), span.tiles == 1);
-                begin_rows();
-                weigh_first();
-                begin_output();
-                end_round();
-            }
-            //$ else
-            go_over_keys();
-            finish_last(span.tile);
-            more = take();
-            //$ end
+            output_done();
+            finish(span.tile, queries.stage(), rows);
+            step++, queries.count++;
         }
     }
-
-    __device__ __forceinline__ void finish_last(Tile tile) {
-        issue_output();
-        wgmma_wait<0>();
-        output_done();
-        finish(tile, queries.stage(), rows);
-        step++, queries.count++;
-    }
+    //$ end
     //$ else
     // Rounds of: S, softmax, O += P V, one after the other.
     __device__ __forceinline__ void run() {

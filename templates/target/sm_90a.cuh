@@ -1,4 +1,5 @@
-// sm_90a: what Hopper adds, one instruction each. The host device has its own bodies under these names.
+// sm_90a: what Hopper adds, one instruction each, of products all their steps. The host device has its own bodies under
+// these names.
 //$ let bfloat16 = dtype == bf16
 //$ let bfloat16_out = dtype_out == bf16
 

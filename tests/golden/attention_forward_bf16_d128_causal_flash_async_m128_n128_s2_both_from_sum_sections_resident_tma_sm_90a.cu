@@ -221,7 +221,8 @@ __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
 }
 
 // target/sm_90a.cuh
-// sm_90a: what Hopper adds, one instruction each. The host device has its own bodies under these names.
+// sm_90a: what Hopper adds, one instruction each, of products all their steps. The host device has its own bodies under
+// these names.
 
 using Barrier = unsigned long long; // 8 bytes of shared memory, opaque
 
@@ -1171,53 +1172,55 @@ struct Consumer {
         }
     }
 
-    __device__ __forceinline__ void run() {
-        for (bool more = take(); more;) {
-            skip_unseen();
-            await_queries();
-            issue_scores(keys(0));
-            end_turn();
-            wgmma_wait<0>();
-            scores_done(keys(0), span.tiles == 1);
-            begin_rows();
-            weigh_first();
-            keep_weights();
-            begin_output();
-            for (;;) {
-                go_over_keys();
-                Tile tile = span.tile;
-                more = take();
-                if (!more || span.unseen > 0) {
-                    finish_last(tile);
-                    break;
-                }
-                // Across the border: the tile ahead belongs to the next queries, whose S is in registers beside this O.
-                Rows done = rows;
-                int stage = queries.stage();
-                queries.count++;
-                await_queries();
-                issue_output();
-                issue_scores(keys(1));
-                end_turn();
-                wgmma_wait<1>(); // O is there, S is not
-                output_done();
-                finish(tile, stage, done);
-                wgmma_wait<0>();
-                scores_done(keys(1), span.tiles == 1);
-                begin_rows();
-                weigh_first();
-                begin_output();
-                end_round();
-            }
-        }
+    // From the first S of a tile of queries, issued, to all but the last P V.
+    __device__ __forceinline__ void begin_tile() {
+        wgmma_wait<0>();
+        scores_done(keys(0), span.tiles == 1);
+        begin_rows();
+        weigh_first();
+        keep_weights();
+        begin_output();
+        go_over_keys();
     }
 
-    __device__ __forceinline__ void finish_last(Tile tile) {
-        issue_output();
+    __device__ __forceinline__ void run() {
+        bool more = take();
+        if (!more)
+            return;
+        skip_unseen();
+        await_queries();
+        issue_scores(keys(0));
+        end_turn();
+#pragma unroll 1
+        while (more) {
+            begin_tile();
+            // Across the border: the tile ahead belongs to the next queries, whose S is in registers beside this O. After
+            // the last tile it is a product that nobody looks at: with a branch around it ptxas would do all of them one
+            // after the other.
+            Tile tile = span.tile;
+            int stage = queries.stage();
+            more = take();
+            queries.count++;
+            issue_output();
+            Barrier *empty = &shared.v_empty[values().stage()];
+            step++;
+            bool early = more && span.unseen > 0; // the stages of unseen tiles come after this one
+            if (early) {
+                wgmma_wait<0>();
+                release_share(empty);
+                skip_unseen();
+            }
+            if (more)
+                await_queries();
+            issue_scores(keys(more ? 0 : -1));
+            end_turn();
+            wgmma_wait<1>(); // O is there, S is not
+            wgmma_settle(o);
+            if (!early)
+                release_share(empty);
+            finish(tile, stage, rows);
+        }
         wgmma_wait<0>();
-        output_done();
-        finish(tile, queries.stage(), rows);
-        step++, queries.count++;
     }
 };
 
@@ -1229,6 +1232,7 @@ __device__ __forceinline__ void write_nothing(const attention_params &p) {
 #pragma unroll 1
         for (int query = blockIdx.x; query < p.len_q; query += gridDim.x) {
             Output *o = static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride;
+#pragma unroll 1
             for (int i = threadIdx.x; i < HEAD_DIM_V; i += BLOCK_THREADS)
                 o[i] = to_output(0);
             if (p.lse && threadIdx.x == 0)
