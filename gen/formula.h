@@ -162,6 +162,7 @@ struct formula_spelling {
     const char *name[FORMULA_NAMES];
     const char *score; /* of s */
     int indent; /* a condition too long for its line goes on in this column, a line for each part; 0 = one line */
+    bool eager; /* `and` and `or` look at both sides: where neighbours differ, a branch costs more than a comparison */
     void *context;
     /* Append a scalar (access FORMULA_AT, no indices), an element, or a bound over a box. `index` holds printed integer
        expressions that need no brackets between commas: dims of them for FORMULA_AT, else dims pairs first, last. */

@@ -62,8 +62,9 @@ static struct formula_spelling spelling_of(const struct formula_set *set) {
     };
 }
 
-static void print_return(const struct formula_set *set, const struct formula *formula, struct text *text) {
+static void print_return(const struct formula_set *set, const struct formula *formula, bool eager, struct text *text) {
     struct formula_spelling spelling = spelling_of(set);
+    spelling.eager = eager;
     text_print(text, "    return ");
     formula_print_cuda(formula, &spelling, text);
     text_print(text, ";\n");
@@ -266,50 +267,57 @@ static void print_helpers(const struct formula_set *set, struct text *text) {
 static void print_tile(const struct formula_set *set, bool some, struct text *text) {
     struct formula *tile[2] = {NULL, NULL};
     if (formula_tile(set->mask, &tile[0], &tile[1]))
-        print_return(set, tile[some ? 0 : 1], text);
+        print_return(set, tile[some ? 0 : 1], false, text);
     else
         text->failed = true;
     formula_free(tile[0]);
     formula_free(tile[1]);
 }
 
-/* Does the score turn sums with k into floats, or look tensors up by them? A SplitKey makes that cheap. But the templates
-   among the helpers would not know what to make of one. */
-static bool wants_split_key(const struct formula *score) {
+/* Are tensors looked up by sums with k, or those turned into floats? A SplitKey makes that cheap. But the templates among the
+   helpers would not know what to make of one. */
+static bool wants_split_key(const struct formula *formula, bool floats) {
     bool wants = false;
-    for (int i = 0; i < score->count; i++) {
-        const struct tree_node *n = &score->node[i];
+    for (int i = 0; formula && i < formula->count; i++) {
+        const struct tree_node *n = &formula->node[i];
         bool helper = n->op == OP_FLOOR_DIVIDE || n->op == OP_MODULO || n->op == OP_SHIFT_LEFT ||
                       n->op == OP_SHIFT_RIGHT || n->op == OP_ABS;
         for (int j = 0; j < n->operands; j++) {
-            bool of_key = tree_names_of(score, n->operand[j]) >> FORMULA_K & 1;
-            if (of_key && helper && score->node[n->operand[j]].type == FORMULA_INT)
+            bool of_key = tree_names_of(formula, n->operand[j]) >> FORMULA_K & 1;
+            if (of_key && helper && formula->node[n->operand[j]].type == FORMULA_INT)
                 return false;
-            wants |= of_key && (n->op == OP_TO_REAL || n->op == OP_AT);
+            wants |= of_key && ((n->op == OP_TO_REAL && floats) || n->op == OP_AT);
         }
     }
     return wants;
 }
+static bool splits_mask(const struct formula_set *set) { return wants_split_key(set->mask, false); }
+static bool splits_score(const struct formula_set *set) { return wants_split_key(set->score, true); }
 
-/* Bit i: the score looks tensor i up by k in its last dimension. */
-static unsigned keyed_tensors(const struct formula *score) {
+/* Bit i: tensor i is looked up by k in its last dimension. */
+static unsigned keyed_in(const struct formula *formula) {
     unsigned keyed = 0;
-    for (int i = 0; i < score->count; i++) {
-        const struct tree_node *n = &score->node[i];
-        if (n->op == OP_AT && tree_names_of(score, n->operand[n->operands - 1]) >> FORMULA_K & 1)
+    for (int i = 0; formula && i < formula->count; i++) {
+        const struct tree_node *n = &formula->node[i];
+        if (n->op == OP_AT && tree_names_of(formula, n->operand[n->operands - 1]) >> FORMULA_K & 1)
             keyed |= 1u << n->number;
     }
     return keyed;
 }
+static unsigned keyed_tensors(const struct formula_set *set) {
+    return (splits_mask(set) ? keyed_in(set->mask) : 0) | (splits_score(set) ? keyed_in(set->score) : 0);
+}
 
-/* What a score's key is, and elements of tensors that are looked up by one, or by a sum with one. */
+/* What a key is, and elements of tensors that are looked up by one, or by a sum with one. */
 static void print_key(const struct formula_set *set, struct text *text) {
-    bool split = wants_split_key(set->score);
-    text_print(text, "using ScoreKey = %s;\n", split ? "SplitKey" : "int");
-    for (int i = 0; split && i < set->scope.count; i++) {
+    if (set->mask)
+        text_print(text, "using MaskKey = %s;\n", splits_mask(set) ? "SplitKey" : "int");
+    if (set->score)
+        text_print(text, "using ScoreKey = %s;\n", splits_score(set) ? "SplitKey" : "int");
+    for (int i = 0; i < set->scope.count; i++) {
         const struct formula_param *param = &set->scope.param[i];
         const char *load = storages[param->storage].load, *hole = strstr(load, "%s");
-        for (int whole = 0; whole < 2 && keyed_tensors(set->score) >> i & 1; whole++) {
+        for (int whole = 0; whole < 2 && keyed_tensors(set) >> i & 1; whole++) {
             text_print(text, "__device__ __forceinline__ %s tensor_%s(const attention_params &p",
                        value_types[param->type], param->name);
             print_index_names(param->dims - 1, text);
@@ -326,7 +334,7 @@ static void print_key(const struct formula_set *set, struct text *text) {
 }
 
 static void print_pairs(const struct formula_set *set, struct text *text) {
-    unsigned keyed = keyed_tensors(set->score);
+    unsigned keyed = keyed_tensors(set);
     text_print(text, "    return true");
     for (int i = 0; i < set->scope.count; i++) {
         const struct formula_param *param = &set->scope.param[i];
@@ -344,15 +352,15 @@ static void print_pairs(const struct formula_set *set, struct text *text) {
 
 static void print_some(const struct formula_set *set, struct text *text) { print_tile(set, true, text); }
 static void print_all(const struct formula_set *set, struct text *text) { print_tile(set, false, text); }
-static void print_mask(const struct formula_set *set, struct text *text) { print_return(set, set->mask, text); }
-static void print_score(const struct formula_set *set, struct text *text) { print_return(set, set->score, text); }
+static void print_mask(const struct formula_set *set, struct text *text) { print_return(set, set->mask, true, text); }
+static void print_score(const struct formula_set *set, struct text *text) { print_return(set, set->score, false, text); }
 
 static void print_fold(const struct formula_set *set, size_t part, struct text *text) {
     struct formula_fold fold;
     bool good = formula_fold_score(set->score, &fold);
     const struct formula *of[] = {fold.cap, fold.factor, fold.rest, fold.slope};
     if (of[part])
-        print_return(set, of[part], text);
+        print_return(set, of[part], false, text);
     text->failed |= !good;
     formula_fold_free(&fold);
 }
@@ -373,8 +381,8 @@ static const struct {
     [CODE_BOUNDS] = {"bounds", print_all_bounds, true, false},
     [CODE_TABLES] = {"tables", print_tables, true, false},
     [CODE_MASK] = {"mask", print_mask, true, false},
-    [CODE_KEY] = {"key", print_key, false, true},
-    [CODE_PAIRS] = {"pairs", print_pairs, false, true},
+    [CODE_KEY] = {"key", print_key, false, false},
+    [CODE_PAIRS] = {"pairs", print_pairs, false, false},
     [CODE_SCORE] = {"score", print_score, false, true},
     [CODE_CAP] = {"cap", print_cap, false, true},
     [CODE_FACTOR] = {"factor", print_factor, false, true},
@@ -400,6 +408,8 @@ bool formula_fact(const struct formula_set *set, enum formula_fact fact, int *va
         *value = __builtin_popcount(set->tabled);
     if (fact == FACT_KEYED && set->score)
         *value = formula_names(set->score) >> FORMULA_K & 1;
+    if (fact == FACT_LOOKUP)
+        *value = splits_mask(set) ? 2 : keyed_in(set->mask) != 0;
     if (fact == FACT_EXACT && set->mask) {
         struct formula_keys keys;
         good = formula_keys(set->mask, &keys);

@@ -12,7 +12,7 @@ enum formula_code {
     CODE_BOUNDS,  /* tensor_NAME_least and _most for the tensors of the mask, over boxes of indices */
     CODE_TABLES,  /* make the tables of part/tables.cuh */
     CODE_MASK,    /* return MASK; over at, q, k */
-    CODE_KEY,    /* what a key is for the score: SplitKey where that makes float(k - q) and tensors cheaper, else int */
+    CODE_KEY,    /* what a key is for mask and score: SplitKey where that makes float(k - q) and tensors cheaper, else int */
     CODE_PAIRS,  /* return whether tensors can be looked up by a SplitKey */
     CODE_SCORE,  /* return SCORE; over at, q, k, s */
     CODE_CAP,    /* of a score that can be folded (formula_fold): return its cap; over at */
@@ -30,7 +30,8 @@ enum formula_fact {
     FACT_TABLES, /* how many tensors want a table of bounds */
     FACT_EXACT,  /* 1: which tiles are needed is known in closed form (formula_keys.exact) */
     FACT_FOLDED, /* 1: the score is factor * s + rest; 2: cap * tanh(factor * s) + rest; 0: something else */
-    FACT_KEYED   /* 1: the score depends on k otherwise than through s */
+    FACT_KEYED,  /* 1: the score depends on k otherwise than through s */
+    FACT_LOOKUP  /* 1: the mask looks tensors up by k; 2: and a SplitKey will do for that */
 };
 bool formula_fact(const struct formula_set *set, enum formula_fact fact, int *value); /* false: out of memory */
 

@@ -151,6 +151,11 @@ static struct form form_of(const struct formula *f, const struct tree_node *n) {
     return form;
 }
 
+static const char *symbol_of(const struct printer *p, enum tree_op op) {
+    bool eager = p->spelling->eager && (op == OP_AND || op == OP_OR);
+    return tree_ops[!eager ? op : op == OP_AND ? OP_AND_BITS : OP_OR_BITS].cuda;
+}
+
 /* Do C++ compilers, or readers, want brackets round an operand of this binding in an operator of that one? */
 static int least_within(int binding) {
     if (binding == tree_ops[OP_OR].cuda_binding) /* a && b || c */
@@ -220,6 +225,8 @@ static void print(const struct printer *p, int node, int least) {
     default: break;
     }
     struct form form = n->op == OP_IF ? (struct form){"?", TERNARY} : form_of(f, n);
+    if (p->spelling->eager && (n->op == OP_AND || n->op == OP_OR))
+        form = (struct form){symbol_of(p, n->op), n->op == OP_AND ? BITS_AND : BITS_OR};
     bool brackets = form.binding < least;
     text_print(p->text, brackets ? "(" : "");
     print_operation(p, n, form);
@@ -230,11 +237,11 @@ static void print(const struct printer *p, int node, int least) {
 static void print_lines(const struct printer *p, int node, enum tree_op op) {
     const struct tree_node *n = &p->formula->node[node];
     if (n->op != op) {
-        print(p, node, least_within(tree_ops[op].cuda_binding));
+        print(p, node, p->spelling->eager ? UNARY : least_within(tree_ops[op].cuda_binding));
         return;
     }
     print_lines(p, n->operand[0], op);
-    text_print(p->text, " %s\n%*s", tree_ops[op].cuda, p->spelling->indent, "");
+    text_print(p->text, " %s\n%*s", symbol_of(p, op), p->spelling->indent, "");
     print_lines(p, n->operand[1], op);
 }
 

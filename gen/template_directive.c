@@ -301,6 +301,9 @@ static void read_folded(struct page *page, struct slice word, struct slice rest)
 static void read_keyed(struct page *page, struct slice word, struct slice rest) {
     read_fact(page, word, rest, FACT_KEYED);
 }
+static void read_lookup(struct page *page, struct slice word, struct slice rest) {
+    read_fact(page, word, rest, FACT_LOOKUP);
+}
 
 static const char *next_code(void *context) {
     int *i = context;
@@ -333,6 +336,7 @@ static const struct directive {
     {"include", read_include, false}, {"code", read_code, false},
     {"tables", read_tables, false},   {"exact", read_exact, false},
     {"folded", read_folded, false},   {"keyed", read_keyed, false},
+    {"lookup", read_lookup, false},
 };
 enum { DIRECTIVES = sizeof directives / sizeof *directives };
 

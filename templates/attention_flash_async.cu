@@ -15,6 +15,7 @@
 //$ let plain_scores = mask != custom_mask and score == scaled
 //$ folded folded
 //$ keyed keyed
+//$ lookup lookup
 //$ let any_score = score == custom_score and folded == 0
 //$ let few_numbers = folded == 1 or folded == 2 and keyed == 0 and dtype == bf16
 //$ if head_dim <= 64 and head_dim_v <= 64 and sinks == 0 and plain_scores
@@ -25,7 +26,7 @@
 //$ default block_m = 192
 //$ default block_n = 128
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and score == scaled
+//$ elif head_dim <= 64 and head_dim_v <= 64 and score == scaled and lookup == 0
 //$ default block_m = 192
 //$ default block_n = 112
 //$ default stages = 3
@@ -33,13 +34,21 @@
 //$ default block_m = 192
 //$ default block_n = 112
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and folded > 0
+//$ elif head_dim <= 64 and head_dim_v <= 64 and folded > 0 and lookup == 0
 //$ default block_m = 192
 //$ default block_n = 96
 //$ default stages = 3
 //$ elif head_dim <= 96 and head_dim_v <= 96 and plain_scores
 //$ default block_m = 192
 //$ default block_n = 96
+//$ default stages = 2
+//$ elif head_dim <= 64 and head_dim_v <= 64 and lookup > 0
+//$ default block_m = 128
+//$ default block_n = 96
+//$ default stages = 2
+//$ elif head_dim <= 128 and head_dim_v <= 128 and lookup > 0
+//$ default block_m = 128
+//$ default block_n = 80
 //$ default stages = 2
 //$ elif head_dim <= 128 and head_dim_v <= 128 and any_score and sinks == 0
 //$ default block_m = 128
@@ -53,15 +62,15 @@
 //$ default block_m = 128
 //$ default block_n = 128
 //$ default stages = 2
-//$ elif head_dim <= 192 and head_dim_v <= 128 and not any_score
+//$ elif head_dim <= 192 and head_dim_v <= 128 and not any_score and lookup == 0
 //$ default block_m = 128
 //$ default block_n = 96
 //$ default stages = 2
-//$ elif head_dim <= 192 and head_dim_v <= 192 and not any_score
+//$ elif head_dim <= 192 and head_dim_v <= 192 and not any_score and lookup == 0
 //$ default block_m = 128
 //$ default block_n = 80
 //$ default stages = 2
-//$ elif not any_score
+//$ elif not any_score and lookup == 0
 //$ default block_m = 128
 //$ default block_n = 64
 //$ default stages = 2
@@ -219,7 +228,8 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 //$ include "part/softmax_rows.cuh"
 //$ if folded > 0
 //$ include "part/folded_score.cuh"
-//$ elif score == custom_score
+//$ end
+//$ if lookup == 2 or score == custom_score and folded == 0
 //$ include "part/split_key.cuh"
 //$ end
 

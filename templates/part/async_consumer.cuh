@@ -44,7 +44,7 @@ struct Consumer {
     const attention_params &a;
     Shared &shared;
     int index, unit; // of the consumers of this block; of the tile's units of 64 rows
-    int lane, row;   // of this thread; its first row of the unit
+    int lane;        // of this thread
     float c;         // what makes exponents of 2 of what is in s: log2(e) times scale, or 1 where an expression has done so
     unsigned long long q, k, v;
 
@@ -66,7 +66,6 @@ struct Consumer {
 
     __device__ __forceinline__ Consumer(const attention_tma_params &p, Shared &shared, int index)
         : p(p), a(p.attention), shared(shared), index(index), unit(unit_of(index)), lane(threadIdx.x % 32),
-          row(warp_index() % 4 * 16 + lane / 4),
           //$ if score == custom_score
           c(1),
           //$ else
@@ -77,6 +76,9 @@ struct Consumer {
 
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
     __device__ __forceinline__ Ring<STAGES> values() const { return {step}; }
+
+    // This thread's first row of the unit: the other is 8 further down. Needed once a tile of queries, so not kept.
+    __device__ __forceinline__ int row() const { return set_apart(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
 
     // False when there is no further tile.
     __device__ __forceinline__ bool take() {
@@ -89,7 +91,7 @@ struct Consumer {
         //$ if mask == custom_mask or score == custom_score
         span.where = {tile.batch, tile.head, tile.kv_head};
         for (int r = 0; r < 2; r++)
-            span.position[r] = position_of(a, min(row_of(a, tile, unit, row + 8 * r).query, a.len_q - 1));
+            span.position[r] = position_of(a, min(row_of(a, tile, unit, row() + 8 * r).query, a.len_q - 1));
         //$ end
         //$ if folded > 0
         if (tile.query >= 0)
@@ -113,8 +115,8 @@ struct Consumer {
         //$ else
         span.whole = keys_end(a, first + 1) / BLOCK_N;
         //$ end
-        span.end[0] = keys_end(a, row_of(a, tile, unit, row).query + 1);
-        span.end[1] = keys_end(a, row_of(a, tile, unit, row + 8).query + 1);
+        span.end[0] = keys_end(a, row_of(a, tile, unit, row()).query + 1);
+        span.end[1] = keys_end(a, row_of(a, tile, unit, row() + 8).query + 1);
         //$ end
         return tile.query >= 0;
     }
@@ -263,16 +265,41 @@ struct Consumer {
     __device__ __forceinline__ void mask_scores(int tile_n) {
         int key = tile_n * BLOCK_N + lane % 4 * 2;
         //$ if mask == custom_mask
-#pragma unroll
-        for (int i = 0; i < BLOCK_N / 2; i++) {
-            int k = key + 8 * (i / 4) + i % 2;
-            if (k >= a.len_kv || !sees(a, span.where, span.position[i / 2 % 2], k))
-                s[i] = -INFINITY;
-        }
+        //$ if lookup == 2
+        if (keys_in_pairs(a) && (tile_n + 1) * BLOCK_N <= a.len_kv)
+            mask_each<MaskKey>(key);
+        else
+            //$ end
+            mask_each<int>(key);
         //$ else
         mask_tile(s, key, span.end);
         //$ end
     }
+    //$ if mask == custom_mask
+    template <typename Key> __device__ __forceinline__ void mask_each(int key) {
+        //$ if lookup == 2
+        int first = set_apart(key); // so that addresses are of rows, plus constants
+        int position[2] = {set_apart(span.position[0]), set_apart(span.position[1])}; // and not kept from tile to tile
+        //$ else
+        const int (&position)[2] = span.position;
+        //$ end
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; i++) {
+            int place = 8 * (i / 4) + i % 2;
+            //$ if lookup == 2
+            Key k;
+            if constexpr (sizeof(Key) > sizeof(int))
+                set_key(k, first, place);
+            else
+                set_key(k, min(key + place, a.len_kv - 1), 0);
+            //$ else
+            int k = min(key + place, a.len_kv - 1);
+            //$ end
+            bool seen = sees(a, span.where, position[i / 2 % 2], k) & (key + place < a.len_kv);
+            s[i] = seen ? s[i] : -INFINITY;
+        }
+    }
+    //$ end
 
     // S -> weights. `masked`: perhaps not all rows see all keys.
     __device__ __forceinline__ void weigh_tile(int tile_n, bool masked) {
@@ -355,7 +382,7 @@ struct Consumer {
         }
         bool upper = lane % 4 == 0;
         if (lane % 4 < 2) // a row each
-            store_lse(tile, row_of(a, tile, unit, upper ? row : row + 8), upper ? rows.max[0] : rows.max[1],
+            store_lse(tile, row_of(a, tile, unit, upper ? row() : row() + 8), upper ? rows.max[0] : rows.max[1],
                       upper ? sum[0] : sum[1]);
         store_rows(tile, stage, inverse);
         //$ if repeats
@@ -419,7 +446,7 @@ struct Consumer {
     __device__ __forceinline__ void store_rows(Tile tile, int, const float (&scale)[2]) {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            Row at = row_of(a, tile, unit, row + 8 * r);
+            Row at = row_of(a, tile, unit, row() + 8 * r);
             float *to = static_cast<float *>(a.o) + tile.batch * a.o_batch_stride + at.head * a.o_head_stride +
                         at.query * a.o_row_stride + lane % 4 * 2;
             if (at.query < a.len_q)
@@ -436,7 +463,7 @@ struct Consumer {
         bool odd = lane % 2;
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            Row at = row_of(a, tile, unit, row + 8 * r);
+            Row at = row_of(a, tile, unit, row() + 8 * r);
             unsigned short *to = static_cast<unsigned short *>(a.o) + tile.batch * a.o_batch_stride +
                                  at.head * a.o_head_stride + at.query * a.o_row_stride;
 #pragma unroll

@@ -27,8 +27,14 @@ __device__ __forceinline__ int position_of(const attention_params &p, int query)
 //$ end
 
 //$ if mask == custom_mask
+//$ if algorithm == flash_async
+// Does the query see the key? That is an int, or a SplitKey (part/split_key.cuh).
+template <typename Key>
+__device__ __forceinline__ bool sees(const attention_params &p, const Where &at, int q, Key k) {
+    //$ else
 // Does the query see the key?
 __device__ __forceinline__ bool sees(const attention_params &p, const Where &at, int q, int k) {
+    //$ end
     //$ code mask
 }
 

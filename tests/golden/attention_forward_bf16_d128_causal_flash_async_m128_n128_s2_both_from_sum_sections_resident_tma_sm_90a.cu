@@ -518,6 +518,12 @@ __device__ __forceinline__ float log2_approx(float x) {
     return y;
 }
 
+// No code, but a number that the compiler takes for a new one, and so does not move into other sums.
+__device__ __forceinline__ int set_apart(int x) {
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
 // 1 / x, within one unit of its last digit; of what is infinite, 0.
 __device__ __forceinline__ float reciprocal_approx(float x) {
     float y;
@@ -968,7 +974,7 @@ struct Consumer {
     const attention_params &a;
     Shared &shared;
     int index, unit; // of the consumers of this block; of the tile's units of 64 rows
-    int lane, row;   // of this thread; its first row of the unit
+    int lane;        // of this thread
     float c;         // what makes exponents of 2 of what is in s: log2(e) times scale, or 1 where an expression has done so
     unsigned long long q, k, v;
 
@@ -982,13 +988,15 @@ struct Consumer {
 
     __device__ __forceinline__ Consumer(const attention_tma_params &p, Shared &shared, int index)
         : p(p), a(p.attention), shared(shared), index(index), unit(unit_of(index)), lane(threadIdx.x % 32),
-          row(warp_index() % 4 * 16 + lane / 4),
           c(a.scale * LOG2_E),
           q(matrix_descriptor(shared.q[0][index], 0)), k(matrix_descriptor(shared.k[0], 0)),
           v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), taken{0}, queries{0}, step(0) {}
 
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
     __device__ __forceinline__ Ring<STAGES> values() const { return {step}; }
+
+    // This thread's first row of the unit: the other is 8 further down. Needed once a tile of queries, so not kept.
+    __device__ __forceinline__ int row() const { return set_apart(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
 
     // False when there is no further tile.
     __device__ __forceinline__ bool take() {
@@ -1001,8 +1009,8 @@ struct Consumer {
         span.tiles = key_tiles(a, tile.query, queries_of_tile(a));
         span.unseen = 0; // turns are taken alike
         span.whole = max(0, keys_end(a, first + 1) - 1) / BLOCK_N; // one more than need be, so that m is known after it
-        span.end[0] = keys_end(a, row_of(a, tile, unit, row).query + 1);
-        span.end[1] = keys_end(a, row_of(a, tile, unit, row + 8).query + 1);
+        span.end[0] = keys_end(a, row_of(a, tile, unit, row()).query + 1);
+        span.end[1] = keys_end(a, row_of(a, tile, unit, row() + 8).query + 1);
         return tile.query >= 0;
     }
 
@@ -1100,7 +1108,7 @@ struct Consumer {
         }
         bool upper = lane % 4 == 0;
         if (lane % 4 < 2) // a row each
-            store_lse(tile, row_of(a, tile, unit, upper ? row : row + 8), upper ? rows.max[0] : rows.max[1],
+            store_lse(tile, row_of(a, tile, unit, upper ? row() : row() + 8), upper ? rows.max[0] : rows.max[1],
                       upper ? sum[0] : sum[1]);
         store_rows(tile, stage, inverse);
         if (again)
