@@ -59,6 +59,7 @@ def main():
     parser.add_argument("--only", action="append", default=[], metavar="WORDS", help="cases with all these words")
     parser.add_argument("--seconds", type=float, default=0, help="time for all; cases that do not fit are left out")
     parser.add_argument("--rounds", type=int, default=3, help="turns of every kernel (3)")
+    parser.add_argument("--no-peer", action="store_true", help="ours alone: FlexAttention takes long to compile")
     parser.add_argument("--schedule", default="", metavar="KNOBS", help="in place of the library's choice")
     parser.add_argument("--results", type=pathlib.Path, help="JSON lines (bench/results/masks.jsonl; dry run: none)")
     parser.add_argument("--commit", help="what is measured, where git does not say")
@@ -66,7 +67,7 @@ def main():
     chosen = parser.parse_args()
     todo = [case for case in (rules.tiny() if chosen.dry_run else rules.cases()) if case.matches(chosen.only)]
     peer = PEER[chosen.dry_run]
-    job = {"schedules": {"attile": chosen.schedule}, "peers": [peer], "problem": "dtype=bf16", "target": ""}
+    job = {"schedules": {"attile": chosen.schedule}, "peers": [] if chosen.no_peer else [peer], "problem": "dtype=bf16", "target": ""}
     results = chosen.results or pathlib.Path(os.devnull if chosen.dry_run else RESULTS)
     about = {"bench": "masks", "commit": chosen.commit, "input": "standard normal, bf16"}
     with tempfile.TemporaryDirectory() as cache:

@@ -5,6 +5,7 @@
 #include "session.h"
 #include "terminal.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +34,9 @@ bool tune_pick_two(att_session *session, const struct knobs *like, const struct 
     struct choice choice = {0};
     bool good = true;
     field_print_problem(like, &problem);
-    text_print(&problem, " ");
-    inputs_print_shape(shape, like->family, &problem);
+    for (int id = 0; id < SHAPE_COUNT; id++)
+        if (shape_table[id].families & 1u << like->family)
+            text_print(&problem, " %s=%" PRId64, shape_table[id].name, shape_get(shape, (enum shape_id)id));
     if (!problem.failed && choose_read(session, text_string(&problem), NULL, &request, &failure) == ATT_OK &&
         choose_next(session, &request, &choice, NULL)) {
         good = field_add_default(session->templates, &choice.variant.knobs, tuner);

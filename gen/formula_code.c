@@ -353,7 +353,9 @@ static void print_pairs(const struct formula_set *set, struct text *text) {
 static void print_some(const struct formula_set *set, struct text *text) { print_tile(set, true, text); }
 static void print_all(const struct formula_set *set, struct text *text) { print_tile(set, false, text); }
 static void print_mask(const struct formula_set *set, struct text *text) { print_return(set, set->mask, true, text); }
-static void print_score(const struct formula_set *set, struct text *text) { print_return(set, set->score, false, text); }
+static void print_score(const struct formula_set *set, struct text *text) {
+    print_return(set, set->score, false, text);
+}
 
 static void print_fold(const struct formula_set *set, size_t part, struct text *text) {
     struct formula_fold fold;

@@ -103,7 +103,7 @@ bool field_default(const struct template_set *set, const struct knobs *like, str
     struct knobs knobs = *like;
     for (int i = 0; i < KNOB_COUNT; i++)
         if (knob_table[i].group == KNOB_GROUP_SCHEDULE && i != KNOB_algorithm && i != KNOB_loop_order)
-            knob_set(&knobs, (enum knob_id)i, AUTO);
+            knob_set(&knobs, (enum knob_id)i, knob_table[i].fallback);
     return variant_complete(set, &knobs, false, variant);
 }
 

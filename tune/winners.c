@@ -1,4 +1,5 @@
 #include "winners.h"
+#include "field.h"
 #include "inputs.h"
 #include "tuner.h"
 
@@ -89,10 +90,7 @@ static int find_own(const struct result_cell *cell, int winner, const struct tem
     char digest[TUNER_DIGEST];
     if (!set || !read_kernel(cell, &cell->kernel[winner], &knobs))
         return -1;
-    for (int i = 0; i < KNOB_COUNT; i++)
-        if (knob_table[i].group == KNOB_GROUP_SCHEDULE && i != KNOB_algorithm && i != KNOB_loop_order)
-            knob_set(&knobs, (enum knob_id)i, AUTO);
-    if (!variant_complete(set, &knobs, false, &variant) || !tuner_digest(set, &variant, digest))
+    if (!field_default(set, &knobs, &variant) || !tuner_digest(set, &variant, digest))
         return -1;
     int found = results_find_kernel(cell, variant.name, digest);
     return found >= 0 && !cell->kernel[found].status && cell->kernel[found].passes > 0 ? found : -1;
