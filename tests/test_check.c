@@ -237,7 +237,7 @@ Test(workload, sizes_follow_from_files_and_contradictions_are_named) {
         {array(4, 1, 8, 5, 64), array(4, 1, 8, 7, 64), {0}, "no file for v"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct workload_files files = {{cases[i].q, cases[i].k, cases[i].v}, {"q.npy", "k.npy", "v.npy"}};
+        struct workload_files files = {{cases[i].q, cases[i].k, cases[i].v}, {"q.npy", "k.npy", "v.npy"}, NULL};
         struct shape shape;
         struct text error = {0};
         bool good = workload_shape(&knobs, &files, &shape, &error);
