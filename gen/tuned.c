@@ -236,11 +236,20 @@ static void write_string(const char *string, struct text *text) {
     text_append(text, "\"\n", 2);
 }
 
+/* Without knobs that have their own default: rows are read at every start of a program. */
+static void write_schedule(const struct knobs *schedule, struct text *text) {
+    struct knobs knobs = *schedule;
+    for (int i = 0; i < KNOB_COUNT; i++)
+        if (knob_table[i].group == KNOB_GROUP_SCHEDULE && knob_get(&knobs, (enum knob_id)i) == knob_table[i].fallback)
+            knob_set(&knobs, (enum knob_id)i, AUTO);
+    write_knobs(&knobs, true, text);
+}
+
 static void write_row(const struct tuned_row *row, struct text *text) {
     text_print(text, "      - shape: ");
     write_shape(&row->shape, row->problem.family, text);
     text_print(text, "\n        schedule: ");
-    write_knobs(&row->schedule, true, text);
+    write_schedule(&row->schedule, text);
     text_print(text, "\n");
     write_decimal("microseconds", row->microseconds, text);
     write_decimal("margin", row->margin, text);
