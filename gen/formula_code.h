@@ -12,7 +12,7 @@ enum formula_code {
     CODE_BOUNDS,  /* tensor_NAME_least and _most for the tensors of the mask, over boxes of indices */
     CODE_TABLES,  /* make the tables of part/tables.cuh */
     CODE_MASK,    /* return MASK; over at, q, k */
-    CODE_KEY,    /* what a key is for mask and score: SplitKey where that makes float(k - q) and tensors cheaper, else int */
+    CODE_KEY, /* what a key is for mask and score: SplitKey where that makes float(k - q) and tensors cheaper, else int */
     CODE_PAIRS,  /* return whether tensors can be looked up by a SplitKey */
     CODE_SCORE,  /* return SCORE; over at, q, k, s */
     CODE_CAP,    /* of a score that can be folded (formula_fold): return its cap; over at */
