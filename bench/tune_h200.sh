@@ -4,7 +4,7 @@
 #
 #     bench/tune_h200.sh tune            # $BUDGET, 6 minutes; stop it at any time, the same command goes on
 #     bench/tune_h200.sh validate        # a third of $BUDGET
-#     bench/tune_h200.sh report          # from the results of both, else of the recorded tune, without a GPU: how right is the model,
+#     bench/tune_h200.sh report          # from the results of both, else the recorded ones, without a GPU: how right is the model,
 #                                        # does the table pay?
 #     ONLY='head_dim=128 mask=none' bench/tune_h200.sh tune   # a part; parts go into the same files
 #
@@ -36,7 +36,9 @@ run() { # seconds, results, shapes, further options...
 
 # Of all ratios in the JSON documents of validate: geometric mean, least, how many.
 summarise() {
-    grep -o '"ratio": [0-9.e+-]*' "$results/validate.json" |
+    local document=$results/validate.json
+    [ -f "$document" ] || document=bench/results/validate_h200.json
+    grep -o '"ratio": [0-9.e+-]*' "$document" |
         awk '{ sum += log($2); n++; below += $2 < 0.98; if (n == 1 || $2 < least) least = $2 }
              END { if (n) printf "tuned beside untuned: geometric mean %.3f, least %.3f, %d below 0.98, of %d\n",
                                  exp(sum / n), least, below, n }'
@@ -58,7 +60,7 @@ validate)
         --validate "$table" --json >"$results/validate.json" && summarise
     ;;
 report)
-    judge && [ -f "$results/validate.json" ] && summarise
+    judge && summarise
     ;;
 *)
     sed -n '2,/^set/p' "$0" | grep '^#' | cut -c 3-

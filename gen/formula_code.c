@@ -292,7 +292,13 @@ static bool wants_split_key(const struct formula *formula, bool floats) {
     return wants;
 }
 static bool splits_mask(const struct formula_set *set) { return wants_split_key(set->mask, false); }
-static bool splits_score(const struct formula_set *set) { return wants_split_key(set->score, true); }
+
+/* A score that is folded is asked once a tile, for a key that is an int. */
+static bool is_folded(const struct formula_set *set) {
+    int folded;
+    return formula_fact(set, FACT_FOLDED, &folded) && folded > 0;
+}
+static bool splits_score(const struct formula_set *set) { return wants_split_key(set->score, true) && !is_folded(set); }
 
 /* Bit i: tensor i is looked up by k in its last dimension. */
 static unsigned keyed_in(const struct formula *formula) {
@@ -310,9 +316,9 @@ static unsigned keyed_tensors(const struct formula_set *set) {
 
 /* What a key is, and elements of tensors that are looked up by one, or by a sum with one. */
 static void print_key(const struct formula_set *set, struct text *text) {
-    if (set->mask)
-        text_print(text, "using MaskKey = %s;\n", splits_mask(set) ? "SplitKey" : "int");
-    if (set->score)
+    if (splits_mask(set))
+        text_print(text, "using MaskKey = SplitKey;\n");
+    if (set->score && !is_folded(set))
         text_print(text, "using ScoreKey = %s;\n", splits_score(set) ? "SplitKey" : "int");
     for (int i = 0; i < set->scope.count; i++) {
         const struct formula_param *param = &set->scope.param[i];

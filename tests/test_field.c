@@ -124,3 +124,21 @@ Test(field, says_problems_shortly_and_reads_them_back) {
         text_free(&text);
     }
 }
+
+/* Some of its knobs have a default of their own, which the template does not repeat. */
+Test(field, has_the_own_schedule_of_a_template_from_any_other) {
+    struct knobs knobs = knobs_default();
+    struct variant wanted, found;
+    knobs.family = family_attention_forward;
+    knobs.dtype = dtype_bf16;
+    knobs.head_dim = 128;
+    knobs.algorithm = algorithm_flash_async;
+    knobs.target = target_sm_90a;
+    cr_assert(variant_complete(set, &knobs, true, &wanted), "%s", wanted.reason);
+    struct knobs other = wanted.knobs;
+    other.block_n = 96;
+    other.cluster = 2;
+    other.queries_in = queries_in_q_registers;
+    cr_assert(field_default(set, &other, &found), "%s", found.reason);
+    cr_expect_str_eq(found.name, wanted.name);
+}

@@ -269,18 +269,21 @@ struct Consumer {
         if (keys_in_pairs(a) && (tile_n + 1) * BLOCK_N <= a.len_kv)
             mask_each<MaskKey>(key);
         else
-            //$ end
             mask_each<int>(key);
+        //$ else
+        mask_each(key);
+        //$ end
         //$ else
         mask_tile(s, key, span.end);
         //$ end
     }
     //$ if mask == custom_mask
+    //$ if lookup == 2
     template <typename Key> __device__ __forceinline__ void mask_each(int key) {
-        //$ if lookup == 2
         int first = set_apart(key); // so that addresses are of rows, plus constants
         int position[2] = {set_apart(span.position[0]), set_apart(span.position[1])}; // and not kept from tile to tile
         //$ else
+    __device__ __forceinline__ void mask_each(int key) {
         const int (&position)[2] = span.position;
         //$ end
 #pragma unroll
