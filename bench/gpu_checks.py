@@ -9,6 +9,7 @@
 Exit status 1 when anything is wrong or did not finish.
 """
 import argparse
+import concurrent.futures
 import json
 import math
 import os
@@ -116,13 +117,20 @@ def run_words(chosen, spec):
             "--repeat", "0", "--json"]
 
 
+def side_by_side(chosen, work, every):
+    """work(one) of each, some at a time: yields (one, what it returned) as they end."""
+    with concurrent.futures.ThreadPoolExecutor(chosen.jobs) as pool:
+        running = {pool.submit(work, one): one for one in every}
+        for done in concurrent.futures.as_completed(running):
+            yield running[done], done.result()
+
+
 def check_specs(chosen, keep):
-    for spec in sorted((ROOT / "specs").glob("**/*.yaml")):
-        if chosen.dry_run and spec.name != "merge.yaml":
-            continue
-        words = run_words(chosen, spec)
-        runner.progress(" ".join(words))
-        status, output, errors = command(words, chosen.patience)
+    specs = [spec for spec in sorted((ROOT / "specs").glob("**/*.yaml"))
+             if spec.name == "merge.yaml" or not chosen.dry_run]
+    runner.progress(f"attile run, {len(specs)} specs")
+    for spec, (status, output, errors) in side_by_side(
+            chosen, lambda spec: command(run_words(chosen, spec), chosen.patience), specs):
         try:
             found = json.loads(output)
         except json.JSONDecodeError:
@@ -141,14 +149,15 @@ def check_sanitizer(chosen, keep):
     tool = shutil.which("compute-sanitizer", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
     if not tool:
         return keep("compute-sanitizer", error="compute-sanitizer is not installed", ok=False)
-    for name in ("memcheck", "synccheck"):
-        for spec in sorted((ROOT / "specs").glob("attention_hopper*.yaml")):
-            words = [tool, "--tool", name, "--error-exitcode", "99", *run_words(chosen, spec)]
-            runner.progress(" ".join(words))
-            status, output, errors = command(words, chosen.patience)
-            summary = [line for line in (output + errors).splitlines() if "ERROR SUMMARY" in line]
-            keep(f"compute-sanitizer {name}", what=spec.name, status=status, summary=" ".join(summary).strip("= "),
-                 error=None if status == 0 else errors[-500:], ok=status == 0)
+    todo = [(name, spec) for name in ("memcheck", "synccheck")
+            for spec in sorted((ROOT / "specs").glob("attention_hopper*.yaml"))]
+    runner.progress("compute-sanitizer")
+    for (name, spec), (status, output, errors) in side_by_side(
+            chosen, lambda one: command([tool, "--tool", one[0], "--error-exitcode", "99", *run_words(chosen, one[1])],
+                                        chosen.patience), todo):
+        summary = [line for line in (output + errors).splitlines() if "ERROR SUMMARY" in line]
+        keep(f"compute-sanitizer {name}", what=spec.name, status=status, summary=" ".join(summary).strip("= "),
+             error=None if status == 0 else errors[-500:], ok=status == 0)
 
 
 PARTS = {"numbers": check_numbers, "specs": check_specs, "sanitizer": check_sanitizer}
@@ -161,6 +170,7 @@ def main():
     parser.add_argument("--schedule", default="algorithm=flash_async", metavar="KNOBS", help="of the numbers")
     parser.add_argument("--attile", type=pathlib.Path, default=ROOT / "build/release/cli/attile", help="the command")
     parser.add_argument("--patience", type=float, default=150, metavar="SECONDS", help="for one command (150)")
+    parser.add_argument("--jobs", type=int, default=min(8, os.cpu_count()), help="commands at a time (8 at most)")
     parser.add_argument("--results", type=pathlib.Path, help="JSON lines (results/gpu_checks.jsonl; dry run: none)")
     parser.add_argument("--cache-dir", help="where compiled kernels are kept")
     parser.add_argument("--commit", help="what is checked, where git does not say")
