@@ -16,6 +16,9 @@
 //$ folded folded
 //$ keyed keyed
 //$ lookup lookup
+//$ exact exact
+//$ let tile_map = mask == custom_mask and exact == 0
+//$ let intervals = mask == custom_mask and exact == 1
 //$ let any_score = score == custom_score and folded == 0
 //$ let few_numbers = folded == 1 or folded == 2 and keyed == 0 and dtype == bf16
 //$ if head_dim <= 64 and head_dim_v <= 64 and sinks == 0 and plain_scores
@@ -162,8 +165,6 @@
 //$ if tables > 0
 //$ include "part/tables.cuh"
 //$ end
-//$ exact exact
-//$ let tile_map = exact == 0
 //$ if tile_map
 //$ include "part/tile_map.cuh"
 //$ end

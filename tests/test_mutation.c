@@ -35,9 +35,9 @@ static const struct {
      "heads=3,len_q=150,len_kv=200"},
     {"mask=causal block_m=64 head_dim=8 block_n=16 stages=1 overlap=within store=tma blocks=per_tile cluster=2",
      "heads=1,len_q=300,len_kv=300"},
-    {"mask=\"k <= q and q - k < 90\" block_m=64 head_dim=8 block_n=16 stages=2 overlap=within store=direct "
+    {"mask=\"k <= q and q - k < 90\" block_m=192 head_dim=8 block_n=16 stages=2 overlap=within store=direct "
      "queries_in=q_registers",
-     "heads=2,len_q=150,len_kv=200"},
+     "heads=2,len_q=400,len_kv=450"}, /* which end of it a warpgroup does not see depends on the warpgroup */
     {"mask=causal block_m=64 head_dim=8 block_n=16 stages=2 overlap=within store=tma query_heads=packed",
      "heads=6,kv_heads=2,len_q=100,len_kv=130"}, /* three heads a tile, of 21 queries each: one row is nobody's */
     {"mask=none block_m=64 head_dim=8 head_dim_v=136 block_n=16 stages=1 overlap=within store=direct",
@@ -106,7 +106,8 @@ static const struct mutation {
     {"empty < Q_STAGES", "empty < 1"},
     {"span.tiles == 1", "false"}, /* the last S of these queries */
     {"tile_n == 0", "false"},
-    {"span.unseen > 0)", "false)"}, /* the border */
+    {"span.unseen >= STAGES", "false"}, /* the border */
+    {"span.unseen = span.after", "span.unseen = 0"},
     {"queue.item += gridDim.x", "queue.item += CLUSTER"},
     {"queue.second = true", "queue.item += gridDim.x"},
     {"(tiles + 1) / 2", "tiles / 2"},

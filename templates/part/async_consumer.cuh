@@ -25,10 +25,15 @@ struct Span {
     Tile tile;
     int tiles;  // of keys
     int unseen; // tiles that only other warpgroups see, before those
+    int after;  // and after those
     //$ if mask == custom_mask
     KeyWalk walk;
     //$ else
-    int whole;  // tiles below need no mask
+    int whole; // tiles below need no mask
+    //$ end
+    //$ if intervals
+    int first[2], end[2]; // keys that each of this thread's rows sees
+    //$ elif mask != custom_mask
     int end[2]; // one past the last key that each of this thread's rows sees
     //$ end
     //$ if mask == custom_mask or score == custom_score
@@ -72,7 +77,7 @@ struct Consumer {
           c(a.scale * LOG2_E),
           //$ end
           q(matrix_descriptor(shared.q[0][index], 0)), k(matrix_descriptor(shared.k[0], 0)),
-          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), taken{0}, queries{0}, step(0) {}
+          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), taken{0}, queries{0}, step(0), span{} {}
 
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
     __device__ __forceinline__ Ring<STAGES> values() const { return {step}; }
@@ -97,17 +102,20 @@ struct Consumer {
         if (tile.query >= 0)
             fold = fold_score(a, span.where);
         //$ end
-        //$ if mask == custom_mask
+        span.unseen = span.after; // of the tile before
+        span.after = 0;
+        //$ if intervals
+        if (tile.query >= 0)
+            find_keys(first);
+        //$ elif mask == custom_mask
         if (tile.query >= 0)
             span.walk = key_walk(a, tile);
         span.tiles = span.walk.left;
-        span.unseen = 0;
         //$ else
         span.tiles = key_tiles(a, tile.query, queries_of_tile(a));
-        //$ if in_turns
-        span.unseen = 0; // turns are taken alike
-        //$ else
-        span.unseen = span.tiles - (first < a.len_q ? key_tiles(a, first, queries_of_unit(a)) : 1);
+        //$ if not in_turns
+        if (tile.query >= 0)
+            span.unseen = span.tiles - (first < a.len_q ? key_tiles(a, first, queries_of_unit(a)) : 1);
         span.tiles -= span.unseen;
         //$ end
         //$ if mask == causal
@@ -120,6 +128,25 @@ struct Consumer {
         //$ end
         return tile.query >= 0;
     }
+    //$ if intervals
+    // Tiles of keys for the unit whose first query this is, and keys for this thread's rows.
+    __device__ __forceinline__ void find_keys(int first) {
+        KeyWalk all = key_walk(a, span.tile, span.tile.query, TILE_ROWS, 0);
+        span.walk = key_walk(a, span.tile, first, 64, all.tile);
+        //$ if in_turns
+        span.walk.tile = all.tile, span.walk.left = all.left; // turns are taken alike
+        //$ else
+        int before = all.tile - span.walk.tile;
+        span.unseen += before;
+        span.after = all.left - before - span.walk.left;
+        //$ end
+        span.tiles = span.walk.left;
+        for (int r = 0; r < 2; r++) {
+            Keys keys = keys_of(a, span.where, span.position[r], span.position[r]);
+            span.first[r] = keys.first, span.end[r] = keys.end;
+        }
+    }
+    //$ end
 
     // Bytes of unseen tiles are waited for, or a stage could be given back a round early.
     __device__ __forceinline__ void skip_unseen() {
@@ -130,6 +157,12 @@ struct Consumer {
             release_share(&shared.k_empty[keys(0).stage()]);
             release_share(&shared.v_empty[values().stage()]);
         }
+    }
+    // The next tile of queries, behind tiles of keys that are not for this warpgroup. False when there is none.
+    __device__ __forceinline__ bool take_and_skip() {
+        bool more = take();
+        skip_unseen();
+        return more;
     }
 
     __device__ __forceinline__ void begin_turn() {
@@ -264,7 +297,9 @@ struct Consumer {
     // s = -INFINITY where the mask says so.
     __device__ __forceinline__ void mask_scores(int tile_n) {
         int key = tile_n * BLOCK_N + lane % 4 * 2;
-        //$ if mask == custom_mask
+        //$ if intervals
+        mask_tile(s, key, span.first, span.end);
+        //$ elif mask == custom_mask
         //$ if lookup == 2
         if (keys_in_pairs(a) && (tile_n + 1) * BLOCK_N <= a.len_kv)
             mask_each<MaskKey>(key);
@@ -277,7 +312,7 @@ struct Consumer {
         mask_tile(s, key, span.end);
         //$ end
     }
-    //$ if mask == custom_mask
+    //$ if mask == custom_mask and not intervals
     //$ if lookup == 2
     template <typename Key> __device__ __forceinline__ void mask_each(int key) {
         int first = set_apart(key); // so that addresses are of rows, plus constants
@@ -306,16 +341,18 @@ struct Consumer {
 
     // S -> weights. `masked`: perhaps not all rows see all keys.
     __device__ __forceinline__ void weigh_tile(int tile_n, bool masked) {
-        //$ if rescale == from_sum and not plain_scores
+        //$ if rescale == from_sum and plain_scores
+        bool look = masked; // for a maximum
+        //$ elif rescale == from_sum
         // Rows that have seen nothing yet, or only scores of -INFINITY, look for a maximum.
-        masked |= !__all_sync(0xffffffffu, rows.max[0] > -INFINITY && rows.max[1] > -INFINITY);
+        bool look = !__all_sync(0xffffffffu, rows.max[0] > -INFINITY && rows.max[1] > -INFINITY);
         //$ end
         //$ if score == custom_score and rescale == from_sum
         float from[2] = {rows.max[0] == -INFINITY ? 0 : rows.max[0], rows.max[1] == -INFINITY ? 0 : rows.max[1]};
         score_tile(tile_n, from);
         if (masked)
             mask_scores(tile_n);
-        softmax_onward(s, rows, from, masked);
+        softmax_onward(s, rows, from, look);
         //$ else
         //$ if score == custom_score
         score_tile(tile_n, {0, 0});
@@ -323,7 +360,7 @@ struct Consumer {
         if (masked)
             mask_scores(tile_n);
         //$ if rescale == from_sum
-        if (!masked)
+        if (!look)
             return softmax_onward(s, rows, c);
         //$ end
         softmax_tile<1>(s, rows, c, true);
@@ -534,10 +571,9 @@ struct Consumer {
 
     //$ if across
     __device__ __forceinline__ void run() {
-        bool more = take();
+        bool more = take_and_skip();
         if (!more)
             return;
-        skip_unseen();
         await_queries();
         issue_scores(keys(0));
         end_turn();
@@ -554,12 +590,12 @@ struct Consumer {
             issue_output();
             Barrier *empty = &shared.v_empty[values().stage()];
             step++;
-            bool early = more && span.unseen > 0; // the stages of unseen tiles come after this one
+            bool early = span.unseen >= STAGES; // the last of the unseen tiles waits for this one's stage
             if (early) {
                 wgmma_wait<0>();
                 release_share(empty);
-                skip_unseen();
             }
+            skip_unseen();
             if (more)
                 await_queries();
             issue_scores(keys(more ? 0 : -1));
@@ -574,8 +610,7 @@ struct Consumer {
     }
     //$ else
     __device__ __forceinline__ void run() {
-        while (take()) {
-            skip_unseen();
+        while (take_and_skip()) {
             await_queries();
             issue_scores(keys(0));
             end_turn();
@@ -591,8 +626,7 @@ struct Consumer {
     //$ else
     // Rounds of: S, softmax, O += P V, one after the other.
     __device__ __forceinline__ void run() {
-        while (take()) {
-            skip_unseen();
+        while (take_and_skip()) {
             await_queries();
             begin_rows();
             begin_output();

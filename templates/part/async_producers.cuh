@@ -66,7 +66,11 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
         if (tile.query < 0)
             break;
         //$ if mask == custom_mask
+        //$ if tile_map
         KeyWalk walk = key_walk(p, tile);
+        //$ else
+        KeyWalk walk = key_walk(p, tile, tile.query, TILE_ROWS, 0);
+        //$ end
 #pragma unroll 1
         for (bool whole; walk.left > 0; ring.count++) {
             int i = walk.next(whole), stage = ring.stage();

@@ -28,15 +28,34 @@ __device__ __forceinline__ void begin_with_sink(Rows &rows, float sink, bool cou
 }
 
 //$ end
-// s = -INFINITY for keys from `end[row]` on; `key` is this thread's first. Which of its columns are seen is a word of bits
-// for every 128 keys, whose bits become predicates several at a time.
+// How many of a thread's columns, 8 i and 8 i + 1, are below one that lies so many keys behind the first of them; and which,
+// 32 from number `first` on: a word of bits.
+__device__ __forceinline__ int columns_below(int keys) { return max(0, keys) / 8 * 2 + min(max(0, keys) % 8, 2); }
+__device__ __forceinline__ unsigned bits_below(int columns, int first) {
+    return columns >= first + 32 ? 0xffffffffu : columns > first ? (1u << (columns - first)) - 1 : 0;
+}
+
+//$ if intervals
+// s = -INFINITY for keys outside of [from[row], end[row]); `key` is this thread's first. The bits of a word become predicates
+// several at a time.
+__device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], int key, const int (&from)[2], const int (&end)[2]) {
+//$ else
+// s = -INFINITY for keys from `end[row]` on; `key` is this thread's first. The bits of a word become predicates several at
+// a time.
 __device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], int key, const int (&end)[2]) {
+//$ end
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        int keys = max(0, end[r] - key), seen = keys / 8 * 2 + min(keys % 8, 2); // columns 8 i and 8 i + 1
+        int seen = columns_below(end[r] - key);
+        //$ if intervals
+        int before = columns_below(from[r] - key);
+        //$ end
 #pragma unroll
         for (int first = 0; first < BLOCK_N / 4; first += 32) {
-            unsigned bits = seen >= first + 32 ? 0xffffffffu : seen > first ? (1u << (seen - first)) - 1 : 0;
+            unsigned bits = bits_below(seen, first);
+            //$ if intervals
+            bits &= ~bits_below(before, first);
+            //$ end
 #pragma unroll
             for (int i = first; i < first + 32 && i < BLOCK_N / 4; i++)
                 if (!(bits >> (i - first) & 1))

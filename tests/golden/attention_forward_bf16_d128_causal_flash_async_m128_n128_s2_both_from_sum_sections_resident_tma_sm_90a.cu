@@ -41,6 +41,8 @@
 
    Derived
      plain_scores        true               mask != custom_mask and score == scaled
+     tile_map            false              mask == custom_mask and exact == 0
+     intervals           false              mask == custom_mask and exact == 1
      any_score           false              score == custom_score and folded == 0
      few_numbers         false              folded == 1 or folded == 2 and keyed == 0 and dtype == bf16
      consumers           2                  block_m / 64
@@ -635,15 +637,22 @@ struct Rows {
 
 __device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false}; }
 
-// s = -INFINITY for keys from `end[row]` on; `key` is this thread's first. Which of its columns are seen is a word of bits
-// for every 128 keys, whose bits become predicates several at a time.
+// How many of a thread's columns, 8 i and 8 i + 1, are below one that lies so many keys behind the first of them; and which,
+// 32 from number `first` on: a word of bits.
+__device__ __forceinline__ int columns_below(int keys) { return max(0, keys) / 8 * 2 + min(max(0, keys) % 8, 2); }
+__device__ __forceinline__ unsigned bits_below(int columns, int first) {
+    return columns >= first + 32 ? 0xffffffffu : columns > first ? (1u << (columns - first)) - 1 : 0;
+}
+
+// s = -INFINITY for keys from `end[row]` on; `key` is this thread's first. The bits of a word become predicates several at
+// a time.
 __device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], int key, const int (&end)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        int keys = max(0, end[r] - key), seen = keys / 8 * 2 + min(keys % 8, 2); // columns 8 i and 8 i + 1
+        int seen = columns_below(end[r] - key);
 #pragma unroll
         for (int first = 0; first < BLOCK_N / 4; first += 32) {
-            unsigned bits = seen >= first + 32 ? 0xffffffffu : seen > first ? (1u << (seen - first)) - 1 : 0;
+            unsigned bits = bits_below(seen, first);
 #pragma unroll
             for (int i = first; i < first + 32 && i < BLOCK_N / 4; i++)
                 if (!(bits >> (i - first) & 1))
@@ -963,7 +972,8 @@ struct Span {
     Tile tile;
     int tiles;  // of keys
     int unseen; // tiles that only other warpgroups see, before those
-    int whole;  // tiles below need no mask
+    int after;  // and after those
+    int whole; // tiles below need no mask
     int end[2]; // one past the last key that each of this thread's rows sees
 };
 
@@ -990,7 +1000,7 @@ struct Consumer {
         : p(p), a(p.attention), shared(shared), index(index), unit(unit_of(index)), lane(threadIdx.x % 32),
           c(a.scale * LOG2_E),
           q(matrix_descriptor(shared.q[0][index], 0)), k(matrix_descriptor(shared.k[0], 0)),
-          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), taken{0}, queries{0}, step(0) {}
+          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), taken{0}, queries{0}, step(0), span{} {}
 
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
     __device__ __forceinline__ Ring<STAGES> values() const { return {step}; }
@@ -1006,8 +1016,9 @@ struct Consumer {
             barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
         int first = tile.query + unit * queries_of_unit(a);
         span.tile = tile;
+        span.unseen = span.after; // of the tile before
+        span.after = 0;
         span.tiles = key_tiles(a, tile.query, queries_of_tile(a));
-        span.unseen = 0; // turns are taken alike
         span.whole = max(0, keys_end(a, first + 1) - 1) / BLOCK_N; // one more than need be, so that m is known after it
         span.end[0] = keys_end(a, row_of(a, tile, unit, row()).query + 1);
         span.end[1] = keys_end(a, row_of(a, tile, unit, row() + 8).query + 1);
@@ -1023,6 +1034,12 @@ struct Consumer {
             release_share(&shared.k_empty[keys(0).stage()]);
             release_share(&shared.v_empty[values().stage()]);
         }
+    }
+    // The next tile of queries, behind tiles of keys that are not for this warpgroup. False when there is none.
+    __device__ __forceinline__ bool take_and_skip() {
+        bool more = take();
+        skip_unseen();
+        return more;
     }
 
     __device__ __forceinline__ void begin_turn() {
@@ -1073,9 +1090,10 @@ struct Consumer {
 
     // S -> weights. `masked`: perhaps not all rows see all keys.
     __device__ __forceinline__ void weigh_tile(int tile_n, bool masked) {
+        bool look = masked; // for a maximum
         if (masked)
             mask_scores(tile_n);
-        if (!masked)
+        if (!look)
             return softmax_onward(s, rows, c);
         softmax_tile<1>(s, rows, c, true);
     }
@@ -1192,10 +1210,9 @@ struct Consumer {
     }
 
     __device__ __forceinline__ void run() {
-        bool more = take();
+        bool more = take_and_skip();
         if (!more)
             return;
-        skip_unseen();
         await_queries();
         issue_scores(keys(0));
         end_turn();
@@ -1212,12 +1229,12 @@ struct Consumer {
             issue_output();
             Barrier *empty = &shared.v_empty[values().stage()];
             step++;
-            bool early = more && span.unseen > 0; // the stages of unseen tiles come after this one
+            bool early = span.unseen >= STAGES; // the last of the unseen tiles waits for this one's stage
             if (early) {
                 wgmma_wait<0>();
                 release_share(empty);
-                skip_unseen();
             }
+            skip_unseen();
             if (more)
                 await_queries();
             issue_scores(keys(more ? 0 : -1));
