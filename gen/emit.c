@@ -172,24 +172,15 @@ void emit_header(struct emitter *e, const struct emit_facts *facts) {
 
 /* --- prologue --- */
 
-struct mentions {
-    const struct emit_facts *facts;
-    unsigned knobs;
-    bool slot[TEMPLATE_SLOTS];
-};
-
-static void note_mention(void *context, const char *name, size_t size, bool capitals) {
-    struct mentions *m = context;
-    if (!capitals)
-        return;
+void emit_mention(struct emit_mentions *mentions, const char *name, size_t size) {
     int knob = template_constant(name, size);
     if (knob >= 0)
-        m->knobs |= 1u << knob;
-    for (int i = 0; i < m->facts->lets; i++) {
-        int slot = m->facts->let[i]->index;
-        const char *upper = m->facts->walk->template->slot_upper[slot];
-        if (strlen(upper) == size && memcmp(upper, name, size) == 0)
-            m->slot[slot] = true;
+        mentions->knobs |= 1u << knob;
+    for (int i = 0; i < mentions->facts->lets; i++) {
+        int slot = mentions->facts->let[i]->index;
+        const char *upper = mentions->facts->walk->template->slot_upper[slot];
+        if (*upper == *name && strlen(upper) == size && memcmp(upper, name, size) == 0)
+            mentions->slot[slot] = true;
     }
 }
 
@@ -239,12 +230,11 @@ static void print_let_lines(struct emitter *e, const struct let_line *line, int 
     }
 }
 
-void emit_prologue(struct emitter *e, const struct emit_facts *facts, const struct text *body) {
-    struct mentions mentions = {.facts = facts};
-    template_words(text_string(body), body->size, note_mention, &mentions);
+void emit_prologue(struct emitter *e, const struct emit_mentions *mentions) {
+    const struct emit_facts *facts = mentions->facts;
     for (int id = 0; id < KNOB_COUNT; id++) {
         char name[64];
-        if (!(mentions.knobs & facts->variant->used & 1u << id))
+        if (!(mentions->knobs & facts->variant->used & 1u << id))
             continue;
         size_t size = strlen(knob_table[id].name);
         for (size_t i = 0; i <= size && i < sizeof name; i++) {
@@ -256,7 +246,7 @@ void emit_prologue(struct emitter *e, const struct emit_facts *facts, const stru
     struct let_line line[TEMPLATE_SLOTS] = {0};
     int lines = 0;
     for (int i = 0; i < facts->lets; i++)
-        if (mentions.slot[facts->let[i]->index] && expr_type(facts->let[i]->expr[0]).kind != EXPR_WORD)
+        if (mentions->slot[facts->let[i]->index] && expr_type(facts->let[i]->expr[0]).kind != EXPR_WORD)
             make_let_line(facts, facts->let[i], &line[lines++]);
     print_let_lines(e, line, lines);
     for (int i = 0; i < lines; i++) {

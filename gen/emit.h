@@ -37,12 +37,21 @@ struct emit_facts {
     int parts;
 };
 
-/* Take functions out that nothing in the text calls, each with the comment above it (emit_prune.c). On a finished body. */
-void emit_prune(struct emitter *body);
+/* Which knobs and lets a body mentions in capitals, as the constants that they become. */
+struct emit_mentions {
+    const struct emit_facts *facts;
+    unsigned knobs; /* bit KNOB_... set */
+    bool slot[TEMPLATE_SLOTS];
+};
+void emit_mention(struct emit_mentions *mentions, const char *name, size_t size); /* a name in capitals */
+
+/* Take functions out that nothing in the text calls, each with the comment above it, and note what the rest mentions
+   (emit_prune.c). On a finished body. */
+void emit_prune(struct emitter *body, struct emit_mentions *mentions);
 
 void emit_header(struct emitter *emitter, const struct emit_facts *facts);
 
-/* `constexpr int NAME = VALUE;` for every used knob and every let that `body` mentions in capitals. */
-void emit_prologue(struct emitter *emitter, const struct emit_facts *facts, const struct text *body);
+/* `constexpr int NAME = VALUE;` for every used knob and every let that is mentioned. */
+void emit_prologue(struct emitter *emitter, const struct emit_mentions *mentions);
 
 #endif

@@ -1,6 +1,9 @@
 /* emit_prune: functions that no kernel reaches leave the body of a source, so that parts can hold what some variants
    need without a condition around each function. Taken out is the definition with the comment above it.
 
+   What stands outside of functions is gone through word by word, then each function that was named, once: the text is
+   large, and what stays of it is read only once, by this and by emit_mention, which sees the same words.
+
    It knows functions by how they are laid out, as the formatter does it: a head that starts at the left margin and says
    __device__ within its first line or the one after `template <...>`, and an end at the left margin, or on the line of
    the first brace. What it does not recognise stays, and so does whatever has the name of something that is used. */
@@ -9,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FUNCTIONS = 256, REFERENCES = 4096, BUCKETS = 256 };
+enum { FUNCTIONS = 256, BUCKETS = 256 };
 
 /* A definition or declaration; several may have one name. */
 struct function {
@@ -20,20 +23,15 @@ struct function {
     bool used;
 };
 
-/* Function `from`, or -1 for all that is none, mentions function `to`. */
-struct reference {
-    int from, to;
-};
-
 struct pruning {
     const struct emitter *body;
     const char **line; /* lines + 1 starts */
     struct function function[FUNCTIONS];
     int functions;
     int bucket[BUCKETS]; /* of functions by name */
-    struct reference reference[REFERENCES];
-    int references;
-    int at; /* the function whose text is gone through, or the next one */
+    int used[FUNCTIONS]; /* in the order they were named */
+    int used_count;
+    struct emit_mentions *mentions;
 };
 
 static size_t size_of(const struct pruning *p, int line) { return (size_t)(p->line[line + 1] - p->line[line]) - 1; }
@@ -133,63 +131,69 @@ static void find_functions(struct pruning *p) {
     }
 }
 
-static void note_reference(void *context, const char *name, size_t size, bool capitals) {
+static void note_word(void *context, const char *name, size_t size, bool capitals) {
     struct pruning *p = context;
-    (void)capitals;
+    if (capitals)
+        emit_mention(p->mentions, name, size);
     for (int i = p->bucket[bucket_of(name, size)]; i >= 0; i = p->function[i].next) {
-        if (p->function[i].size != size || memcmp(p->function[i].name, name, size) != 0 || p->function[i].name == name)
+        struct function *function = &p->function[i];
+        if (function->used || function->size != size || memcmp(function->name, name, size) != 0)
             continue;
-        while (p->at < p->functions && name >= p->line[p->function[p->at].last + 1])
-            p->at++;
-        bool within = p->at < p->functions && name >= p->line[p->function[p->at].first];
-        if (p->references < REFERENCES)
-            p->reference[p->references++] = (struct reference){within ? p->at : -1, i};
+        function->used = true;
+        p->used[p->used_count++] = i;
     }
 }
 
-static void mark_used(struct pruning *p) {
-    for (bool more = true; more;) {
-        more = false;
-        for (int i = 0; i < p->references; i++) {
-            const struct reference *r = &p->reference[i];
-            struct function *to = &p->function[r->to];
-            if (!to->used && (r->from < 0 || p->function[r->from].used))
-                to->used = more = true;
-        }
-    }
+static void note_words(struct pruning *p, int first, int end) {
+    template_words(p->line[first], (size_t)(p->line[end] - p->line[first]), note_word, p);
 }
 
-static void write_used(const struct pruning *p, struct emitter *out) {
+static void find_used(struct pruning *p) {
+    int line = 0;
+    for (int i = 0; i < p->functions; i++) {
+        note_words(p, line, p->function[i].first);
+        line = p->function[i].last + 1;
+    }
+    note_words(p, line, p->body->lines);
+    for (int i = 0; i < p->used_count; i++)
+        note_words(p, p->function[p->used[i]].first, p->function[p->used[i]].last + 1);
+}
+
+/* Move the lines that stay up; of empty lines that come together one stays. */
+static void keep_used(const struct pruning *p, struct emitter *body) {
+    bool blank = true;
+    int lines = 0;
+    body->text.size = 0;
     for (int i = 0, line = 0; line < p->body->lines; line++) {
+        size_t size = size_of(p, line);
         while (i < p->functions && p->function[i].last < line)
             i++;
-        bool within = i < p->functions && line >= p->function[i].first;
-        if (!within || p->function[i].used)
-            emit_bytes(out, p->line[line], size_of(p, line) + 1, p->body->origin[line].file,
-                       p->body->origin[line].line);
+        if ((blank && !size) || (i < p->functions && line >= p->function[i].first && !p->function[i].used))
+            continue;
+        memmove(body->text.bytes + body->text.size, p->line[line], size + 1);
+        body->text.size += size + 1;
+        body->origin[lines++] = body->origin[line];
+        blank = !size;
     }
-    emit_finish(out);
+    body->lines = lines;
+    body->line_start = body->text.size;
+    emit_finish(body);
 }
 
-void emit_prune(struct emitter *body) {
+void emit_prune(struct emitter *body, struct emit_mentions *mentions) {
     struct pruning *p = calloc(1, sizeof *p);
     const char **line = calloc((size_t)body->lines + 1, sizeof *line);
     if (p && line && !body->text.failed) {
-        struct emitter out = {0};
         const char *at = text_string(&body->text);
         for (int i = 0; i < body->lines; i++, at = strchr(at, '\n') + 1)
             line[i] = at;
         line[body->lines] = at;
         p->body = body;
         p->line = line;
+        p->mentions = mentions;
         find_functions(p);
-        template_words(text_string(&body->text), body->text.size, note_reference, p);
-        if (p->references < REFERENCES) {
-            mark_used(p);
-            write_used(p, &out);
-            emit_free(body);
-            *body = out;
-        }
+        find_used(p);
+        keep_used(p, body);
     }
     body->text.failed |= !p || !line;
     free(line);

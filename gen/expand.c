@@ -125,10 +125,11 @@ static bool copy_names(struct source *source, const struct template *template) {
 static bool assemble(struct expansion *x) {
     struct source *source = x->source;
     struct emitter top = {0};
+    struct emit_mentions mentions = {.facts = &x->facts};
     emit_finish(&x->body);
-    emit_prune(&x->body);
+    emit_prune(&x->body, &mentions);
     emit_header(&top, &x->facts);
-    emit_prologue(&top, &x->facts, &x->body.text);
+    emit_prologue(&top, &mentions);
     if (x->body.lines == 0)
         emit_finish(&top); /* no empty line at the end */
     source->text = top.text;
