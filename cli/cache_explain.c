@@ -15,7 +15,7 @@ enum { SHOWN = 72 }; /* bytes of a field's line */
 
 struct preimages { /* of all whole entries, copied out of the visit */
     struct preimage {
-        char digest[65];
+        char digest[CACHE_DIGEST + 1];
         struct text text;
     } * item;
     int count, room;

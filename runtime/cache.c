@@ -17,8 +17,8 @@
 /* A key that one thread has in hand; the others wait. Freed by whoever leaves last. */
 struct flight {
     struct flight *next;
-    const char *digest; /* borrowed from the leader until done */
-    int waiting;        /* threads */
+    const struct cache_key *key; /* borrowed from the leader until done */
+    int waiting;                 /* threads */
     bool done;
     struct cache_entry entry; /* for those who wait; empty after a failure */
     struct failure failure;
@@ -130,9 +130,9 @@ static enum att_status fetch(struct cache_disk *disk, const struct cache_key *ke
     return status;
 }
 
-static struct flight *find(struct cache *cache, const char *digest) {
+static struct flight *find(struct cache *cache, const struct cache_key *key) {
     struct flight *flight = cache->flights;
-    while (flight && strcmp(flight->digest, digest) != 0)
+    while (flight && !cache_key_same(flight->key, key->preimage.bytes, key->preimage.size))
         flight = flight->next;
     return flight;
 }
@@ -190,11 +190,11 @@ enum att_status cache_get(struct cache *cache, const struct cache_key *key, cach
         return no_memory(failure);
 
     pthread_mutex_lock(&cache->mutex);
-    struct flight *flight = find(cache, key->digest);
+    struct flight *flight = find(cache, key);
     enum att_status status = flight ? join(cache, flight, entry, failure) : ATT_OK;
     bool joined = flight;
     if (!joined && (flight = calloc(1, sizeof *flight))) {
-        flight->digest = key->digest;
+        flight->key = key;
         flight->next = cache->flights;
         cache->flights = flight;
     }

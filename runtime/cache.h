@@ -22,16 +22,21 @@ struct cache_options {
     void *log_context;
 };
 
+enum { CACHE_DIGEST = 32 }; /* hexadecimal digits of a digest */
+
 /* A key: named fields in order, each written "SIZE:name SIZE:value\n", so that no two lists of fields read alike.
-   The whole text is the preimage: the digest is its SHA-256, and an entry keeps it, to be compared before use and to
-   say which input changed. Add what decides the binary and nothing else: no paths, host names or times. */
+   The whole text is the preimage, which an entry keeps, to be compared before use and to say which input changed. The
+   digest is its XXH3-128 and only finds the file: keys are the same when their preimages are. Add what decides the
+   binary and nothing else: no paths, host names or times. */
 struct cache_key {
     struct text preimage;
-    char digest[65]; /* lower-case hex, set by cache_key_finish; "" if memory ran out */
+    char digest[CACHE_DIGEST + 1]; /* lower-case hex, set by cache_key_finish; "" if memory ran out */
 };
 void cache_key_add(struct cache_key *key, const char *name, const void *value, size_t size);
 void cache_key_finish(struct cache_key *key);
 void cache_key_free(struct cache_key *key);
+bool cache_key_same(const struct cache_key *key, const void *preimage, size_t size);
+void cache_digest(const void *preimage, size_t size, char digest[CACHE_DIGEST + 1]);
 
 /* Read a preimage back, field by field: start with *offset = 0; false at the end or when it is malformed
    (*offset == size tells which). The field borrows from the preimage. */
@@ -72,7 +77,7 @@ void cache_reject(struct cache *cache, const struct cache_key *key);
 /* --- for `attile cache` ------------------------------------------------------------------------------------------ */
 
 struct cache_item {
-    char digest[65];
+    char digest[CACHE_DIGEST + 1];
     uint64_t size;        /* bytes of the file */
     int64_t last_used;    /* seconds since 1970 */
     struct text preimage; /* borrowed during the callback, like meta */
@@ -101,7 +106,7 @@ enum att_status cache_trim(struct cache *cache, uint64_t bytes, int quarantine, 
 /* Check one entry's bytes as cache_get would: null = good, else what is wrong. The checksum over all bytes comes first;
    nothing is parsed before it holds. On success the parts point into `bytes`. */
 struct cache_parts {
-    const char *digest, *preimage, *meta, *payload; /* digest: 64 digits, no NUL */
+    const char *digest, *preimage, *meta, *payload; /* digest: without a NUL */
     size_t preimage_size, meta_size, payload_size;
 };
 const char *cache_entry_check(const void *bytes, size_t size, struct cache_parts *parts);

@@ -1,7 +1,6 @@
 /* cache_admin: looks at a whole cache directory: list, count, bound. Deletes only what still is what was listed, and
    takes a file that is already gone for done: other processes do the same work at the same time. */
 #include "cache_disk.h"
-#include "sha256.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,7 +15,7 @@ static const int64_t temporary_seconds = 600;
 static const int64_t quarantine_seconds = 7 * 24 * 3600;
 
 struct item {
-    char name[65];
+    char name[CACHE_DIGEST + 1];
     struct stat status;
 };
 struct listing {
@@ -41,9 +40,9 @@ static bool add(struct listing *listing, const char *name, const struct stat *st
     return true;
 }
 
-/* List the files whose names are `digits` hexadecimal digits: what we wrote, and nothing else. 0, or the errno that
+/* List the files whose names are as many hexadecimal digits as a digest: what we wrote, and nothing else. 0, or the errno that
    cut the list short. The caller frees items either way. */
-static int list(int directory, size_t digits, struct listing *listing) {
+static int list(int directory, struct listing *listing) {
     *listing = (struct listing){0};
     if (directory < 0)
         return 0;
@@ -62,7 +61,7 @@ static int list(int directory, size_t digits, struct listing *listing) {
         if (!entry)
             break;
         struct stat status;
-        if (strlen(entry->d_name) != digits || strspn(entry->d_name, "0123456789abcdef") != digits ||
+        if (strlen(entry->d_name) != CACHE_DIGEST || strspn(entry->d_name, "0123456789abcdef") != CACHE_DIGEST ||
             fstatat(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
         if (!add(listing, entry->d_name, &status)) {
@@ -124,9 +123,9 @@ static bool drop_counted(int directory, const struct item *item, struct tally *t
     return true;
 }
 
-static void drop_old(int directory, size_t digits, int64_t seconds, struct tally *tally) {
+static void drop_old(int directory, int64_t seconds, struct tally *tally) {
     struct listing listing;
-    int error = list(directory, digits, &listing);
+    int error = list(directory, &listing);
     tally->error = error ? error : tally->error;
     int64_t now = (int64_t)time(NULL);
     for (size_t i = 0; i < listing.count; i++) {
@@ -139,7 +138,7 @@ static void drop_old(int directory, size_t digits, int64_t seconds, struct tally
 
 static void drop_unused(int directory, uint64_t bytes, struct tally *tally) {
     struct listing listing;
-    int error = list(directory, 64, &listing);
+    int error = list(directory, &listing);
     tally->error = error ? error : tally->error;
     sort(&listing, by_use);
     for (size_t i = 0; i < listing.count && listing.bytes > bytes; i++)
@@ -150,8 +149,8 @@ static void drop_unused(int directory, uint64_t bytes, struct tally *tally) {
 
 void cache_sweep(struct cache_disk *disk) {
     struct tally ignored = {0};
-    drop_old(disk->temporary, 32, temporary_seconds, &ignored);
-    drop_old(disk->quarantine, 64, quarantine_seconds, &ignored);
+    drop_old(disk->temporary, temporary_seconds, &ignored);
+    drop_old(disk->quarantine, quarantine_seconds, &ignored);
 }
 
 /* Looking costs a microsecond or two an entry, so it is done at a process's first publish and then once for each 1/64
@@ -161,7 +160,7 @@ void cache_keep_limit(struct cache_disk *disk) {
         return;
     atomic_store(&disk->published, 0);
     struct listing listing;
-    bool over = list(disk->entries, 64, &listing) == 0 && listing.bytes > disk->limit;
+    bool over = list(disk->entries, &listing) == 0 && listing.bytes > disk->limit;
     free(listing.items);
     struct tally ignored = {0};
     if (over) /* an eighth more than need be, so that it is not needed again at once */
@@ -178,9 +177,9 @@ enum att_status cache_trim(struct cache *cache, uint64_t bytes, int quarantine, 
     struct cache_disk *disk = cache_disk_of(cache);
     struct tally tally = {.dry = dry_run};
     drop_unused(disk->entries, bytes, &tally);
-    drop_old(disk->temporary, 32, temporary_seconds, &tally);
+    drop_old(disk->temporary, temporary_seconds, &tally);
     if (quarantine)
-        drop_old(disk->quarantine, 64, INT64_MIN, &tally);
+        drop_old(disk->quarantine, INT64_MIN, &tally);
     *removed = tally.removed;
     return tally.error ? cannot(disk, "remove everything from", tally.error, failure) : ATT_OK;
 }
@@ -189,8 +188,8 @@ enum att_status cache_stat(struct cache *cache, struct cache_stat *stat, struct 
     struct cache_disk *disk = cache_disk_of(cache);
     struct listing entries, quarantined, temporary;
     *stat = (struct cache_stat){.limit = disk->limit};
-    int errors[] = {list(disk->entries, 64, &entries), list(disk->quarantine, 64, &quarantined),
-                    list(disk->temporary, 32, &temporary)};
+    int errors[] = {list(disk->entries, &entries), list(disk->quarantine, &quarantined),
+                    list(disk->temporary, &temporary)};
     int error = errors[0] ? errors[0] : errors[1] ? errors[1] : errors[2];
     stat->entries = entries.count;
     stat->bytes = entries.bytes;
@@ -216,9 +215,9 @@ static bool describe(struct cache_disk *disk, const struct item *listed, int ver
     item->meta = file->parts.meta;
     item->meta_size = file->parts.meta_size;
     text_append(&item->preimage, file->parts.preimage, file->parts.preimage_size);
-    char digest[65];
+    char digest[CACHE_DIGEST + 1];
     if (verify) {
-        sha256_hex(file->parts.preimage, file->parts.preimage_size, digest);
+        cache_digest(file->parts.preimage, file->parts.preimage_size, digest);
         item->damage = strcmp(digest, item->digest) == 0 ? NULL : "digest is not the preimage's";
     }
     return true;
@@ -228,7 +227,7 @@ enum att_status cache_visit(struct cache *cache, int verify, int (*visit)(void *
                             void *context, struct failure *failure) {
     struct cache_disk *disk = cache_disk_of(cache);
     struct listing listing;
-    int error = list(disk->entries, 64, &listing);
+    int error = list(disk->entries, &listing);
     enum att_status status = error ? cannot(disk, "list", error, failure) : ATT_OK;
     sort(&listing, by_name);
     int stop = 0;

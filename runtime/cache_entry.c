@@ -1,7 +1,7 @@
 /* cache_entry: a key and a built entry to the bytes of one file, and back.
 
-       0  magic, 8 bytes            40  digest of the key, 64 hexadecimal digits
-       8  format, 8 bytes          104  preimage, meta, payload
+       0  magic, 8 bytes            40  digest of the key, 32 hexadecimal digits
+       8  format, 8 bytes           72  preimage, meta, payload
       16  size of the preimage          ...
       24  size of meta             end  XXH3-128 of every byte before it, 16 bytes, canonical
       32  size of the payload
@@ -13,10 +13,10 @@
 #include <string.h>
 #include <xxhash.h>
 
-enum { MAGIC = 8, SIZES = 16, DIGEST = 40, DIGEST_SIZE = 64, HEADER = 104, TRAILER = 16 };
+enum { MAGIC = 8, SIZES = 16, DIGEST = 40, HEADER = DIGEST + CACHE_DIGEST, TRAILER = 16 };
 
 static const char magic[MAGIC + 1] = "attile\r\n";
-static const uint64_t format = 1;
+static const uint64_t format = 2;
 
 static void put(unsigned char *at, uint64_t value) {
     for (int i = 0; i < 8; i++)
@@ -57,7 +57,7 @@ void *cache_entry_pack(const struct cache_key *key, const struct cache_entry *en
     put(bytes + SIZES, preimage->size);
     put(bytes + SIZES + 8, entry->meta_size);
     put(bytes + SIZES + 16, entry->payload_size);
-    memcpy(bytes + DIGEST, key->digest, DIGEST_SIZE);
+    memcpy(bytes + DIGEST, key->digest, CACHE_DIGEST);
     unsigned char *at = put_bytes(bytes + HEADER, preimage->bytes, preimage->size);
     at = put_bytes(at, entry->meta, entry->meta_size);
     put_bytes(at, entry->payload, entry->payload_size);
@@ -85,7 +85,7 @@ const char *cache_entry_check(const void *entry, size_t size, struct cache_parts
              payload_size = get(bytes + SIZES + 16);
     if (preimage_size > left || meta_size > left - preimage_size || payload_size != left - preimage_size - meta_size)
         return "sizes do not add up";
-    for (int i = 0; i < DIGEST_SIZE; i++)
+    for (int i = 0; i < CACHE_DIGEST; i++)
         if (!memchr("0123456789abcdef", bytes[DIGEST + i], 16))
             return "digest is not hexadecimal";
 

@@ -69,10 +69,9 @@ static const char *load(int descriptor, const char *digest, const struct cache_k
     const char *damage = cache_entry_check(file->bytes, file->size, &file->parts);
     if (damage)
         return damage;
-    if (memcmp(file->parts.digest, digest, 64) != 0)
+    if (memcmp(file->parts.digest, digest, CACHE_DIGEST) != 0)
         return "it is the entry of another key";
-    if (key && (file->parts.preimage_size != key->preimage.size ||
-                memcmp(file->parts.preimage, key->preimage.bytes, key->preimage.size) != 0))
+    if (key && !cache_key_same(key, file->parts.preimage, file->parts.preimage_size))
         return "it was made from other inputs";
     *found = CACHE_HIT;
     return NULL;
@@ -109,23 +108,23 @@ enum cache_found cache_file_read(struct cache_disk *disk, const char *digest, co
     return found;
 }
 
-/* 32 random digits: never the name of an entry. Without a random source O_EXCL still keeps two writers apart. */
-static void random_name(char name[33]) {
-    unsigned char bytes[16] = {0};
+/* Random digits, as many as of a digest. Without a random source O_EXCL still keeps two writers apart. */
+static void random_name(char name[CACHE_DIGEST + 1]) {
+    unsigned char bytes[CACHE_DIGEST / 2] = {0};
     if (getrandom(bytes, sizeof bytes, GRND_NONBLOCK) != sizeof bytes) {
         struct timespec now = {0};
         clock_gettime(CLOCK_REALTIME, &now);
         int64_t parts[2] = {getpid(), now.tv_sec * INT64_C(1000000000) + now.tv_nsec};
         memcpy(bytes, parts, sizeof bytes);
     }
-    for (int i = 0; i < 32; i++)
+    for (int i = 0; i < CACHE_DIGEST; i++)
         name[i] = "0123456789abcdef"[bytes[i / 2] >> 4 * (i % 2) & 15];
-    name[32] = '\0';
+    name[CACHE_DIGEST] = '\0';
 }
 
 /* Null = published, else what failed; errno says how. */
 static const char *write_file(struct cache_disk *disk, const char *digest, const char *bytes, size_t size) {
-    char name[33];
+    char name[CACHE_DIGEST + 1];
     random_name(name);
     int file = openat(disk->temporary, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file < 0)

@@ -1,7 +1,7 @@
 #include "cache.h"
-#include "sha256.h"
 
 #include <string.h>
+#include <xxhash.h>
 
 void cache_key_add(struct cache_key *key, const char *name, const void *value, size_t size) {
     text_print(&key->preimage, "%zu:%s %zu:", strlen(name), name, size);
@@ -12,7 +12,19 @@ void cache_key_add(struct cache_key *key, const char *name, const void *value, s
 void cache_key_finish(struct cache_key *key) {
     key->digest[0] = '\0';
     if (!key->preimage.failed)
-        sha256_hex(key->preimage.bytes, key->preimage.size, key->digest);
+        cache_digest(key->preimage.bytes, key->preimage.size, key->digest);
+}
+
+void cache_digest(const void *preimage, size_t size, char digest[CACHE_DIGEST + 1]) {
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(preimage, size));
+    for (int i = 0; i < CACHE_DIGEST; i++)
+        digest[i] = "0123456789abcdef"[canonical.digest[i / 2] >> (i % 2 ? 0 : 4) & 15];
+    digest[CACHE_DIGEST] = '\0';
+}
+
+bool cache_key_same(const struct cache_key *key, const void *preimage, size_t size) {
+    return key->preimage.size == size && memcmp(key->preimage.bytes, preimage, size) == 0;
 }
 
 void cache_key_free(struct cache_key *key) {

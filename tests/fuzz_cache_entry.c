@@ -18,7 +18,7 @@ static void check(const void *bytes, size_t size) {
     struct cache_parts parts;
     if (cache_entry_check(bytes, size, &parts))
         return;
-    read_bytes(parts.digest, 64);
+    read_bytes(parts.digest, CACHE_DIGEST);
     read_bytes(parts.preimage, parts.preimage_size);
     read_bytes(parts.meta, parts.meta_size);
     read_bytes(parts.payload, parts.payload_size);
@@ -27,13 +27,13 @@ static void check(const void *bytes, size_t size) {
         read_bytes(field.name, field.name_size);
         read_bytes(field.value, field.value_size);
     }
-    if (104 + parts.preimage_size + parts.meta_size + parts.payload_size + 16 != size)
+    if (40 + CACHE_DIGEST + parts.preimage_size + parts.meta_size + parts.payload_size + 16 != size)
         abort(); /* header, parts and trailer are all there is */
 }
 
 /* Under a right checksum, and with `known` bytes of a right start: magic and format. */
 static void check_sealed(const uint8_t *data, size_t size, size_t known) {
-    static const char start[16] = "attile\r\n\1";
+    static const char start[16] = "attile\r\n\2";
     unsigned char *sealed = malloc(size + 16);
     if (!sealed)
         return;

@@ -118,6 +118,38 @@ Test(cache, an_entry_made_from_other_inputs_is_not_used) {
     cr_expect(logged("made from other inputs"), "%s", text_string(&messages.text));
 }
 
+/* Asks for key 2 under the digest of key 1, while key 1 is being built. */
+static enum att_status build_within(void *context, struct cache_entry *entry, struct failure *failure) {
+    struct cache *cache = context;
+    struct cache_key key, other;
+    struct cache_entry theirs = {0};
+    struct sample_build sample = {.number = 2, .size = SIZE};
+    sample_key(1, &key);
+    sample_key(2, &other);
+    memcpy(other.digest, key.digest, sizeof key.digest);
+    enum att_status status = cache_get(cache, &other, sample_build, &sample, &theirs, NULL, failure);
+    cr_expect(status == ATT_OK && sample_equal(2, SIZE, &theirs));
+    cache_entry_free(&theirs);
+    cache_key_free(&key);
+    cache_key_free(&other);
+    return sample_entry(1, SIZE, entry) ? ATT_OK : ATT_OUT_OF_MEMORY;
+}
+
+Test(cache, two_keys_of_one_digest_each_get_their_own, .timeout = 20) {
+    struct cache_options options = {.dir = directory, .lock_wait_ms = 1};
+    struct cache *cache = cache_open(&options);
+    struct cache_key key;
+    struct cache_entry entry = {0};
+    struct failure failure = {0};
+    sample_key(1, &key);
+    cr_assert_eq(cache_get(cache, &key, build_within, cache, &entry, NULL, &failure), ATT_OK);
+    cr_expect(sample_equal(1, SIZE, &entry));
+    cache_entry_free(&entry);
+    cr_expect_eq(get(cache, 1), SAMPLE_HIT, "the later of the two stays");
+    cache_key_free(&key);
+    cache_close(cache);
+}
+
 Test(cache, an_entry_that_the_device_refused_is_built_anew) {
     struct cache *cache = open_at(directory, 0);
     struct cache_key key;

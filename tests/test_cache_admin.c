@@ -155,7 +155,7 @@ Test(cache_admin, says_when_something_cannot_be_removed) {
 
 struct seen {
     int count, stop_after;
-    char last[65];
+    char last[CACHE_DIGEST + 1];
     bool ordered, whole;
     char damage[100];
 };

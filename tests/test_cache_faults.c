@@ -112,7 +112,7 @@ static void prepare_clean(const char *directory) {
     warm(directory, 100, 2);
     const char *const names[][2] = {
         {"temporary", "00000000000000000000000000000001"},
-        {"quarantine", "0000000000000000000000000000000000000000000000000000000000000001"},
+        {"quarantine", "00000000000000000000000000000001"},
     };
     for (int i = 0; i < 2; i++) {
         const char *path = scratch_path(directory, names[i][0], names[i][1]);
