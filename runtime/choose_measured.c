@@ -18,6 +18,10 @@ static const unsigned UNBORROWED = 1u << KNOB_rescale | 1u << KNOB_store;
    the template's defaults, which is more than the model errs by. */
 static const double CLEARLY = 1.05;
 
+/* The nearest row stands against one that is predicted to be faster by less: so much the predicted ways from one shape to
+   another err. */
+static const double STANDS = 1.02;
+
 enum { RIVALS = 64 };
 
 struct rival {
@@ -124,7 +128,7 @@ static void add_rival(struct match *match, const struct tuned_row *row) {
         rival.score *= row ? CLEARLY : 1;
     } else if (row != match->near) {
         double there = predict(match, row, false), nearest = predict(match, match->near, false);
-        rival.score *= there > 0 ? fmax(there, nearest) / there : 0;
+        rival.score *= there > 0 ? STANDS * fmax(there, nearest) / there : 0;
     }
     if (rival.score > 0 && match->rivals < RIVALS)
         match->rival[match->rivals++] = rival;
