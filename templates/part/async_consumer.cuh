@@ -246,35 +246,11 @@ struct Consumer {
         else
             score_each<int>(key, from);
         //$ else
-        float base[2];
+        float rest[2];
 #pragma unroll
         for (int r = 0; r < 2; r++)
-            base[r] = fmaf(score_rest(a, span.where, span.position[r], key), LOG2_E, -from[r]);
-        //$ if folded == 2
-        float largest = 0;
-#pragma unroll
-        for (int i = 0; i < BLOCK_N / 2; i++)
-            largest = fmaxf(largest, fabsf(s[i]));
-        // tanh(x) by its series as long as all x are small, else as 1 - 2 / (e^2x + 1)
-        if (!__all_sync(0xffffffffu, largest <= fold.small)) {
-#pragma unroll
-            for (int i = 0; i < BLOCK_N / 2; i++) {
-                float rest = fmaf(static_cast<float>(8 * (i / 4) + i % 2), fold.slope, base[i / 2 % 2] + fold.cap);
-                s[i] = fmaf(-2 * fold.cap, reciprocal_approx(exp2_approx(s[i] * fold.twice) + 1), rest);
-            }
-            return;
-        }
-        //$ end
-#pragma unroll
-        for (int i = 0; i < BLOCK_N / 2; i++) {
-            float rest = fmaf(static_cast<float>(8 * (i / 4) + i % 2), fold.slope, base[i / 2 % 2]);
-            //$ if folded == 2
-            float square = s[i] * s[i], curve = fmaf(square, fmaf(square, fold.curve[3], fold.curve[2]), fold.curve[1]);
-            s[i] = fmaf(s[i], fmaf(square, curve, fold.curve[0]), rest);
-            //$ else
-            s[i] = fmaf(s[i], fold.factor, rest);
-            //$ end
-        }
+            rest[r] = fmaf(score_rest(a, span.where, span.position[r], key), LOG2_E, -from[r]);
+        apply_fold(s, fold, rest);
         //$ end
     }
     //$ if folded == 0

@@ -15,18 +15,23 @@ __device__ __forceinline__ float score_factor(const attention_params &p, const W
 __device__ __forceinline__ float score_rest(const attention_params &p, const Where &at, int q, int k) {
     //$ code rest
 }
+//$ if keyed > 0
 // By which the rest grows from one key to the next, the same for a whole head.
 __device__ __forceinline__ float score_slope(const attention_params &p, const Where &at) {
     //$ code slope
 }
+//$ end
 
 // What is the same for all queries and keys of a head, for scores as exponents of 2, made of products before scaling.
 struct Fold {
+    //$ if keyed > 0
     float slope; // by which the rest grows from key to key
+    //$ end
     //$ if folded == 2
     float cap, twice; // cap; 2 x / product as exponent of 2, for x = factor * s
-    float small;      // products up to here have |x| <= 1/2; then
-    float curve[4];   // cap * tanh(x) = product * (curve . (1, product^2, product^4, product^6)), to 2^-20.8 of it
+    float small;      // products up to here have |x| <= 0.31; then
+    // For those cap * tanh(x) = v ((v^2 + curve[0])^2 + curve[1]) to 2^-19 of it, where v = shrink * product.
+    float shrink, curve[2];
     //$ else
     float factor;
     //$ end
@@ -34,19 +39,86 @@ struct Fold {
 
 __device__ __forceinline__ Fold fold_score(const attention_params &p, const Where &at) {
     Fold fold;
+    //$ if keyed > 0
     fold.slope = score_slope(p, at) * LOG2_E;
+    //$ end
     float factor = score_factor(p, at) * p.scale;
     //$ if folded == 2
     fold.cap = score_cap(p, at) * LOG2_E;
     fold.twice = 2 * factor * LOG2_E;
-    float power = fold.cap * factor, square = factor * factor; // the least possible error up to 1/2, relative to tanh
-    fold.curve[0] = power * 0.99999946f;
-    fold.curve[1] = power * square * -0.33326318f;
-    fold.curve[2] = power * square * square * 0.13190297f;
-    fold.curve[3] = power * square * square * square * -0.044402226f;
-    fold.small = fabsf(fold.curve[3]) < INFINITY ? 0.5f / fabsf(factor) : -1;
+    // The odd polynomial of degree 5 that is nearest to tanh, relative to it, up to 0.31: of x it would be
+    // FIFTH * x ((x^2 + a)^2 + b). The fifth root of what is before x goes into v; one step of Newton makes it exact.
+    constexpr float FIFTH = 0.125885732f;
+    float power = fabsf(fold.cap) * FIFTH, root = exp2_approx(log2_approx(power) * 0.2f), squared = root * root;
+    root = power > 0x1p-120f ? fmaf(fmaf(power, reciprocal_approx(squared * squared), -root), 0.2f, root) : 0;
+    fold.shrink = (fold.cap < 0 ? -root : root) * factor;
+    fold.curve[0] = -1.32290008f * root * root;
+    fold.curve[1] = 6.19363619f * root * root * root * root;
+    fold.small = 0.31f / fabsf(factor);
     //$ else
     fold.factor = factor * LOG2_E;
     //$ end
     return fold;
 }
+
+// The rest of this thread's element i of a tile, of which `rest[r]` is that at its first key.
+__device__ __forceinline__ float rest_of(const Fold &fold, const float (&rest)[2], int i) {
+    //$ if keyed > 0
+    return fmaf(static_cast<float>(8 * (i / 4) + i % 2), fold.slope, rest[i / 2 % 2]);
+    //$ else
+    return rest[i / 2 % 2];
+    //$ end
+}
+
+//$ if folded == 2
+// s = cap * tanh(x) + rest by the curve, in place but for one register: so several elements are under way at once.
+__device__ __forceinline__ void cap_small(float (&s)[BLOCK_N / 2], const Fold &fold, const float (&rest)[2]) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i++) {
+        float v = s[i] * fold.shrink, square = fmaf(v, v, fold.curve[0]);
+        s[i] = fmaf(v, fmaf(square, square, fold.curve[1]), rest_of(fold, rest, i));
+    }
+}
+
+// s = cap * tanh(x) + rest, of any x: tanh(x) = 1 - 2 / (e^2x + 1). Rarely needed, so in a loop, through whose few registers
+// all elements pass.
+__device__ __forceinline__ void cap_any(float (&s)[BLOCK_N / 2], const Fold &fold, const float (&rest)[2]) {
+    constexpr int MANY = 4;
+    float up[2] = {rest[0] + fold.cap, rest[1] + fold.cap};
+#pragma unroll 1
+    for (int round = 0; round < BLOCK_N / 2 / MANY; round++) {
+        //$ if keyed > 0
+        float step = static_cast<float>(2 * MANY * round), at[2] = {fmaf(step, fold.slope, up[0]), fmaf(step, fold.slope, up[1])};
+        //$ else
+        const float(&at)[2] = up;
+        //$ end
+        float done[MANY];
+#pragma unroll
+        for (int i = 0; i < MANY; i++)
+            done[i] = fmaf(-2 * fold.cap, reciprocal_approx(exp2_approx(s[i] * fold.twice) + 1), rest_of(fold, at, i));
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; i++)
+            s[i] = i + MANY < BLOCK_N / 2 ? s[i + MANY] : done[i + MANY - BLOCK_N / 2];
+    }
+}
+
+// Products -> scores.
+__device__ __forceinline__ void apply_fold(float (&s)[BLOCK_N / 2], const Fold &fold, const float (&rest)[2]) {
+    float largest[4] = {0, 0, 0, 0}; // of four parts, or each comparison would wait for the last
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i++)
+        largest[i % 4] = fmaxf(largest[i % 4], fabsf(s[i]));
+    float most = fmaxf(fmaxf(largest[0], largest[1]), fmaxf(largest[2], largest[3]));
+    if (__all_sync(0xffffffffu, most <= fold.small))
+        cap_small(s, fold, rest);
+    else
+        cap_any(s, fold, rest);
+}
+//$ else
+// Products -> scores.
+__device__ __forceinline__ void apply_fold(float (&s)[BLOCK_N / 2], const Fold &fold, const float (&rest)[2]) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i++)
+        s[i] = fmaf(s[i], fold.factor, rest_of(fold, rest, i));
+}
+//$ end
