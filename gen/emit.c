@@ -179,7 +179,7 @@ void emit_mention(struct emit_mentions *mentions, const char *name, size_t size)
     for (int i = 0; i < mentions->facts->lets; i++) {
         int slot = mentions->facts->let[i]->index;
         const char *upper = mentions->facts->walk->template->slot_upper[slot];
-        if (*upper == *name && strlen(upper) == size && memcmp(upper, name, size) == 0)
+        if (text_equals(name, size, upper))
             mentions->slot[slot] = true;
     }
 }

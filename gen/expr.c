@@ -81,7 +81,7 @@ static void advance(struct parser *p) {
 }
 
 static bool is_token(const struct parser *p, const char *symbol) {
-    return (size_t)p->token == strlen(symbol) && memcmp(p->text + p->at, symbol, (size_t)p->token) == 0;
+    return text_equals(p->text + p->at, (size_t)p->token, symbol);
 }
 
 static const struct operator* find_operator(const struct parser *p) {

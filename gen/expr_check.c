@@ -132,7 +132,7 @@ static void resolve_name(struct checker *c, int node) {
     size_t size = (size_t)n->size;
     for (int i = 0; i < c->scope->count; i++) {
         const struct expr_name *known = &c->scope->names[i];
-        if (known->name && strlen(known->name) == size && memcmp(known->name, name, size) == 0) {
+        if (known->name && text_equals(name, size, known->name)) {
             n->op = TREE_SLOT;
             n->number = i;
             n->type = known->type;

@@ -33,21 +33,17 @@ struct part parse_number(struct parser *p) {
     return check_part(p, tree_real(p->formula, real), at);
 }
 
-static bool has_name(const char *name, const char *text, size_t size) {
-    return strlen(name) == size && memcmp(name, text, size) == 0;
-}
-
 /* The functions: every operation that is written as a word and is no operator. */
 static enum tree_op find_function(const char *name, size_t size) {
     for (enum tree_op op = OP_MIN; op < OP_COUNT; op++)
-        if (has_name(tree_ops[op].symbol, name, size))
+        if (text_equals(name, size, tree_ops[op].symbol))
             return op;
     return OP_COUNT;
 }
 
 static int find_language_name(const char *name, size_t size) {
     for (int i = 0; i < FORMULA_Q_FIRST; i++)
-        if (has_name(tree_names[i], name, size))
+        if (text_equals(name, size, tree_names[i]))
             return i;
     return -1;
 }
@@ -57,7 +53,7 @@ static const char *const other_words[] = {"s",  "true", "false", "inf",   "and",
 
 bool parse_is_word(const char *name, size_t size) {
     for (size_t i = 0; i < sizeof other_words / sizeof *other_words; i++)
-        if (has_name(other_words[i], name, size))
+        if (text_equals(name, size, other_words[i]))
             return true;
     int entry = table_find(FORMULA_MASK, name, size);
     return find_language_name(name, size) >= 0 || find_function(name, size) != OP_COUNT ||
@@ -225,9 +221,9 @@ struct part parse_name(struct parser *p) {
             return check_part(p, p->binding[i].node, at);
         }
     for (int i = 0; p->call < 0 && !is_call(p) && f->scope && i < f->scope->count; i++)
-        if (has_name(f->scope->param[i].name, name, size))
+        if (text_equals(name, size, f->scope->param[i].name))
             return parse_param(p, i);
-    if (has_name("s", name, size))
+    if (text_equals(name, size, "s"))
         return parse_score(p);
     int known = find_language_name(name, size);
     if (known >= 0)

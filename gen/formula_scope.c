@@ -11,7 +11,7 @@ const char *const storage_names[FORMULA_STORAGES] = {[FORMULA_STORE_BOOL] = "boo
 
 int storage_find(const char *name, size_t size) {
     for (int i = 0; i < FORMULA_STORAGES; i++)
-        if (strlen(storage_names[i]) == size && memcmp(storage_names[i], name, size) == 0)
+        if (text_equals(name, size, storage_names[i]))
             return i;
     return size == 4 && memcmp(name, "fp32", 4) == 0 ? FORMULA_STORE_FP32 : -1;
 }

@@ -64,8 +64,7 @@ static int find_tensor(const struct parser *p) {
             return p->binding[i].param;
     const struct formula_scope *scope = p->formula->scope;
     for (int i = 0; p->call < 0 && scope && i < scope->count; i++)
-        if (scope->param[i].dims && strlen(scope->param[i].name) == size &&
-            memcmp(scope->param[i].name, name, size) == 0)
+        if (scope->param[i].dims && text_equals(name, size, scope->param[i].name))
             return i;
     return -1;
 }

@@ -50,7 +50,7 @@ void parse_advance(struct parser *p) {
 }
 
 bool parse_is_token(const struct parser *p, const char *symbol) {
-    return (size_t)p->token == strlen(symbol) && memcmp(p->text + p->at, symbol, (size_t)p->token) == 0;
+    return text_equals(p->text + p->at, (size_t)p->token, symbol);
 }
 
 /* Steps through an input, counting lines and columns. */

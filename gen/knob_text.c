@@ -34,13 +34,9 @@ static bool all_digits(const char *s, size_t size) {
     return size > 0;
 }
 
-static bool is_word(const char *s, size_t size, const char *word) {
-    return strlen(word) == size && memcmp(s, word, size) == 0;
-}
-
 /* What is wrong with text that looks like a number to someone, or "" when it looks like none. */
 static const char *integer_hint(const char *s, size_t size) {
-    if (size == 0 || is_word(s, size, "~") || is_word(s, size, "null") || is_word(s, size, "auto"))
+    if (size == 0 || text_equals(s, size, "~") || text_equals(s, size, "null") || text_equals(s, size, "auto"))
         return ": leave it out to get the default";
     if (size > 1 && s[0] == '0' && (s[1] == 'x' || s[1] == 'X' || s[1] == 'o' || s[1] == 'b'))
         return ": write it in decimal";
@@ -96,7 +92,7 @@ static bool word_read(enum knob_id id, const char *s, size_t size, struct place 
     const char *meant = diag_nearest(s, size, next_word, &words);
     struct text choices = {0};
     text_choices(&choices, knob->words);
-    if (size == 0 || is_word(s, size, "~") || is_word(s, size, "auto"))
+    if (size == 0 || text_equals(s, size, "~") || text_equals(s, size, "auto"))
         diag_error(diag, place, "%s must be %s; leave it out to get the default", knob->name, text_string(&choices));
     else if (meant)
         diag_error(diag, place, "%s must be %s, found '%s'; did you mean '%s'?", knob->name, text_string(&choices),

@@ -1,4 +1,5 @@
 #include "knobs.h"
+#include "text.h"
 
 #include <string.h>
 
@@ -30,14 +31,14 @@ const struct target_info *target_info(int target) { return &targets[target == AU
 
 int knob_find(const char *name, size_t size) {
     for (int id = 0; id < KNOB_COUNT; id++)
-        if (strlen(knob_table[id].name) == size && memcmp(knob_table[id].name, name, size) == 0)
+        if (text_equals(name, size, knob_table[id].name))
             return id;
     return -1;
 }
 
 int knob_word(enum knob_id id, const char *s, size_t size) {
     for (int i = 0; knob_table[id].words && knob_table[id].words[i]; i++)
-        if (strlen(knob_table[id].words[i]) == size && memcmp(knob_table[id].words[i], s, size) == 0)
+        if (text_equals(s, size, knob_table[id].words[i]))
             return i;
     return -1;
 }

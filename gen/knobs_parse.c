@@ -102,7 +102,7 @@ static void parse_knob(const char *name, size_t name_size, struct place name_pla
 /* What expressions need. False when the name is another one. */
 static bool parse_params(const char *name, size_t name_size, struct place name_place, struct formula_text word,
                          struct result *result, struct diag *diag) {
-    if (name_size != strlen("params") || memcmp(name, "params", name_size) != 0)
+    if (!text_equals(name, name_size, "params"))
         return false;
     if (result->formulas.params.text)
         diag_error(diag, name_place, "params is given twice");
@@ -113,7 +113,7 @@ static bool parse_params(const char *name, size_t name_size, struct place name_p
 /* A size or `alignment`. False when the name is neither. */
 static bool parse_hint(const char *name, size_t name_size, struct place name_place, const char *word, size_t size,
                        struct place place, struct result *result, struct diag *diag) {
-    bool is_alignment = name_size == strlen("alignment") && memcmp(name, "alignment", name_size) == 0;
+    bool is_alignment = text_equals(name, name_size, "alignment");
     int id = is_alignment ? -1 : shape_find(name, name_size);
     int64_t value;
     if (!is_alignment && id < 0)

@@ -21,7 +21,7 @@ const char *const plan_tensor_name[PLAN_TENSORS] = {"q", "k", "v", "o"};
 
 int shape_find(const char *name, size_t size) {
     for (int id = 0; id < SHAPE_COUNT; id++)
-        if (strlen(shape_table[id].name) == size && memcmp(shape_table[id].name, name, size) == 0)
+        if (text_equals(name, size, shape_table[id].name))
             return id;
     return -1;
 }

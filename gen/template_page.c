@@ -27,9 +27,7 @@ struct slice slice_name(struct slice *rest) {
     return name;
 }
 
-bool slice_is(struct slice s, const char *word) {
-    return (size_t)s.size == strlen(word) && memcmp(s.text, word, (size_t)s.size) == 0;
-}
+bool slice_is(struct slice s, const char *word) { return text_equals(s.text, (size_t)s.size, word); }
 
 struct template_op *page_add(struct page *page, struct template_op op) {
     struct template_file *file = page->file;

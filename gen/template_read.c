@@ -114,7 +114,7 @@ static void read_lines(struct page *page) {
 bool page_include(struct reader *reader, const char *name, size_t size, struct place from, int *index) {
     struct template *t = reader->template;
     for (*index = 0; *index < t->files; ++*index)
-        if (strlen(t->file[*index].name) == size && memcmp(t->file[*index].name, name, size) == 0) {
+        if (text_equals(name, size, t->file[*index].name)) {
             if (t->file[*index].open)
                 diag_error(reader->diag, from, "this file includes itself");
             return !t->file[*index].open;

@@ -33,4 +33,12 @@ static inline bool text_is_letter(char c) { return (c >= 'a' && c <= 'z') || (c 
 static inline bool text_is_name(char c) { return text_is_letter(c) || text_is_digit(c); }
 static inline bool text_is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; } /* within a line */
 
+/* Are these bytes `word`? Most are not, by the first of them. */
+static inline bool text_equals(const char *bytes, size_t size, const char *word) {
+    size_t i = 0;
+    while (i < size && word[i] && bytes[i] == word[i])
+        i++;
+    return i == size && !word[i];
+}
+
 #endif

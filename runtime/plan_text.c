@@ -69,9 +69,7 @@ static bool read_number(struct word word, int64_t least, int64_t most, int64_t *
     return errno == 0 && *end == '\0' && *number >= least && *number <= most;
 }
 
-static bool is_word(struct word word, const char *expected) {
-    return word.size == strlen(expected) && memcmp(word.at, expected, word.size) == 0;
-}
+static bool is_word(struct word word, const char *expected) { return text_equals(word.at, word.size, expected); }
 
 static bool read_step(struct word word, struct plan_step *step) {
     for (int i = 0; i < OPERATORS; i++)

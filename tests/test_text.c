@@ -52,3 +52,19 @@ Test(text, a_size_beyond_memory_fails_and_stays_failed) {
     text_free(&text);
     cr_assert_not(text.failed);
 }
+
+Test(text, bytes_equal_a_word_only_as_a_whole) {
+    static const struct {
+        const char *bytes;
+        size_t size;
+        const char *word;
+        bool equal;
+    } cases[] = {
+        {"head", 4, "head", true},    {"header", 4, "head", true}, {"head", 3, "head", false},
+        {"head", 4, "header", false}, {"", 0, "", true},           {"", 0, "a", false},
+        {"a", 1, "", false},          {"\0", 1, "", false},        {"a\0b", 3, "a", false},
+        {"Head", 4, "head", false},   {"heat", 4, "head", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        cr_expect_eq(text_equals(cases[i].bytes, cases[i].size, cases[i].word), cases[i].equal, "case %zu", i);
+}
