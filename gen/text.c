@@ -36,16 +36,21 @@ void text_append(struct text *text, const void *bytes, size_t size) {
     text->bytes[text->size] = '\0';
 }
 
+/* With room for most lines at once, because printing is what takes the time. */
 void text_vprint(struct text *text, const char *format, va_list arguments) {
+    enum { LINE = 120 };
     va_list again;
+    if (!grow(text, LINE))
+        return;
     va_copy(again, arguments);
-    int size = vsnprintf(NULL, 0, format, arguments);
+    size_t room = text->room - text->size;
+    int size = vsnprintf(text->bytes + text->size, room, format, arguments);
     if (size < 0)
         text->failed = true;
-    else if (grow(text, (size_t)size)) {
+    else if ((size_t)size >= room && grow(text, (size_t)size))
         vsnprintf(text->bytes + text->size, (size_t)size + 1, format, again);
-        text->size += (size_t)size;
-    }
+    text->size += text->failed ? 0 : (size_t)size;
+    text->bytes[text->size] = '\0';
     va_end(again);
 }
 
