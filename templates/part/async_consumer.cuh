@@ -28,12 +28,16 @@ struct Span {
     int after;  // and after those
     //$ if mask == custom_mask
     KeyWalk walk;
+    int next;   // tile of keys that is weighed next
+    bool whole; // without a mask
     //$ else
-    int whole; // tiles below need no mask
+    int whole;  // tiles below need no mask
     //$ end
     //$ if intervals
     int first[2], end[2]; // keys that each of this thread's rows sees
-    //$ elif mask != custom_mask
+    //$ elif mask == custom_mask
+    Seen seen; // of the next tile, unless all is
+    //$ else
     int end[2]; // one past the last key that each of this thread's rows sees
     //$ end
     //$ if mask == custom_mask or score == custom_score
@@ -270,50 +274,66 @@ struct Consumer {
     //$ end
     //$ end
 
-    // s = -INFINITY where the mask says so.
-    __device__ __forceinline__ void mask_scores(int tile_n) {
+    // Which keys of a tile this thread's rows see.
+    __device__ __forceinline__ Seen seen_of(int tile_n) {
         int key = tile_n * BLOCK_N + lane % 4 * 2;
         //$ if intervals
-        mask_tile(s, key, span.first, span.end);
-        //$ elif mask == custom_mask
+        return seen_between(key, span.first, span.end);
+        //$ elif mask != custom_mask
+        return seen_below(key, span.end);
+        //$ else
+        Seen seen = {};
         //$ if lookup == 2
-        if (keys_in_pairs(a) && (tile_n + 1) * BLOCK_N <= a.len_kv)
-            mask_each<MaskKey>(key);
-        else
-            mask_each<int>(key);
-        //$ else
-        mask_each(key);
+        if (keys_in_pairs(a) && (tile_n + 1) * BLOCK_N <= a.len_kv) {
+            int first = set_apart(key); // so that addresses are of rows, plus constants
+            int position[2] = {set_apart(span.position[0]), set_apart(span.position[1])}; // and not kept from tile to tile
+#pragma unroll
+            for (int i = 0; i < Seen::COLUMNS; i++) {
+                MaskKey k;
+                set_key(k, first, i / 2 * 8 + i % 2);
+#pragma unroll
+                for (int r = 0; r < 2; r++)
+                    if (sees(a, span.where, position[r], k))
+                        seen.bits[r][i / 32] |= 1u << i % 32;
+            }
+            return seen;
+        }
         //$ end
-        //$ else
-        mask_tile(s, key, span.end);
+        Seen there = seen_below(key, {a.len_kv, a.len_kv});
+#pragma unroll
+        for (int word = 0; word < Seen::WORDS; word++, key += 128) {
+#pragma unroll 4
+            for (int i = 0; i < min(32, Seen::COLUMNS - 32 * word); i++)
+#pragma unroll
+                for (int r = 0; r < 2; r++)
+                    if (sees(a, span.where, span.position[r], min(key + i / 2 * 8 + i % 2, a.len_kv - 1)))
+                        seen.bits[r][word] |= 1u << i;
+#pragma unroll
+            for (int r = 0; r < 2; r++)
+                seen.bits[r][word] &= there.bits[r][word];
+        }
+        return seen;
         //$ end
     }
-    //$ if mask == custom_mask and not intervals
-    //$ if lookup == 2
-    template <typename Key> __device__ __forceinline__ void mask_each(int key) {
-        int first = set_apart(key); // so that addresses are of rows, plus constants
-        int position[2] = {set_apart(span.position[0]), set_apart(span.position[1])}; // and not kept from tile to tile
-        //$ else
-    __device__ __forceinline__ void mask_each(int key) {
-        const int (&position)[2] = span.position;
+    //$ if mask == custom_mask
+
+    // The next tile of keys, while its S is multiplied.
+    __device__ __forceinline__ void find_next() {
+        span.next = span.walk.next(span.whole);
+        //$ if not intervals
+        if (!span.whole)
+            span.seen = seen_of(span.next);
         //$ end
-#pragma unroll
-        for (int i = 0; i < BLOCK_N / 2; i++) {
-            int place = 8 * (i / 4) + i % 2;
-            //$ if lookup == 2
-            Key k;
-            if constexpr (sizeof(Key) > sizeof(int))
-                set_key(k, first, place);
-            else
-                set_key(k, min(key + place, a.len_kv - 1), 0);
-            //$ else
-            int k = min(key + place, a.len_kv - 1);
-            //$ end
-            bool seen = sees(a, span.where, position[i / 2 % 2], k) & (key + place < a.len_kv);
-            s[i] = seen ? s[i] : -INFINITY;
-        }
     }
     //$ end
+    // s = -INFINITY where the mask says so.
+    __device__ __forceinline__ void mask_scores(int tile_n) {
+        //$ if mask == custom_mask and not intervals
+        mask_tile(s, span.seen); // of find_next
+        //$ else
+        mask_tile(s, seen_of(tile_n));
+        //$ end
+    }
 
     // S -> weights. `masked`: perhaps not all rows see all keys.
     __device__ __forceinline__ void weigh_tile(int tile_n, bool masked) {
@@ -343,12 +363,7 @@ struct Consumer {
         //$ end
     }
     //$ if mask == custom_mask
-    // The next tile of keys.
-    __device__ __forceinline__ void weigh_next() {
-        bool whole;
-        int tile_n = span.walk.next(whole);
-        weigh_tile(tile_n, !whole);
-    }
+    __device__ __forceinline__ void weigh_next() { weigh_tile(span.next, !span.whole); }
     __device__ __forceinline__ void weigh_first() { weigh_next(); }
     //$ elif mask == none and plain_scores and rescale == from_sum and block_n % 32 == 0
     // The first tile of keys. If no row ends in it, a first guess at m is enough.
@@ -502,6 +517,9 @@ struct Consumer {
         issue_scores(keys(1));
         issue_output();
         end_turn();
+        //$ if mask == custom_mask
+        find_next();
+        //$ end
         wgmma_wait<1>(); // S is there, O is not
         scores_done(keys(1), last);
     }
@@ -536,6 +554,9 @@ struct Consumer {
 
     // From the first S of a tile of queries, issued, to all but the last P V.
     __device__ __forceinline__ void begin_tile() {
+        //$ if mask == custom_mask
+        find_next();
+        //$ end
         wgmma_wait<0>();
         scores_done(keys(0), span.tiles == 1);
         begin_rows();
@@ -609,6 +630,9 @@ struct Consumer {
 #pragma unroll 1
             for (int tile_n = span.tiles - 1; tile_n >= 0; tile_n--, step++) {
                 issue_scores(keys(0));
+                //$ if mask == custom_mask
+                find_next();
+                //$ end
                 wgmma_wait<0>();
                 scores_done(keys(0), tile_n == 0);
                 end_turn();

@@ -28,41 +28,48 @@ __device__ __forceinline__ void begin_with_sink(Rows &rows, float sink, bool cou
 }
 
 //$ end
-// How many of a thread's columns, 8 i and 8 i + 1, are below one that lies so many keys behind the first of them; and which,
-// 32 from number `first` on: a word of bits.
-__device__ __forceinline__ int columns_below(int keys) { return max(0, keys) / 8 * 2 + min(max(0, keys) % 8, 2); }
-__device__ __forceinline__ unsigned bits_below(int columns, int first) {
-    return columns >= first + 32 ? 0xffffffffu : columns > first ? (1u << (columns - first)) - 1 : 0;
+// Which of a thread's columns, 8 i and 8 i + 1 from its first key on, its rows see: bits, whose order is that of the columns.
+struct Seen {
+    static constexpr int COLUMNS = BLOCK_N / 4, WORDS = (COLUMNS + 31) / 32;
+    unsigned bits[2][WORDS];
+};
+
+// s = -INFINITY elsewhere. Bits become predicates several at a time.
+__device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], const Seen &seen) {
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+#pragma unroll
+        for (int i = 0; i < Seen::COLUMNS; i++)
+            if (!(seen.bits[r][i / 32] >> i % 32 & 1))
+                s[i / 2 * 4 + 2 * r + i % 2] = -INFINITY;
 }
 
-//$ if intervals
-// s = -INFINITY for keys outside of [from[row], end[row]); `key` is this thread's first. The bits of a word become predicates
-// several at a time.
-__device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], int key, const int (&from)[2], const int (&end)[2]) {
-//$ else
-// s = -INFINITY for keys from `end[row]` on; `key` is this thread's first. The bits of a word become predicates several at
-// a time.
-__device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], int key, const int (&end)[2]) {
-//$ end
+// Keys below `end[row]`, when `key` is the thread's first.
+__device__ __forceinline__ Seen seen_below(int key, const int (&end)[2]) {
+    Seen seen;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        int seen = columns_below(end[r] - key);
-        //$ if intervals
-        int before = columns_below(from[r] - key);
-        //$ end
+        int keys = max(0, end[r] - key), columns = keys / 8 * 2 + min(keys % 8, 2);
 #pragma unroll
-        for (int first = 0; first < BLOCK_N / 4; first += 32) {
-            unsigned bits = bits_below(seen, first);
-            //$ if intervals
-            bits &= ~bits_below(before, first);
-            //$ end
-#pragma unroll
-            for (int i = first; i < first + 32 && i < BLOCK_N / 4; i++)
-                if (!(bits >> (i - first) & 1))
-                    s[i / 2 * 4 + 2 * r + i % 2] = -INFINITY;
-        }
+        for (int first = 0; first < Seen::COLUMNS; first += 32)
+            seen.bits[r][first / 32] =
+                columns >= first + 32 ? 0xffffffffu : columns > first ? (1u << (columns - first)) - 1 : 0;
     }
+    return seen;
 }
+//$ if intervals
+
+// Keys of [first[row], end[row]).
+__device__ __forceinline__ Seen seen_between(int key, const int (&first)[2], const int (&end)[2]) {
+    Seen seen = seen_below(key, end), before = seen_below(key, first);
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+#pragma unroll
+        for (int i = 0; i < Seen::WORDS; i++)
+            seen.bits[r][i] &= ~before.bits[r][i];
+    return seen;
+}
+//$ end
 
 // s = 2^((s - m) c), with c = scale log2(e): the exponential as one multiply-add and one instruction.
 __device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], Rows &rows, float c) {
