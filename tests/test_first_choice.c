@@ -1,0 +1,62 @@
+/* The kernel that the library chooses first on a Hopper GPU is never one that the compiler has to refuse: several are
+   within a few registers of spilling. All problems are too many for one run, so each takes one in SHARDS of them, as
+   ATTILE_SHARD says. */
+#include "session.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+enum { DIMS = 12, MASKS = 4, SCORES = 3, DTYPES = 2, PROBLEMS = DIMS * MASKS * SCORES * DTYPES, SHARDS = 17 };
+
+static const int dims[DIMS] = {40, 64, 72, 80, 96, 112, 128, 144, 160, 192, 224, 256};
+static const char *const masks[MASKS] = {"mask=none", "mask=causal", "mask=\"k <= q and q - k < window\"",
+                                         "mask=\"causal and document(doc)\""};
+static const char *const scores[SCORES] = {"", "score=softcap(30)", "score=\"s + slope[h] * (k - q)\""};
+static const char *const dtypes[DTYPES] = {"bf16", "fp16"};
+
+static void print_problem(int number, struct text *text) {
+    int mask = number % MASKS, score = number / MASKS % SCORES, dtype = number / MASKS / SCORES % DTYPES;
+    text_print(text, "family=attention_forward dtype=%s head_dim=%d %s %s", dtypes[dtype],
+               dims[number / MASKS / SCORES / DTYPES], masks[mask], scores[score]);
+    if (mask > 1 || score > 1)
+        text_print(text, " params=\"%s%s%s\"",
+                   mask == 2   ? "window: int"
+                   : mask == 3 ? "doc: int[batch, len_k]"
+                               : "",
+                   mask > 1 && score > 1 ? ", " : "", score > 1 ? "slope: float[heads]" : "");
+}
+
+/* False when the choice is none for Hopper's own units, which is another matter. */
+static bool check_choice(att_session *session, const char *problem) {
+    struct request request;
+    struct choice choice = {0};
+    struct failure failure = {0};
+    struct att_kernel_info info;
+    cr_assert_eq(choose_read(session, problem, NULL, &request, &failure), ATT_OK, "%s", text_string(&failure.text));
+    cr_assert(choose_next(session, &request, &choice, NULL), "%s: %s", problem, choice.reason);
+    if (choice.variant.knobs.algorithm != algorithm_flash_async)
+        return false;
+    enum att_status status = kernel_compile(session, &choice.variant, &info, &failure);
+    if (status == ATT_NO_COMPILER)
+        cr_skip_test("no NVRTC here: %s", text_string(&failure.text));
+    cr_expect_eq(status, ATT_OK, "%s: %s: %s", problem, choice.variant.name, text_string(&failure.text));
+    failure_clear(&failure);
+    return true;
+}
+
+Test(first_choice, is_never_refused_by_the_compiler) {
+    const char *asked = getenv("ATTILE_SHARD");
+    const struct att_options options = {.no_disk_cache = true};
+    att_session *session = NULL;
+    int checked = 0;
+    cr_assert_eq(session_open_to_choose(&options, "NVIDIA H200", "sm_90a", &session), ATT_OK, "%s",
+                 att_message(session));
+    for (int number = (asked ? atoi(asked) : 0) % SHARDS; number < PROBLEMS; number += SHARDS) {
+        struct text problem = {0};
+        print_problem(number, &problem);
+        checked += check_choice(session, text_string(&problem));
+        text_free(&problem);
+    }
+    cr_expect_gt(checked, PROBLEMS / SHARDS / 2);
+    att_close(session);
+}
