@@ -110,18 +110,16 @@ static void print_bounds(const struct formula_param *param, int number, bool tab
     text_print(text, ") {\n    if (");
     for (int d = 0; d < dims; d++)
         text_print(text, d ? " * (l%d - f%d + 1)" : "(l%d - f%d + 1)", d, d);
-    text_print(text, " <= 4) {\n        Bounds<%s> bounds = bounds_of(static_cast<%s>(tensor_%s(p", value, value,
-               param->name);
+    text_print(text, " <= 4) {\n        Bounds<%s> bounds = bounds_of(tensor_%s(p", value, param->name);
     for (int d = 0; d < dims; d++)
         text_print(text, ", f%d", d);
-    text_print(text, ")));\n");
+    text_print(text, "));\n");
     for (int d = 0; d < dims; d++)
         text_print(text, "        %*sfor (long long i%d = f%d; i%d <= l%d; i%d++)\n", 4 * d, "", d, d, d, d, d);
-    text_print(text, "        %*sbounds = join_bounds(bounds, bounds_of(static_cast<%s>(tensor_%s(p", 4 * dims, "",
-               value, param->name);
+    text_print(text, "        %*sbounds = join_bounds(bounds, bounds_of(tensor_%s(p", 4 * dims, "", param->name);
     for (int d = 0; d < dims; d++)
         text_print(text, ", i%d", d);
-    text_print(text, "))));\n        return bounds;\n    }\n");
+    text_print(text, ")));\n        return bounds;\n    }\n");
     if (tabled) {
         if (dims > 1) {
             text_print(text, "    if (");
@@ -341,19 +339,20 @@ static void print_key(const struct formula_set *set, struct text *text) {
 
 static void print_pairs(const struct formula_set *set, struct text *text) {
     unsigned keyed = keyed_tensors(set);
-    text_print(text, "    return true");
+    const char *join = "    return ";
     for (int i = 0; i < set->scope.count; i++) {
         const struct formula_param *param = &set->scope.param[i];
         if (!(keyed >> i & 1))
             continue;
         text_print(text,
-                   " && p.param[%d].stride[%d] == 1 &&\n           reinterpret_cast<unsigned long "
+                   "%sp.param[%d].stride[%d] == 1 &&\n           reinterpret_cast<unsigned long "
                    "long>(p.param[%d].data) %% (2 * sizeof(%s)) == 0",
-                   i, param->dims - 1, i, storages[param->storage].type);
+                   join, i, param->dims - 1, i, storages[param->storage].type);
         for (int d = 0; d < param->dims - 1; d++)
             text_print(text, " && p.param[%d].stride[%d] %% 2 == 0", i, d);
+        join = " &&\n           ";
     }
-    text_print(text, ";\n");
+    text_print(text, keyed ? ";\n" : "    return true;\n");
 }
 
 static void print_some(const struct formula_set *set, struct text *text) { print_tile(set, true, text); }
