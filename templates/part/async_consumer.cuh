@@ -95,7 +95,6 @@ struct Consumer {
         __syncwarp();
         if (elect_one())
             barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
-        int first = tile.query + unit * queries_of_unit(a);
         span.tile = tile;
         //$ if mask == custom_mask or score == custom_score
         span.where = {tile.batch, tile.head, tile.kv_head};
@@ -108,14 +107,15 @@ struct Consumer {
         //$ end
         span.unseen = span.after; // of the tile before
         span.after = 0;
-        //$ if intervals
-        if (tile.query >= 0)
-            find_keys(first);
-        //$ elif mask == custom_mask
-        if (tile.query >= 0)
-            span.walk = key_walk(a, tile);
+        //$ if mask == custom_mask
+        if (tile.query >= 0) {
+            span.walk = walk_of_unit(a, tile, unit);
+            span.unseen += span.walk.unseen;
+            span.after = span.walk.after;
+        }
         span.tiles = span.walk.left;
         //$ else
+        int first = tile.query + unit * queries_of_unit(a);
         span.tiles = key_tiles(a, tile.query, queries_of_tile(a));
         //$ if not in_turns
         if (tile.query >= 0)
@@ -130,27 +130,14 @@ struct Consumer {
         span.end[0] = keys_end(a, row_of(a, tile, unit, row()).query + 1);
         span.end[1] = keys_end(a, row_of(a, tile, unit, row() + 8).query + 1);
         //$ end
-        return tile.query >= 0;
-    }
-    //$ if intervals
-    // Tiles of keys for the unit whose first query this is, and keys for this thread's rows.
-    __device__ __forceinline__ void find_keys(int first) {
-        KeyWalk all = key_walk(a, span.tile, span.tile.query, TILE_ROWS, 0);
-        span.walk = key_walk(a, span.tile, first, 64, all.tile);
-        //$ if in_turns
-        span.walk.tile = all.tile, span.walk.left = all.left; // turns are taken alike
-        //$ else
-        int before = all.tile - span.walk.tile;
-        span.unseen += before;
-        span.after = all.left - before - span.walk.left;
-        //$ end
-        span.tiles = span.walk.left;
+        //$ if intervals
         for (int r = 0; r < 2; r++) {
             Keys keys = keys_of(a, span.where, span.position[r], span.position[r]);
             span.first[r] = keys.first, span.end[r] = keys.end;
         }
+        //$ end
+        return tile.query >= 0;
     }
-    //$ end
 
     // Bytes of unseen tiles are waited for, or a stage could be given back a round early.
     __device__ __forceinline__ void skip_unseen() {

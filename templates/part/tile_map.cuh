@@ -1,39 +1,75 @@
+//$ let units = tile_rows / 64
 //$ launch attention_tile_map grid min((batch * heads * ((len_q + tile_rows - 1) / tile_rows) + 3) / 4, 16 * sm_count) block 128 shared 0
-//$ workspace 4 * batch * heads * ((len_q + tile_rows - 1) / tile_rows) * (1 + 2 * ((len_kv + 32 * block_n - 1) / (32 * block_n)))
+//$ workspace 4 * batch * heads * ((len_q + tile_rows - 1) / tile_rows) * (units + 1) * (5 + (len_kv + 32 * block_n - 1) / (32 * block_n))
 //$ include "part/formula.cuh"
 
 // Which tiles of keys each tile of queries needs, where no closed form says it: judged before the kernel proper, 32 tiles
-// at a time. In the workspace, for each tile of queries: how many; a bit for each tile of keys, 1 = needed; another, 1 =
-// all queries see all its keys.
+// at a time, for each unit of 64 rows. In the workspace, for each tile of queries, a line for each unit and one for all of
+// them together. A line begins with where its walk over the needed tiles does (part/key_walk.cuh):
+
+struct MapLine {
+    int unseen, left, after; // of the tiles that any unit needs, from the last to the first: before the first one that this
+                             // unit needs, from there to its last one, and behind that; `left` is 1 at least
+    int word;                // in which word of the needed tiles the first one of those `left` is, ...
+    unsigned bits;           // ... and that word without those before it
+
+    // A bit for each tile of keys. Of a unit, 1 = all its queries see all keys; of all of them, 1 = needed.
+    __device__ __forceinline__ unsigned *tiles() { return reinterpret_cast<unsigned *>(this + 1); }
+};
+static_assert(sizeof(MapLine) == 20, "as in the workspace directive");
 
 __device__ __forceinline__ int map_words(const attention_params &p) { return (p.len_kv + 32 * BLOCK_N - 1) / (32 * BLOCK_N); }
 
-// Of tile number `tile` of queries, counted over (batch, head, tile).
-__device__ __forceinline__ unsigned *map_row(const attention_params &p, long long tile) {
-    return static_cast<unsigned *>(p.workspace) + tile * (1 + 2 * map_words(p));
+// Of a unit, or UNITS for all of them; `tile` is counted over (batch, head, tile).
+__device__ __forceinline__ MapLine *map_line(const attention_params &p, long long tile, int unit) {
+    return reinterpret_cast<MapLine *>(static_cast<unsigned *>(p.workspace) +
+                                       (tile * (UNITS + 1) + unit) * (5 + map_words(p)));
 }
 
 extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __grid_constant__ attention_tma_params params) {
     const attention_params &p = params.attention;
-    const int tiles = (p.len_q + TILE_ROWS - 1) / TILE_ROWS, words = map_words(p), lane = static_cast<int>(threadIdx.x) % 32;
+    const int tiles = (p.len_q + TILE_ROWS - 1) / TILE_ROWS, lane = static_cast<int>(threadIdx.x) % 32;
     for (long long row = blockIdx.x * 4ll + threadIdx.x / 32; row < 1ll * p.batch * p.heads * tiles; row += gridDim.x * 4ll) {
         const Where at = where_is(p, row / tiles);
         const int query = static_cast<int>(row % tiles) * TILE_ROWS;
-        const int q_first = position_of(p, query), q_last = position_of(p, min(query + TILE_ROWS, p.len_q) - 1);
-        const Keys keys = keys_of(p, at, q_first, q_last);
-        unsigned *map = map_row(p, row), count = 0;
-        for (int word = 0; word < words; word++) {
-            const int key0 = (word * 32 + lane) * BLOCK_N, first = max(key0, keys.first), last = min(key0 + BLOCK_N, keys.end) - 1;
-            const bool some = first <= last && some_seen(p, at, q_first, q_last, first, last);
-            const bool all = some && is_full<BLOCK_N>(p, at, q_first, q_last, keys, key0);
-            const unsigned needed = __ballot_sync(0xffffffffu, some), full = __ballot_sync(0xffffffffu, all);
-            if (lane == 0) {
-                map[1 + word] = needed;
-                map[1 + words + word] = full;
+        MapLine line = {0, 0, -1, 0, 0}, *to = map_line(p, row, min(lane, UNITS)); // lane i has line i
+        int total = 0, upto = 0;
+        for (int word = 0; word < map_words(p); word++) {
+            const int key0 = (word * 32 + lane) * BLOCK_N;
+            unsigned needed = 0, mine = 0, full = 0;
+#pragma unroll 1
+            for (int unit = 0; unit < UNITS; unit++) {
+                const int first = query + unit * 64, end = min(first + 64, p.len_q);
+                const int q_first = position_of(p, min(first, p.len_q - 1)), q_last = position_of(p, end - 1);
+                const Keys keys = keys_of(p, at, q_first, q_last);
+                const int k_first = max(key0, keys.first), k_last = min(key0 + BLOCK_N, keys.end) - 1;
+                const bool some = k_first <= k_last && some_seen(p, at, q_first, q_last, k_first, k_last);
+                const bool all = some && is_full<BLOCK_N>(p, at, q_first, q_last, keys, key0);
+                const unsigned some_bits = __ballot_sync(0xffffffffu, some), all_bits = __ballot_sync(0xffffffffu, all);
+                needed |= some_bits;
+                if (lane == unit)
+                    mine = some_bits, full = all_bits;
             }
-            count += __popc(needed);
+            if (lane == UNITS)
+                mine = full = needed;
+            if (lane <= UNITS)
+                to->tiles()[word] = full;
+            if (mine != 0) {
+                if (line.after < 0)
+                    line.after = total + __popc(needed & ((mine & -mine) - 1));
+                line.word = word;
+                line.bits = needed & 0xffffffffu >> __clz(static_cast<int>(mine));
+                upto = total + __popc(line.bits);
+            }
+            total += __popc(needed);
         }
-        if (lane == 0)
-            map[0] = count;
+        line.unseen = total - upto;
+        line.left = upto - line.after;
+        const int last_word = __shfl_sync(0xffffffffu, line.word, UNITS);
+        const unsigned last_bits = __shfl_sync(0xffffffffu, line.bits, UNITS);
+        if (line.after < 0) // sees nothing: of the last tile, or of tile 0, where none is needed
+            line = {0, 1, max(0, total - 1), last_word, max(last_bits, 1u)};
+        if (lane <= UNITS)
+            *to = line;
     }
 }

@@ -1020,10 +1020,10 @@ struct Consumer {
         __syncwarp();
         if (elect_one())
             barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
-        int first = tile.query + unit * queries_of_unit(a);
         span.tile = tile;
         span.unseen = span.after; // of the tile before
         span.after = 0;
+        int first = tile.query + unit * queries_of_unit(a);
         span.tiles = key_tiles(a, tile.query, queries_of_tile(a));
         span.whole = max(0, keys_end(a, first + 1) - 1) / BLOCK_N; // one more than need be, so that m is known after it
         span.end[0] = keys_end(a, row_of(a, tile, unit, row()).query + 1);
