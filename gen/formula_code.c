@@ -312,6 +312,78 @@ static unsigned keyed_tensors(const struct formula_set *set) {
     return (splits_mask(set) ? keyed_in(set->mask) : 0) | (splits_score(set) ? keyed_in(set->score) : 0);
 }
 
+/* Is the part of the tree evaluated for every pair, whatever its conditions say? */
+static bool always_needs(const struct formula *f, int node, int part) {
+    const struct tree_node *n = &f->node[node];
+    bool some = n->op == OP_IF || n->op == OP_AND || n->op == OP_OR; /* only the first operand always */
+    bool needs = node == part;
+    for (int i = 0; !needs && i < (some ? 1 : n->operands); i++)
+        needs = always_needs(f, n->operand[i], part);
+    return needs;
+}
+
+/* The parameter whose rows can be copied ahead (FACT_AHEAD), or null. */
+static const struct formula_param *param_ahead(const struct formula_set *set) {
+    const struct formula *f = set->score;
+    const struct tree_node *found = NULL;
+    for (int i = 0; splits_score(set) && i < f->count; i++) {
+        const struct tree_node *n = &f->node[i];
+        bool keyed = false;
+        for (int j = 0; n->op == OP_AT && j < n->operands; j++)
+            keyed |= (tree_names_of(f, n->operand[j]) >> FORMULA_K & 1) || tree_uses_score(f, n->operand[j]);
+        if (!keyed)
+            continue;
+        const struct tree_node *last = &f->node[n->operand[n->operands - 1]];
+        bool row = last->op == OP_NAME && last->number == FORMULA_K && n->operands > 1 && !found &&
+                   always_needs(f, f->root, i);
+        for (int j = 0; j < n->operands - 1; j++)
+            row &= !(tree_names_of(f, n->operand[j]) >> FORMULA_K & 1) && !tree_uses_score(f, n->operand[j]);
+        if (!row)
+            return NULL;
+        found = n;
+    }
+    const struct formula_param *param = found ? &set->scope.param[found->number] : NULL;
+    return param && (param->storage == FORMULA_STORE_BF16 || param->storage == FORMULA_STORE_FP16) ? param : NULL;
+}
+
+static void print_types(int dims, struct text *text) {
+    for (int i = 0; i < dims; i++)
+        text_print(text, ", long long");
+}
+
+/* An element that is there, and where it was. */
+static void print_ahead(const struct formula_set *set, struct text *text) {
+    const struct formula_param *param = param_ahead(set);
+    if (!param)
+        return;
+    const char *load = storages[param->storage].load, *hole = strstr(load, "%s");
+    text_print(text, "__device__ __forceinline__ float tensor_%s(const attention_params &", param->name);
+    print_types(param->dims - 1, text);
+    text_print(text, ", KeyAhead k) {\n    return %.*sk.element()%s;\n}\n", (int)(hole - load), load, hole + 2);
+    text_print(text, "__device__ __forceinline__ float tensor_%s(const attention_params &p", param->name);
+    print_index_names(param->dims - 1, text);
+    int i = number_of(set, param);
+    text_print(text, ", PlaceAhead k) {\n    *k.element = static_cast<const unsigned short *>(p.param[%d].data)", i);
+    for (int d = 0; d < param->dims - 1; d++)
+        text_print(text, " + i%d * p.param[%d].stride[%d]", d, i, d);
+    text_print(text, " + k.first * p.param[%d].stride[%d]", i, param->dims - 1);
+    text_print(text, ";\n    return 0;\n}\n");
+}
+
+static void print_pieces(const struct formula_set *set, struct text *text) {
+    const struct formula_param *param = param_ahead(set);
+    if (!param)
+        return;
+    int i = number_of(set, param);
+    text_print(
+        text,
+        "    return p.param[%d].stride[%d] == 1 && reinterpret_cast<unsigned long long>(p.param[%d].data) %% 16 == 0",
+        i, param->dims - 1, i);
+    for (int d = 0; d < param->dims - 1; d++)
+        text_print(text, " &&\n           p.param[%d].stride[%d] %% 8 == 0", i, d);
+    text_print(text, ";\n");
+}
+
 /* What a key is, and elements of tensors that are looked up by one, or by a sum with one. */
 static void print_key(const struct formula_set *set, struct text *text) {
     if (splits_mask(set))
@@ -335,6 +407,7 @@ static void print_key(const struct formula_set *set, struct text *text) {
             text_print(text, "%s;\n}\n", hole + 2);
         }
     }
+    print_ahead(set, text);
 }
 
 static void print_pairs(const struct formula_set *set, struct text *text) {
@@ -390,6 +463,7 @@ static const struct {
     [CODE_MASK] = {"mask", print_mask, true, false},
     [CODE_KEY] = {"key", print_key, false, false},
     [CODE_PAIRS] = {"pairs", print_pairs, false, false},
+    [CODE_PIECES] = {"pieces", print_pieces, false, true},
     [CODE_SCORE] = {"score", print_score, false, true},
     [CODE_CAP] = {"cap", print_cap, false, true},
     [CODE_FACTOR] = {"factor", print_factor, false, true},
@@ -417,6 +491,8 @@ bool formula_fact(const struct formula_set *set, enum formula_fact fact, int *va
         *value = formula_names(set->score) >> FORMULA_K & 1;
     if (fact == FACT_LOOKUP)
         *value = splits_mask(set) ? 2 : keyed_in(set->mask) != 0;
+    if (fact == FACT_AHEAD && set->score)
+        *value = param_ahead(set) != NULL;
     if (fact == FACT_EXACT && set->mask) {
         struct formula_keys keys;
         good = formula_keys(set->mask, &keys);

@@ -14,6 +14,7 @@ enum formula_code {
     CODE_MASK,    /* return MASK; over at, q, k */
     CODE_KEY, /* what a key is for mask and score: SplitKey where that makes float(k - q) and tensors cheaper, else int */
     CODE_PAIRS,  /* return whether tensors can be looked up by a SplitKey */
+    CODE_PIECES, /* return whether the rows of FACT_AHEAD can be copied in pieces of 16 bytes */
     CODE_SCORE,  /* return SCORE; over at, q, k, s */
     CODE_CAP,    /* of a score that can be folded (formula_fold): return its cap; over at */
     CODE_FACTOR, /* ... its factor */
@@ -31,7 +32,9 @@ enum formula_fact {
     FACT_EXACT,  /* 1: which tiles are needed is known in closed form (formula_keys.exact) */
     FACT_FOLDED, /* 1: the score is factor * s + rest; 2: cap * tanh(factor * s) + rest; 0: something else */
     FACT_KEYED,  /* 1: the score depends on k otherwise than through s */
-    FACT_LOOKUP  /* 1: the mask looks tensors up by k; 2: and a SplitKey will do for that */
+    FACT_LOOKUP, /* 1: the mask looks tensors up by k; 2: and a SplitKey will do for that */
+    FACT_AHEAD /* 1: the only tensor that a score, not folded, looks up by k has 16-bit elements, and every pair of q and k
+                    needs element k of a row of it, which can be copied before s is known */
 };
 bool formula_fact(const struct formula_set *set, enum formula_fact fact, int *value); /* false: out of memory */
 

@@ -276,11 +276,8 @@ static void read_include(struct page *page, struct slice word, struct slice rest
         page_add(page, (struct template_op){.kind = OP_INCLUDE, .index = index});
 }
 
-static const char *const fact_words[] = {[FACT_TABLES] = "tables",
-                                         [FACT_EXACT] = "exact",
-                                         [FACT_FOLDED] = "folded",
-                                         [FACT_KEYED] = "keyed",
-                                         [FACT_LOOKUP] = "lookup"};
+static const char *const fact_words[] = {[FACT_TABLES] = "tables", [FACT_EXACT] = "exact",   [FACT_FOLDED] = "folded",
+                                         [FACT_KEYED] = "keyed",   [FACT_LOOKUP] = "lookup", [FACT_AHEAD] = "ahead"};
 
 /* FACT NAME: something about the mask or the score, as an integer. */
 static void read_fact(struct page *page, struct slice word, struct slice rest) {
@@ -329,7 +326,7 @@ static const struct directive {
     {"include", read_include, false}, {"code", read_code, false},
     {"tables", read_fact, false},     {"exact", read_fact, false},
     {"folded", read_fact, false},     {"keyed", read_fact, false},
-    {"lookup", read_fact, false},
+    {"lookup", read_fact, false},     {"ahead", read_fact, false},
 };
 enum { DIRECTIVES = sizeof directives / sizeof *directives };
 

@@ -16,6 +16,7 @@
 //$ folded folded
 //$ keyed keyed
 //$ lookup lookup
+//$ ahead ahead
 //$ exact exact
 //$ let tile_map = mask == custom_mask and exact == 0
 //$ let intervals = mask == custom_mask and exact == 1
@@ -35,7 +36,7 @@
 //$ default stages = 3
 //$ elif head_dim <= 64 and head_dim_v <= 64 and folded > 0 and mask != custom_mask and few_numbers
 //$ default block_m = 192
-//$ default block_n = 112
+//$ default block_n = 128
 //$ default stages = 3
 //$ elif head_dim <= 64 and head_dim_v <= 64 and folded > 0 and lookup == 0
 //$ default block_m = 192
@@ -45,6 +46,10 @@
 //$ default block_m = 192
 //$ default block_n = 96
 //$ default stages = 2
+//$ elif head_dim <= 64 and head_dim_v <= 64 and ahead > 0 and lookup == 0
+//$ default block_m = 192
+//$ default block_n = 96
+//$ default stages = 3
 //$ elif head_dim <= 64 and head_dim_v <= 64 and lookup > 0
 //$ default block_m = 128
 //$ default block_n = 96
@@ -142,7 +147,13 @@
 //$ let q_stage_bytes = q_bytes + 16 * consumers
 //$ let k_stage_bytes = k_bytes + 16
 //$ let v_stage_bytes = v_bytes + 16
-//$ let least_bytes = q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + 64
+//$ let ahead_stages = 2
+//$ if ahead > 0
+//$ let ahead_bytes = ahead_stages * consumers * (64 * 2 * (block_n + 8) + 16)
+//$ else
+//$ let ahead_bytes = 0
+//$ end
+//$ let least_bytes = q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + ahead_bytes + 64
 //$ if store == tma and blocks == resident and least_bytes + q_stage_bytes <= target_shared_bytes
 //$ let q_stages = 2
 //$ else
@@ -234,6 +245,11 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 //$ include "part/split_key.cuh"
 //$ end
 
+//$ if ahead > 0
+// What the score adds to a unit's scores, as it lies in memory; lines are shifted, so that those of a matrix lie in all banks.
+using Ahead = unsigned short[64][BLOCK_N + 8];
+//$ end
+
 struct alignas(1024) Shared {
     //$ if store == tma
     // O leaves from where Q was; a second place, if there is room, lets the next tile begin before this one ends.
@@ -246,6 +262,10 @@ struct alignas(1024) Shared {
     Panels<PANELS_V, BLOCK_N> v[STAGES];
     //$ if weights_in == p_shared
     Panels<P_PANELS, 64> p[CONSUMERS];
+    //$ end
+    //$ if ahead > 0
+    Ahead ahead[AHEAD_STAGES][CONSUMERS];
+    Barrier ahead_full[AHEAD_STAGES][CONSUMERS], ahead_empty[AHEAD_STAGES][CONSUMERS];
     //$ end
     Barrier q_full[Q_STAGES][CONSUMERS], q_empty[Q_STAGES][CONSUMERS];
     Barrier k_full[K_STAGES], k_empty[K_STAGES], v_full[STAGES], v_empty[STAGES];
@@ -351,8 +371,19 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         }
         for (int stage = 0; stage < 2; stage++) {
             barrier_init(&shared.tile_full[stage], 1);
+            //$ if ahead > 0
+            barrier_init(&shared.tile_empty[stage], 3 + 4 * CONSUMERS); // the other producers, warps of consumers
+            //$ else
             barrier_init(&shared.tile_empty[stage], 2 + 4 * CONSUMERS); // producers of K and V, warps of consumers
+            //$ end
         }
+        //$ if ahead > 0
+        for (int stage = 0; stage < AHEAD_STAGES; stage++)
+            for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+                barrier_init(&shared.ahead_full[stage][consumer], 32); // lanes that copy
+                barrier_init(&shared.ahead_empty[stage][consumer], 4); // warps that read
+            }
+        //$ end
         barrier_init_fence();
     }
     //$ if cluster > 1
@@ -372,6 +403,10 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
             produce_keys<PANELS, K_STAGES>(p.attention, shared, p.k_map, shared.k, shared.k_full, shared.k_empty);
         else if (warp == 2 && elected)
             produce_keys<PANELS_V, STAGES>(p.attention, shared, p.v_map, shared.v, shared.v_full, shared.v_empty);
+        //$ if ahead > 0
+        else if (warp == 3)
+            produce_ahead(p.attention, shared);
+        //$ end
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
         Consumer consumer(p, shared, warpgroup_index() - 1);

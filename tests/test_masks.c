@@ -294,6 +294,39 @@ Test(masks, the_hopper_kernel_reads_tensors_however_they_lie) {
     att_close(session);
 }
 
+/* Rows of a tensor that a score adds are copied to shared memory before s is known, whichever tiles a warpgroup goes over and
+   in which order; what does not lie in pieces of 16 bytes, and the last tile, are filled in. */
+Test(masks, the_hopper_kernel_copies_ahead_what_a_score_adds) {
+    static const struct shape shapes[] = {
+        {.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 230, .len_kv = 264},
+        {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 70, .len_kv = 75},
+    };
+    static const char *const problems[] = {
+        "mask=causal score='bias(values)' params='values: bf16[heads, len_q, len_k]'",
+        "mask='k <= q and q - k < 40' score='s * 0.5 - values[b, k] * 3 then tanh(s)' params='values: fp16[batch, len_k]'",
+        "mask='k < 90 or k % 64 < 9' score='s + values[q % heads, k] * (k - q) * 0.01' params='values: bf16[heads, len_k]'",
+        "mask=causal score='(s if k < 9 else s + 1) + values[h, q, k]' params='values: fp16[heads, len_q, len_k]' sinks=1",
+    };
+    static const char *const schedules[] = {
+        "algorithm=flash_async block_m=192 block_n=16",
+        "algorithm=flash_async block_m=64 block_n=48 cluster=2",
+        "algorithm=flash_async block_m=128 block_n=32 overlap=both",
+        "algorithm=flash_async block_m=128 block_n=64 overlap=ping_pong blocks=per_tile",
+    };
+    att_session *session = open_host();
+    int refused = 0;
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
+        for (size_t j = 0; j < 2 * sizeof schedules / sizeof *schedules; j++) {
+            char problem[256];
+            snprintf(problem, sizeof problem, HOPPER "%s", problems[i]);
+            att_kernel *kernel = find(session, problem, schedules[j / 2]);
+            cr_expect(strstr(att_kernel_source(kernel), "produce_ahead"), "%s is not copied ahead", problem);
+            cr_expect(runs_right(session, problem, schedules[j / 2], &shapes[j % 2], 60 + i, i % 2, &refused));
+        }
+    cr_expect_eq(refused, 0);
+    att_close(session);
+}
+
 Test(masks, what_is_not_seen_has_no_say) {
     static const char *const problems[] = {
         ATTENTION "mask=\"k % 3 != 1\"",

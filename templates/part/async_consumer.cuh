@@ -61,6 +61,9 @@ struct Consumer {
     Ring<Q_STAGES> queries;
     int step; // tiles of keys that went through this warpgroup
     Span span;
+    //$ if ahead > 0
+    Ring<AHEAD_STAGES> ahead; // tiles that were scored, or went by
+    //$ end
     //$ if folded > 0
     Fold fold;
     //$ end
@@ -81,7 +84,11 @@ struct Consumer {
           c(a.scale * LOG2_E),
           //$ end
           q(matrix_descriptor(shared.q[0][index], 0)), k(matrix_descriptor(shared.k[0], 0)),
-          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), taken{0}, queries{0}, step(0), span{} {}
+          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), taken{0}, queries{0}, step(0), span{} {
+        //$ if ahead > 0
+        ahead = {0};
+        //$ end
+    }
 
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
     __device__ __forceinline__ Ring<STAGES> values() const { return {step}; }
@@ -144,6 +151,10 @@ struct Consumer {
         for (; span.unseen > 0; span.unseen--, step++) {
             barrier_wait(&shared.k_full[keys(0).stage()], keys(0).parity());
             barrier_wait(&shared.v_full[values().stage()], values().parity());
+            //$ if ahead > 0
+            if (await_ahead())
+                ahead_done();
+            //$ end
             named_barrier_sync(4 + index, 128); // or a warp that is late would not see the phase it waits for
             release_share(&shared.k_empty[keys(0).stage()]);
             release_share(&shared.v_empty[values().stage()]);
@@ -231,12 +242,20 @@ struct Consumer {
     // S of tile `tile_n` as the problem has it, as exponents of 2, less `from` of their row.
     __device__ __forceinline__ void score_tile(int tile_n, const float (&from)[2]) {
         int key = tile_n * BLOCK_N + lane % 4 * 2;
-        //$ if folded == 0
+        //$ if ahead > 0
+        bool copied = await_ahead();
+        if (!copied || (tile_n + 1) * BLOCK_N > a.len_kv)
+            fill_ahead(tile_n * BLOCK_N);
+        score_ahead(key, from);
+        if (copied)
+            ahead_done();
+        //$ end
+        //$ if folded == 0 and ahead == 0
         if (sizeof(ScoreKey) > sizeof(int) && keys_in_pairs(a) && (tile_n + 1) * BLOCK_N <= a.len_kv)
             score_each<ScoreKey>(key, from);
         else
             score_each<int>(key, from);
-        //$ else
+        //$ elif folded > 0
         float rest[2];
 #pragma unroll
         for (int r = 0; r < 2; r++)
@@ -244,7 +263,50 @@ struct Consumer {
         apply_fold(s, fold, rest);
         //$ end
     }
-    //$ if folded == 0
+    //$ if ahead > 0
+    // False when nothing is copied ahead.
+    __device__ __forceinline__ bool await_ahead() {
+        if (!rows_in_pieces(a))
+            return false;
+        barrier_wait(&shared.ahead_full[ahead.stage()][index], ahead.parity());
+        return true;
+    }
+    __device__ __forceinline__ void ahead_done() {
+        __syncwarp();
+        if (elect_one())
+            barrier_arrive(&shared.ahead_empty[ahead.stage()][index]);
+        ahead.count++;
+    }
+    // What is not copied, by the warp whose rows they are.
+    __device__ __forceinline__ void fill_ahead(int first) {
+#pragma unroll 1
+        for (int i = 0; i < 16; i++) {
+            int line = warp_index() % 4 * 16 + i;
+            int q = position_of(a, min(row_of(a, span.tile, unit, line).query, a.len_q - 1));
+#pragma unroll
+            for (int column = lane; column < BLOCK_N; column += 32)
+                shared.ahead[ahead.stage()][index][line][column] =
+                    first + column < a.len_kv ? *element_ahead(a, span.where, q, first + column) : 0;
+        }
+        __syncwarp();
+    }
+    __device__ __forceinline__ void score_ahead(int key, const float (&from)[2]) {
+        const unsigned short *line = &shared.ahead[ahead.stage()][index][warp_index() % 4 * 16 + lane % 16][lane / 16 * 8];
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; i += 8) { // 16 columns
+            unsigned pair[4];
+            load_matrices(pair, line + 2 * i);
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                KeyAhead k;
+                set_key(k, key, 8 * ((i + j) / 4) + j % 2);
+                k.pair = pair[j / 2];
+                s[i + j] = fmaf(score_of(a, span.where, span.position[j / 2 % 2], k, a.scale * s[i + j]), LOG2_E, -from[j / 2 % 2]);
+            }
+        }
+    }
+    //$ end
+    //$ if folded == 0 and ahead == 0
     template <typename Key> __device__ __forceinline__ void score_each(int key, const float (&from)[2]) {
         int first[2] = {set_apart(key), set_apart(key)}; // so that addresses are of rows, plus constants
 #pragma unroll

@@ -88,3 +88,60 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
         }
     }
 }
+//$ if ahead > 0
+
+// What the score adds: rows of its tensor for one unit of queries, columns of one tile of keys. LANES neighbours copy a row.
+__device__ __forceinline__ void copy_ahead(const attention_params &p, const Tile &tile, int query, int key, Ahead &to) {
+    constexpr int LANES = BLOCK_N % 32 == 0 ? 4 : 2;
+    const int lane = threadIdx.x % 32, column = lane % LANES * 8;
+#pragma unroll 1
+    for (int row = lane / LANES; row < 64; row += 32 / LANES) {
+        const unsigned short *from = element_ahead(p, {tile.batch, tile.head, tile.kv_head},
+                                                   position_of(p, min(query + row, p.len_q - 1)), key + column);
+#pragma unroll
+        for (int i = 0; i < BLOCK_N; i += 8 * LANES)
+            copy_piece(&to[row][column + i], from + i);
+    }
+}
+
+// By all lanes of a warp.
+__device__ __forceinline__ void produce_ahead(const attention_params &p, Shared &shared) {
+    Ring<2> tiles = {0};
+    Ring<AHEAD_STAGES> ring = {0};
+    const bool copies = rows_in_pieces(p);
+#pragma unroll 1
+    for (;;) {
+        Tile tile = take_tile(shared, tiles);
+        __syncwarp();
+        if (elect_one())
+            barrier_arrive(&shared.tile_empty[(tiles + 1).stage()]);
+        if (tile.query < 0)
+            break;
+        if (!copies)
+            continue;
+        //$ if mask == custom_mask
+        //$ if tile_map
+        KeyWalk walk = key_walk(p, tile);
+        //$ else
+        KeyWalk walk = key_walk(p, tile, tile.query, TILE_ROWS, 0);
+        //$ end
+#pragma unroll 1
+        for (bool whole; walk.left > 0; ring.count++) {
+            int i = walk.next(whole), stage = ring.stage();
+            //$ else
+#pragma unroll 1
+        for (int i = key_tiles(p, tile.query, queries_of_tile(p)) - 1; i >= 0; i--, ring.count++) {
+            int stage = ring.stage();
+            //$ end
+#pragma unroll 1
+            for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+                barrier_wait(&shared.ahead_empty[stage][consumer], ring.parity() ^ 1);
+                if ((i + 1) * BLOCK_N <= p.len_kv) // else consumers do it
+                    copy_ahead(p, tile, tile.query + unit_of(consumer) * queries_of_unit(p), i * BLOCK_N,
+                               shared.ahead[stage][consumer]);
+                barrier_arrive_copied(&shared.ahead_full[stage][consumer]);
+            }
+        }
+    }
+}
+//$ end

@@ -42,4 +42,32 @@ __device__ __forceinline__ unsigned char of_pair(const unsigned char *row, int p
 __device__ __forceinline__ bool keys_in_pairs(const attention_params &p) {
     //$ code pairs
 }
+//$ if ahead > 0
+// A key whose element of the tensor that is copied ahead has come, in a pair with its neighbour's.
+struct KeyAhead : SplitKey {
+    unsigned pair;
+    __device__ __forceinline__ unsigned short element() const {
+        return static_cast<unsigned short>(place % 2 ? pair >> 16 : pair & 0xffff);
+    }
+};
+// In place of a key: asks the score where its element is.
+struct PlaceAhead : SplitKey {
+    const unsigned short **element;
+};
+
+// Can rows be copied in pieces of 16 bytes?
+__device__ __forceinline__ bool rows_in_pieces(const attention_params &p) {
+    //$ code pieces
+}
+//$ end
 //$ code key
+//$ if ahead > 0
+__device__ __forceinline__ const unsigned short *element_ahead(const attention_params &p, const Where &at, int q, int key) {
+    const unsigned short *element;
+    PlaceAhead place;
+    set_key(place, key, 0);
+    place.element = &element;
+    score_of(p, at, q, place, 0);
+    return element;
+}
+//$ end

@@ -102,5 +102,11 @@ __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &
     //$ else
     queue.item += gridDim.x / CLUSTER;
     //$ end
-    return {tile * queries_of_tile(p), head % row_heads * heads_of_tile(p), head % row_heads / group, head / row_heads};
+    //$ if ahead > 0
+    // Batches of a head go together: what the score adds may be the same for them.
+    int row_head = head / p.batch, batch = head % p.batch;
+    //$ else
+    int row_head = head % row_heads, batch = head / row_heads;
+    //$ end
+    return {tile * queries_of_tile(p), row_head * heads_of_tile(p), row_head / group, batch};
 }

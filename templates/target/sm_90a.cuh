@@ -96,13 +96,25 @@ __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigne
                  : "memory");
 }
 
-//$ if queries_in == q_registers
+//$ if queries_in == q_registers or ahead > 0
 // And back, a row of every matrix by four lanes.
 __device__ __forceinline__ void load_matrices(unsigned (&pair)[4], const void *shared) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
                  : "r"(shared_address(shared))
                  : "memory");
+}
+
+//$ end
+//$ if ahead > 0
+// --- copies by threads: 16 bytes to shared memory, which need no registers on the way
+
+__device__ __forceinline__ void copy_piece(void *shared, const void *from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(from) : "memory");
+}
+// Arrive when all of this thread's copies have.
+__device__ __forceinline__ void barrier_arrive_copied(Barrier *barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
 //$ end

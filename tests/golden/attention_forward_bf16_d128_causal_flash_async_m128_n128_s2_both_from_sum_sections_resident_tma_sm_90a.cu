@@ -59,7 +59,9 @@
      q_stage_bytes       32800              q_bytes + 16 * consumers
      k_stage_bytes       32784              k_bytes + 16
      v_stage_bytes       32784              v_bytes + 16
-     least_bytes         164000             q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + 64
+     ahead_stages        2                  2
+     ahead_bytes         0                  0
+     least_bytes         164000             q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + ahead_bytes + 64
      q_stages            2                  2
      held_bytes          196800             least_bytes + (q_stages - 1) * q_stage_bytes
      k_stages            3                  stages + 1
@@ -613,7 +615,8 @@ __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &
         queue.second = false;
         queue.item += gridDim.x / CLUSTER;
     }
-    return {tile * queries_of_tile(p), head % row_heads * heads_of_tile(p), head % row_heads / group, head / row_heads};
+    int row_head = head % row_heads, batch = head / row_heads;
+    return {tile * queries_of_tile(p), row_head * heads_of_tile(p), row_head / group, batch};
 }
 
 // A tile of 16-bit elements lies in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by the copy unit.
@@ -1006,7 +1009,8 @@ struct Consumer {
         : p(p), a(p.attention), shared(shared), index(index), unit(unit_of(index)), lane(threadIdx.x % 32),
           c(a.scale * LOG2_E),
           q(matrix_descriptor(shared.q[0][index], 0)), k(matrix_descriptor(shared.k[0], 0)),
-          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), taken{0}, queries{0}, step(0), span{} {}
+          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), taken{0}, queries{0}, step(0), span{} {
+    }
 
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
     __device__ __forceinline__ Ring<STAGES> values() const { return {step}; }

@@ -80,6 +80,13 @@ ATTILE_INLINE void tma_store_commit(ATTILE_LINE) { attile_boxes(ATTILE_COMMIT, l
 ATTILE_INLINE void tma_store_wait_read(ATTILE_LINE) { attile_boxes(ATTILE_FINISH, line); }
 ATTILE_INLINE void fence_async(ATTILE_LINE) { attile_boxes(ATTILE_FENCE, line); }
 
+/* Copies by threads are done at once. */
+ATTILE_INLINE void copy_piece(void *shared, const void *from) {
+    for (int i = 0; i < 4; i++)
+        ((unsigned *)shared)[i] = ((const unsigned *)from)[i];
+}
+ATTILE_INLINE void barrier_arrive_copied(void *barrier, ATTILE_LINE) { barrier_arrive(barrier, line); }
+
 /* Lane 8 j + i names row i of matrix j; of it, lane 4 i + q holds the q-th pair. */
 ATTILE_INLINE void store_matrices(void *shared, unsigned a, unsigned b, unsigned c, unsigned d, ATTILE_LINE) {
     const unsigned pair[4] = {a, b, c, d};
