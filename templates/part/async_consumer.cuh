@@ -64,8 +64,15 @@ struct Consumer {
     //$ if ahead > 0
     Ring<AHEAD_STAGES> ahead; // tiles that were scored, or went by
     //$ end
+    //$ if rescale == from_sum and not plain_scores
+    bool look; // for a maximum in the next tile
+    //$ end
+    //$ if score == custom_score
+    float from[2]; // what its scores are taken less, for each of this thread's rows
+    //$ end
     //$ if folded > 0
     Fold fold;
+    float rest[2]; // of its scores, at this thread's first key
     //$ end
     Rows rows;
     float s[BLOCK_N / 2], o[HEAD_DIM_V / 2];
@@ -238,28 +245,55 @@ struct Consumer {
         release_share(&shared.v_empty[values().stage()]);
     }
 
+    // What is known of a tile of keys before its scores are there.
+    //$ if plain_scores
+    __device__ __forceinline__ void prepare(int) {}
+    //$ else
+    //$ if mask == custom_mask
+    __device__ __forceinline__ void prepare(int) {
+        find_next();
+        int tile_n = span.next;
+        //$ else
+    __device__ __forceinline__ void prepare(int tile_n) {
+        //$ end
+        //$ if rescale == from_sum
+        // Rows that have seen nothing yet, or only scores of -INFINITY, look for a maximum.
+        look = !__all_sync(0xffffffffu, rows.max[0] > -INFINITY && rows.max[1] > -INFINITY);
+        //$ end
+        //$ if score == custom_score
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            //$ if rescale == from_sum
+            from[r] = rows.max[r] == -INFINITY ? 0 : rows.max[r];
+            //$ else
+            from[r] = 0;
+            //$ end
+            //$ if folded > 0
+            int key = tile_n * BLOCK_N + lane % 4 * 2;
+            rest[r] = fmaf(score_rest(a, span.where, span.position[r], key), LOG2_E, -from[r]);
+            //$ end
+        }
+        //$ end
+    }
+    //$ end
     //$ if score == custom_score
     // S of tile `tile_n` as the problem has it, as exponents of 2, less `from` of their row.
-    __device__ __forceinline__ void score_tile(int tile_n, const float (&from)[2]) {
+    __device__ __forceinline__ void score_tile(int tile_n) {
         int key = tile_n * BLOCK_N + lane % 4 * 2;
         //$ if ahead > 0
         bool copied = await_ahead();
         if (!copied || (tile_n + 1) * BLOCK_N > a.len_kv)
             fill_ahead(tile_n * BLOCK_N);
-        score_ahead(key, from);
+        score_ahead(key);
         if (copied)
             ahead_done();
         //$ end
         //$ if folded == 0 and ahead == 0
         if (sizeof(ScoreKey) > sizeof(int) && keys_in_pairs(a) && (tile_n + 1) * BLOCK_N <= a.len_kv)
-            score_each<ScoreKey>(key, from);
+            score_each<ScoreKey>(key);
         else
-            score_each<int>(key, from);
+            score_each<int>(key);
         //$ elif folded > 0
-        float rest[2];
-#pragma unroll
-        for (int r = 0; r < 2; r++)
-            rest[r] = fmaf(score_rest(a, span.where, span.position[r], key), LOG2_E, -from[r]);
         apply_fold(s, fold, rest);
         //$ end
     }
@@ -290,7 +324,7 @@ struct Consumer {
         }
         __syncwarp();
     }
-    __device__ __forceinline__ void score_ahead(int key, const float (&from)[2]) {
+    __device__ __forceinline__ void score_ahead(int key) {
         const unsigned short *line = &shared.ahead[ahead.stage()][index][warp_index() % 4 * 16 + lane % 16][lane / 16 * 8];
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 2; i += 8) { // 16 columns
@@ -307,7 +341,7 @@ struct Consumer {
     }
     //$ end
     //$ if folded == 0 and ahead == 0
-    template <typename Key> __device__ __forceinline__ void score_each(int key, const float (&from)[2]) {
+    template <typename Key> __device__ __forceinline__ void score_each(int key) {
         int first[2] = {set_apart(key), set_apart(key)}; // so that addresses are of rows, plus constants
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 2; i++) {
@@ -388,20 +422,15 @@ struct Consumer {
     __device__ __forceinline__ void weigh_tile(int tile_n, bool masked) {
         //$ if rescale == from_sum and plain_scores
         bool look = masked; // for a maximum
-        //$ elif rescale == from_sum
-        // Rows that have seen nothing yet, or only scores of -INFINITY, look for a maximum.
-        bool look = !__all_sync(0xffffffffu, rows.max[0] > -INFINITY && rows.max[1] > -INFINITY);
+        //$ end
+        //$ if score == custom_score
+        score_tile(tile_n);
         //$ end
         //$ if score == custom_score and rescale == from_sum
-        float from[2] = {rows.max[0] == -INFINITY ? 0 : rows.max[0], rows.max[1] == -INFINITY ? 0 : rows.max[1]};
-        score_tile(tile_n, from);
         if (masked)
             mask_scores(tile_n);
         softmax_onward(s, rows, from, look);
         //$ else
-        //$ if score == custom_score
-        score_tile(tile_n, {0, 0});
-        //$ end
         if (masked)
             mask_scores(tile_n);
         //$ if rescale == from_sum
@@ -562,13 +591,11 @@ struct Consumer {
 
     //$ if scores_ahead
     // S of the tile ahead and O += P V of this one, both at once; S is waited for.
-    __device__ __forceinline__ void issue_round(bool last) {
+    __device__ __forceinline__ void issue_round(int tile_n, bool last) {
         issue_scores(keys(1));
         issue_output();
         end_turn();
-        //$ if mask == custom_mask
-        find_next();
-        //$ end
+        prepare(tile_n);
         wgmma_wait<1>(); // S is there, O is not
         scores_done(keys(1), last);
     }
@@ -582,12 +609,12 @@ struct Consumer {
         //$ if mask == custom_mask
 #pragma unroll 1
         while (span.walk.left > 0) {
-            issue_round(span.walk.left == 1);
+            issue_round(0, span.walk.left == 1);
             weigh_next();
             //$ else
 #pragma unroll 1
         for (int tile_n = span.tiles - 2; tile_n >= 0; tile_n--) {
-            issue_round(tile_n == 0);
+            issue_round(tile_n, tile_n == 0);
             //$ if mask == causal
             weigh_tile(tile_n, tile_n >= span.whole);
             //$ else
@@ -603,12 +630,10 @@ struct Consumer {
 
     // From the first S of a tile of queries, issued, to all but the last P V.
     __device__ __forceinline__ void begin_tile() {
-        //$ if mask == custom_mask
-        find_next();
-        //$ end
+        begin_rows();
+        prepare(span.tiles - 1);
         wgmma_wait<0>();
         scores_done(keys(0), span.tiles == 1);
-        begin_rows();
         weigh_first();
         keep_weights();
         begin_output();
@@ -679,9 +704,7 @@ struct Consumer {
 #pragma unroll 1
             for (int tile_n = span.tiles - 1; tile_n >= 0; tile_n--, step++) {
                 issue_scores(keys(0));
-                //$ if mask == custom_mask
-                find_next();
-                //$ end
+                prepare(tile_n);
                 wgmma_wait<0>();
                 scores_done(keys(0), tile_n == 0);
                 end_turn();

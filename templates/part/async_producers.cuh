@@ -120,11 +120,7 @@ __device__ __forceinline__ void produce_ahead(const attention_params &p, Shared 
         if (!copies)
             continue;
         //$ if mask == custom_mask
-        //$ if tile_map
-        KeyWalk walk = key_walk(p, tile);
-        //$ else
-        KeyWalk walk = key_walk(p, tile, tile.query, TILE_ROWS, 0);
-        //$ end
+        KeyWalk walk = walk_of_tile(p, tile);
 #pragma unroll 1
         for (bool whole; walk.left > 0; ring.count++) {
             int i = walk.next(whole), stage = ring.stage();

@@ -640,34 +640,28 @@ struct Rows {
 
 __device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false}; }
 
-// Which of a thread's columns, 8 i and 8 i + 1 from its first key on, its rows see: bits, whose order is that of the columns.
-struct Seen {
-    static constexpr int COLUMNS = BLOCK_N / 4, WORDS = (COLUMNS + 31) / 32;
-    unsigned bits[2][WORDS];
-};
-
-// s = -INFINITY elsewhere. Bits become predicates several at a time.
-__device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], const Seen &seen) {
-#pragma unroll
-    for (int r = 0; r < 2; r++)
-#pragma unroll
-        for (int i = 0; i < Seen::COLUMNS; i++)
-            if (!(seen.bits[r][i / 32] >> i % 32 & 1))
-                s[i / 2 * 4 + 2 * r + i % 2] = -INFINITY;
+// How many of a thread's columns, 8 i and 8 i + 1, are below one that lies so many keys behind the first of them; and which,
+// 32 from number `first` on: a word of bits.
+__device__ __forceinline__ int columns_below(int keys) { return max(0, keys) / 8 * 2 + min(max(0, keys) % 8, 2); }
+__device__ __forceinline__ unsigned bits_below(int columns, int first) {
+    return columns >= first + 32 ? 0xffffffffu : columns > first ? (1u << (columns - first)) - 1 : 0;
 }
 
-// Keys below `end[row]`, when `key` is the thread's first.
-__device__ __forceinline__ Seen seen_below(int key, const int (&end)[2]) {
-    Seen seen;
+// s = -INFINITY for keys from `end[row]` on; `key` is this thread's first. The bits of a word become predicates several at
+// a time.
+__device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], int key, const int (&end)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        int keys = max(0, end[r] - key), columns = keys / 8 * 2 + min(keys % 8, 2);
+        int seen = columns_below(end[r] - key);
 #pragma unroll
-        for (int first = 0; first < Seen::COLUMNS; first += 32)
-            seen.bits[r][first / 32] =
-                columns >= first + 32 ? 0xffffffffu : columns > first ? (1u << (columns - first)) - 1 : 0;
+        for (int first = 0; first < BLOCK_N / 4; first += 32) {
+            unsigned bits = bits_below(seen, first);
+#pragma unroll
+            for (int i = first; i < first + 32 && i < BLOCK_N / 4; i++)
+                if (!(bits >> (i - first) & 1))
+                    s[i / 2 * 4 + 2 * r + i % 2] = -INFINITY;
+        }
     }
-    return seen;
 }
 
 // s = 2^((s - m) c), with c = scale log2(e): the exponential as one multiply-add and one instruction.
@@ -982,7 +976,7 @@ struct Span {
     int tiles;  // of keys
     int unseen; // tiles that only other warpgroups see, before those
     int after;  // and after those
-    int whole;  // tiles below need no mask
+    int whole; // tiles below need no mask
     int end[2]; // one past the last key that each of this thread's rows sees
 };
 
@@ -1024,10 +1018,10 @@ struct Consumer {
         __syncwarp();
         if (elect_one())
             barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
+        int first = tile.query + unit * queries_of_unit(a);
         span.tile = tile;
         span.unseen = span.after; // of the tile before
         span.after = 0;
-        int first = tile.query + unit * queries_of_unit(a);
         span.tiles = key_tiles(a, tile.query, queries_of_tile(a));
         span.whole = max(0, keys_end(a, first + 1) - 1) / BLOCK_N; // one more than need be, so that m is known after it
         span.end[0] = keys_end(a, row_of(a, tile, unit, row()).query + 1);
@@ -1092,14 +1086,10 @@ struct Consumer {
         release_share(&shared.v_empty[values().stage()]);
     }
 
-    // Which keys of a tile this thread's rows see.
-    __device__ __forceinline__ Seen seen_of(int tile_n) {
-        int key = tile_n * BLOCK_N + lane % 4 * 2;
-        return seen_below(key, span.end);
-    }
     // s = -INFINITY where the mask says so.
     __device__ __forceinline__ void mask_scores(int tile_n) {
-        mask_tile(s, seen_of(tile_n));
+        int key = tile_n * BLOCK_N + lane % 4 * 2;
+        mask_tile(s, key, span.end);
     }
 
     // S -> weights. `masked`: perhaps not all rows see all keys.
