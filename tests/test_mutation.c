@@ -104,8 +104,9 @@ static const struct mutation {
     {"ring.count++", "ring.count"},
     {"(ring + Q_STAGES)", "(ring + 1)"}, /* whose O leaves */
     {"empty < Q_STAGES", "empty < 1"},
-    {"span.tiles == 1", "false"}, /* the last S of these queries */
-    {"tile_n == 0", "false"},
+    {"values(-1)", "values(0)"},
+    {"(!first)", "(true)"},
+    {"span.left() == 0);", "false);"}, /* the last S of these queries */
     {"span.unseen >= STAGES", "false"}, /* the border */
     {"span.unseen = span.after", "span.unseen = 0"},
     {"queue.item += gridDim.x", "queue.item += CLUSTER"},
@@ -128,7 +129,7 @@ struct lines {
 static bool may_be_left_out(const struct mutation *mutation, const struct lines *lines, int at) {
     const char *line = lines->text[at], *before = lines->text[at ? at - 1 : 0], *after = lines->text[at + 1];
     if (mutation->instead) /* K is loaded in order: given back in order, too, but named after the next, it is as safe */
-        return strstr(mutation->text, "keys(0)") && strstr(line, "scores_done(keys(0), tile_n == 0)");
+        return strstr(mutation->text, "keys(0)") && strstr(line, "scores_done(") && strstr(before, "wgmma_wait<0>");
     bool second_fence = strstr(line, "wgmma_fence();") && strstr(before, "v_full");
     bool q_was_read = strstr(line, "named_barrier_sync(") && strstr(line, "read Q");
     bool whole_warp = strstr(line, "__syncwarp();") && strstr(after, "cluster_arrive();");

@@ -23,16 +23,18 @@ __device__ __forceinline__ void release_share(Barrier *empty) { release(empty); 
 // Which keys the rows of one warpgroup see.
 struct Span {
     Tile tile;
-    int tiles;  // of keys
-    int unseen; // tiles that only other warpgroups see, before those
+    int unseen; // tiles of keys that only other warpgroups see, before this one's
     int after;  // and after those
     //$ if mask == custom_mask
     KeyWalk walk;
+    __device__ __forceinline__ int left() const { return walk.left; } // tiles of keys to come
+    //$ else
+    int tiles;    // of keys, to come
+    int unmasked; // tiles below need no mask
+    __device__ __forceinline__ int left() const { return tiles; }
+    //$ end
     int next;   // tile of keys that is weighed next
     bool whole; // without a mask
-    //$ else
-    int whole;  // tiles below need no mask
-    //$ end
     //$ if intervals
     int first[2], end[2]; // keys that each of this thread's rows sees
     //$ elif mask == custom_mask
@@ -98,7 +100,7 @@ struct Consumer {
     }
 
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
-    __device__ __forceinline__ Ring<STAGES> values() const { return {step}; }
+    __device__ __forceinline__ Ring<STAGES> values(int ahead = 0) const { return {step + ahead}; }
 
     // This thread's first row of the unit: the other is 8 further down. Needed once a tile of queries, so not kept.
     __device__ __forceinline__ int row() const { return set_apart(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
@@ -127,7 +129,6 @@ struct Consumer {
             span.unseen += span.walk.unseen;
             span.after = span.walk.after;
         }
-        span.tiles = span.walk.left;
         //$ else
         int first = tile.query + unit * queries_of_unit(a);
         span.tiles = key_tiles(a, tile.query, queries_of_tile(a));
@@ -137,9 +138,9 @@ struct Consumer {
         span.tiles -= span.unseen;
         //$ end
         //$ if mask == causal
-        span.whole = max(0, keys_end(a, first + 1) - 1) / BLOCK_N; // one more than need be, so that m is known after it
+        span.unmasked = max(0, keys_end(a, first + 1) - 1) / BLOCK_N; // one more than need be, so that m is known after it
         //$ else
-        span.whole = keys_end(a, first + 1) / BLOCK_N;
+        span.unmasked = keys_end(a, first + 1) / BLOCK_N;
         //$ end
         span.end[0] = keys_end(a, row_of(a, tile, unit, row()).query + 1);
         span.end[1] = keys_end(a, row_of(a, tile, unit, row() + 8).query + 1);
@@ -246,17 +247,9 @@ struct Consumer {
     }
 
     // What is known of a tile of keys before its scores are there.
-    //$ if plain_scores
-    __device__ __forceinline__ void prepare(int) {}
-    //$ else
-    //$ if mask == custom_mask
-    __device__ __forceinline__ void prepare(int) {
+    __device__ __forceinline__ void prepare() {
         find_next();
-        int tile_n = span.next;
-        //$ else
-    __device__ __forceinline__ void prepare(int tile_n) {
-        //$ end
-        //$ if rescale == from_sum
+        //$ if rescale == from_sum and not plain_scores
         // Rows that have seen nothing yet, or only scores of -INFINITY, look for a maximum.
         look = !__all_sync(0xffffffffu, rows.max[0] > -INFINITY && rows.max[1] > -INFINITY);
         //$ end
@@ -269,13 +262,12 @@ struct Consumer {
             from[r] = 0;
             //$ end
             //$ if folded > 0
-            int key = tile_n * BLOCK_N + lane % 4 * 2;
+            int key = span.next * BLOCK_N + lane % 4 * 2;
             rest[r] = fmaf(score_rest(a, span.where, span.position[r], key), LOG2_E, -from[r]);
             //$ end
         }
         //$ end
     }
-    //$ end
     //$ if score == custom_score
     // S of tile `tile_n` as the problem has it, as exponents of 2, less `from` of their row.
     __device__ __forceinline__ void score_tile(int tile_n) {
@@ -398,62 +390,66 @@ struct Consumer {
         return seen;
         //$ end
     }
-    //$ if mask == custom_mask
 
     // The next tile of keys, while its S is multiplied.
     __device__ __forceinline__ void find_next() {
+        //$ if mask == custom_mask
         span.next = span.walk.next(span.whole);
-        //$ if not intervals
+        //$ else
+        span.next = --span.tiles;
+        span.whole = span.next < span.unmasked;
+        //$ end
+        //$ if mask == custom_mask and not intervals
         if (!span.whole)
             span.seen = seen_of(span.next);
         //$ end
     }
-    //$ end
     // s = -INFINITY where the mask says so.
-    __device__ __forceinline__ void mask_scores(int tile_n) {
+    __device__ __forceinline__ void mask_scores() {
         //$ if mask == custom_mask and not intervals
         mask_tile(s, span.seen); // of find_next
         //$ else
-        mask_tile(s, seen_of(tile_n));
+        mask_tile(s, seen_of(span.next));
         //$ end
     }
 
-    // S -> weights. `masked`: perhaps not all rows see all keys.
-    __device__ __forceinline__ void weigh_tile(int tile_n, bool masked) {
-        //$ if rescale == from_sum and plain_scores
+    // S of the tile that is prepared -> weights. `first`: of its rows.
+    __device__ __forceinline__ void weigh_tile(bool first) {
+        //$ if mask == none
+        bool masked = first && !span.whole;
+        //$ else
+        bool masked = !span.whole;
+        //$ end
+        //$ if rescale == from_sum and plain_scores and mask == none
+        bool look = first; // for a maximum
+        //$ elif rescale == from_sum and plain_scores
         bool look = masked; // for a maximum
         //$ end
         //$ if score == custom_score
-        score_tile(tile_n);
+        score_tile(span.next);
         //$ end
-        //$ if score == custom_score and rescale == from_sum
         if (masked)
-            mask_scores(tile_n);
+            mask_scores();
+        //$ if score == custom_score and rescale == from_sum
         softmax_onward(s, rows, from, look);
         //$ else
-        if (masked)
-            mask_scores(tile_n);
+        //$ if rescale == from_sum and mask == none
+        if (look)
+            raise_max<4>(s, rows, c, masked); // if no row ends in it, a first guess at m is enough
+        else
+            follow_sums(rows, c);
+        //$ else
         //$ if rescale == from_sum
-        if (!look)
-            return softmax_onward(s, rows, c);
+        if (!look) {
+            follow_sums(rows, c);
+            return weigh(s, rows, c); // by itself, or ptxas moves the wait for O up to before the exponentials
+        }
         //$ end
-        softmax_tile<1>(s, rows, c, true);
+        raise_max<1>(s, rows, c, true);
+        //$ end
+        weigh(s, rows, c);
         //$ end
     }
-    //$ if mask == custom_mask
-    __device__ __forceinline__ void weigh_next() { weigh_tile(span.next, !span.whole); }
-    __device__ __forceinline__ void weigh_first() { weigh_next(); }
-    //$ elif mask == none and plain_scores and rescale == from_sum and block_n % 32 == 0
-    // The first tile of keys. If no row ends in it, a first guess at m is enough.
-    __device__ __forceinline__ void weigh_first() {
-        bool masked = span.tiles > span.whole;
-        if (masked)
-            mask_scores(span.tiles - 1);
-        softmax_tile<4>(s, rows, c, masked);
-    }
-    //$ else
-    __device__ __forceinline__ void weigh_first() { weigh_tile(span.tiles - 1, true); }
-    //$ end
 
     __device__ __forceinline__ void begin_rows() {
         rows = no_rows();
@@ -590,54 +586,34 @@ struct Consumer {
     //$ end
 
     //$ if scores_ahead
-    // S of the tile ahead and O += P V of this one, both at once; S is waited for.
-    __device__ __forceinline__ void issue_round(int tile_n, bool last) {
-        issue_scores(keys(1));
-        issue_output();
-        end_turn();
-        prepare(tile_n);
-        wgmma_wait<1>(); // S is there, O is not
-        scores_done(keys(1), last);
-    }
-    __device__ __forceinline__ void end_round() {
-        keep_weights();
-        step++;
-    }
-
-    // All keys of a tile of queries but the first tile of them, whose weights are there, and without the last P V.
+    // From the first S of a tile of queries, issued, to all but the last P V. One loop for all tiles of keys: the first has no O
+    // to wait for, but what makes weights of S is long.
     __device__ __forceinline__ void go_over_keys() {
-        //$ if mask == custom_mask
-#pragma unroll 1
-        while (span.walk.left > 0) {
-            issue_round(0, span.walk.left == 1);
-            weigh_next();
-            //$ else
-#pragma unroll 1
-        for (int tile_n = span.tiles - 2; tile_n >= 0; tile_n--) {
-            issue_round(tile_n, tile_n == 0);
-            //$ if mask == causal
-            weigh_tile(tile_n, tile_n >= span.whole);
-            //$ else
-            weigh_tile(tile_n, false);
-            //$ end
-            //$ end
-            wgmma_wait<0>();
-            output_done();
-            rescale(o, rows);
-            end_round();
-        }
-    }
-
-    // From the first S of a tile of queries, issued, to all but the last P V.
-    __device__ __forceinline__ void begin_tile() {
-        begin_rows();
-        prepare(span.tiles - 1);
         wgmma_wait<0>();
-        scores_done(keys(0), span.tiles == 1);
-        weigh_first();
-        keep_weights();
+        begin_rows();
         begin_output();
-        go_over_keys();
+        const int tiles = span.left();
+#pragma unroll 1
+        while (true) {
+            const bool first = span.left() == tiles;
+            prepare();
+            wgmma_wait<1>(); // S is there, O is not
+            scores_done(keys(0), span.left() == 0);
+            weigh_tile(first);
+            wgmma_wait<0>();
+            wgmma_settle(o);
+            if (!first)
+                release_share(&shared.v_empty[values(-1).stage()]);
+            rescale(o, rows);
+            keep_weights();
+            if (span.left() == 0)
+                break;
+            // S of the tile ahead and O += P V of this one, both at once.
+            issue_scores(keys(1));
+            issue_output();
+            end_turn();
+            step++;
+        }
     }
 
     //$ if across
@@ -650,7 +626,7 @@ struct Consumer {
         end_turn();
 #pragma unroll 1
         while (more) {
-            begin_tile();
+            go_over_keys();
             // Across the border: the tile ahead belongs to the next queries, whose S is in registers beside this O. After
             // the last tile it is a product that nobody looks at: with a branch around it ptxas would do all of them one
             // after the other.
@@ -685,7 +661,7 @@ struct Consumer {
             await_queries();
             issue_scores(keys(0));
             end_turn();
-            begin_tile();
+            go_over_keys();
             issue_output();
             wgmma_wait<0>();
             output_done();
@@ -702,20 +678,13 @@ struct Consumer {
             begin_rows();
             begin_output();
 #pragma unroll 1
-            for (int tile_n = span.tiles - 1; tile_n >= 0; tile_n--, step++) {
+            for (bool first = true; span.left() > 0; first = false, step++) {
                 issue_scores(keys(0));
-                prepare(tile_n);
+                prepare();
                 wgmma_wait<0>();
-                scores_done(keys(0), tile_n == 0);
+                scores_done(keys(0), span.left() == 0);
                 end_turn();
-                //$ if mask == custom_mask
-                weigh_next();
-                //$ else
-                if (tile_n == span.tiles - 1)
-                    weigh_first();
-                else
-                    weigh_tile(tile_n, tile_n >= span.whole);
-                //$ end
+                weigh_tile(first);
                 rescale(o, rows);
                 keep_weights();
                 issue_output();

@@ -85,8 +85,9 @@ __device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], Rows &rows, float
     }
 }
 
-// m' = max(m, max s), then the weights. Not `exact`: of every STEP-th group of 8 columns only.
-template <int STEP> __device__ __forceinline__ void softmax_tile(float (&s)[BLOCK_N / 2], Rows &rows, float c, bool exact) {
+// m' = max(m, max s), to which O and l are scaled. Not `exact`: of every STEP-th group of 8 columns only.
+template <int STEP>
+__device__ __forceinline__ void raise_max(const float (&s)[BLOCK_N / 2], Rows &rows, float c, bool exact) {
     float even[2], odd[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -122,11 +123,10 @@ template <int STEP> __device__ __forceinline__ void softmax_tile(float (&s)[BLOC
             rows.max[r] = max;
             rows.sum[r] *= rows.keep[r];
         }
-    weigh(s, rows, c);
 }
 
 //$ if rescale == from_sum and score == custom_score
-// The same for scores that are already less `from`, which is m, or 0 in rows that have no m yet. Their maximum is not looked
+// The same, and the weights, for scores that are already less `from`, which is m, or 0 in rows that have no m yet. Their maximum is not looked
 // at: weights far above 1 show in l, which then raises m, 2^40 at a time or more.
 //$ if keyed > 0
 // But an expression may have scores grow from key to key. So the first and the last columns are looked at, where what grows
@@ -183,10 +183,10 @@ __device__ __forceinline__ void softmax_onward(float (&s)[BLOCK_N / 2], Rows &ro
     }
 }
 //$ elif rescale == from_sum
-// The same without looking at the maximum, for rows that have an m: weights far above 1 show in l, which then raises m,
+// The same without looking at the scores, for rows that have an m: weights far above 1 show in l, which then raises m,
 // 2^40 at a time or more. fp32 and bf16 have room for 2^60 more within one tile; where that is not enough, l is above
 // 2^100, which makes m infinite, and the row is repeated. So is one that has no m yet, because m stays -INFINITY.
-__device__ __forceinline__ void softmax_onward(float (&s)[BLOCK_N / 2], Rows &rows, float c) {
+__device__ __forceinline__ void follow_sums(Rows &rows, float c) {
     rows.grown = __any_sync(0xffffffffu, !(fmaxf(rows.sum[0], rows.sum[1]) <= 0x1p40f));
     if (rows.grown)
 #pragma unroll
@@ -199,7 +199,6 @@ __device__ __forceinline__ void softmax_onward(float (&s)[BLOCK_N / 2], Rows &ro
             rows.keep[r] = exp2_approx((before - rows.max[r]) * c);
             rows.sum[r] *= rows.keep[r];
         }
-    weigh(s, rows, c);
 }
 //$ end
 

@@ -640,28 +640,34 @@ struct Rows {
 
 __device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false}; }
 
-// How many of a thread's columns, 8 i and 8 i + 1, are below one that lies so many keys behind the first of them; and which,
-// 32 from number `first` on: a word of bits.
-__device__ __forceinline__ int columns_below(int keys) { return max(0, keys) / 8 * 2 + min(max(0, keys) % 8, 2); }
-__device__ __forceinline__ unsigned bits_below(int columns, int first) {
-    return columns >= first + 32 ? 0xffffffffu : columns > first ? (1u << (columns - first)) - 1 : 0;
+// Which of a thread's columns, 8 i and 8 i + 1 from its first key on, its rows see: bits, whose order is that of the columns.
+struct Seen {
+    static constexpr int COLUMNS = BLOCK_N / 4, WORDS = (COLUMNS + 31) / 32;
+    unsigned bits[2][WORDS];
+};
+
+// s = -INFINITY elsewhere. Bits become predicates several at a time.
+__device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], const Seen &seen) {
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+#pragma unroll
+        for (int i = 0; i < Seen::COLUMNS; i++)
+            if (!(seen.bits[r][i / 32] >> i % 32 & 1))
+                s[i / 2 * 4 + 2 * r + i % 2] = -INFINITY;
 }
 
-// s = -INFINITY for keys from `end[row]` on; `key` is this thread's first. The bits of a word become predicates several at
-// a time.
-__device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], int key, const int (&end)[2]) {
+// Keys below `end[row]`, when `key` is the thread's first.
+__device__ __forceinline__ Seen seen_below(int key, const int (&end)[2]) {
+    Seen seen;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        int seen = columns_below(end[r] - key);
+        int keys = max(0, end[r] - key), columns = keys / 8 * 2 + min(keys % 8, 2);
 #pragma unroll
-        for (int first = 0; first < BLOCK_N / 4; first += 32) {
-            unsigned bits = bits_below(seen, first);
-#pragma unroll
-            for (int i = first; i < first + 32 && i < BLOCK_N / 4; i++)
-                if (!(bits >> (i - first) & 1))
-                    s[i / 2 * 4 + 2 * r + i % 2] = -INFINITY;
-        }
+        for (int first = 0; first < Seen::COLUMNS; first += 32)
+            seen.bits[r][first / 32] =
+                columns >= first + 32 ? 0xffffffffu : columns > first ? (1u << (columns - first)) - 1 : 0;
     }
+    return seen;
 }
 
 // s = 2^((s - m) c), with c = scale log2(e): the exponential as one multiply-add and one instruction.
@@ -678,8 +684,9 @@ __device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], Rows &rows, float
     }
 }
 
-// m' = max(m, max s), then the weights. Not `exact`: of every STEP-th group of 8 columns only.
-template <int STEP> __device__ __forceinline__ void softmax_tile(float (&s)[BLOCK_N / 2], Rows &rows, float c, bool exact) {
+// m' = max(m, max s), to which O and l are scaled. Not `exact`: of every STEP-th group of 8 columns only.
+template <int STEP>
+__device__ __forceinline__ void raise_max(const float (&s)[BLOCK_N / 2], Rows &rows, float c, bool exact) {
     float even[2], odd[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -713,13 +720,12 @@ template <int STEP> __device__ __forceinline__ void softmax_tile(float (&s)[BLOC
             rows.max[r] = max;
             rows.sum[r] *= rows.keep[r];
         }
-    weigh(s, rows, c);
 }
 
-// The same without looking at the maximum, for rows that have an m: weights far above 1 show in l, which then raises m,
+// The same without looking at the scores, for rows that have an m: weights far above 1 show in l, which then raises m,
 // 2^40 at a time or more. fp32 and bf16 have room for 2^60 more within one tile; where that is not enough, l is above
 // 2^100, which makes m infinite, and the row is repeated. So is one that has no m yet, because m stays -INFINITY.
-__device__ __forceinline__ void softmax_onward(float (&s)[BLOCK_N / 2], Rows &rows, float c) {
+__device__ __forceinline__ void follow_sums(Rows &rows, float c) {
     rows.grown = __any_sync(0xffffffffu, !(fmaxf(rows.sum[0], rows.sum[1]) <= 0x1p40f));
     if (rows.grown)
 #pragma unroll
@@ -732,7 +738,6 @@ __device__ __forceinline__ void softmax_onward(float (&s)[BLOCK_N / 2], Rows &ro
             rows.keep[r] = exp2_approx((before - rows.max[r]) * c);
             rows.sum[r] *= rows.keep[r];
         }
-    weigh(s, rows, c);
 }
 
 // O follows m.
@@ -973,10 +978,13 @@ __device__ __forceinline__ void release_share(Barrier *empty) { release(empty); 
 // Which keys the rows of one warpgroup see.
 struct Span {
     Tile tile;
-    int tiles;  // of keys
-    int unseen; // tiles that only other warpgroups see, before those
+    int unseen; // tiles of keys that only other warpgroups see, before this one's
     int after;  // and after those
-    int whole; // tiles below need no mask
+    int tiles;    // of keys, to come
+    int unmasked; // tiles below need no mask
+    __device__ __forceinline__ int left() const { return tiles; }
+    int next;   // tile of keys that is weighed next
+    bool whole; // without a mask
     int end[2]; // one past the last key that each of this thread's rows sees
 };
 
@@ -1007,7 +1015,7 @@ struct Consumer {
     }
 
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
-    __device__ __forceinline__ Ring<STAGES> values() const { return {step}; }
+    __device__ __forceinline__ Ring<STAGES> values(int ahead = 0) const { return {step + ahead}; }
 
     // This thread's first row of the unit: the other is 8 further down. Needed once a tile of queries, so not kept.
     __device__ __forceinline__ int row() const { return set_apart(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
@@ -1018,12 +1026,12 @@ struct Consumer {
         __syncwarp();
         if (elect_one())
             barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
-        int first = tile.query + unit * queries_of_unit(a);
         span.tile = tile;
         span.unseen = span.after; // of the tile before
         span.after = 0;
+        int first = tile.query + unit * queries_of_unit(a);
         span.tiles = key_tiles(a, tile.query, queries_of_tile(a));
-        span.whole = max(0, keys_end(a, first + 1) - 1) / BLOCK_N; // one more than need be, so that m is known after it
+        span.unmasked = max(0, keys_end(a, first + 1) - 1) / BLOCK_N; // one more than need be, so that m is known after it
         span.end[0] = keys_end(a, row_of(a, tile, unit, row()).query + 1);
         span.end[1] = keys_end(a, row_of(a, tile, unit, row() + 8).query + 1);
         return tile.query >= 0;
@@ -1086,22 +1094,40 @@ struct Consumer {
         release_share(&shared.v_empty[values().stage()]);
     }
 
-    // s = -INFINITY where the mask says so.
-    __device__ __forceinline__ void mask_scores(int tile_n) {
-        int key = tile_n * BLOCK_N + lane % 4 * 2;
-        mask_tile(s, key, span.end);
+    // What is known of a tile of keys before its scores are there.
+    __device__ __forceinline__ void prepare() {
+        find_next();
     }
 
-    // S -> weights. `masked`: perhaps not all rows see all keys.
-    __device__ __forceinline__ void weigh_tile(int tile_n, bool masked) {
+    // Which keys of a tile this thread's rows see.
+    __device__ __forceinline__ Seen seen_of(int tile_n) {
+        int key = tile_n * BLOCK_N + lane % 4 * 2;
+        return seen_below(key, span.end);
+    }
+
+    // The next tile of keys, while its S is multiplied.
+    __device__ __forceinline__ void find_next() {
+        span.next = --span.tiles;
+        span.whole = span.next < span.unmasked;
+    }
+    // s = -INFINITY where the mask says so.
+    __device__ __forceinline__ void mask_scores() {
+        mask_tile(s, seen_of(span.next));
+    }
+
+    // S of the tile that is prepared -> weights. `first`: of its rows.
+    __device__ __forceinline__ void weigh_tile(bool first) {
+        bool masked = !span.whole;
         bool look = masked; // for a maximum
         if (masked)
-            mask_scores(tile_n);
-        if (!look)
-            return softmax_onward(s, rows, c);
-        softmax_tile<1>(s, rows, c, true);
+            mask_scores();
+        if (!look) {
+            follow_sums(rows, c);
+            return weigh(s, rows, c); // by itself, or ptxas moves the wait for O up to before the exponentials
+        }
+        raise_max<1>(s, rows, c, true);
+        weigh(s, rows, c);
     }
-    __device__ __forceinline__ void weigh_first() { weigh_tile(span.tiles - 1, true); }
 
     __device__ __forceinline__ void begin_rows() {
         rows = no_rows();
@@ -1176,41 +1202,34 @@ struct Consumer {
         }
     }
 
-    // S of the tile ahead and O += P V of this one, both at once; S is waited for.
-    __device__ __forceinline__ void issue_round(bool last) {
-        issue_scores(keys(1));
-        issue_output();
-        end_turn();
-        wgmma_wait<1>(); // S is there, O is not
-        scores_done(keys(1), last);
-    }
-    __device__ __forceinline__ void end_round() {
-        keep_weights();
-        step++;
-    }
-
-    // All keys of a tile of queries but the first tile of them, whose weights are there, and without the last P V.
+    // From the first S of a tile of queries, issued, to all but the last P V. One loop for all tiles of keys: the first has no O
+    // to wait for, but what makes weights of S is long.
     __device__ __forceinline__ void go_over_keys() {
-#pragma unroll 1
-        for (int tile_n = span.tiles - 2; tile_n >= 0; tile_n--) {
-            issue_round(tile_n == 0);
-            weigh_tile(tile_n, tile_n >= span.whole);
-            wgmma_wait<0>();
-            output_done();
-            rescale(o, rows);
-            end_round();
-        }
-    }
-
-    // From the first S of a tile of queries, issued, to all but the last P V.
-    __device__ __forceinline__ void begin_tile() {
         wgmma_wait<0>();
-        scores_done(keys(0), span.tiles == 1);
         begin_rows();
-        weigh_first();
-        keep_weights();
         begin_output();
-        go_over_keys();
+        const int tiles = span.left();
+#pragma unroll 1
+        while (true) {
+            const bool first = span.left() == tiles;
+            prepare();
+            wgmma_wait<1>(); // S is there, O is not
+            scores_done(keys(0), span.left() == 0);
+            weigh_tile(first);
+            wgmma_wait<0>();
+            wgmma_settle(o);
+            if (!first)
+                release_share(&shared.v_empty[values(-1).stage()]);
+            rescale(o, rows);
+            keep_weights();
+            if (span.left() == 0)
+                break;
+            // S of the tile ahead and O += P V of this one, both at once.
+            issue_scores(keys(1));
+            issue_output();
+            end_turn();
+            step++;
+        }
     }
 
     __device__ __forceinline__ void run() {
@@ -1222,7 +1241,7 @@ struct Consumer {
         end_turn();
 #pragma unroll 1
         while (more) {
-            begin_tile();
+            go_over_keys();
             // Across the border: the tile ahead belongs to the next queries, whose S is in registers beside this O. After
             // the last tile it is a product that nobody looks at: with a branch around it ptxas would do all of them one
             // after the other.
