@@ -132,6 +132,7 @@ void formula_print(const struct formula *formula, struct text *text);
 struct formula_fold {
     struct formula *cap;                   /* null without a tanh */
     struct formula *factor, *rest, *slope; /* null when the score is no such thing */
+    bool by_distance;                      /* rest is slope * (k - q) */
 };
 bool formula_fold_score(const struct formula *score, struct formula_fold *fold); /* false: memory ran out */
 void formula_fold_free(struct formula_fold *fold);

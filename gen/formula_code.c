@@ -487,8 +487,6 @@ bool formula_fact(const struct formula_set *set, enum formula_fact fact, int *va
     *value = 0;
     if (fact == FACT_TABLES)
         *value = __builtin_popcount(set->tabled);
-    if (fact == FACT_KEYED && set->score)
-        *value = formula_names(set->score) >> FORMULA_K & 1;
     if (fact == FACT_LOOKUP)
         *value = splits_mask(set) ? 2 : keyed_in(set->mask) != 0;
     if (fact == FACT_AHEAD && set->score)
@@ -499,10 +497,11 @@ bool formula_fact(const struct formula_set *set, enum formula_fact fact, int *va
         *value = keys.exact;
         formula_keys_free(&keys);
     }
-    if (fact == FACT_FOLDED && set->score) {
+    if ((fact == FACT_FOLDED || fact == FACT_KEYED) && set->score) {
         struct formula_fold fold;
         good = formula_fold_score(set->score, &fold);
-        *value = fold.cap ? 2 : fold.factor ? 1 : 0;
+        int folded = fold.cap ? 2 : fold.factor ? 1 : 0, keyed = formula_names(set->score) >> FORMULA_K & 1;
+        *value = fact == FACT_FOLDED ? folded : fold.by_distance ? 2 : keyed;
         formula_fold_free(&fold);
     }
     return good;

@@ -31,7 +31,7 @@ enum formula_fact {
     FACT_TABLES, /* how many tensors want a table of bounds */
     FACT_EXACT,  /* 1: which tiles are needed is known in closed form (formula_keys.exact) */
     FACT_FOLDED, /* 1: the score is factor * s + rest; 2: cap * tanh(factor * s) + rest; 0: something else */
-    FACT_KEYED,  /* 1: the score depends on k otherwise than through s */
+    FACT_KEYED,  /* 1: the score depends on k otherwise than through s; 2: it is folded, and rest is slope * (k - q) */
     FACT_LOOKUP, /* 1: the mask looks tensors up by k; 2: and a SplitKey will do for that */
     FACT_AHEAD /* 1: the only tensor that a score, not folded, looks up by k has 16-bit elements, and every pair of q and k
                     needs element k of a row of it, which can be copied before s is known */

@@ -112,6 +112,24 @@ static bool holds_for_all(const struct formula *f, int node) {
            (!tree_uses_score(f, node) && !(tree_names_of(f, node) & (1u << FORMULA_Q | 1u << FORMULA_K)));
 }
 
+/* Is the subtree something that holds for all, times k - q? */
+static bool goes_by_distance(const struct formula *f, int node) {
+    const struct tree_node *n = &f->node[node];
+    int a = n->operands > 0 ? n->operand[0] : NO_NODE, b = n->operands > 1 ? n->operand[1] : NO_NODE;
+    switch (n->op) {
+    case OP_TO_REAL:
+    case OP_NEGATE: return goes_by_distance(f, a);
+    case OP_MULTIPLY:
+        return (goes_by_distance(f, a) && holds_for_all(f, b)) || (goes_by_distance(f, b) && holds_for_all(f, a));
+    case OP_DIVIDE: return goes_by_distance(f, a) && holds_for_all(f, b);
+    case OP_SUBTRACT:
+        return f->node[a].op == OP_NAME && f->node[b].op == OP_NAME &&
+               f->node[a].number + f->node[b].number == FORMULA_K + FORMULA_Q &&
+               (f->node[a].number == FORMULA_K || f->node[a].number == FORMULA_Q);
+    default: return false;
+    }
+}
+
 static struct formula *slope_in_key(const struct formula *rest, bool *affine) {
     struct formula *f = tree_derive(FORMULA_SCORE, rest);
     if (!f)
@@ -140,6 +158,7 @@ static bool fold_with(const struct formula *score, int variable, struct formula_
         fold->factor = take(f, capped ? inner.factor : outer.factor, 0);
         fold->rest = take(f, outer.rest, 0);
         fold->slope = fold->rest ? slope_in_key(fold->rest, &affine) : NULL;
+        fold->by_distance = fold->rest && goes_by_distance(fold->rest, fold->rest->root);
         good = (fold->cap || !capped) && fold->factor && fold->slope && fold->slope->fault != TREE_NO_MEMORY;
     }
     if (!good || !folds || !affine || fold->slope->fault != TREE_FINE || !holds_for_all(fold->slope, fold->slope->root))

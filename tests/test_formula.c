@@ -53,7 +53,7 @@ static void show_fold(const struct formula *score, struct text *output) {
             text_print(output, "  %s ", names[i]);
             formula_print(formulas[i], output);
         }
-    text_print(output, "\n");
+    text_print(output, fold.by_distance ? "  by distance\n" : "\n");
     formula_fold_free(&fold);
 }
 

@@ -263,7 +263,7 @@ struct Consumer {
             //$ end
             //$ if folded > 0
             int key = span.next * BLOCK_N + lane % 4 * 2;
-            rest[r] = fmaf(score_rest(a, span.where, span.position[r], key), LOG2_E, -from[r]);
+            rest[r] = rest_at(a, span.where, fold, span.position[r], key, from[r]);
             //$ end
         }
         //$ end

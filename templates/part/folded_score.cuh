@@ -12,9 +12,13 @@ __device__ __forceinline__ float score_cap(const attention_params &p, const Wher
 __device__ __forceinline__ float score_factor(const attention_params &p, const Where &at) {
     //$ code factor
 }
+//$ if keyed == 2
+// The rest is slope * (k - q).
+//$ else
 __device__ __forceinline__ float score_rest(const attention_params &p, const Where &at, int q, int k) {
     //$ code rest
 }
+//$ end
 //$ if keyed > 0
 // By which the rest grows from one key to the next, the same for a whole head.
 __device__ __forceinline__ float score_slope(const attention_params &p, const Where &at) {
@@ -59,6 +63,16 @@ __device__ __forceinline__ Fold fold_score(const attention_params &p, const Wher
     fold.factor = factor * LOG2_E;
     //$ end
     return fold;
+}
+
+// The rest of a score, less `from`.
+__device__ __forceinline__ float rest_at(const attention_params &p, const Where &at, const Fold &fold, int q, int k,
+                                         float from) {
+    //$ if keyed == 2
+    return fmaf(static_cast<float>(k - q), fold.slope, -from);
+    //$ else
+    return fmaf(score_rest(p, at, q, k), LOG2_E, -from);
+    //$ end
 }
 
 // The rest of this thread's element i of a tile, of which `rest[r]` is that at its first key.
