@@ -115,7 +115,8 @@ static void print_bounds(const struct formula_param *param, int number, bool tab
         text_print(text, ", f%d", d);
     text_print(text, "));\n");
     for (int d = 0; d < dims; d++)
-        text_print(text, "        %*sfor (long long i%d = f%d; i%d <= l%d; i%d++)\n", 4 * d, "", d, d, d, d, d);
+        text_print(text, "#pragma unroll 1\n        %*sfor (long long i%d = f%d; i%d <= l%d; i%d++)\n", 4 * d, "", d, d,
+                   d, d, d);
     text_print(text, "        %*sbounds = join_bounds(bounds, bounds_of(tensor_%s(p", 4 * dims, "", param->name);
     for (int d = 0; d < dims; d++)
         text_print(text, ", i%d", d);
@@ -147,7 +148,7 @@ static void print_bounds(const struct formula_param *param, int number, bool tab
         text_free(&row);
         text_print(text,
                    ";\n%sBounds<%s> bounds = row[f%d / TABLE_RUN];\n"
-                   "%sfor (long long run = f%d / TABLE_RUN + 1; run <= l%d / TABLE_RUN; run++)\n"
+                   "#pragma unroll 1\n%sfor (long long run = f%d / TABLE_RUN + 1; run <= l%d / TABLE_RUN; run++)\n"
                    "%s    bounds = join_bounds(bounds, row[run]);\n%sreturn bounds;\n",
                    margin, value, dims - 1, margin, dims - 1, dims - 1, margin, margin);
         if (dims > 1)

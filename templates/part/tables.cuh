@@ -16,6 +16,7 @@ __device__ __forceinline__ void make_table(const attention_params::attention_par
     long long rows = 1;
     for (int d = 0; d < DIMS - 1; d++)
         rows *= tensor.size[d];
+#pragma unroll 1
     for (long long run = static_cast<long long>(blockIdx.x) * warps + threadIdx.x / 32; run < rows * runs;
          run += static_cast<long long>(gridDim.x) * warps) {
         const Element *row = static_cast<const Element *>(tensor.data);
@@ -27,8 +28,10 @@ __device__ __forceinline__ void make_table(const attention_params::attention_par
         const int first = static_cast<int>(run % runs) * TABLE_RUN, last = min(first + TABLE_RUN, length) - 1;
         // a lane beyond the end looks at the last element once more
         Bounds<Value> bounds = bounds_of(value_of(row[min(first + lane, last) * tensor.stride[DIMS - 1]]));
+#pragma unroll 1
         for (int i = first + 32; i <= last; i += 32)
             bounds = join_bounds(bounds, bounds_of(value_of(row[min(i + lane, last) * tensor.stride[DIMS - 1]])));
+#pragma unroll 1
         for (int step = 16; step > 0; step /= 2)
             bounds = join_bounds(bounds, {__shfl_xor_sync(0xffffffffu, bounds.least, step),
                                           __shfl_xor_sync(0xffffffffu, bounds.most, step)});

@@ -34,6 +34,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __gri
         const int query = static_cast<int>(row % tiles) * TILE_ROWS;
         MapLine line = {0, 0, -1, 0, 0}, *to = map_line(p, row, min(lane, UNITS)); // lane i has line i
         int total = 0, upto = 0;
+#pragma unroll 1
         for (int word = 0; word < map_words(p); word++) {
             const int key0 = (word * 32 + lane) * BLOCK_N;
             unsigned needed = 0, mine = 0, full = 0;
