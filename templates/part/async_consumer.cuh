@@ -117,10 +117,6 @@ struct Consumer {
         for (int r = 0; r < 2; r++)
             span.position[r] = position_of(a, min(row_of(a, tile, unit, row() + 8 * r).query, a.len_q - 1));
         //$ end
-        //$ if folded > 0
-        if (tile.query >= 0)
-            fold = fold_score(a, span.where);
-        //$ end
         span.unseen = span.after; // of the tile before
         span.after = 0;
         //$ if mask == custom_mask
@@ -453,6 +449,9 @@ struct Consumer {
     }
 
     __device__ __forceinline__ void begin_rows() {
+        //$ if folded > 0
+        fold = fold_score(a, span.where);
+        //$ end
         rows = no_rows();
         //$ if sinks > 0
         begin_with_sink(rows, sink_of(a, span.tile), lane % 4 == 0);
@@ -590,8 +589,8 @@ struct Consumer {
     // From the first S of a tile of queries, issued, to all but the last P V. One loop for all tiles of keys: the first has no O
     // to wait for, but what makes weights of S is long.
     __device__ __forceinline__ void go_over_keys() {
-        wgmma_wait<0>();
         begin_rows();
+        wgmma_wait<0>();
         begin_output();
         const int tiles = span.left();
 #pragma unroll 1

@@ -1205,8 +1205,8 @@ struct Consumer {
     // From the first S of a tile of queries, issued, to all but the last P V. One loop for all tiles of keys: the first has no O
     // to wait for, but what makes weights of S is long.
     __device__ __forceinline__ void go_over_keys() {
-        wgmma_wait<0>();
         begin_rows();
+        wgmma_wait<0>();
         begin_output();
         const int tiles = span.left();
 #pragma unroll 1
