@@ -75,17 +75,21 @@ struct shape choose_shape(const struct request *request) {
 
 enum { ANY = AUTO };
 
-/* First come the kernels made for a kind of device, then the instruction set that suits most kernels. */
+/* First come the kernels made for a kind of device, then the instruction set that suits most kernels. The defaults of the
+   first suit the masks and scores that we know; what spills with one of somebody's own gets smaller tiles. */
 static const struct preference {
     int family, algorithm, target; /* ANY: of every family; the family's first algorithm */
-    int overlap;                   /* ANY: as the template has it */
+    int block_m, block_n, overlap; /* ANY: as the template has it */
     bool gpu_only;                 /* unless asked for: on a CPU its price buys nothing */
+    const char *with;              /* ... which of the template's defaults it departs from, for people */
 } preferences[] = {
-    {family_attention_forward, algorithm_flash_async, target_sm_90a, ANY, true},
-    {family_attention_forward, algorithm_flash_async, target_sm_90a, overlap_off, true}, /* the fewest registers */
-    {ANY, ANY, target_sm_80, ANY, false},
-    {ANY, ANY, target_any, ANY, false},
-    {ANY, ANY, target_sm_90a, ANY, false},
+    {family_attention_forward, algorithm_flash_async, target_sm_90a, ANY, ANY, ANY, true, ""},
+    {family_attention_forward, algorithm_flash_async, target_sm_90a, 128, 64, ANY, true, ", with small tiles"},
+    {family_attention_forward, algorithm_flash_async, target_sm_90a, ANY, ANY, overlap_off, true,
+     ", with the fewest registers"},
+    {ANY, ANY, target_sm_80, ANY, ANY, ANY, false, ""},
+    {ANY, ANY, target_any, ANY, ANY, ANY, false, ""},
+    {ANY, ANY, target_sm_90a, ANY, ANY, ANY, false, ""},
 };
 
 enum { PREFERENCES = sizeof preferences / sizeof *preferences };
@@ -107,25 +111,29 @@ static bool try_preference(const att_session *session, const struct request *req
     bool host = session->type == &backend_host;
     if (!choose_agrees(row->family, knobs.family) || !choose_agrees(knobs.algorithm, row->algorithm) ||
         !choose_agrees(knobs.target, row->target) || !choose_agrees(knobs.overlap, row->overlap) ||
+        !choose_agrees(knobs.block_m, row->block_m) || !choose_agrees(knobs.block_n, row->block_n) ||
         missing_from_gpu(session, row->target) ||
         (host && row->gpu_only && knobs.target == AUTO && knobs.algorithm == AUTO))
         return false;
     choice->by_rule = knobs.target == AUTO ? 1u << KNOB_target : 0;
-    if (row->algorithm != ANY && knobs.algorithm == AUTO) {
-        knobs.algorithm = row->algorithm;
-        choice->by_rule |= 1u << KNOB_algorithm;
-    }
-    if (row->overlap != ANY && knobs.overlap == AUTO) {
-        knobs.overlap = row->overlap;
-        choice->by_rule |= 1u << KNOB_overlap;
-    }
+    const struct {
+        enum knob_id knob;
+        int value;
+    } wishes[] = {{KNOB_algorithm, row->algorithm},
+                  {KNOB_block_m, row->block_m},
+                  {KNOB_block_n, row->block_n},
+                  {KNOB_overlap, row->overlap}};
+    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++)
+        if (wishes[i].value != ANY && knob_get(&knobs, wishes[i].knob) == AUTO) {
+            knob_set(&knobs, wishes[i].knob, wishes[i].value);
+            choice->by_rule |= 1u << wishes[i].knob;
+        }
     choose_complete(session->templates, knobs, row->target, &choice->variant);
-    snprintf(choice->rule, sizeof choice->rule, "%s, with the template's defaults%s",
+    snprintf(choice->rule, sizeof choice->rule, "%s%s, with the template's defaults%s",
              request->knobs.algorithm != AUTO ? "the algorithm that is asked for"
-             : row->overlap != ANY            ? "the algorithm for this kind of GPU, with the fewest registers"
              : row->algorithm != ANY          ? "the algorithm for this kind of GPU"
                                               : "the family's first algorithm",
-             request->any_schedule ? "" : " where the schedule leaves them open");
+             row->with, request->any_schedule ? "" : " where the schedule leaves them open");
     return true;
 }
 

@@ -417,13 +417,19 @@ Test(choose, what_does_not_compile_is_passed_over_unless_it_was_asked_for) {
     cr_assert_eq(att_find(session, BF16, NULL, &kernel), ATT_OK, "%s", att_message(session));
     cr_expect(strstr(att_kernel_name(kernel), "_flash_tiled_"));
     cr_expect(strstr(text_string(&logged), "is passed over: refused on purpose"), "%s", text_string(&logged));
-    cr_expect_eq(compiles, 3);
+    cr_expect_eq(compiles, 4);
     cr_assert_eq(att_find(session, BF16, NULL, &again), ATT_OK);
-    cr_expect(again == kernel && compiles == 3, "the choice is kept");
+    cr_expect(again == kernel && compiles == 4, "the choice is kept");
     cr_expect_eq(att_find(session, BF16, "algorithm=flash_async", &kernel), ATT_COMPILE_FAILED);
-    uncompilable = "_within_"; /* as when the registers do not suffice */
+    /* as when the registers do not suffice */
+    uncompilable = "_m256_";
     cr_assert_eq(att_find(session, BF16 " dtype_out=fp32", NULL, &kernel), ATT_OK, "%s", att_message(session));
-    cr_expect(strstr(att_kernel_name(kernel), "_flash_async_") && strstr(att_kernel_name(kernel), "_off_"));
+    cr_expect(strstr(att_kernel_name(kernel), "_flash_async_m128_n64_"), "%s", att_kernel_name(kernel));
+    uncompilable = "_within_";
+    cr_assert_eq(att_find(session, "family=attention_forward dtype=bf16 head_dim=192", NULL, &kernel), ATT_OK, "%s",
+                 att_message(session));
+    cr_expect(strstr(att_kernel_name(kernel), "_flash_async_") && strstr(att_kernel_name(kernel), "_off_"), "%s",
+              att_kernel_name(kernel));
     uncompilable = "attention";
     cr_expect_eq(att_find(session, BF16 " mask=causal", NULL, &kernel), ATT_COMPILE_FAILED);
     cr_expect(strstr(att_message(session), "refused on purpose"));
