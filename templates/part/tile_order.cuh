@@ -79,7 +79,7 @@ __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &
     // A section: as many heads as have their keys and values in half of the L2; all their items, heaviest first.
     constexpr float SECTION_BYTES = 32 << 20;
     float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * max(p.len_kv, 1);
-    int section = static_cast<int>(fminf(fmaxf(SECTION_BYTES / kv_bytes * group, 1), 1.0f * all_heads));
+    int section = static_cast<int>(fminf(fmaxf(SECTION_BYTES * reciprocal_approx(kv_bytes) * group, 1), 1.0f * all_heads));
     int first = queue.item / (section * items) * section, within = queue.item - first * items;
     int heads = min(section, all_heads - first);
     int head = first + within % heads, order = within / heads;
