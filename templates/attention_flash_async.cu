@@ -21,7 +21,7 @@
 //$ let tile_map = mask == custom_mask and exact == 0
 //$ let intervals = mask == custom_mask and exact == 1
 //$ let any_score = score == custom_score and folded == 0
-//$ let few_numbers = folded == 1 or folded == 2 and keyed == 0 and dtype == bf16
+//$ let few_numbers = folded == 1 or folded == 2 and keyed == 0 and dtype == bf16 and sinks == 0
 //$ if head_dim <= 64 and head_dim_v <= 64 and sinks == 0 and plain_scores
 //$ default block_m = 256
 //$ default block_n = 64
@@ -37,6 +37,10 @@
 //$ elif head_dim <= 64 and head_dim_v <= 64 and folded > 0 and mask != custom_mask and few_numbers
 //$ default block_m = 192
 //$ default block_n = 128
+//$ default stages = 3
+//$ elif head_dim <= 64 and head_dim_v <= 64 and folded == 2 and keyed > 0 and lookup == 0
+//$ default block_m = 192
+//$ default block_n = 80
 //$ default stages = 3
 //$ elif head_dim <= 64 and head_dim_v <= 64 and folded > 0 and lookup == 0
 //$ default block_m = 192

@@ -32,8 +32,8 @@ struct Fold {
     float slope; // by which the rest grows from key to key
     //$ end
     //$ if folded == 2
-    float cap, twice; // cap; 2 x / product as exponent of 2, for x = factor * s
-    float small;      // products up to here have |x| <= 0.31; then
+    float cap, factor; // x = factor * product
+    float small;       // products up to here have |x| <= 0.31
     // For those cap * tanh(x) = v ((v^2 + curve[0])^2 + curve[1]) to 2^-19 of it, where v = shrink * product.
     float shrink, curve[2];
     //$ else
@@ -49,7 +49,7 @@ __device__ __forceinline__ Fold fold_score(const attention_params &p, const Wher
     float factor = score_factor(p, at) * p.scale;
     //$ if folded == 2
     fold.cap = score_cap(p, at) * LOG2_E;
-    fold.twice = 2 * factor * LOG2_E;
+    fold.factor = factor;
     // The odd polynomial of degree 5 that is nearest to tanh, relative to it, up to 0.31: of x it would be
     // FIFTH * x ((x^2 + a)^2 + b). The fifth root of what is before x goes into v; one step of Newton makes it exact.
     constexpr float FIFTH = 0.125885732f;
@@ -94,11 +94,22 @@ __device__ __forceinline__ void cap_small(float (&s)[BLOCK_N / 2], const Fold &f
     }
 }
 
+// The same for |x| <= 0.95: the polynomial of degree 11 that is nearest to tanh, relative to it.
+__device__ __forceinline__ void cap_medium(float (&s)[BLOCK_N / 2], const Fold &fold, const float (&rest)[2]) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i++) {
+        float x = s[i] * fold.factor, square = x * x, curve = fmaf(square, -0.003362713f, 0.017378717f);
+        curve = fmaf(square, fmaf(square, curve, -0.052079128f), 0.132956468f);
+        curve = fmaf(square, fmaf(square, curve, -0.333305115f), 0.999999651f);
+        s[i] = fmaf(x * curve, fold.cap, rest_of(fold, rest, i));
+    }
+}
+
 // s = cap * tanh(x) + rest, of any x: tanh(x) = 1 - 2 / (e^2x + 1). Rarely needed, so in a loop, through whose few registers
 // all elements pass.
 __device__ __forceinline__ void cap_any(float (&s)[BLOCK_N / 2], const Fold &fold, const float (&rest)[2]) {
     constexpr int MANY = 4;
-    float up[2] = {rest[0] + fold.cap, rest[1] + fold.cap};
+    float up[2] = {rest[0] + fold.cap, rest[1] + fold.cap}, twice = fold.factor * (2 * LOG2_E);
 #pragma unroll 1
     for (int round = 0; round < BLOCK_N / 2 / MANY; round++) {
         //$ if keyed > 0
@@ -109,7 +120,7 @@ __device__ __forceinline__ void cap_any(float (&s)[BLOCK_N / 2], const Fold &fol
         float done[MANY];
 #pragma unroll
         for (int i = 0; i < MANY; i++)
-            done[i] = fmaf(-2 * fold.cap, reciprocal_approx(exp2_approx(s[i] * fold.twice) + 1), rest_of(fold, at, i));
+            done[i] = fmaf(-2 * fold.cap, reciprocal_approx(exp2_approx(s[i] * twice) + 1), rest_of(fold, at, i));
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 2; i++)
             s[i] = i + MANY < BLOCK_N / 2 ? s[i + MANY] : done[i + MANY - BLOCK_N / 2];
@@ -125,6 +136,8 @@ __device__ __forceinline__ void apply_fold(float (&s)[BLOCK_N / 2], const Fold &
     float most = fmaxf(fmaxf(largest[0], largest[1]), fmaxf(largest[2], largest[3]));
     if (__all_sync(0xffffffffu, most <= fold.small))
         cap_small(s, fold, rest);
+    else if (__all_sync(0xffffffffu, most <= fold.small * (0.95f / 0.31f)))
+        cap_medium(s, fold, rest);
     else
         cap_any(s, fold, rest);
 }
