@@ -44,7 +44,7 @@
      tile_map            false              mask == custom_mask and exact == 0
      intervals           false              mask == custom_mask and exact == 1
      any_score           false              score == custom_score and folded == 0
-     few_numbers         false              folded == 1 or folded == 2 and keyed == 0 and dtype == bf16
+     few_numbers         false              folded == 1 or folded == 2 and keyed == 0 and dtype == bf16 and sinks == 0
      consumers           2                  block_m / 64
      scores_ahead        true               overlap == within or overlap == both
      in_turns            true               overlap == ping_pong or overlap == both
