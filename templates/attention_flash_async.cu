@@ -22,6 +22,7 @@
 //$ let intervals = mask == custom_mask and exact == 1
 //$ let any_score = score == custom_score and folded == 0
 //$ let few_numbers = folded == 1 or folded == 2 and keyed == 0 and dtype == bf16 and sinks == 0
+//$ let masks_lightly = not any_score and (dtype == bf16 and (folded < 2 or keyed == 0) or dtype == fp16 and lookup == 0)
 //$ if head_dim <= 64 and head_dim_v <= 64 and sinks == 0 and plain_scores
 //$ default block_m = 256
 //$ default block_n = 64
@@ -30,19 +31,23 @@
 //$ default block_m = 192
 //$ default block_n = 128
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and score == scaled and lookup == 0
-//$ default block_m = 192
-//$ default block_n = 112
-//$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and folded > 0 and mask != custom_mask and few_numbers
+//$ elif head_dim <= 64 and head_dim_v <= 64 and mask == custom_mask and masks_lightly
 //$ default block_m = 192
 //$ default block_n = 128
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and folded == 2 and keyed > 0 and lookup == 0
+//$ elif head_dim <= 64 and head_dim_v <= 64 and mask == custom_mask and not any_score
+//$ default block_m = 192
+//$ default block_n = 112
+//$ default stages = 3
+//$ elif head_dim <= 64 and head_dim_v <= 64 and folded > 0 and few_numbers
+//$ default block_m = 192
+//$ default block_n = 128
+//$ default stages = 3
+//$ elif head_dim <= 64 and head_dim_v <= 64 and folded == 2 and keyed > 0
 //$ default block_m = 192
 //$ default block_n = 80
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and folded > 0 and lookup == 0
+//$ elif head_dim <= 64 and head_dim_v <= 64 and folded > 0
 //$ default block_m = 192
 //$ default block_n = 96
 //$ default stages = 3
@@ -58,7 +63,7 @@
 //$ default block_m = 128
 //$ default block_n = 96
 //$ default stages = 2
-//$ elif head_dim <= 128 and head_dim_v <= 128 and lookup > 0
+//$ elif head_dim <= 128 and head_dim_v <= 128 and lookup > 0 and any_score
 //$ default block_m = 128
 //$ default block_n = 80
 //$ default stages = 2
@@ -74,15 +79,15 @@
 //$ default block_m = 128
 //$ default block_n = 128
 //$ default stages = 2
-//$ elif head_dim <= 192 and head_dim_v <= 128 and not any_score and lookup == 0
+//$ elif head_dim <= 192 and head_dim_v <= 128 and not any_score
 //$ default block_m = 128
 //$ default block_n = 96
 //$ default stages = 2
-//$ elif head_dim <= 192 and head_dim_v <= 192 and not any_score and lookup == 0
+//$ elif head_dim <= 192 and head_dim_v <= 192 and not any_score
 //$ default block_m = 128
 //$ default block_n = 80
 //$ default stages = 2
-//$ elif not any_score and lookup == 0
+//$ elif not any_score
 //$ default block_m = 128
 //$ default block_n = 64
 //$ default stages = 2

@@ -374,7 +374,11 @@ struct Consumer {
         Seen there = seen_below(key, {a.len_kv, a.len_kv});
 #pragma unroll
         for (int word = 0; word < Seen::WORDS; word++, key += 128) {
+//$ if lookup == 0
 #pragma unroll 4
+//$ else
+#pragma unroll 1
+//$ end
             for (int i = 0; i < min(32, Seen::COLUMNS - 32 * word); i++)
 #pragma unroll
                 for (int r = 0; r < 2; r++)

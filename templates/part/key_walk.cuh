@@ -4,7 +4,8 @@ struct KeyWalk {
     int left;   // tiles to come
     int after;  // as unseen
     //$ if tile_map
-    const unsigned *needed, *full; // a bit for each tile of keys (part/tile_map.cuh)
+    const unsigned *needed; // a bit for each tile of keys (part/tile_map.cuh); behind it, by so many words, one that says ...
+    int full;               // ... whether all queries see all its keys
     int word;
     unsigned bits; // of the word: tiles to come
 
@@ -15,7 +16,7 @@ struct KeyWalk {
         int bit = 31 - __clz(static_cast<int>(bits));
         bits ^= 1u << bit;
         left--;
-        whole = full[word] >> bit & 1;
+        whole = needed[word + full] >> bit & 1;
         return word * 32 + bit;
     }
     //$ else
@@ -36,7 +37,8 @@ __device__ __forceinline__ KeyWalk walk_of_line(const attention_params &p, const
     const long long head = static_cast<long long>(tile.batch) * p.heads + tile.head;
     const long long row = head * ((p.len_q + TILE_ROWS - 1) / TILE_ROWS) + tile.query / TILE_ROWS;
     MapLine *line = map_line(p, row, number);
-    return {line->unseen, line->left, line->after, map_line(p, row, UNITS)->tiles(), line->tiles(), line->word, line->bits};
+    return {line->unseen, line->left, line->after, map_line(p, row, UNITS)->tiles(),
+            (number - UNITS) * map_line_words(p), line->word, line->bits};
 }
 
 // For all queries of the tile.
@@ -48,7 +50,7 @@ __device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const
 __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const Tile &tile, int unit) {
     KeyWalk walk = walk_of_line(p, tile, unit);
     //$ if in_turns
-    const unsigned *full = walk.full;
+    int full = walk.full;
     walk = walk_of_tile(p, tile); // turns are taken alike
     walk.full = full;
     //$ end

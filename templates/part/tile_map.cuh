@@ -19,11 +19,12 @@ struct MapLine {
 static_assert(sizeof(MapLine) == 20, "as in the workspace directive");
 
 __device__ __forceinline__ int map_words(const attention_params &p) { return (p.len_kv + 32 * BLOCK_N - 1) / (32 * BLOCK_N); }
+__device__ __forceinline__ int map_line_words(const attention_params &p) { return 5 + map_words(p); }
 
 // Of a unit, or UNITS for all of them; `tile` is counted over (batch, head, tile).
 __device__ __forceinline__ MapLine *map_line(const attention_params &p, long long tile, int unit) {
     return reinterpret_cast<MapLine *>(static_cast<unsigned *>(p.workspace) +
-                                       (tile * (UNITS + 1) + unit) * (5 + map_words(p)));
+                                       (tile * (UNITS + 1) + unit) * map_line_words(p));
 }
 
 extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __grid_constant__ attention_tma_params params) {
