@@ -24,7 +24,9 @@ __device__ __forceinline__ void release_share(Barrier *empty) { release(empty); 
 struct Span {
     Tile tile;
     int unseen; // tiles of keys that only other warpgroups see, before this one's
-    int after;  // and after those
+    //$ if not tile_map or in_turns
+    int after; // and after those
+    //$ end
     //$ if mask == custom_mask
     KeyWalk walk;
     __device__ __forceinline__ int left() const { return walk.left; } // tiles of keys to come
@@ -34,7 +36,7 @@ struct Span {
     __device__ __forceinline__ int left() const { return tiles; }
     //$ end
     int next;   // tile of keys that is weighed next
-    bool whole; // without a mask
+    bool whole; // no row of the warp needs a mask there
     //$ if intervals
     int first[2], end[2]; // keys that each of this thread's rows sees
     //$ elif mask == custom_mask
@@ -59,7 +61,6 @@ struct Consumer {
     float c;         // what makes exponents of 2 of what is in s: log2(e) times scale, or 1 where an expression has done so
     unsigned long long q, k, v;
 
-    Ring<2> taken;
     Ring<Q_STAGES> queries;
     int step; // tiles of keys that went through this warpgroup
     Span span;
@@ -93,7 +94,7 @@ struct Consumer {
           c(a.scale * LOG2_E),
           //$ end
           q(matrix_descriptor(shared.q[0][index], 0)), k(matrix_descriptor(shared.k[0], 0)),
-          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), taken{0}, queries{0}, step(0), span{} {
+          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0), span{} {
         //$ if ahead > 0
         ahead = {0};
         //$ end
@@ -105,25 +106,39 @@ struct Consumer {
     // This thread's first row of the unit: the other is 8 further down. Needed once a tile of queries, so not kept.
     __device__ __forceinline__ int row() const { return set_apart(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
 
+    //$ if mask == custom_mask or score == custom_score
+    // Of a row of the unit.
+    __device__ __forceinline__ int position(int row) const {
+        return position_of(a, min(row_of(a, span.tile, unit, row).query, a.len_q - 1));
+    }
+    //$ end
+
     // False when there is no further tile.
     __device__ __forceinline__ bool take() {
+        Ring<2> taken = {queries.count};
         Tile tile = take_tile(shared, taken);
         __syncwarp();
         if (elect_one())
             barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
+        //$ if tile_map and not in_turns
+        span.unseen = queries.count > 0 ? line_of(a, span.tile, unit)->after : 0; // of the tile before
+        //$ else
+        span.unseen = span.after; // of the tile before
+        span.after = 0;
+        //$ end
         span.tile = tile;
         //$ if mask == custom_mask or score == custom_score
         span.where = {tile.batch, tile.head, tile.kv_head};
         for (int r = 0; r < 2; r++)
-            span.position[r] = position_of(a, min(row_of(a, tile, unit, row() + 8 * r).query, a.len_q - 1));
+            span.position[r] = position(row() + 8 * r);
         //$ end
-        span.unseen = span.after; // of the tile before
-        span.after = 0;
         //$ if mask == custom_mask
         if (tile.query >= 0) {
             span.walk = walk_of_unit(a, tile, unit);
             span.unseen += span.walk.unseen;
+            //$ if intervals
             span.after = span.walk.after;
+            //$ end
         }
         //$ else
         int first = tile.query + unit * queries_of_unit(a);
@@ -355,10 +370,10 @@ struct Consumer {
         return seen_below(key, span.end);
         //$ else
         Seen seen = {};
+        int first_row = row(), position[2] = {this->position(first_row), this->position(first_row + 8)};
         //$ if lookup == 2
         if (keys_in_pairs(a) && (tile_n + 1) * BLOCK_N <= a.len_kv) {
             int first = set_apart(key); // so that addresses are of rows, plus constants
-            int position[2] = {set_apart(span.position[0]), set_apart(span.position[1])}; // and not kept from tile to tile
 #pragma unroll
             for (int i = 0; i < Seen::COLUMNS; i++) {
                 MaskKey k;
@@ -382,7 +397,7 @@ struct Consumer {
             for (int i = 0; i < min(32, Seen::COLUMNS - 32 * word); i++)
 #pragma unroll
                 for (int r = 0; r < 2; r++)
-                    if (sees(a, span.where, span.position[r], min(key + i / 2 * 8 + i % 2, a.len_kv - 1)))
+                    if (sees(a, span.where, position[r], min(key + i / 2 * 8 + i % 2, a.len_kv - 1)))
                         seen.bits[r][word] |= 1u << i;
 #pragma unroll
             for (int r = 0; r < 2; r++)
@@ -395,7 +410,14 @@ struct Consumer {
     // The next tile of keys, while its S is multiplied.
     __device__ __forceinline__ void find_next() {
         //$ if mask == custom_mask
-        span.next = span.walk.next(span.whole);
+        span.next = next_keys(a, span.tile, unit, span.walk);
+        //$ if intervals
+        int key0 = span.next * BLOCK_N;
+        span.whole = __all_sync(0xffffffffu, max(span.first[0], span.first[1]) <= key0 &&
+                                                 min(span.end[0], span.end[1]) >= key0 + BLOCK_N);
+        //$ else
+        span.whole = span.walk.whole;
+        //$ end
         //$ else
         span.next = --span.tiles;
         span.whole = span.next < span.unmasked;
@@ -636,8 +658,8 @@ struct Consumer {
             // after the other.
             Tile tile = span.tile;
             int stage = queries.stage();
-            more = take();
             queries.count++;
+            more = take();
             issue_output();
             Barrier *empty = &shared.v_empty[values().stage()];
             step++;

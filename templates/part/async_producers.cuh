@@ -68,8 +68,8 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
         //$ if mask == custom_mask
         KeyWalk walk = walk_of_tile(p, tile);
 #pragma unroll 1
-        for (bool whole; walk.left > 0; ring.count++) {
-            int i = walk.next(whole), stage = ring.stage();
+        for (; walk.left > 0; ring.count++) {
+            int i = next_keys(p, tile, TILE_ROWS / 64, walk), stage = ring.stage();
             //$ else
 #pragma unroll 1
         for (int i = key_tiles(p, tile.query, queries_of_tile(p)) - 1; i >= 0; i--, ring.count++) {
@@ -120,8 +120,8 @@ __device__ __forceinline__ void produce_ahead(const attention_params &p, Shared 
         //$ if mask == custom_mask
         KeyWalk walk = walk_of_tile(p, tile);
 #pragma unroll 1
-        for (bool whole; walk.left > 0; ring.count++) {
-            int i = walk.next(whole), stage = ring.stage();
+        for (; walk.left > 0; ring.count++) {
+            int i = next_keys(p, tile, TILE_ROWS / 64, walk), stage = ring.stage();
             //$ else
 #pragma unroll 1
         for (int i = key_tiles(p, tile.query, queries_of_tile(p)) - 1; i >= 0; i--, ring.count++) {

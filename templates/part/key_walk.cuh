@@ -4,41 +4,37 @@ struct KeyWalk {
     int left;   // tiles to come
     int after;  // as unseen
     //$ if tile_map
-    const unsigned *needed; // a bit for each tile of keys (part/tile_map.cuh); behind it, by so many words, one that says ...
-    int full;               // ... whether all queries see all its keys
-    int word;
-    unsigned bits; // of the word: tiles to come
-
-    // The next tile. `whole`: all queries see all its keys.
-    __device__ __forceinline__ int next(bool &whole) {
-        while (bits == 0)
-            bits = needed[--word];
-        int bit = 31 - __clz(static_cast<int>(bits));
-        bits ^= 1u << bit;
-        left--;
-        whole = needed[word + full] >> bit & 1;
-        return word * 32 + bit;
-    }
+    int word;            // of the map (part/tile_map.cuh)
+    unsigned bits, full; // of it: tiles to come; those of which all queries see all keys
+    bool whole;          // so it is with the tile that next_keys has returned
     //$ else
-    int tile;
-    int full_first, full_end; // tiles of which all queries see all keys
-
-    // The next tile. `whole`: all queries see all its keys.
-    __device__ __forceinline__ int next(bool &whole) {
-        left--;
-        whole = tile >= full_first && tile < full_end;
-        return tile--;
-    }
+    int tile; // the next one
     //$ end
 };
 
 //$ if tile_map
-__device__ __forceinline__ KeyWalk walk_of_line(const attention_params &p, const Tile &tile, int number) {
+__device__ __forceinline__ MapLine *line_of(const attention_params &p, const Tile &tile, int unit) {
     const long long head = static_cast<long long>(tile.batch) * p.heads + tile.head;
-    const long long row = head * ((p.len_q + TILE_ROWS - 1) / TILE_ROWS) + tile.query / TILE_ROWS;
-    MapLine *line = map_line(p, row, number);
-    return {line->unseen, line->left, line->after, map_line(p, row, UNITS)->tiles(),
-            (number - UNITS) * map_line_words(p), line->word, line->bits};
+    const int query = set_apart(tile.query); // or addresses would be kept from one use to the next
+    return map_line(p, head * ((p.len_q + TILE_ROWS - 1) / TILE_ROWS) + query / TILE_ROWS, unit);
+}
+__device__ __forceinline__ KeyWalk walk_of_line(const attention_params &p, const Tile &tile, int unit) {
+    const MapLine *line = line_of(p, tile, unit);
+    return {line->unseen, line->left, line->after, line->word, line->bits, line->full, false};
+}
+
+// The next tile of keys; the unit is UNITS for all of them.
+__device__ __forceinline__ int next_keys(const attention_params &p, const Tile &tile, int unit, KeyWalk &walk) {
+    while (walk.bits == 0) {
+        walk.word--;
+        walk.bits = line_of(p, tile, UNITS)->tiles()[walk.word];
+        walk.full = line_of(p, tile, unit)->tiles()[walk.word];
+    }
+    int bit = 31 - __clz(static_cast<int>(walk.bits));
+    walk.bits ^= 1u << bit;
+    walk.left--;
+    walk.whole = walk.full >> bit & 1;
+    return walk.word * 32 + bit;
 }
 
 // For all queries of the tile.
@@ -50,13 +46,18 @@ __device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const
 __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const Tile &tile, int unit) {
     KeyWalk walk = walk_of_line(p, tile, unit);
     //$ if in_turns
-    int full = walk.full;
     walk = walk_of_tile(p, tile); // turns are taken alike
-    walk.full = full;
+    walk.full = line_of(p, tile, unit)->tiles()[walk.word];
     //$ end
     return walk;
 }
 //$ else
+// The next tile of keys.
+__device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) {
+    walk.left--;
+    return walk.tile--;
+}
+
 // For so many queries from `query` on, those past the end aside. `otherwise`: the tile of keys, if they see none.
 __device__ __forceinline__ KeyWalk walk_of_queries(const attention_params &p, const Tile &tile, int query, int count,
                                                    int otherwise) {
@@ -64,8 +65,7 @@ __device__ __forceinline__ KeyWalk walk_of_queries(const attention_params &p, co
     const Keys keys = keys_of(p, {tile.batch, tile.head, tile.kv_head}, q_first, q_last);
     const int first = keys.first / BLOCK_N, last = (keys.end - 1) / BLOCK_N;
     const bool none = keys.end <= keys.first;
-    return {0, none ? 1 : last - first + 1, 0, none ? otherwise : last, (keys.full_first + BLOCK_N - 1) / BLOCK_N,
-            keys.full_end / BLOCK_N};
+    return {0, none ? 1 : last - first + 1, 0, none ? otherwise : last};
 }
 
 // For all queries of the tile.

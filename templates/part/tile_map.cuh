@@ -1,6 +1,6 @@
 //$ let units = tile_rows / 64
 //$ launch attention_tile_map grid min((batch * heads * ((len_q + tile_rows - 1) / tile_rows) + 3) / 4, 16 * sm_count) block 128 shared 0
-//$ workspace 4 * batch * heads * ((len_q + tile_rows - 1) / tile_rows) * (units + 1) * (5 + (len_kv + 32 * block_n - 1) / (32 * block_n))
+//$ workspace 4 * batch * heads * ((len_q + tile_rows - 1) / tile_rows) * (units + 1) * (6 + (len_kv + 32 * block_n - 1) / (32 * block_n))
 //$ include "part/formula.cuh"
 
 // Which tiles of keys each tile of queries needs, where no closed form says it: judged before the kernel proper, 32 tiles
@@ -11,15 +11,15 @@ struct MapLine {
     int unseen, left, after; // of the tiles that any unit needs, from the last to the first: before the first one that this
                              // unit needs, from there to its last one, and behind that; `left` is 1 at least
     int word;                // in which word of the needed tiles the first one of those `left` is, ...
-    unsigned bits;           // ... and that word without those before it
+    unsigned bits, full;     // ... and that word without those before it, and which of its tiles all queries of the unit see
 
     // A bit for each tile of keys. Of a unit, 1 = all its queries see all keys; of all of them, 1 = needed.
     __device__ __forceinline__ unsigned *tiles() { return reinterpret_cast<unsigned *>(this + 1); }
 };
-static_assert(sizeof(MapLine) == 20, "as in the workspace directive");
+static_assert(sizeof(MapLine) == 24, "as in the workspace directive");
 
 __device__ __forceinline__ int map_words(const attention_params &p) { return (p.len_kv + 32 * BLOCK_N - 1) / (32 * BLOCK_N); }
-__device__ __forceinline__ int map_line_words(const attention_params &p) { return 5 + map_words(p); }
+__device__ __forceinline__ int map_line_words(const attention_params &p) { return 6 + map_words(p); }
 
 // Of a unit, or UNITS for all of them; `tile` is counted over (batch, head, tile).
 __device__ __forceinline__ MapLine *map_line(const attention_params &p, long long tile, int unit) {
@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __gri
     for (long long row = blockIdx.x * 4ll + threadIdx.x / 32; row < 1ll * p.batch * p.heads * tiles; row += gridDim.x * 4ll) {
         const Where at = where_is(p, row / tiles);
         const int query = static_cast<int>(row % tiles) * TILE_ROWS;
-        MapLine line = {0, 0, -1, 0, 0}, *to = map_line(p, row, min(lane, UNITS)); // lane i has line i
+        MapLine line = {0, 0, -1, 0, 0, 0}, *to = map_line(p, row, min(lane, UNITS)); // lane i has line i
         int total = 0, upto = 0;
 #pragma unroll 1
         for (int word = 0; word < map_words(p); word++) {
@@ -60,6 +60,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __gri
                 if (line.after < 0)
                     line.after = total + __popc(needed & ((mine & -mine) - 1));
                 line.word = word;
+                line.full = full;
                 line.bits = needed & 0xffffffffu >> __clz(static_cast<int>(mine));
                 upto = total + __popc(line.bits);
             }
@@ -70,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __gri
         const int last_word = __shfl_sync(0xffffffffu, line.word, UNITS);
         const unsigned last_bits = __shfl_sync(0xffffffffu, line.bits, UNITS);
         if (line.after < 0) // sees nothing: of the last tile, or of tile 0, where none is needed
-            line = {0, 1, max(0, total - 1), last_word, max(last_bits, 1u)};
+            line = {0, 1, max(0, total - 1), last_word, max(last_bits, 1u), 0};
         if (lane <= UNITS)
             *to = line;
     }

@@ -979,12 +979,12 @@ __device__ __forceinline__ void release_share(Barrier *empty) { release(empty); 
 struct Span {
     Tile tile;
     int unseen; // tiles of keys that only other warpgroups see, before this one's
-    int after;  // and after those
+    int after; // and after those
     int tiles;    // of keys, to come
     int unmasked; // tiles below need no mask
     __device__ __forceinline__ int left() const { return tiles; }
     int next;   // tile of keys that is weighed next
-    bool whole; // without a mask
+    bool whole; // no row of the warp needs a mask there
     int end[2]; // one past the last key that each of this thread's rows sees
 };
 
@@ -999,7 +999,6 @@ struct Consumer {
     float c;         // what makes exponents of 2 of what is in s: log2(e) times scale, or 1 where an expression has done so
     unsigned long long q, k, v;
 
-    Ring<2> taken;
     Ring<Q_STAGES> queries;
     int step; // tiles of keys that went through this warpgroup
     Span span;
@@ -1011,7 +1010,7 @@ struct Consumer {
         : p(p), a(p.attention), shared(shared), index(index), unit(unit_of(index)), lane(threadIdx.x % 32),
           c(a.scale * LOG2_E),
           q(matrix_descriptor(shared.q[0][index], 0)), k(matrix_descriptor(shared.k[0], 0)),
-          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), taken{0}, queries{0}, step(0), span{} {
+          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0), span{} {
     }
 
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
@@ -1022,13 +1021,14 @@ struct Consumer {
 
     // False when there is no further tile.
     __device__ __forceinline__ bool take() {
+        Ring<2> taken = {queries.count};
         Tile tile = take_tile(shared, taken);
         __syncwarp();
         if (elect_one())
             barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
-        span.tile = tile;
         span.unseen = span.after; // of the tile before
         span.after = 0;
+        span.tile = tile;
         int first = tile.query + unit * queries_of_unit(a);
         span.tiles = key_tiles(a, tile.query, queries_of_tile(a));
         span.unmasked = max(0, keys_end(a, first + 1) - 1) / BLOCK_N; // one more than need be, so that m is known after it
@@ -1247,8 +1247,8 @@ struct Consumer {
             // after the other.
             Tile tile = span.tile;
             int stage = queries.stage();
-            more = take();
             queries.count++;
+            more = take();
             issue_output();
             Barrier *empty = &shared.v_empty[values().stage()];
             step++;
