@@ -22,7 +22,7 @@
 //$ let intervals = mask == custom_mask and exact == 1
 //$ let any_score = score == custom_score and folded == 0
 //$ let few_numbers = folded == 1 or folded == 2 and keyed == 0 and dtype == bf16 and sinks == 0
-//$ let masks_lightly = not any_score and (dtype == bf16 and (folded < 2 or keyed == 0) or dtype == fp16 and lookup == 0)
+//$ let masks_lightly = not any_score and (dtype == bf16 and (folded < 2 or keyed == 0) or folded < 2 and lookup == 0)
 //$ if head_dim <= 64 and head_dim_v <= 64 and sinks == 0 and plain_scores
 //$ default block_m = 256
 //$ default block_n = 64

@@ -45,7 +45,7 @@
      intervals           false              mask == custom_mask and exact == 1
      any_score           false              score == custom_score and folded == 0
      few_numbers         false              folded == 1 or folded == 2 and keyed == 0 and dtype == bf16 and sinks == 0
-     masks_lightly       true               not any_score and (dtype == bf16 and (folded < 2 or keyed == 0) or dtype == fp16 and lookup == 0)
+     masks_lightly       true               not any_score and (dtype == bf16 and (folded < 2 or keyed == 0) or folded < 2 and lookup == 0)
      consumers           2                  block_m / 64
      scores_ahead        true               overlap == within or overlap == both
      in_turns            true               overlap == ping_pong or overlap == both
