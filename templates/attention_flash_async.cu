@@ -389,7 +389,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         //$ if ahead > 0
         for (int stage = 0; stage < AHEAD_STAGES; stage++)
             for (int consumer = 0; consumer < CONSUMERS; consumer++) {
-                barrier_init(&shared.ahead_full[stage][consumer], 1);
+                barrier_init(&shared.ahead_full[stage][consumer], 32); // lanes that copy
                 barrier_init(&shared.ahead_empty[stage][consumer], 4); // warps that read
             }
         //$ end

@@ -92,23 +92,6 @@ static const struct refusal {
      WORDS INIT(1) "tensor_map none = {}; if (t == 0) tma_load(shared, &none, barrier, 0, 0, 0, 0);\n}\n",
      32,
      {"is no tensor map"}},
-    {"bytes that lie together",
-     WORDS INIT(1) "if (t == 0) { barrier_expect(barrier, 64); bulk_load(shared + 16, p.y, 64, barrier); }\n"
-                   "barrier_wait(barrier, 0);\n}\n",
-     32,
-     {0}},
-    {"bytes in pieces of 16",
-     WORDS INIT(1) "if (t == 0) bulk_load(shared, p.y, 24, barrier);\n}\n",
-     32,
-     {"bulk_load: 24 bytes from", "expected a multiple of 16"}},
-    {"bytes to odd places",
-     WORDS INIT(1) "if (t == 0) bulk_load(shared + 8, p.y, 16, barrier);\n}\n",
-     32,
-     {"bulk_load: 16 bytes at byte 8", "multiple of 16"}},
-    {"bytes of nobody",
-     WORDS INIT(1) "if (t == 0) bulk_load(shared, p.y, 1 << 14, barrier);\n}\n",
-     32,
-     {"out of bounds: bulk_load"}},
     {"store before the tensor",
      WORDS "if (t == 0) tma_store(&p.out, shared, 0, -1, 0, 0);\n}\n",
      32,
@@ -180,7 +163,7 @@ Test(hopper, what_the_hardware_would_answer_with_a_hang_or_garbage_is_refused) {
             const struct refusal *refusal = &refusals[i];
             struct device device = device_open(seed % 2 ? ATT_HOST_CHECK : ATT_HOST_FAST, (uint64_t)seed);
             const struct array array = {64, 16, 1, 1};
-            struct params params = {.y = device_buffer(&device, 64, NULL)};
+            struct params params;
             struct kernel kernel = {refusal->source, 1, refusal->threads, SHARED};
             encode(&device, &array, device_buffer(&device, 2 * elements(&array), NULL), params.in);
             encode(&device, &array, device_buffer(&device, 2 * elements(&array), NULL), params.out);

@@ -1,5 +1,4 @@
-/* copy_unit: boxes between tensors and shared memory (TMA), in the 128-byte swizzle, and bytes that lie together, which
-   become boxes of one row without a swizzle. See units.h.
+/* copy_unit: boxes between tensors and shared memory (TMA), in the 128-byte swizzle. See units.h.
    A box is checked when it is asked for, so that copying cannot fail. */
 #include "cluster.h"
 #include "race.h"
@@ -45,7 +44,7 @@ static void copy_row(const struct copy *copy, unsigned char *shared, int row) {
     int64_t element = map->element, per_chunk = CHUNK / element;
     for (int64_t col = 0; col < map->box[0]; col += per_chunk) {
         size_t linear = copy->shared + (size_t)row * row_bytes(map) + (size_t)(col * element);
-        unsigned char *chunk = shared + (copy->swizzled ? linear ^ (linear / SWIZZLE_BYTES % 8) * CHUNK : linear);
+        unsigned char *chunk = shared + (linear ^ (linear / SWIZZLE_BYTES % 8) * CHUNK);
         int64_t from = col > part.col ? col : part.col;
         int64_t end = col + per_chunk < part.end ? col + per_chunk : part.end;
         size_t bytes = from < end ? (size_t)((end - from) * element) : 0;
@@ -123,32 +122,21 @@ void copy_run(struct block *block, unsigned which) {
 
 /* --- what kernels call --------------------------------------------------------------------------------------------- */
 
-static struct host_map one_row(const void *from, int bytes) {
-    return (struct host_map){
-        .data = (unsigned char *)from, .dim = {bytes, 1, 1, 1}, .element = 1, .box = {bytes, 1, 1}};
-}
-
-static const char *name_of(const struct copy *copy) {
-    return !copy->swizzled ? "bulk_load" : copy->load ? "tma_load" : "tma_store";
-}
-
-static void check(struct fiber *fiber, const struct copy *copy, int line) {
+static void check(struct fiber *fiber, const struct attile_box *box, const struct host_map *map, int line) {
     struct block *block = fiber->block;
-    const char *name = name_of(copy);
-    size_t size = box_bytes(&copy->map), step = copy->swizzled ? SWIZZLE_BYTES : CHUNK;
-    if (copy->shared % step || copy->shared > block->shown->shared_size ||
-        size > block->shown->shared_size - copy->shared)
+    const char *name = box->barrier ? "tma_load" : "tma_store";
+    if (!tensor_map_is_sound(map))
+        fiber_refuse(fiber, line, NULL, "%s: %p is no tensor map", name, (const void *)map);
+    size_t place = (size_t)((unsigned char *)box->shared - block->shared), size = box_bytes(map);
+    if (place % SWIZZLE_BYTES || place > block->shown->shared_size || size > block->shown->shared_size - place)
         fiber_refuse(fiber, line, NULL,
                      "%s: %zu bytes at byte %zu of %llu bytes of shared memory, expected them within, at a multiple of "
-                     "%zu",
-                     name, size, copy->shared, block->shown->shared_size, step);
-    if (!copy->swizzled && (size % CHUNK || (uintptr_t)copy->map.data % CHUNK))
-        fiber_refuse(fiber, line, NULL, "%s: %zu bytes from %p, expected a multiple of %d, from a multiple of %d", name,
-                     size, (void *)copy->map.data, CHUNK, CHUNK);
-    for (int i = 0; i < 4 && !copy->load; i++)
-        if (copy->place[i] < 0)
-            fiber_refuse(fiber, line, NULL, "tma_store to (%d, %d, %d, %d): expected 0 or more", copy->place[0],
-                         copy->place[1], copy->place[2], copy->place[3]);
+                     "%d",
+                     name, size, place, block->shown->shared_size, SWIZZLE_BYTES);
+    for (int i = 0; i < 4 && !box->barrier; i++)
+        if (box->place[i] < 0)
+            fiber_refuse(fiber, line, NULL, "tma_store to (%d, %d, %d, %d): expected 0 or more", box->place[0],
+                         box->place[1], box->place[2], box->place[3]);
     if (block->units->copies == UNITS_COPIES)
         fiber_refuse(fiber, line, NULL, "%s: more than %d copies under way in a block", name, UNITS_COPIES);
 }
@@ -162,8 +150,9 @@ static void check_tensor(struct fiber *fiber, const struct copy *copy, int line)
             continue;
         if (!memory_find(fiber->block->launch->memory, (uintptr_t)part.data, bytes, &buffer, &nearest))
             fiber_refuse(fiber, line, NULL,
-                         "out of bounds: %s: the box at (%d, %d, %d, %d), and what follows, is not within one buffer",
-                         name_of(copy), copy->place[0], copy->place[1], copy->place[2], copy->place[3]);
+                         "out of bounds: %s (%d, %d, %d, %d), and what follows, is not within one buffer",
+                         copy->load ? "tma_load: the box at" : "tma_store: the box at", copy->place[0], copy->place[1],
+                         copy->place[2], copy->place[3]);
     }
 }
 
@@ -189,17 +178,14 @@ void units_box(struct attile_block *shown, unsigned index, const struct attile_b
     struct block *block = fiber->block;
     struct units *units = block->units;
     order_use_couriers(block);
-    if (box->map && !tensor_map_is_sound(box->map))
-        fiber_refuse(fiber, line, NULL, "%s: %p is no tensor map", box->barrier ? "tma_load" : "tma_store", box->map);
-    struct copy copy = {.map = box->map ? *(const struct host_map *)box->map : one_row(box->from, box->bytes),
-                        .swizzled = box->map,
+    check(fiber, box, box->map, line);
+    struct copy copy = {.map = *(const struct host_map *)box->map,
                         .shared = (size_t)((unsigned char *)box->shared - block->shared),
                         .load = box->barrier,
                         .fiber = fiber,
                         .copier = units->copies_asked++ % ORDER_COPIERS,
                         .pc = __builtin_return_address(0)};
     memcpy(copy.place, box->place, sizeof copy.place);
-    check(fiber, &copy, line);
     check_tensor(fiber, &copy, line);
     if (copy.load) {
         find_targets(fiber, box, &copy, line);

@@ -12,7 +12,7 @@
 #include "tensor_map.h"
 
 enum {
-    UNITS_COPIES = 1024,    /* under way in one block */
+    UNITS_COPIES = 256,     /* under way in one block */
     UNITS_PRODUCTS = 128,   /* ... of one warpgroup; a multiple of ORDER_PRODUCTS */
     UNITS_ACCUMULATORS = 8, /* ... of one warpgroup */
     UNITS_GROUPS = 64,      /* ... of one thread */
@@ -42,7 +42,7 @@ struct copy {
     struct host_map map;
     size_t shared; /* offset */
     int place[4];
-    bool load, swizzled;
+    bool load;
     struct transaction *barrier[ATTILE_CLUSTER]; /* of each rank of the cluster that a load goes to; else null */
     struct fiber *fiber;                         /* who asked for it */
     unsigned copier;

@@ -309,7 +309,6 @@ struct Consumer {
         return true;
     }
     __device__ __forceinline__ void ahead_done() {
-        fence_async(); // what was filled in, and read, is no longer needed when the copy unit writes there
         __syncwarp();
         if (elect_one())
             barrier_arrive(&shared.ahead_empty[ahead.stage()][index]);

@@ -90,16 +90,18 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
 }
 //$ if ahead > 0
 
-// What the score adds: rows of its tensor for one unit of queries, columns of one tile of keys. By all lanes of a warp.
-__device__ __forceinline__ void copy_ahead(const attention_params &p, const Tile &tile, int query, int key, Ahead &to,
-                                           Barrier *full) {
-    if (elect_one())
-        barrier_expect(full, 64 * BLOCK_N * 2);
-    __syncwarp();
+// What the score adds: rows of its tensor for one unit of queries, columns of one tile of keys. LANES neighbours copy a row.
+__device__ __forceinline__ void copy_ahead(const attention_params &p, const Tile &tile, int query, int key, Ahead &to) {
+    constexpr int LANES = BLOCK_N % 32 == 0 ? 4 : 2;
+    const int lane = threadIdx.x % 32, column = lane % LANES * 8;
 #pragma unroll 1
-    for (int row = threadIdx.x % 32; row < 64; row += 32)
-        bulk_load(to[row], element_ahead(p, {tile.batch, tile.head, tile.kv_head},
-                                         position_of(p, min(query + row, p.len_q - 1)), key), BLOCK_N * 2, full);
+    for (int row = lane / LANES; row < 64; row += 32 / LANES) {
+        const unsigned short *from = element_ahead(p, {tile.batch, tile.head, tile.kv_head},
+                                                   position_of(p, min(query + row, p.len_q - 1)), key + column);
+#pragma unroll
+        for (int i = 0; i < BLOCK_N; i += 8 * LANES)
+            copy_piece(&to[row][column + i], from + i);
+    }
 }
 
 // By all lanes of a warp.
@@ -130,12 +132,10 @@ __device__ __forceinline__ void produce_ahead(const attention_params &p, Shared 
 #pragma unroll 1
             for (int consumer = 0; consumer < CONSUMERS; consumer++) {
                 barrier_wait(&shared.ahead_empty[stage][consumer], ring.parity() ^ 1);
-                Barrier *full = &shared.ahead_full[stage][consumer];
-                if ((i + 1) * BLOCK_N <= p.len_kv)
+                if ((i + 1) * BLOCK_N <= p.len_kv) // else consumers do it
                     copy_ahead(p, tile, tile.query + unit_of(consumer) * queries_of_unit(p), i * BLOCK_N,
-                               shared.ahead[stage][consumer], full);
-                else if (elect_one())
-                    barrier_arrive(full); // consumers fill in what is there
+                               shared.ahead[stage][consumer]);
+                barrier_arrive_copied(&shared.ahead_full[stage][consumer]);
             }
         }
     }

@@ -76,15 +76,6 @@ __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Ba
                  "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
                  : "memory");
 }
-//$ if ahead > 0
-// Bytes that lie together, a multiple of 16 at multiples of 16, -> shared, as they are; they count on the barrier.
-__device__ __forceinline__ void bulk_load(void *shared, const void *from, int bytes, Barrier *barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                     shared_address(shared)),
-                 "l"(from), "r"(bytes), "r"(shared_address(barrier))
-                 : "memory");
-}
-//$ end
 // Shared -> box; what lies outside the tensor is not written. Belongs to the thread's current group of stores.
 __device__ __forceinline__ void tma_store(const tensor_map *map, const void *shared, int column, int row, int head,
                                           int batch) {
@@ -112,6 +103,18 @@ __device__ __forceinline__ void load_matrices(unsigned (&pair)[4], const void *s
                  : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
                  : "r"(shared_address(shared))
                  : "memory");
+}
+
+//$ end
+//$ if ahead > 0
+// --- copies by threads: 16 bytes to shared memory, which need no registers on the way
+
+__device__ __forceinline__ void copy_piece(void *shared, const void *from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(from) : "memory");
+}
+// Arrive when all of this thread's copies have.
+__device__ __forceinline__ void barrier_arrive_copied(Barrier *barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
 //$ end

@@ -38,13 +38,11 @@ enum attile_group { ATTILE_FENCE, ATTILE_COMMIT, ATTILE_FINISH };
 
 /* A copy of a box between a tensor and shared memory. */
 struct attile_box {
-    const void *map; /* null = bytes that lie together */
+    const void *map;
     void *shared;
-    void *barrier;    /* that counts the bytes; null = a store */
-    int place[4];     /* in the order of the map, columns first */
-    unsigned mask;    /* ranks of the cluster that a load goes to, a bit each; 0 = this block */
-    const void *from; /* without a map: where and how many */
-    int bytes;
+    void *barrier; /* that counts the bytes; null = a store */
+    int place[4];  /* in the order of the map, columns first */
+    unsigned mask; /* ranks of the cluster that a load goes to, a bit each; 0 = this block */
 };
 
 /* sum (64, columns) = a (64, 16) b, plus sum if `keep`: what one thread of the warpgroup says of it. */

@@ -63,26 +63,29 @@ static ATTILE_UNWATCHED void attile_boxes(int operation, int line) {
 ATTILE_INLINE void tma_prefetch(const void *) {}
 ATTILE_INLINE void tma_load(void *shared, const void *map, void *barrier, int column, int row, int head, int batch,
                             ATTILE_LINE) {
-    attile_box box = {map, shared, barrier, {column, row, head, batch}, 0, nullptr, 0};
+    attile_box box = {map, shared, barrier, {column, row, head, batch}, 0};
     attile_copy_box(&box, line);
 }
 ATTILE_INLINE void tma_load_multicast(void *shared, const void *map, void *barrier, unsigned mask, int column, int row,
                                       int head, int batch, ATTILE_LINE) {
-    attile_box box = {map, shared, barrier, {column, row, head, batch}, mask, nullptr, 0};
-    attile_copy_box(&box, line);
-}
-ATTILE_INLINE void bulk_load(void *shared, const void *from, int bytes, void *barrier, ATTILE_LINE) {
-    attile_box box = {nullptr, shared, barrier, {}, 0, from, bytes};
+    attile_box box = {map, shared, barrier, {column, row, head, batch}, mask};
     attile_copy_box(&box, line);
 }
 ATTILE_INLINE void tma_store(const void *map, const void *shared, int column, int row, int head, int batch,
                              ATTILE_LINE) {
-    attile_box box = {map, (void *)shared, nullptr, {column, row, head, batch}, 0, nullptr, 0};
+    attile_box box = {map, (void *)shared, nullptr, {column, row, head, batch}, 0};
     attile_copy_box(&box, line);
 }
 ATTILE_INLINE void tma_store_commit(ATTILE_LINE) { attile_boxes(ATTILE_COMMIT, line); }
 ATTILE_INLINE void tma_store_wait_read(ATTILE_LINE) { attile_boxes(ATTILE_FINISH, line); }
 ATTILE_INLINE void fence_async(ATTILE_LINE) { attile_boxes(ATTILE_FENCE, line); }
+
+/* Copies by threads are done at once. */
+ATTILE_INLINE void copy_piece(void *shared, const void *from) {
+    for (int i = 0; i < 4; i++)
+        ((unsigned *)shared)[i] = ((const unsigned *)from)[i];
+}
+ATTILE_INLINE void barrier_arrive_copied(void *barrier, ATTILE_LINE) { barrier_arrive(barrier, line); }
 
 /* Lane 8 j + i names row i of matrix j; of it, lane 4 i + q holds the q-th pair. */
 ATTILE_INLINE void store_matrices(void *shared, unsigned a, unsigned b, unsigned c, unsigned d, ATTILE_LINE) {
