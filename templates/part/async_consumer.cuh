@@ -252,9 +252,9 @@ struct Consumer {
             release(&shared.q_empty[queries.stage()][index]);
         //$ end
     }
-    __device__ __forceinline__ void output_done() {
+    __device__ __forceinline__ void output_done(Ring<STAGES> at) {
         wgmma_settle(o);
-        release_share(&shared.v_empty[values().stage()]);
+        release_share(&shared.v_empty[at.stage()]);
     }
 
     // What is known of a tile of keys before its scores are there.
@@ -611,11 +611,41 @@ struct Consumer {
     //$ end
 
     //$ if scores_ahead
-    // From the first S of a tile of queries, issued, to all but the last P V. One loop for all tiles of keys: the first has no O
-    // to wait for, but what makes weights of S is long.
+    // S of the tile of keys ahead and O += P V of this one, both at once.
+    __device__ __forceinline__ void issue_round() {
+        issue_scores(keys(1));
+        issue_output();
+        end_turn();
+        step++;
+    }
+
+    // From the first S of a tile of queries, issued, to all but the last P V.
+    //$ if not plain_scores
+    // One loop for all tiles of keys: the first has no O to wait for, but what makes weights of S is long.
+    //$ end
     __device__ __forceinline__ void go_over_keys() {
         begin_rows();
         wgmma_wait<0>();
+        //$ if plain_scores
+        // The first tile of keys by itself: there is no O yet.
+        prepare();
+        scores_done(keys(0), span.left() == 0);
+        weigh_tile(true);
+        keep_weights();
+        begin_output();
+#pragma unroll 1
+        while (span.left() > 0) {
+            issue_round();
+            prepare();
+            wgmma_wait<1>(); // S is there, O is not
+            scores_done(keys(0), span.left() == 0);
+            weigh_tile(false);
+            wgmma_wait<0>();
+            output_done(values(-1));
+            rescale(o, rows);
+            keep_weights();
+        }
+        //$ else
         begin_output();
         const int tiles = span.left();
 #pragma unroll 1
@@ -626,19 +656,17 @@ struct Consumer {
             scores_done(keys(0), span.left() == 0);
             weigh_tile(first);
             wgmma_wait<0>();
-            wgmma_settle(o);
-            if (!first)
-                release_share(&shared.v_empty[values(-1).stage()]);
+            if (first)
+                wgmma_settle(o);
+            else
+                output_done(values(-1));
             rescale(o, rows);
             keep_weights();
             if (span.left() == 0)
                 break;
-            // S of the tile ahead and O += P V of this one, both at once.
-            issue_scores(keys(1));
-            issue_output();
-            end_turn();
-            step++;
+            issue_round();
         }
+        //$ end
     }
 
     //$ if across
@@ -689,7 +717,7 @@ struct Consumer {
             go_over_keys();
             issue_output();
             wgmma_wait<0>();
-            output_done();
+            output_done(values());
             finish(span.tile, queries.stage(), rows);
             step++, queries.count++;
         }
@@ -714,7 +742,7 @@ struct Consumer {
                 keep_weights();
                 issue_output();
                 wgmma_wait<0>();
-                output_done();
+                output_done(values());
             }
             finish(span.tile, queries.stage(), rows);
             queries.count++;

@@ -1090,9 +1090,9 @@ struct Consumer {
         wgmma_settle(s);
         release_share(&shared.k_empty[at.stage()]);
     }
-    __device__ __forceinline__ void output_done() {
+    __device__ __forceinline__ void output_done(Ring<STAGES> at) {
         wgmma_settle(o);
-        release_share(&shared.v_empty[values().stage()]);
+        release_share(&shared.v_empty[at.stage()]);
     }
 
     // What is known of a tile of keys before its scores are there.
@@ -1203,33 +1203,35 @@ struct Consumer {
         }
     }
 
-    // From the first S of a tile of queries, issued, to all but the last P V. One loop for all tiles of keys: the first has no O
-    // to wait for, but what makes weights of S is long.
+    // S of the tile of keys ahead and O += P V of this one, both at once.
+    __device__ __forceinline__ void issue_round() {
+        issue_scores(keys(1));
+        issue_output();
+        end_turn();
+        step++;
+    }
+
+    // From the first S of a tile of queries, issued, to all but the last P V.
     __device__ __forceinline__ void go_over_keys() {
         begin_rows();
         wgmma_wait<0>();
+        // The first tile of keys by itself: there is no O yet.
+        prepare();
+        scores_done(keys(0), span.left() == 0);
+        weigh_tile(true);
+        keep_weights();
         begin_output();
-        const int tiles = span.left();
 #pragma unroll 1
-        while (true) {
-            const bool first = span.left() == tiles;
+        while (span.left() > 0) {
+            issue_round();
             prepare();
             wgmma_wait<1>(); // S is there, O is not
             scores_done(keys(0), span.left() == 0);
-            weigh_tile(first);
+            weigh_tile(false);
             wgmma_wait<0>();
-            wgmma_settle(o);
-            if (!first)
-                release_share(&shared.v_empty[values(-1).stage()]);
+            output_done(values(-1));
             rescale(o, rows);
             keep_weights();
-            if (span.left() == 0)
-                break;
-            // S of the tile ahead and O += P V of this one, both at once.
-            issue_scores(keys(1));
-            issue_output();
-            end_turn();
-            step++;
         }
     }
 
