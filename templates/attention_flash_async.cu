@@ -23,7 +23,7 @@
 //$ let any_score = score == custom_score and folded == 0
 //$ let few_numbers = folded == 1 or folded == 2 and keyed == 0 and dtype == bf16 and sinks == 0
 //$ let masks_lightly = not any_score and (dtype == bf16 and (folded < 2 or keyed == 0) or folded < 2 and lookup == 0)
-//$ if head_dim <= 64 and head_dim_v <= 64 and sinks == 0 and plain_scores
+//$ if head_dim <= 64 and head_dim_v <= 64 and sinks == 0 and mask != custom_mask and (plain_scores or folded == 1)
 //$ default block_m = 256
 //$ default block_n = 64
 //$ default stages = 3
@@ -57,7 +57,7 @@
 //$ default stages = 2
 //$ elif head_dim <= 64 and head_dim_v <= 64 and ahead > 0 and lookup == 0
 //$ default block_m = 192
-//$ default block_n = 96
+//$ default block_n = 128
 //$ default stages = 3
 //$ elif head_dim <= 64 and head_dim_v <= 64 and lookup > 0
 //$ default block_m = 128
@@ -67,6 +67,10 @@
 //$ default block_m = 128
 //$ default block_n = 80
 //$ default stages = 2
+//$ elif head_dim <= 128 and head_dim_v <= 128 and ahead > 0 and sinks == 0
+//$ default block_m = 128
+//$ default block_n = 112
+//$ default stages = 2
 //$ elif head_dim <= 128 and head_dim_v <= 128 and any_score and sinks == 0
 //$ default block_m = 128
 //$ default block_n = 96
@@ -74,6 +78,10 @@
 //$ elif head_dim <= 128 and head_dim_v <= 128 and any_score
 //$ default block_m = 128
 //$ default block_n = 80
+//$ default stages = 2
+//$ elif head_dim <= 128 and head_dim_v <= 128 and intervals and score == scaled and sinks == 0
+//$ default block_m = 192
+//$ default block_n = 64
 //$ default stages = 2
 //$ elif head_dim <= 128 and head_dim_v <= 128
 //$ default block_m = 128
@@ -100,7 +108,7 @@
 //$ default block_n = 32
 //$ default stages = 2
 //$ end
-//$ if block_m == 128 and head_dim <= 128 and head_dim_v <= 128
+//$ if block_m == 128 and head_dim <= 128 and head_dim_v <= 128 and mask != custom_mask
 //$ default overlap = both
 //$ else
 //$ default overlap = within

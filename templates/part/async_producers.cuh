@@ -90,16 +90,16 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
 }
 //$ if ahead > 0
 
-// What the score adds: rows of its tensor for one unit of queries, columns of one tile of keys. Two neighbours copy a row: a
-// whole sector at a time, and few addresses to find.
+// What the score adds: rows of its tensor for one unit of queries, columns of one tile of keys. LANES neighbours copy a row.
 __device__ __forceinline__ void copy_ahead(const attention_params &p, const Tile &tile, int query, int key, Ahead &to) {
-    const int lane = threadIdx.x % 32, column = lane % 2 * 8;
-#pragma unroll 2
-    for (int row = lane / 2; row < 64; row += 16) {
+    constexpr int LANES = BLOCK_N % 32 == 0 ? 4 : 2;
+    const int lane = threadIdx.x % 32, column = lane % LANES * 8;
+#pragma unroll 1
+    for (int row = lane / LANES; row < 64; row += 32 / LANES) {
         const unsigned short *from = element_ahead(p, {tile.batch, tile.head, tile.kv_head},
                                                    position_of(p, min(query + row, p.len_q - 1)), key + column);
 #pragma unroll
-        for (int i = 0; i < BLOCK_N; i += 16)
+        for (int i = 0; i < BLOCK_N; i += 8 * LANES)
             copy_piece(&to[row][column + i], from + i);
     }
 }

@@ -30,9 +30,9 @@ __device__ __forceinline__ MapLine *map_line(const attention_params &p, long lon
 extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __grid_constant__ attention_tma_params params) {
     const attention_params &p = params.attention;
     const int tiles = (p.len_q + TILE_ROWS - 1) / TILE_ROWS, lane = static_cast<int>(threadIdx.x) % 32;
-    for (long long row = blockIdx.x * 4ll + threadIdx.x / 32; row < 1ll * p.batch * p.heads * tiles; row += gridDim.x * 4ll) {
+    for (int row = blockIdx.x * 4 + threadIdx.x / 32; row < p.batch * p.heads * tiles; row += gridDim.x * 4) {
         const Where at = where_is(p, row / tiles);
-        const int query = static_cast<int>(row % tiles) * TILE_ROWS;
+        const int query = row % tiles * TILE_ROWS;
         MapLine line = {0, 0, -1, 0, 0, 0}, *to = map_line(p, row, min(lane, UNITS)); // lane i has line i
         int total = 0, upto = 0;
 #pragma unroll 1
