@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #endif
 
 #define PROBLEM "family=attention_forward algorithm=flash_async target=sm_90a dtype=bf16"
+#define BIAS    "score=\"s + values[h, q, k]\" params=\"values: bf16[heads, len_k, len_k]\"" /* copied ahead */
 
 /* What the mutants are made of. */
 static const char *const files[] = {"attention_flash_async.cu", "part/tile_order.cuh", "part/async_producers.cuh",
@@ -42,6 +44,10 @@ static const struct {
      "heads=6,kv_heads=2,len_q=100,len_kv=130"}, /* three heads a tile, of 21 queries each: one row is nobody's */
     {"mask=none block_m=64 head_dim=8 head_dim_v=136 block_n=16 stages=1 overlap=within store=direct",
      "heads=3,len_q=150,len_kv=40"},
+    {BIAS " mask=causal block_m=128 head_dim=8 block_n=16 stages=2 overlap=within store=direct",
+     "heads=2,len_q=200,len_kv=216"}, /* half a tile of keys at the end is not copied ahead */
+    {BIAS " mask=\"q // 56 == k // 56 or k < 20\" block_m=128 head_dim=8 block_n=16 stages=2 overlap=off store=tma",
+     "heads=2,len_q=150,len_kv=168"}, /* tiles of keys in between are skipped */
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
@@ -60,6 +66,7 @@ static const struct mutation {
     {"barrier_init_fence(", NULL},
     {"barrier_arrive(", NULL},
     {"barrier_expect(", NULL},
+    {"barrier_arrive_copied(", NULL},
     {"barrier_wait(", NULL},
     {"release(&", NULL},
     {"release_share(&", NULL},
@@ -90,6 +97,7 @@ static const struct mutation {
     {"* 128);", "* 256);"},
     {"], 1);", "], 2);"}, /* arrivals */
     {"], 128);", "], 127);"},
+    {"], 32);", "], 31);"},
     {"], 4);", "], 3);"},
     {"CONSUMERS);", "CONSUMERS + 1);"},
     {"CONSUMERS);", "CONSUMERS - 1);"},
@@ -102,10 +110,15 @@ static const struct mutation {
     {"step++, ", ""},
     {"queries.count++", "queries.count"},
     {"ring.count++", "ring.count"},
+    {"ahead_done();", ";"}, /* what a score adds */
+    {"ahead.count++", "ahead.count"},
+    {"fill_ahead(", NULL},
+    {"> a.len_kv)", "> a.len_kv + BLOCK_N)"},
     {"(ring + Q_STAGES)", "(ring + 1)"}, /* whose O leaves */
     {"empty < Q_STAGES", "empty < 1"},
     {"values(-1)", "values(0)"},
-    {"(!first)", "(true)"},
+    {"span.left() == tiles", "true"}, /* the first of them */
+    {"span.left() == tiles", "false"},
     {"span.left() == 0);", "false);"}, /* the last S of these queries */
     {"span.unseen >= STAGES", "false"}, /* the border */
     {"span.unseen = span.after", "span.unseen = 0"},
@@ -115,7 +128,7 @@ static const struct mutation {
     {"* heads_of_tile(p.attention)", ""}, /* heads packed into a tile */
     {"head < heads_of_tile(p)", "true"},
     {"tile.head + head", "tile.head"},
-    {"* heads_of_tile(p), head", ", head"},
+    {"* heads_of_tile(p), row_head", ", row_head"},
 };
 enum { MUTATIONS = sizeof mutations / sizeof *mutations, LINES = 1000, SHARDS = 4 };
 
@@ -169,7 +182,8 @@ static void write_template(const char *folder, const struct lines *lines, int at
 /* False when the line has no such text, or only defines the function. */
 static bool mutate(const char *line, const struct mutation *mutation, char *mutant, size_t size) {
     const char *at = strstr(line, mutation->text);
-    bool within_word = at && at > line && (at[-1] == '_' || (at[-1] >= 'a' && at[-1] <= 'z'));
+    bool is_word = isalpha((unsigned char)*mutation->text) || *mutation->text == '_';
+    bool within_word = at && at > line && is_word && (at[-1] == '_' || islower((unsigned char)at[-1]));
     if (!at || within_word || strstr(line, "__device__") || strstr(line, "//$"))
         return false;
     const char *rest = mutation->instead ? at + strlen(mutation->text) : strchr(at, ';');
@@ -263,6 +277,20 @@ static int check_mutants(const char *folder, const struct lines *lines, int shar
     for (int v = 0; v < VARIANTS; v++)
         text_free(&intact[v]);
     return mutants;
+}
+
+Test(mutation, each_is_of_something) {
+    static struct lines lines;
+    char mutant[512];
+    bool used[MUTATIONS] = {false};
+    for (int i = 0; i < FILES; i++) {
+        read_template(&lines, files[i]);
+        for (int at = 0; at < lines.count; at++)
+            for (int m = 0; m < MUTATIONS; m++)
+                used[m] |= mutate(lines.text[at], &mutations[m], mutant, sizeof mutant);
+    }
+    for (int m = 0; m < MUTATIONS; m++)
+        cr_expect(used[m], "no template has %s", mutations[m].text);
 }
 
 ParameterizedTestParameters(mutation, nothing_can_be_left_out) {
