@@ -620,13 +620,13 @@ struct Consumer {
     }
 
     // From the first S of a tile of queries, issued, to all but the last P V.
-    //$ if mask == custom_mask
+    //$ if not plain_scores
     // One loop for all tiles of keys: the first has no O to wait for, but what makes weights of S is long.
     //$ end
     __device__ __forceinline__ void go_over_keys() {
         begin_rows();
         wgmma_wait<0>();
-        //$ if mask != custom_mask
+        //$ if plain_scores
         // The first tile of keys by itself: there is no O yet.
         prepare();
         scores_done(keys(0), span.left() == 0);
