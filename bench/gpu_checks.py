@@ -150,7 +150,7 @@ def check_sanitizer(chosen, keep):
     if not tool:
         return keep("compute-sanitizer", error="compute-sanitizer is not installed", ok=False)
     todo = [(name, spec) for name in ("memcheck", "synccheck")
-            for spec in sorted((ROOT / "specs").glob("attention_hopper*.yaml"))]
+            for spec in sorted((ROOT / "specs").glob("attention_*hopper*.yaml"))]
     runner.progress("compute-sanitizer")
     for (name, spec), (status, output, errors) in side_by_side(
             chosen, lambda one: command([tool, "--tool", one[0], "--error-exitcode", "99", *run_words(chosen, one[1])],
