@@ -21,8 +21,8 @@
 #define BIAS    "score=\"s + values[h, q, k]\" params=\"values: bf16[heads, len_k, len_k]\"" /* copied ahead */
 
 /* What the mutants are made of. */
-static const char *const files[] = {"attention_flash_async.cu", "part/tile_order.cuh", "part/async_producers.cuh",
-                                    "part/async_consumer.cuh"};
+static const char *const files[] = {"attention_flash_async.cu", "part/tile_order.cuh",   "part/async_producers.cuh",
+                                    "part/async_consumer.cuh",  "part/async_scores.cuh", "part/async_output.cuh"};
 enum { FILES = sizeof files / sizeof *files };
 
 /* Together they use every line. Blocks have several tiles of queries. In the first variant some warpgroups see only one tile

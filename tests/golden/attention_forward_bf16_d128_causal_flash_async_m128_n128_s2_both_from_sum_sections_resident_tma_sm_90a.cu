@@ -15,6 +15,8 @@
      part/async_products.cuh
      part/repeat_rows.cuh
      part/reduce.cuh
+     part/async_masks.cuh
+     part/async_output.cuh
 
    Knobs
      family              attention_forward  what kind of kernel this is
@@ -1100,6 +1102,9 @@ struct Consumer {
         find_next();
     }
 
+// part/async_masks.cuh
+// The part of a Consumer that finds the next tile of keys, and which of them its rows see.
+
     // Which keys of a tile this thread's rows see.
     __device__ __forceinline__ Seen seen_of(int tile_n) {
         int key = tile_n * BLOCK_N + lane % 4 * 2;
@@ -1138,6 +1143,9 @@ struct Consumer {
         for (float &value : o)
             value = 0;
     }
+
+// part/async_output.cuh
+// The part of a Consumer that writes O and LSE of a tile of queries.
 
     __device__ __forceinline__ void store_lse(const Tile &tile, Row to, float max, float sum) {
         if (a.lse && to.query < a.len_q)

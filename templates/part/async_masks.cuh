@@ -1,0 +1,76 @@
+// The part of a Consumer that finds the next tile of keys, and which of them its rows see.
+
+    // Which keys of a tile this thread's rows see.
+    __device__ __forceinline__ Seen seen_of(int tile_n) {
+        int key = tile_n * BLOCK_N + lane % 4 * 2;
+        //$ if intervals
+        return seen_between(key, span.first, span.end);
+        //$ elif mask != custom_mask
+        return seen_below(key, span.end);
+        //$ else
+        Seen seen = {};
+        int first_row = row(), position[2] = {this->position(first_row), this->position(first_row + 8)};
+        //$ if lookup == 2
+        if (keys_in_pairs(a) && (tile_n + 1) * BLOCK_N <= a.len_kv) {
+            int first = set_apart(key); // so that addresses are of rows, plus constants
+#pragma unroll
+            for (int i = 0; i < Seen::COLUMNS; i++) {
+                MaskKey k;
+                set_key(k, first, i / 2 * 8 + i % 2);
+#pragma unroll
+                for (int r = 0; r < 2; r++)
+                    if (sees(a, span.where, position[r], k))
+                        seen.bits[r][i / 32] |= 1u << i % 32;
+            }
+            return seen;
+        }
+        //$ end
+        Seen there = seen_below(key, {a.len_kv, a.len_kv});
+#pragma unroll
+        for (int word = 0; word < Seen::WORDS; word++, key += 128) {
+//$ if lookup == 0
+#pragma unroll 4
+//$ else
+#pragma unroll 1
+//$ end
+            for (int i = 0; i < min(32, Seen::COLUMNS - 32 * word); i++)
+#pragma unroll
+                for (int r = 0; r < 2; r++)
+                    if (sees(a, span.where, position[r], min(key + i / 2 * 8 + i % 2, a.len_kv - 1)))
+                        seen.bits[r][word] |= 1u << i;
+#pragma unroll
+            for (int r = 0; r < 2; r++)
+                seen.bits[r][word] &= there.bits[r][word];
+        }
+        return seen;
+        //$ end
+    }
+
+    // The next tile of keys, while its S is multiplied.
+    __device__ __forceinline__ void find_next() {
+        //$ if mask == custom_mask
+        span.next = next_keys(a, span.tile, unit, span.walk);
+        //$ if intervals
+        int key0 = span.next * BLOCK_N;
+        span.whole = __all_sync(0xffffffffu, max(span.first[0], span.first[1]) <= key0 &&
+                                                 min(span.end[0], span.end[1]) >= key0 + BLOCK_N);
+        //$ else
+        span.whole = span.walk.whole;
+        //$ end
+        //$ else
+        span.next = --span.tiles;
+        span.whole = span.next < span.unmasked;
+        //$ end
+        //$ if mask == custom_mask and not intervals
+        if (!span.whole)
+            span.seen = seen_of(span.next);
+        //$ end
+    }
+    // s = -INFINITY where the mask says so.
+    __device__ __forceinline__ void mask_scores() {
+        //$ if mask == custom_mask and not intervals
+        mask_tile(s, span.seen); // of find_next
+        //$ else
+        mask_tile(s, seen_of(span.next));
+        //$ end
+    }
