@@ -19,10 +19,11 @@ process. TFLOP/s count 4 B H Sq Sk d flops, half of that for causal; medians; L2
 RATIOS = f"""`/ best here`: ours in proportion to the best peer of the run. `/ best published`: (ours / cuDNN now) in
 proportion to (the better of FA3 and cuDNN / cuDNN) as published in `bench/peers_h200.json`, since FA3 is not part of
 PyTorch and machines of one kind differ by a few percent. ◀ marks cells below {table.GOAL}."""
-MASKS = """The same masks and scores, as text for attile and as functions for FlexAttention (`bench/rules.py`). Neither
-side's compile time counts; FlexAttention's block mask is made beforehand and its time given apart, and again within
-"with block mask"; attile needs nothing beforehand. "First answer": from the text to the result of its first launch,
-with empty caches. "Causal / this": this in proportion to our own plain causal kernel."""
+MASKS = """The same masks and scores, as text for attile and as functions for FlexAttention (`bench/rules.py`).
+Neither side's compile time counts; FlexAttention's block mask is made beforehand and its time given apart, and again
+within "with block mask"; attile needs nothing beforehand. "First answer": from the text to the result of its first
+launch, with empty caches, while PyTorch's compiler keeps the processors busy; attile alone is in
+`bench/results/runtime.jsonl`. "Causal / this": this in proportion to our own plain causal kernel."""
 
 
 def read(path, word=""):
