@@ -10,8 +10,8 @@ int compile_log_spills(const char *log);
 /* Adds to `reason` why a kernel that compiled is refused all the same, and returns true:
    - the compiler ignored setmaxnreg, serialised matrix products or put waits among them: each costs a multiple in time,
      and success is reported all the same;
-   - it spilled although the source deals out the registers itself (setmaxnreg), so that a spill is no trade of the
-     compiler's but a budget that did not hold. In other kernels spills are reported, and measuring decides. */
+   - it spilled although it deals out the registers itself (setmaxnreg), so that a spill is no trade of the compiler's but
+     a budget that did not hold. In other kernels, also of the same source, spills are reported, and measuring decides. */
 bool compile_log_refuses(const char *source, const char *log, struct text *reason);
 
 #endif

@@ -31,6 +31,23 @@ Test(compile_log, spills_are_refused_only_where_registers_are_dealt_out) {
     cr_expect_not(refuses("setmaxnreg", quiet, ""));
 }
 
+/* Two kernels in one source: only the first deals out registers. */
+#define ENTRY(name, bytes)                                                                                             \
+    "ptxas info    : Compiling entry function '" name "' for 'sm_90a'\n"                                               \
+    "ptxas info    : Function properties for " name "\n"                                                               \
+    "ptxas         .     8 bytes stack frame, " bytes " bytes spill stores, 0 bytes spill loads\n"
+
+Test(compile_log, a_kernel_that_comes_along_may_spill) {
+    static const char source[] =
+        "extern \"C\" __global__ void __launch_bounds__(128) map(const int p) {\n    map_more(p);\n}\n"
+        "template <int COUNT> void registers_acquire() {\n    asm volatile(\"setmaxnreg.inc\" ::\"n\"(COUNT));\n}\n"
+        "extern \"C\" __global__ void\n    __launch_bounds__(384, 1) proper(const int p) {\n"
+        "    if (p) {\n        registers_acquire<240>();\n    }\n}\n"
+        "extern \"C\" __global__ void last(const int p) {\n}\n";
+    cr_expect_not(refuses(source, ENTRY("proper", "0") ENTRY("map", "36") ENTRY("last", "8"), ""));
+    cr_expect(refuses(source, ENTRY("map", "36") ENTRY("proper", "4") ENTRY("last", "8"), "4 bytes of registers"));
+}
+
 Test(compile_log, every_advisory_is_refused_with_its_own_line) {
     static const char *const lines[] = {
         "ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' ignored; unable to determine register count "
