@@ -44,13 +44,13 @@ Test(text, grows_past_any_first_guess) {
 /* Whatever room is left, printing ends where it should. */
 Test(text, prints_lines_of_every_length) {
     char line[400];
-    for (int before = 0; before < 300; before++)
-        for (int length = 0; length < 300; length += 7) {
+    for (size_t before = 0; before < 300; before++)
+        for (size_t length = 0; length < 300; length += 7) {
             struct text text = {0};
             memset(line, '.', sizeof line);
-            text_append(&text, line, (size_t)before);
-            memset(line, 'x', (size_t)length);
-            text_print(&text, "%.*s", length, line);
+            text_append(&text, line, before);
+            memset(line, 'x', length);
+            text_print(&text, "%.*s", (int)length, line);
             cr_assert_eq(text.size, before + length);
             cr_assert_eq(strspn(text.bytes, "."), before);
             cr_assert_eq(strspn(text.bytes + before, "x"), length);

@@ -2,7 +2,9 @@
 
     // S of tile `tile_n` as the problem has it, as exponents of 2, less `from` of their row.
     __device__ __forceinline__ void score_tile(int tile_n) {
+        //$ if folded == 0
         int key = tile_n * BLOCK_N + lane % 4 * 2;
+        //$ end
         //$ if ahead > 0
         bool copied = await_ahead();
         if (!copied || (tile_n + 1) * BLOCK_N > a.len_kv)
