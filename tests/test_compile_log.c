@@ -2,6 +2,8 @@
 #include "compile_log.h"
 
 #include <criterion/criterion.h>
+#include <glob.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char quiet[] = "ptxas info    : Function properties for k\n"
@@ -46,6 +48,24 @@ Test(compile_log, a_kernel_that_comes_along_may_spill) {
         "extern \"C\" __global__ void last(const int p) {\n}\n";
     cr_expect_not(refuses(source, ENTRY("proper", "0") ENTRY("map", "36") ENTRY("last", "8"), ""));
     cr_expect(refuses(source, ENTRY("map", "36") ENTRY("proper", "4") ENTRY("last", "8"), "4 bytes of registers"));
+}
+
+/* It knows the wrapper of setmaxnreg by name: here is a kernel that has it. */
+Test(compile_log, an_emitted_kernel_is_seen_to_deal_out_registers) {
+    glob_t found;
+    struct text source = {0};
+    char bytes[4096];
+    size_t size;
+    cr_assert_eq(glob(SOURCE_DIR "/tests/golden/*_flash_async_*.cu", 0, NULL, &found), 0);
+    FILE *file = fopen(found.gl_pathv[0], "r");
+    cr_assert(file, "%s", found.gl_pathv[0]);
+    while ((size = fread(bytes, 1, sizeof bytes, file)) > 0)
+        text_append(&source, bytes, size);
+    fclose(file);
+    cr_expect(refuses(text_string(&source), ENTRY("attention_flash_async", "4"), "4 bytes of registers"));
+    cr_expect_not(refuses(text_string(&source), ENTRY("attention_flash", "4"), ""));
+    text_free(&source);
+    globfree(&found);
 }
 
 Test(compile_log, every_advisory_is_refused_with_its_own_line) {
