@@ -1,9 +1,13 @@
+//$ ahead ahead
 // Attention by tiles on Hopper, with every unit of the SM at work at once: FlashAttention-3 (arXiv 2407.08608, section 3).
 //
 //     consumers, warpgroups    64 queries each: S = Q K^T on the matrix unit, softmax in registers, O += P V on the matrix
 //                              unit. S of the next tile is multiplied during the softmax of this one.
 //     producers, three threads one hands out tiles of queries and copies them in; one copies tiles of K, one of V, STAGES
 //                              ahead of their use
+//$ if ahead > 0
+//     producer of rows, a warp copies what the score adds to S
+//$ end
 //
 // Barriers hand tiles over: `full` when the bytes are there, `empty` when all consumers are done with them. A block works
 // on one tile of queries after the other, and the matrix unit does not stop at the border: the first S of the next one is
@@ -16,7 +20,6 @@
 //$ folded folded
 //$ keyed keyed
 //$ lookup lookup
-//$ ahead ahead
 //$ exact exact
 //$ let tile_map = mask == custom_mask and exact == 0
 //$ let intervals = mask == custom_mask and exact == 1
@@ -164,8 +167,8 @@
 //$ let q_stage_bytes = q_bytes + 16 * consumers
 //$ let k_stage_bytes = k_bytes + 16
 //$ let v_stage_bytes = v_bytes + 16
-//$ let ahead_stages = 2
 //$ if ahead > 0
+//$ let ahead_stages = 2
 //$ let ahead_bytes = ahead_stages * consumers * (64 * 2 * (block_n + 8) + 16)
 //$ else
 //$ let ahead_bytes = 0
@@ -186,6 +189,7 @@
 //$ let shared_bytes = (held_bytes + (k_stages - stages) * k_stage_bytes + 1023) / 1024 * 1024
 //$ let block_threads = 128 * (consumers + 1)
 //$ let tile_rows = cluster * block_m
+//$ let units = tile_rows / 64
 //$ let share = block_n / cluster
 //$ if mask == custom_mask
 //$ include "params/attention_tma.h"
@@ -323,6 +327,15 @@ __device__ __forceinline__ int keys_end(const attention_params &p, int query_end
 __device__ __forceinline__ int key_tiles(const attention_params &p, int query, int count) {
     return max(1, (keys_end(p, min(query + count, p.len_q)) + BLOCK_N - 1) / BLOCK_N);
 }
+
+// As in part/key_walk.cuh.
+struct KeyWalk {
+    int left;
+};
+__device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const Tile &tile) {
+    return {key_tiles(p, tile.query, queries_of_tile(p))};
+}
+__device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) { return --walk.left; }
 //$ end
 
 // The next tile of queries, as the thread that hands them out has put it there.

@@ -46,6 +46,8 @@ struct Span {
     //$ end
     //$ if mask == custom_mask or score == custom_score
     Where where;
+    //$ end
+    //$ if intervals or score == custom_score
     int position[2]; // of this thread's rows
     //$ end
 };
@@ -129,6 +131,8 @@ struct Consumer {
         span.tile = tile;
         //$ if mask == custom_mask or score == custom_score
         span.where = {tile.batch, tile.head, tile.kv_head};
+        //$ end
+        //$ if intervals or score == custom_score
         for (int r = 0; r < 2; r++)
             span.position[r] = position(row() + 8 * r);
         //$ end

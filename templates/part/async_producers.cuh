@@ -1,4 +1,4 @@
-// The producers: single threads that keep the copy unit busy. They wait for room, and what they bring fills a barrier.
+// The producers: single threads that keep the copy unit busy, and perhaps a warp that copies by itself. They wait for room, and what they bring fills a barrier.
 // Shared, Ring and take_tile are the kernel's.
 
 //$ if store == tma
@@ -65,16 +65,10 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
         barrier_arrive(&shared.tile_empty[(tiles + 1).stage()]);
         if (tile.query < 0)
             break;
-        //$ if mask == custom_mask
         KeyWalk walk = walk_of_tile(p, tile);
 #pragma unroll 1
         for (; walk.left > 0; ring.count++) {
-            int i = next_keys(p, tile, TILE_ROWS / 64, walk), stage = ring.stage();
-            //$ else
-#pragma unroll 1
-        for (int i = key_tiles(p, tile.query, queries_of_tile(p)) - 1; i >= 0; i--, ring.count++) {
-            int stage = ring.stage();
-            //$ end
+            int i = next_keys(p, tile, UNITS, walk), stage = ring.stage();
             barrier_wait(&empty[stage], ring.parity() ^ 1);
             barrier_expect(&full[stage], PANELS_OF * BLOCK_N * 128);
 #pragma unroll 1
@@ -119,16 +113,10 @@ __device__ __forceinline__ void produce_ahead(const attention_params &p, Shared 
             break;
         if (!copies)
             continue;
-        //$ if mask == custom_mask
         KeyWalk walk = walk_of_tile(p, tile);
 #pragma unroll 1
         for (; walk.left > 0; ring.count++) {
-            int i = next_keys(p, tile, TILE_ROWS / 64, walk), stage = ring.stage();
-            //$ else
-#pragma unroll 1
-        for (int i = key_tiles(p, tile.query, queries_of_tile(p)) - 1; i >= 0; i--, ring.count++) {
-            int stage = ring.stage();
-            //$ end
+            int i = next_keys(p, tile, UNITS, walk), stage = ring.stage();
 #pragma unroll 1
             for (int consumer = 0; consumer < CONSUMERS; consumer++) {
                 barrier_wait(&shared.ahead_empty[stage][consumer], ring.parity() ^ 1);

@@ -26,6 +26,9 @@ __device__ __forceinline__ float score_slope(const attention_params &p, const Wh
 }
 //$ end
 
+//$ if folded == 2
+constexpr float SMALL = 0.31f, MEDIUM = 0.95f; // how far the polynomials for tanh(x) reach
+//$ end
 // What is the same for all queries and keys of a head, for scores as exponents of 2, made of products before scaling.
 struct Fold {
     //$ if keyed > 0
@@ -33,7 +36,7 @@ struct Fold {
     //$ end
     //$ if folded == 2
     float cap, factor; // x = factor * product
-    float small;       // products up to here have |x| <= 0.31
+    float small;       // products up to here have |x| <= SMALL
     // For those cap * tanh(x) = v ((v^2 + curve[0])^2 + curve[1]) to 2^-19 of it, where v = shrink * product.
     float shrink, curve[2];
     //$ else
@@ -50,7 +53,7 @@ __device__ __forceinline__ Fold fold_score(const attention_params &p, const Wher
     //$ if folded == 2
     fold.cap = score_cap(p, at) * LOG2_E;
     fold.factor = factor;
-    // The odd polynomial of degree 5 that is nearest to tanh, relative to it, up to 0.31: of x it would be
+    // The odd polynomial of degree 5 that is nearest to tanh, relative to it, up to SMALL: of x it would be
     // FIFTH * x ((x^2 + a)^2 + b). The fifth root of what is before x goes into v; one step of Newton makes it exact.
     constexpr float FIFTH = 0.125885732f;
     float power = fabsf(fold.cap) * FIFTH, root = exp2_approx(log2_approx(power) * 0.2f), squared = root * root;
@@ -58,7 +61,7 @@ __device__ __forceinline__ Fold fold_score(const attention_params &p, const Wher
     fold.shrink = (fold.cap < 0 ? -root : root) * factor;
     fold.curve[0] = -1.32290008f * root * root;
     fold.curve[1] = 6.19363619f * root * root * root * root;
-    fold.small = 0.31f / fabsf(factor);
+    fold.small = SMALL / fabsf(factor);
     //$ else
     fold.factor = factor * LOG2_E;
     //$ end
@@ -94,7 +97,7 @@ __device__ __forceinline__ void cap_small(float (&s)[BLOCK_N / 2], const Fold &f
     }
 }
 
-// The same for |x| <= 0.95: the polynomial of degree 11 that is nearest to tanh, relative to it.
+// The same for |x| <= MEDIUM: the polynomial of degree 11 that is nearest to tanh, relative to it.
 __device__ __forceinline__ void cap_medium(float (&s)[BLOCK_N / 2], const Fold &fold, const float (&rest)[2]) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; i++) {
@@ -136,7 +139,7 @@ __device__ __forceinline__ void apply_fold(float (&s)[BLOCK_N / 2], const Fold &
     float most = fmaxf(fmaxf(largest[0], largest[1]), fmaxf(largest[2], largest[3]));
     if (__all_sync(0xffffffffu, most <= fold.small))
         cap_small(s, fold, rest);
-    else if (__all_sync(0xffffffffu, most <= fold.small * (0.95f / 0.31f)))
+    else if (__all_sync(0xffffffffu, most <= fold.small * (MEDIUM / SMALL)))
         cap_medium(s, fold, rest);
     else
         cap_any(s, fold, rest);

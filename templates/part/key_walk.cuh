@@ -44,12 +44,13 @@ __device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const
 
 // For those of one unit.
 __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const Tile &tile, int unit) {
-    KeyWalk walk = walk_of_line(p, tile, unit);
     //$ if in_turns
-    walk = walk_of_tile(p, tile); // turns are taken alike
+    KeyWalk walk = walk_of_tile(p, tile); // turns are taken alike
     walk.full = line_of(p, tile, unit)->tiles()[walk.word];
-    //$ end
     return walk;
+    //$ else
+    return walk_of_line(p, tile, unit);
+    //$ end
 }
 //$ else
 // The next tile of keys.
@@ -76,13 +77,13 @@ __device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const
 // For those of one unit.
 __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const Tile &tile, int unit) {
     const KeyWalk all = walk_of_tile(p, tile);
-    KeyWalk walk = walk_of_queries(p, tile, tile.query + unit * 64, 64, all.tile);
     //$ if in_turns
-    walk.tile = all.tile, walk.left = all.left; // turns are taken alike
+    return all; // turns are taken alike
     //$ else
+    KeyWalk walk = walk_of_queries(p, tile, tile.query + unit * 64, 64, all.tile);
     walk.unseen = all.tile - walk.tile;
     walk.after = all.left - walk.unseen - walk.left;
-    //$ end
     return walk;
+    //$ end
 }
 //$ end

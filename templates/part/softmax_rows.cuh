@@ -126,8 +126,8 @@ __device__ __forceinline__ void raise_max(const float (&s)[BLOCK_N / 2], Rows &r
 }
 
 //$ if rescale == from_sum and score == custom_score
-// The same, and the weights, for scores that are already less `from`, which is m, or 0 in rows that have no m yet. Their maximum is not looked
-// at: weights far above 1 show in l, which then raises m, 2^40 at a time or more.
+// The same, and the weights, for scores that are already less `from`, which is m, or 0 in rows that have no m yet. Their
+// maximum is not looked at: weights far above 1 show in l, which then raises m, 2^40 at a time or more.
 //$ if keyed > 0
 // But an expression may have scores grow from key to key. So the first and the last columns are looked at, where what grows
 // steadily is largest.

@@ -1,4 +1,3 @@
-//$ let units = tile_rows / 64
 //$ launch attention_tile_map grid min((batch * heads * ((len_q + tile_rows - 1) / tile_rows) + 3) / 4, 16 * sm_count) block 128 shared 0
 //$ workspace 4 * batch * heads * ((len_q + tile_rows - 1) / tile_rows) * (units + 1) * (6 + (len_kv + 32 * block_n - 1) / (32 * block_n))
 //$ include "part/formula.cuh"

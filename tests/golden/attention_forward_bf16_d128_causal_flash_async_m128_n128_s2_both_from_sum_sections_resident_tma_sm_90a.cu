@@ -62,7 +62,6 @@
      q_stage_bytes       32800              q_bytes + 16 * consumers
      k_stage_bytes       32784              k_bytes + 16
      v_stage_bytes       32784              v_bytes + 16
-     ahead_stages        2                  2
      ahead_bytes         0                  0
      least_bytes         164000             q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + ahead_bytes + 64
      q_stages            2                  2
@@ -72,6 +71,7 @@
      shared_bytes        230400             (held_bytes + (k_stages - stages) * k_stage_bytes + 1023) / 1024 * 1024
      block_threads       384                128 * (consumers + 1)
      tile_rows           128                cluster * block_m
+     units               2                  tile_rows / 64
      share               128                block_n / cluster
      producer_registers  40                 40
      consumer_registers  232                232
@@ -116,6 +116,7 @@ constexpr int K_STAGES = 3;             // stages + 1
 constexpr int SHARED_BYTES = 230400;    // (held_bytes + (k_stages - stages) * k_stage_bytes + 1023) / 1024 * 1024
 constexpr int BLOCK_THREADS = 384;      // 128 * (consumers + 1)
 constexpr int TILE_ROWS = 128;          // cluster * block_m
+constexpr int UNITS = 2;                // tile_rows / 64
 constexpr int PRODUCER_REGISTERS = 40;
 constexpr int CONSUMER_REGISTERS = 232;
 constexpr bool BFLOAT16 = true;         // dtype == bf16
@@ -792,6 +793,15 @@ __device__ __forceinline__ int key_tiles(const attention_params &p, int query, i
     return max(1, (keys_end(p, min(query + count, p.len_q)) + BLOCK_N - 1) / BLOCK_N);
 }
 
+// As in part/key_walk.cuh.
+struct KeyWalk {
+    int left;
+};
+__device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const Tile &tile) {
+    return {key_tiles(p, tile.query, queries_of_tile(p))};
+}
+__device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) { return --walk.left; }
+
 // The next tile of queries, as the thread that hands them out has put it there.
 __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
     int stage = ring.stage();
@@ -802,7 +812,7 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 }
 
 // part/async_producers.cuh
-// The producers: single threads that keep the copy unit busy. They wait for room, and what they bring fills a barrier.
+// The producers: single threads that keep the copy unit busy, and perhaps a warp that copies by itself. They wait for room, and what they bring fills a barrier.
 // Shared, Ring and take_tile are the kernel's.
 
 __device__ __forceinline__ void store_output(const attention_tma_params &p, Shared &shared, Tile tile, int stage, int consumer) {
@@ -860,9 +870,10 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
         barrier_arrive(&shared.tile_empty[(tiles + 1).stage()]);
         if (tile.query < 0)
             break;
+        KeyWalk walk = walk_of_tile(p, tile);
 #pragma unroll 1
-        for (int i = key_tiles(p, tile.query, queries_of_tile(p)) - 1; i >= 0; i--, ring.count++) {
-            int stage = ring.stage();
+        for (; walk.left > 0; ring.count++) {
+            int i = next_keys(p, tile, UNITS, walk), stage = ring.stage();
             barrier_wait(&empty[stage], ring.parity() ^ 1);
             barrier_expect(&full[stage], PANELS_OF * BLOCK_N * 128);
 #pragma unroll 1
