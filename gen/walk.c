@@ -84,8 +84,7 @@ static bool run_fact(struct walk *walk, const struct template_file *file, const 
     bool good = formula_set_open(&set, walk->knobs) && formula_fact(&set, (enum formula_fact)op->size, &value);
     *slot = (struct expr_slot){value, true};
     formula_set_close(&set);
-    return good || walk_fail(walk, (struct place){&file->input, op->line, 1},
-                             "mask and score cannot be read, or memory ran out");
+    return good || walk_fail(walk, (struct place){&file->input, op->line, 1}, "%s", set.reason);
 }
 
 /* Recursion is bounded by TEMPLATE_NESTING times TEMPLATE_INCLUDES: a file is spliced once, and none includes itself. */

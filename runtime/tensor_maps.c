@@ -57,11 +57,6 @@ static enum att_status check_group(const struct plan *plan, const struct shape *
 }
 
 enum att_status tensor_maps_check(const struct plan *plan, const struct arguments *arguments, struct failure *failure) {
-    float scale = arguments->params.attention.scale;
-    if (!(scale > 0)) /* its softmax finds the maximum before it scales */
-        return failure_set(failure, ATT_INVALID_ARGUMENT,
-                           "scale is %g, expected more than 0 by this kernel; algorithm=flash_tiled takes any",
-                           (double)scale);
     for (int i = 0; i < PLAN_TENSORS; i++) /* O too when it has no map: it is written in vectors then */
         if (check_tensor(&arguments->tensor[i], failure) != ATT_OK)
             return ATT_INVALID_ARGUMENT;

@@ -9,8 +9,8 @@
 
 #include "params/attention_tma.h"
 
-/* Can a kernel with tensor maps take these arguments: addresses and strides in multiples of 16 bytes, scale more than 0,
-   groups of heads that fit its boxes? Otherwise ATT_INVALID_ARGUMENT; `failure` may be null. */
+/* Can a kernel with tensor maps take these arguments: addresses and strides in multiples of 16 bytes, groups of
+   heads that fit its boxes? Otherwise ATT_INVALID_ARGUMENT; `failure` may be null. */
 enum att_status tensor_maps_check(const struct plan *plan, const struct arguments *arguments, struct failure *failure);
 
 /* Describe the tensors that the plan names, of arguments that were checked, and copy the other parameters behind them.

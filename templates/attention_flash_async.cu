@@ -24,23 +24,26 @@
 //$ let tile_map = mask == custom_mask and exact == 0
 //$ let intervals = mask == custom_mask and exact == 1
 //$ let any_score = score == custom_score and folded == 0
-//$ let few_numbers = folded == 1 or folded == 2 and keyed == 0 and dtype == bf16 and sinks == 0
-//$ let masks_lightly = not any_score and (dtype == bf16 and (folded < 2 or keyed == 0) or folded < 2 and lookup == 0)
-//$ if head_dim <= 64 and head_dim_v <= 64 and sinks == 0 and mask != custom_mask and (plain_scores or folded == 1)
+//$ let few_numbers = sinks == 0 and (folded == 1 or folded == 2 and keyed == 0 and dtype == bf16)
+//$ if head_dim <= 64 and head_dim_v <= 64 and sinks == 0 and mask != custom_mask and dtype_out != fp32 and (plain_scores or folded == 1)
 //$ default block_m = 256
 //$ default block_n = 64
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and plain_scores
+//$ elif head_dim <= 64 and head_dim_v <= 64 and plain_scores and dtype_out != fp32
 //$ default block_m = 192
 //$ default block_n = 128
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and mask == custom_mask and masks_lightly
+//$ elif head_dim <= 64 and head_dim_v <= 64 and plain_scores
 //$ default block_m = 192
-//$ default block_n = 128
+//$ default block_n = 96
+//$ default stages = 3
+//$ elif head_dim <= 64 and head_dim_v <= 64 and mask == custom_mask and not any_score and keyed == 0
+//$ default block_m = 192
+//$ default block_n = 112
 //$ default stages = 3
 //$ elif head_dim <= 64 and head_dim_v <= 64 and mask == custom_mask and not any_score
 //$ default block_m = 192
-//$ default block_n = 112
+//$ default block_n = 80
 //$ default stages = 3
 //$ elif head_dim <= 64 and head_dim_v <= 64 and folded > 0 and few_numbers
 //$ default block_m = 192
@@ -116,11 +119,7 @@
 //$ else
 //$ default overlap = within
 //$ end
-//$ if dtype == bf16
 //$ default rescale = from_sum
-//$ else
-//$ default rescale = lazy
-//$ end
 //$ default tile_order = sections
 //$ default blocks = resident
 //$ if dtype_out == fp32
@@ -139,7 +138,6 @@
 //$ require block_m in [64, 128, 192, 256]
 //$ require block_n % 16 == 0
 //$ require store == direct or dtype_out != fp32
-//$ require rescale != from_sum or dtype == bf16
 //$ require query_heads == apart or blocks == resident
 //$ require cluster in [1, 2]
 //$ require block_m < 256 or cluster == 1 or query_heads == apart
@@ -246,7 +244,6 @@
 //$ let q_registers_held = 0
 //$ end
 //$ require block_n / 2 + p_registers_held + q_registers_held + head_dim_v / 2 + 32 <= consumer_registers
-//$ let repeats = mask != none or dtype == fp16 or rescale == from_sum
 //$ include "params/attention_tma.h"
 //$ include "part/element.cuh"
 //$ include "part/mask.cuh"
@@ -296,12 +293,12 @@ struct alignas(1024) Shared {
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
 //$ if sinks > 0
-// In units of what m is taken of: scores before scaling, or exponents of 2 where an expression makes the scores.
+// In units of what m is taken of: scores before scaling, or the scores where an expression makes them.
 __device__ __forceinline__ float sink_of(const attention_params &p, const Tile &tile) {
     //$ if score == custom_score
-    return tensor_sinks(p, tile.head) * LOG2_E;
+    return tensor_sinks(p, tile.head);
     //$ else
-    return tensor_sinks(p, tile.head) / p.scale;
+    return tensor_sinks(p, tile.head) / fabsf(p.scale);
     //$ end
 }
 
@@ -347,6 +344,7 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
     return tile;
 }
 
+//$ include "part/async_release.cuh"
 //$ include "part/async_producers.cuh"
 //$ include "part/async_consumer.cuh"
 
@@ -385,8 +383,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
                 barrier_init(&shared.q_full[stage][consumer], 1);
                 //$ if store == tma
                 barrier_init(&shared.q_empty[stage][consumer], 128); // every thread has put its part of O there
-                //$ elif queries_in == q_registers
-                barrier_init(&shared.q_empty[stage][consumer], 4); // every warp has loaded it
+                //$ elif queries_in == q_registers or rescale == from_sum
+                barrier_init(&shared.q_empty[stage][consumer], 4); // every warp is done with it
                 //$ else
                 barrier_init(&shared.q_empty[stage][consumer], 1);
                 //$ end
@@ -397,7 +395,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         }
         for (int stage = 0; stage < K_STAGES; stage++) {
             barrier_init(&shared.k_full[stage], 1);
+            //$ if rescale == from_sum
+            barrier_init(&shared.k_empty[stage], 4 * CONSUMERS * CLUSTER); // warps
+            //$ else
             barrier_init(&shared.k_empty[stage], CONSUMERS * CLUSTER);
+            //$ end
         }
         for (int stage = 0; stage < 2; stage++) {
             barrier_init(&shared.tile_full[stage], 1);

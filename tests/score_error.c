@@ -162,12 +162,7 @@ static double add_folding(struct analysis *analysis) {
 
 double score_error(const struct oracle_attention *p, int64_t b, int64_t h, int64_t query, int64_t key, double s,
                    double error_of_s, bool folded) {
-    struct formula_env env = *p->env;
-    env.name[FORMULA_B] = b;
-    env.name[FORMULA_H] = h;
-    env.name[FORMULA_HK] = h / (p->heads / p->kv_heads);
-    env.name[FORMULA_Q] = query + p->len_kv - p->len_q;
-    env.name[FORMULA_K] = key;
+    struct formula_env env = oracle_env(p, b, h, query, key);
     struct analysis analysis = {p->score, &env, s, error_of_s, 0};
     double error = folded ? add_folding(&analysis) : 0;
     return known(error + approximate(&analysis, p->score->root).error);

@@ -20,6 +20,15 @@ static bool refuses(const char *source, const char *log, const char *words) {
     return refused;
 }
 
+/* Of several, the first in the log is quoted, whichever it is. */
+Test(compile_log, the_first_advisory_is_quoted) {
+    static const char *const logs[] = {
+        "warpgroup.wait is injected in around line 7\nPotential Performance Loss: wgmma is serialised\n",
+        "Potential Performance Loss: wgmma is serialised\nwarpgroup.wait is injected in around line 7\n"};
+    cr_expect(refuses("", logs[0], "asynchronous work: warpgroup.wait is injected in around line 7"));
+    cr_expect(refuses("", logs[1], "asynchronous work: Potential Performance Loss: wgmma is serialised"));
+}
+
 Test(compile_log, spills_are_summed_over_entries) {
     cr_expect_eq(compile_log_spills(quiet), 0);
     cr_expect_eq(compile_log_spills(spilled), 40 + 44 + 4 + 4);

@@ -41,6 +41,7 @@ static void bound_row(int64_t n, const int64_t *key, const double *weight, const
     bool narrow = weights != TOLERANCE_FP32;
     for (int64_t d = 0; d < width; d++) {
         double moved = 0, size = fabs(o[d]), rounded = 0, rounded_squared = 0;
+        bool vanishes = false; /* the weight of an infinity, when it is rounded */
         for (int64_t j = 0; j < n; j++) {
             if (weight[j] == 0)
                 continue;
@@ -50,11 +51,12 @@ static void bound_row(int64_t n, const int64_t *key, const double *weight, const
             size += weight[j] * fabs(value);
             double rounding = narrow ? weight[j] * type_table[weights].unit + type_table[weights].smallest : 0;
             double share = rounding * fabs(value);
+            vanishes |= narrow && isinf(value) && weight[j] < type_table[weights].smallest;
             rounded += share;
             rounded_squared += share * share;
         }
         double narrowing = fmin(rounded, 6 * sqrt(rounded_squared));
-        bound[d] = round_to(output, o[d], moved + size * sum_error(n) + narrowing / UNIT);
+        bound[d] = vanishes ? INFINITY : round_to(output, o[d], moved + size * sum_error(n) + narrowing / UNIT);
     }
 }
 
@@ -175,7 +177,7 @@ bool tolerance_merge(const float *o_parts, const float *lse_parts, int64_t parts
 
 bool tolerance_accepts(enum tolerance_type output, double expected, double found, double tolerance) {
     if (isnan(expected) || isnan(found))
-        return isnan(expected) && isnan(found);
+        return isnan(found) && (isnan(expected) || (isinf(expected) && isinf(tolerance)));
     if (isinf(found) && isfinite(expected)) /* too large for the type */
         return (found > 0) == (expected > 0) && fabs(expected) + tolerance > type_table[output].largest;
     return expected == found || (isfinite(expected) && fabs(expected - found) <= tolerance);

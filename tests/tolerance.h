@@ -24,7 +24,8 @@ bool tolerance_merge(const float *o_parts, const float *lse_parts, int64_t parts
                      enum tolerance_type output, const double *o, const double *lse, double *o_tolerance,
                      double *lse_tolerance);
 
-/* Is `found`, an element of type `output`, right? NaN for NaN, infinity for infinity or for what may round to it. */
+/* Is `found`, an element of type `output`, right? NaN for NaN, infinity for infinity or for what may round to it. An infinite
+   tolerance says that an infinite answer may be NaN, too: the weight of an infinity may be rounded to 0. */
 bool tolerance_accepts(enum tolerance_type output, double expected, double found, double tolerance);
 
 #endif

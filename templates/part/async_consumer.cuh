@@ -1,24 +1,12 @@
 //$ include "part/async_products.cuh"
-//$ if repeats
+//$ if rescale == from_sum
+//$ include "part/scores_again.cuh"
+//$ end
+//$ if mask != none
 //$ include "part/repeat_rows.cuh"
 //$ end
 
 // The consumers: warpgroups that multiply and weigh. One Consumer is what one of them does.
-
-// All threads of the warpgroup are done with a stage.
-__device__ __forceinline__ void release(Barrier *empty) {
-    if (warp_index() % 4 == 0 && elect_one())
-        barrier_arrive(empty);
-}
-//$ if cluster > 1
-// ... which all blocks of the cluster fill.
-__device__ __forceinline__ void release_share(Barrier *empty) {
-    if (warp_index() % 4 == 0 && threadIdx.x % 32 < CLUSTER)
-        barrier_arrive_at(empty, threadIdx.x % 32);
-}
-//$ else
-__device__ __forceinline__ void release_share(Barrier *empty) { release(empty); }
-//$ end
 
 // Which keys the rows of one warpgroup see.
 struct Span {
@@ -36,19 +24,12 @@ struct Span {
     __device__ __forceinline__ int left() const { return tiles; }
     //$ end
     int next;   // tile of keys that is weighed next
-    bool whole; // no row of the warp needs a mask there
-    //$ if intervals
-    int first[2], end[2]; // keys that each of this thread's rows sees
-    //$ elif mask == custom_mask
+    bool whole; // all rows of the unit see all of it
+    //$ if mask == custom_mask and not intervals
     Seen seen; // of the next tile, unless all is
-    //$ else
-    int end[2]; // one past the last key that each of this thread's rows sees
     //$ end
     //$ if mask == custom_mask or score == custom_score
     Where where;
-    //$ end
-    //$ if intervals or score == custom_score
-    int position[2]; // of this thread's rows
     //$ end
 };
 
@@ -60,7 +41,7 @@ struct Consumer {
     Shared &shared;
     int index, unit; // of the consumers of this block; of the tile's units of 64 rows
     int lane;        // of this thread
-    float c;         // what makes exponents of 2 of what is in s: log2(e) times scale, or 1 where an expression has done so
+    float c;         // what makes exponents of 2 of what is in s: log2(e), times |scale| where no expression has done so
     unsigned long long q, k, v;
 
     Ring<Q_STAGES> queries;
@@ -69,15 +50,15 @@ struct Consumer {
     //$ if ahead > 0
     Ring<AHEAD_STAGES> ahead; // tiles that were scored, or went by
     //$ end
-    //$ if rescale == from_sum and not plain_scores
-    bool look; // for a maximum in the next tile
+    //$ if rescale == from_sum
+    bool follow; // m follows the maximum, since scores have outgrown one that did not
     //$ end
-    //$ if score == custom_score
-    float from[2]; // what its scores are taken less, for each of this thread's rows
+    //$ if rescale != always and not plain_scores
+    bool search; // the next tile for a maximum
     //$ end
     //$ if folded > 0
     Fold fold;
-    float rest[2]; // of its scores, at this thread's first key
+    float rest[2]; // of its scores, at this thread's first key, less what they are taken less
     //$ end
     Rows rows;
     float s[BLOCK_N / 2], o[HEAD_DIM_V / 2];
@@ -91,12 +72,15 @@ struct Consumer {
     __device__ __forceinline__ Consumer(const attention_tma_params &p, Shared &shared, int index)
         : p(p), a(p.attention), shared(shared), index(index), unit(unit_of(index)), lane(threadIdx.x % 32),
           //$ if score == custom_score
-          c(1),
+          c(LOG2_E),
           //$ else
-          c(a.scale * LOG2_E),
+          c(fmaxf(fabsf(a.scale), 0x1p-120f) * LOG2_E), // not 0, times which -INFINITY would be NaN
           //$ end
           q(matrix_descriptor(shared.q[0][index], 0)), k(matrix_descriptor(shared.k[0], 0)),
           v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0), span{} {
+        //$ if rescale == from_sum
+        follow = false;
+        //$ end
         //$ if ahead > 0
         ahead = {0};
         //$ end
@@ -132,10 +116,6 @@ struct Consumer {
         //$ if mask == custom_mask or score == custom_score
         span.where = {tile.batch, tile.head, tile.kv_head};
         //$ end
-        //$ if intervals or score == custom_score
-        for (int r = 0; r < 2; r++)
-            span.position[r] = position(row() + 8 * r);
-        //$ end
         //$ if mask == custom_mask
         if (tile.query >= 0) {
             span.walk = walk_of_unit(a, tile, unit);
@@ -157,14 +137,6 @@ struct Consumer {
         //$ else
         span.unmasked = keys_end(a, first + 1) / BLOCK_N;
         //$ end
-        span.end[0] = keys_end(a, row_of(a, tile, unit, row()).query + 1);
-        span.end[1] = keys_end(a, row_of(a, tile, unit, row() + 8).query + 1);
-        //$ end
-        //$ if intervals
-        for (int r = 0; r < 2; r++) {
-            Keys keys = keys_of(a, span.where, span.position[r], span.position[r]);
-            span.first[r] = keys.first, span.end[r] = keys.end;
-        }
         //$ end
         return tile.query >= 0;
     }
@@ -179,7 +151,7 @@ struct Consumer {
                 ahead_done();
             //$ end
             named_barrier_sync(4 + index, 128); // or a warp that is late would not see the phase it waits for
-            release_share(&shared.k_empty[keys(0).stage()]);
+            release_keys(&shared.k_empty[keys(0).stage()]);
             release_share(&shared.v_empty[values().stage()]);
         }
     }
@@ -234,8 +206,24 @@ struct Consumer {
         //$ end
     }
 
+    //$ if score != custom_score
+    // scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is.
+    __device__ __forceinline__ void negate_queries() {
+        unsigned *pairs = reinterpret_cast<unsigned *>(shared.q[queries.stage()][index]);
+#pragma unroll 4
+        for (int i = threadIdx.x % 128; i < PANELS * 64 * 32; i += 128)
+            pairs[i] ^= 0x80008000;
+        fence_async();
+        named_barrier_sync(4 + index, 128);
+    }
+
+    //$ end
     __device__ __forceinline__ void await_queries() {
         barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
+        //$ if score != custom_score
+        if (a.scale < 0)
+            negate_queries();
+        //$ end
         //$ if queries_in == q_registers
         load_queries(fragments, shared.q[queries.stage()][index]);
         //$ if store == direct
@@ -247,12 +235,14 @@ struct Consumer {
         //$ end
     }
 
-    // The scores of tile i are there. `last`: no further S of these queries comes.
-    __device__ __forceinline__ void scores_done(Ring<K_STAGES> at, bool last) {
-        wgmma_settle(s);
-        release_share(&shared.k_empty[at.stage()]);
-        //$ if store == direct and queries_in == q_shared
-        if (last)
+    // S of this tile of keys is not multiplied again; after the last one nor is any of these queries'.
+    __device__ __forceinline__ void scores_done(Ring<K_STAGES> at) {
+        release_keys(&shared.k_empty[at.stage()]);
+        //$ if store == direct and queries_in == q_shared and rescale == from_sum
+        if (span.left() == 0)
+            release_by_warp(&shared.q_empty[queries.stage()][index]);
+        //$ elif store == direct and queries_in == q_shared
+        if (span.left() == 0)
             release(&shared.q_empty[queries.stage()][index]);
         //$ end
     }
@@ -264,25 +254,26 @@ struct Consumer {
     // What is known of a tile of keys before its scores are there.
     __device__ __forceinline__ void prepare() {
         find_next();
-        //$ if rescale == from_sum and not plain_scores
-        // Rows that have seen nothing yet, or only scores of -INFINITY, look for a maximum.
-        look = !__all_sync(0xffffffffu, rows.max[0] > -INFINITY && rows.max[1] > -INFINITY);
+        //$ if rescale != always and not plain_scores
+        search = lacks_max(rows);
         //$ end
-        //$ if score == custom_score
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            //$ if rescale == from_sum
-            from[r] = rows.max[r] == -INFINITY ? 0 : rows.max[r];
-            //$ else
-            from[r] = 0;
-            //$ end
-            //$ if folded > 0
-            int key = span.next * BLOCK_N + lane % 4 * 2;
-            rest[r] = rest_at(a, span.where, fold, span.position[r], key, from[r]);
-            //$ end
-        }
+        //$ if folded > 0 and rescale == from_sum
+        take_rest(search || follow);
+        //$ elif folded > 0
+        take_rest(true);
         //$ end
     }
+    //$ if folded > 0
+    // Scores are taken less m, or less something close to them while m is searched.
+    __device__ __forceinline__ void take_rest(bool search) {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int q = position(row() + 8 * r);
+            float from = search ? first_rest(a, span.where, q, span.next * BLOCK_N) : rows.max[r];
+            rest[r] = rest_at(a, span.where, fold, q, span.next * BLOCK_N + lane % 4 * 2, from);
+        }
+    }
+    //$ end
 
 //$ if score == custom_score
 //$ include "part/async_scores.cuh"
@@ -292,39 +283,86 @@ struct Consumer {
 
     // S of the tile that is prepared -> weights. `first`: of its rows.
     __device__ __forceinline__ void weigh_tile(bool first) {
-        //$ if mask == none
-        bool masked = first && !span.whole;
+        wgmma_settle(s);
+        float sum[2];
+        //$ if rescale == always
+        const bool search = true;
+        //$ elif plain_scores and rescale == from_sum
+        const bool search = is_masked(first) || follow && lacks_max(rows); // where rows may not have an m yet
+        //$ elif plain_scores
+        const bool search = is_masked(first) || lacks_max(rows);
+        //$ end
+        //$ if rescale == from_sum
+        // As long as m stays as it is, the sum shows whether it will do. If not, S is multiplied once more, and from then on m
+        // follows the maximum. Each way has code of its own, or ptxas would not overlap what the usual one does.
+        const bool usual = !search && !follow;
+        //$ if plain_scores
+        const bool masked = false; // then
         //$ else
-        bool masked = !span.whole;
+        const bool masked = is_masked(first);
         //$ end
-        //$ if rescale == from_sum and plain_scores and mask == none
-        bool look = first; // for a maximum
-        //$ elif rescale == from_sum and plain_scores
-        bool look = masked; // for a maximum
+        if (usual)
+            weigh_scores<false>(masked, first, false, sum);
+        else
+            weigh_scores<true>(is_masked(first), first, search, sum);
+        if (usual && !within_range(rows, sum)) {
+            //$ if q_gone
+            multiply_scores_again(s, fragments, shared.k[keys(0).stage()]);
+            //$ else
+            multiply_scores_again(s, shared.q[queries.stage()][index], shared.k[keys(0).stage()]);
+            //$ end
+            follow = true;
+            //$ if folded > 0
+            take_rest(true);
+            //$ end
+            weigh_scores<true>(masked, first, true, sum);
+        }
+        scores_done(keys(0));
+        //$ else
+        scores_done(keys(0));
+        weigh_scores<true>(is_masked(first), first, search, sum);
         //$ end
+        //$ if ahead > 0
+        score_done();
+        //$ end
+        rows.sum[0] += sum[0];
+        rows.sum[1] += sum[1];
+    }
+    // m follows the maximum, and O has to follow it, too: so only when m has grown by more than 2^8, unless it is searched for.
+    // Until then weights are at most 2^8 too large, which l divides out again.
+    template <bool FOLLOW>
+    __device__ __forceinline__ void weigh_scores(bool masked, bool first, bool search, float (&sum)[2]) {
+        const float slack = search ? 0 : 8;
+        rows.grown = false;
         //$ if score == custom_score
         score_tile(span.next);
         //$ end
         if (masked)
             mask_scores();
-        //$ if score == custom_score and rescale == from_sum
-        softmax_onward(s, rows, from, look);
-        //$ else
-        //$ if rescale == from_sum and mask == none
-        if (look)
-            raise_max<4>(s, rows, c, masked); // if no row ends in it, a first guess at m is enough
-        else
-            follow_sums(rows, c);
-        //$ else
-        //$ if rescale == from_sum
-        if (!look) {
-            follow_sums(rows, c);
-            return weigh(s, rows, c); // by itself, or ptxas moves the wait for O up to before the exponentials
+        //$ if folded > 0
+        if (FOLLOW) {
+            const int first_row = row(), key = span.next * BLOCK_N;
+            follow_max(s, rows, {first_rest(a, span.where, position(first_row), key),
+                                 first_rest(a, span.where, position(first_row + 8), key)}, slack);
         }
+        weigh_exponents(s, sum);
+        //$ else
+        //$ if plain_scores and mask == none and rescale == from_sum
+        if (FOLLOW || first)
+            follow_max<4>(s, rows, c, FOLLOW, slack); // if no row ends in the first tile, a guess at m will do
+        //$ else
+        if (FOLLOW)
+            follow_max<1>(s, rows, c, true, slack);
         //$ end
-        raise_max<1>(s, rows, c, true);
+        weigh(s, rows, c, sum);
         //$ end
-        weigh(s, rows, c);
+    }
+    // Does this warp have keys that some row does not see?
+    __device__ __forceinline__ bool is_masked(bool first) const {
+        //$ if mask == none
+        return first && !span.whole;
+        //$ else
+        return !span.whole;
         //$ end
     }
 
@@ -364,7 +402,6 @@ struct Consumer {
         //$ if plain_scores
         // The first tile of keys by itself: there is no O yet.
         prepare();
-        scores_done(keys(0), span.left() == 0);
         weigh_tile(true);
         keep_weights();
         begin_output();
@@ -373,7 +410,6 @@ struct Consumer {
             issue_round();
             prepare();
             wgmma_wait<1>(); // S is there, O is not
-            scores_done(keys(0), span.left() == 0);
             weigh_tile(false);
             wgmma_wait<0>();
             output_done(values(-1));
@@ -388,7 +424,6 @@ struct Consumer {
             const bool first = span.left() == tiles;
             prepare();
             wgmma_wait<1>(); // S is there, O is not
-            scores_done(keys(0), span.left() == 0);
             weigh_tile(first);
             wgmma_wait<0>();
             if (first)
@@ -470,12 +505,11 @@ struct Consumer {
                 issue_scores(keys(0));
                 prepare();
                 wgmma_wait<0>();
-                scores_done(keys(0), span.left() == 0);
                 end_turn();
                 weigh_tile(first);
                 rescale(o, rows);
                 keep_weights();
-                issue_output();
+                    issue_output();
                 wgmma_wait<0>();
                 output_done(values());
             }

@@ -4,9 +4,13 @@
     __device__ __forceinline__ Seen seen_of(int tile_n) {
         int key = tile_n * BLOCK_N + lane % 4 * 2;
         //$ if intervals
-        return seen_between(key, span.first, span.end);
+        const int first_row = row(), upper = position(first_row), lower = position(first_row + 8);
+        const Keys keys[2] = {keys_of(a, span.where, upper, upper), keys_of(a, span.where, lower, lower)};
+        return seen_between(key, {keys[0].first, keys[1].first}, {keys[0].end, keys[1].end});
         //$ elif mask != custom_mask
-        return seen_below(key, span.end);
+        const int first_row = row(); // of which few tiles need the end, so it is not kept
+        return seen_below(key, {keys_end(a, row_of(a, span.tile, unit, first_row).query + 1),
+                                keys_end(a, row_of(a, span.tile, unit, first_row + 8).query + 1)});
         //$ else
         Seen seen = {};
         int first_row = row(), position[2] = {this->position(first_row), this->position(first_row + 8)};
@@ -50,13 +54,7 @@
     __device__ __forceinline__ void find_next() {
         //$ if mask == custom_mask
         span.next = next_keys(a, span.tile, unit, span.walk);
-        //$ if intervals
-        int key0 = span.next * BLOCK_N;
-        span.whole = __all_sync(0xffffffffu, max(span.first[0], span.first[1]) <= key0 &&
-                                                 min(span.end[0], span.end[1]) >= key0 + BLOCK_N);
-        //$ else
         span.whole = span.walk.whole;
-        //$ end
         //$ else
         span.next = --span.tiles;
         span.whole = span.next < span.unmasked;

@@ -4,15 +4,15 @@
         if (a.lse && to.query < a.len_q)
             a.lse[tile.batch * a.lse_batch_stride + to.head * a.lse_head_stride + to.query] =
                 //$ if score == custom_score
-                sum == 0 ? -INFINITY : (max + log2_approx(sum)) * LN_2;
+                sum == 0 ? -INFINITY : max + log2_approx(sum) * LN_2;
         //$ else
-                sum == 0 ? -INFINITY : max * a.scale + log2_approx(sum) * LN_2;
+                sum == 0 ? -INFINITY : max * fabsf(a.scale) + log2_approx(sum) * LN_2;
         //$ end
     }
 
     // O = O / l;  LSE = m scale + ln l.
     __device__ __forceinline__ void finish(Tile tile, int stage, const Rows &rows) {
-        //$ if repeats
+        //$ if mask != none
         unsigned again = rows_to_repeat(o, rows);
         //$ end
         float sum[2], inverse[2];
@@ -27,8 +27,8 @@
             store_lse(tile, row_of(a, tile, unit, upper ? row() : row() + 8), upper ? rows.max[0] : rows.max[1],
                       upper ? sum[0] : sum[1]);
         store_rows(tile, stage, inverse);
-        //$ if repeats
-        if (again)
+        //$ if mask != none
+        if (again && values_want_care(a, tile, unit))
             store_again(tile, stage, again);
         //$ end
         //$ if store == tma
@@ -36,7 +36,7 @@
         barrier_arrive(&shared.q_empty[stage][index]);
         //$ end
     }
-    //$ if repeats
+    //$ if mask != none
     // In place of what store_rows has stored.
     __device__ __forceinline__ void store_again(const Tile &tile, int stage, unsigned again) {
         __syncwarp();

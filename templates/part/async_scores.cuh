@@ -1,17 +1,18 @@
 // The part of a Consumer that makes of S what a score's expression says.
 
-    // S of tile `tile_n` as the problem has it, as exponents of 2, less `from` of their row.
+    //$ if folded > 0
+    // S of tile `tile_n` as the problem has it, less `from` of their row, as exponents of 2.
+    //$ else
+    // S of tile `tile_n` as the problem has it.
+    //$ end
     __device__ __forceinline__ void score_tile(int tile_n) {
         //$ if folded == 0
         int key = tile_n * BLOCK_N + lane % 4 * 2;
         //$ end
         //$ if ahead > 0
-        bool copied = await_ahead();
-        if (!copied || (tile_n + 1) * BLOCK_N > a.len_kv)
+        if (!await_ahead() || (tile_n + 1) * BLOCK_N > a.len_kv)
             fill_ahead(tile_n * BLOCK_N);
         score_ahead(key);
-        if (copied)
-            ahead_done();
         //$ end
         //$ if folded == 0 and ahead == 0
         if (sizeof(ScoreKey) > sizeof(int) && keys_in_pairs(a) && (tile_n + 1) * BLOCK_N <= a.len_kv)
@@ -36,6 +37,10 @@
             barrier_arrive(&shared.ahead_empty[ahead.stage()][index]);
         ahead.count++;
     }
+    __device__ __forceinline__ void score_done() {
+        if (rows_in_pieces(a))
+            ahead_done();
+    }
     // What is not copied, by the warp whose rows they are.
     __device__ __forceinline__ void fill_ahead(int first) {
 #pragma unroll 1
@@ -50,6 +55,7 @@
         __syncwarp();
     }
     __device__ __forceinline__ void score_ahead(int key) {
+        const int first_row = row(), q[2] = {position(first_row), position(first_row + 8)};
         const unsigned short *line = &shared.ahead[ahead.stage()][index][warp_index() % 4 * 16 + lane % 16][lane / 16 * 8];
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 2; i += 8) { // 16 columns
@@ -60,13 +66,14 @@
                 KeyAhead k;
                 set_key(k, key, 8 * ((i + j) / 4) + j % 2);
                 k.pair = pair[j / 2];
-                s[i + j] = fmaf(score_of(a, span.where, span.position[j / 2 % 2], k, a.scale * s[i + j]), LOG2_E, -from[j / 2 % 2]);
+                s[i + j] = score_of(a, span.where, q[j / 2 % 2], k, a.scale * s[i + j]);
             }
         }
     }
     //$ end
     //$ if folded == 0 and ahead == 0
     template <typename Key> __device__ __forceinline__ void score_each(int key) {
+        const int first_row = row(), q[2] = {position(first_row), position(first_row + 8)};
         int first[2] = {set_apart(key), set_apart(key)}; // so that addresses are of rows, plus constants
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 2; i++) {
@@ -76,7 +83,7 @@
                 set_key(k, first[i / 2 % 2], place);
             else
                 set_key(k, min(key + place, a.len_kv - 1), 0);
-            s[i] = fmaf(score_of(a, span.where, span.position[i / 2 % 2], k, a.scale * s[i]), LOG2_E, -from[i / 2 % 2]);
+            s[i] = score_of(a, span.where, q[i / 2 % 2], k, a.scale * s[i]);
         }
     }
     //$ end

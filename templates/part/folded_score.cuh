@@ -68,14 +68,25 @@ __device__ __forceinline__ Fold fold_score(const attention_params &p, const Wher
     return fold;
 }
 
-// The rest of a score, less `from`.
+// The rest of a score, less `from`, as an exponent of 2.
 __device__ __forceinline__ float rest_at(const attention_params &p, const Where &at, const Fold &fold, int q, int k,
                                          float from) {
     //$ if keyed == 2
-    return fmaf(static_cast<float>(k - q), fold.slope, -from);
+    return fmaf(static_cast<float>(k - q), fold.slope, -from * LOG2_E);
     //$ else
-    return fmaf(score_rest(p, at, q, k), LOG2_E, -from);
+    return (score_rest(p, at, q, k) - from) * LOG2_E;
     //$ end
+}
+
+// What a row that has no m yet takes its scores less: the rest of one of them, so that a large one does not swallow what
+// differs from key to key.
+__device__ __forceinline__ float first_rest(const attention_params &p, const Where &at, int q, int k) {
+    //$ if keyed == 2
+    float rest = static_cast<float>(k - q) * score_slope(p, at);
+    //$ else
+    float rest = score_rest(p, at, q, k);
+    //$ end
+    return fabsf(rest) < INFINITY ? rest : 0;
 }
 
 // The rest of this thread's element i of a tile, of which `rest[r]` is that at its first key.

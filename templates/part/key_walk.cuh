@@ -6,10 +6,11 @@ struct KeyWalk {
     //$ if tile_map
     int word;            // of the map (part/tile_map.cuh)
     unsigned bits, full; // of it: tiles to come; those of which all queries see all keys
-    bool whole;          // so it is with the tile that next_keys has returned
     //$ else
-    int tile; // the next one
+    int tile;                 // the next one
+    int full_first, full_end; // keys that all queries see
     //$ end
+    bool whole; // all queries see all keys of the tile that next_keys has returned
 };
 
 //$ if tile_map
@@ -56,6 +57,7 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
 // The next tile of keys.
 __device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) {
     walk.left--;
+    walk.whole = walk.tile * BLOCK_N >= walk.full_first && (walk.tile + 1) * BLOCK_N <= walk.full_end;
     return walk.tile--;
 }
 
@@ -66,7 +68,7 @@ __device__ __forceinline__ KeyWalk walk_of_queries(const attention_params &p, co
     const Keys keys = keys_of(p, {tile.batch, tile.head, tile.kv_head}, q_first, q_last);
     const int first = keys.first / BLOCK_N, last = (keys.end - 1) / BLOCK_N;
     const bool none = keys.end <= keys.first;
-    return {0, none ? 1 : last - first + 1, 0, none ? otherwise : last};
+    return {0, none ? 1 : last - first + 1, 0, none ? otherwise : last, keys.full_first, keys.full_end, false};
 }
 
 // For all queries of the tile.

@@ -9,16 +9,23 @@ constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 // The two rows of a thread: what the softmax has seen of them so far.
 struct Rows {
     //$ if score == custom_score
-    float max[2];  // m: what scores are taken relative to, as exponents of 2, so that c is 1
+    float max[2];  // m: what scores are taken relative to
     //$ else
     float max[2];  // m: what scores are taken relative to, before scaling
     //$ end
     float sum[2];  // l: this thread's share of the sum of 2^((s - m) c)
     float keep[2]; // what the last tile left of O: 2^((m_before - m) c)
     bool grown;    // some row of the warp has keep != 1
+    //$ if folded == 0
+    bool far;      // some row of the warp has an m c in which rounding would move a weight
+    //$ end
 };
 
+//$ if folded > 0
 __device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false}; }
+//$ else
+__device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false, false}; }
+//$ end
 
 //$ if sinks > 0
 // A logit that takes weight and has no value; one of the lanes that share a row counts it.
@@ -71,23 +78,78 @@ __device__ __forceinline__ Seen seen_between(int key, const int (&first)[2], con
 }
 //$ end
 
-// s = 2^((s - m) c), with c = scale log2(e): the exponential as one multiply-add and one instruction.
-__device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], Rows &rows, float c) {
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float shift = rows.max[r] == -INFINITY ? 0 : -rows.max[r] * c, even = 0, odd = 0;
-#pragma unroll
-        for (int i = 2 * r; i < BLOCK_N / 2; i += 4) {
-            even += s[i] = exp2_approx(fmaf(s[i], c, shift));
-            odd += s[i + 1] = exp2_approx(fmaf(s[i + 1], c, shift));
-        }
-        rows.sum[r] += even + odd;
-    }
+// What exponents are taken relative to: 0 as long as all scores of the row are -INFINITY.
+__device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
+
+//$ if folded == 0
+// Does some row of the warp have an m c that is rounded by 2^-13 or more?
+__device__ __forceinline__ bool is_far(const Rows &rows, float c) {
+    return __any_sync(0xffffffffu, fmaxf(fabsf(finite_max(rows.max[0])), fabsf(finite_max(rows.max[1]))) * c > 4096);
 }
 
-// m' = max(m, max s), to which O and l are scaled. Not `exact`: of every STEP-th group of 8 columns only.
+//$ end
+// m' = max(m, `higher`), which is the tile's maximum over this thread's columns, to which l is scaled, and O will be; or m
+// stays until that is more than 2^slack larger.
+__device__ __forceinline__ void raise_max(Rows &rows, float (&higher)[2], float c, float slack) {
+    rows.grown = __any_sync(0xffffffffu, !(fmaxf(higher[0] - rows.max[0], higher[1] - rows.max[1]) * c <= slack));
+    if (!rows.grown)
+        return;
+#pragma unroll
+    for (int r = 0; r < 2; r++) { // over the four lanes of the row
+        higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], 1));
+        higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], 2));
+    }
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        // keep = 2^((m - m') c)
+        float before = rows.max[r];
+        rows.max[r] = fmaxf(before, higher[r]);
+        rows.keep[r] = exp2_approx((before - finite_max(rows.max[r])) * c);
+        rows.sum[r] *= rows.keep[r];
+    }
+    //$ if folded == 0
+    rows.far = is_far(rows, c);
+    //$ end
+}
+
+//$ if rescale != always
+// Has some row of the warp seen nothing yet, or only scores of -INFINITY?
+__device__ __forceinline__ bool lacks_max(const Rows &rows) {
+    return __any_sync(0xffffffffu, fminf(rows.max[0], rows.max[1]) == -INFINITY);
+}
+
+//$ end
+//$ if rescale == from_sum
+// Weights of a tile up to 2^12 a thread need no better m. Larger ones may leave the range of the input type, and a key that
+// outweighs all others wants a weight of 1, which is not rounded. A row without an m has no range.
+__device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum)[2]) {
+    bool within = fmaxf(sum[0], sum[1]) <= 0x1p12f && fminf(rows.max[0], rows.max[1]) > -INFINITY; // false of NaN
+    return __all_sync(0xffffffffu, within);
+}
+
+//$ end
+//$ if folded > 0
+// m is raised to the maximum of scores that are less `from`, as exponents of 2; they become less m'.
+__device__ __forceinline__ void follow_max(float (&s)[BLOCK_N / 2], Rows &rows, const float (&from)[2], float slack) {
+    float higher[2];
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float even = s[2 * r], odd = s[2 * r + 1];
+#pragma unroll
+        for (int i = 4 + 2 * r; i < BLOCK_N / 2; i += 4)
+            even = fmaxf(even, s[i]), odd = fmaxf(odd, s[i + 1]);
+        higher[r] = fmaf(fmaxf(even, odd), LN_2, from[r]);
+    }
+    raise_max(rows, higher, LOG2_E, slack);
+    const float less[2] = {(from[0] - finite_max(rows.max[0])) * LOG2_E, (from[1] - finite_max(rows.max[1])) * LOG2_E};
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i++)
+        s[i] += less[i / 2 % 2];
+}
+//$ else
+// m is raised to the maximum of the scores. Not `exact`: of those in every STEP-th group of 8 columns.
 template <int STEP>
-__device__ __forceinline__ void raise_max(const float (&s)[BLOCK_N / 2], Rows &rows, float c, bool exact) {
+__device__ __forceinline__ void follow_max(const float (&s)[BLOCK_N / 2], Rows &rows, float c, bool exact, float slack) {
     float even[2], odd[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -103,74 +165,42 @@ __device__ __forceinline__ void raise_max(const float (&s)[BLOCK_N / 2], Rows &r
 #pragma unroll
                 for (int r = 0; r < 2; r++)
                     even[r] = fmaxf(even[r], s[i + 2 * r]), odd[r] = fmaxf(odd[r], s[i + 2 * r + 1]);
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float max = fmaxf(even[r], odd[r]);
-        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
-        rows.keep[r] = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2)); // for now: the tile's maximum
-    }
-    //$ if rescale != always
-    // O follows the maximum only when that grew by more than 2^8: until then weights are at most 2^8 too large, which
-    // the sum divides out again, and fp32 has room for.
-    rows.grown = __any_sync(0xffffffffu, !(fmaxf(rows.keep[0] - rows.max[0], rows.keep[1] - rows.max[1]) * c <= 8));
-    if (rows.grown)
-    //$ end
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            // keep = 2^((m - m') c). As long as all scores are -INFINITY, 0 takes the place of m'.
-            float max = fmaxf(rows.max[r], rows.keep[r]), finite = max == -INFINITY ? 0 : max;
-            rows.keep[r] = exp2_approx((rows.max[r] - finite) * c);
-            rows.max[r] = max;
-            rows.sum[r] *= rows.keep[r];
-        }
+    float higher[2] = {fmaxf(even[0], odd[0]), fmaxf(even[1], odd[1])};
+    raise_max(rows, higher, c, slack);
 }
 
-//$ if rescale == from_sum and score == custom_score
-// The same, and the weights, for scores that are already less `from`, which is m, or 0 in rows that have no m yet. Their
-// maximum is not looked at: weights far above 1 show in l, which then raises m, 2^40 at a time or more.
-//$ if keyed > 0
-// But an expression may have scores grow from key to key. So the first and the last columns are looked at, where what grows
-// steadily is largest.
+// What is added to s c to make it less m; scores far from 0 are less m from now on, lest rounding move their weights.
+__device__ __forceinline__ void take_max(float (&s)[BLOCK_N / 2], const Rows &rows, float c, float (&shift)[2]) {
+    float max[2] = {finite_max(rows.max[0]), finite_max(rows.max[1])};
+    shift[0] = -max[0] * c, shift[1] = -max[1] * c;
+    if (rows.far) {
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; i++)
+            s[i] -= max[i / 2 % 2];
+        shift[0] = shift[1] = 0;
+    }
+}
+
+// s = 2^((s - m) c): the exponential as one multiply-add and one instruction; and this thread's sums.
+__device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], const Rows &rows, float c, float (&sum)[2]) {
+    float shift[2];
+    take_max(s, rows, c, shift);
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float even = 0, odd = 0;
+#pragma unroll
+        for (int i = 2 * r; i < BLOCK_N / 2; i += 4) {
+            even += s[i] = exp2_approx(fmaf(s[i], c, shift[r]));
+            odd += s[i + 1] = exp2_approx(fmaf(s[i + 1], c, shift[r]));
+        }
+        sum[r] = even + odd;
+    }
+}
 //$ end
-// fp32 and bf16 have room for 2^60 more within one tile; where that is not enough, l is above 2^100, which makes m infinite,
-// and the row is repeated. `look`: all scores are looked at, which rows without m need, and m follows them.
-__device__ __forceinline__ void softmax_onward(float (&s)[BLOCK_N / 2], Rows &rows, const float (&from)[2], bool look) {
-    float up[2] = {0, 0};
-    //$ if keyed > 0
-#pragma unroll
-    for (int r = 0, last = BLOCK_N / 2 - 4; r < 2; r++)
-        up[r] = fmaxf(fmaxf(s[2 * r], s[2 * r + 1]), fmaxf(s[last + 2 * r], s[last + 2 * r + 1]));
-    //$ end
-    if (look)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            up[r] = -INFINITY;
-#pragma unroll
-            for (int i = 2 * r; i < BLOCK_N / 2; i += 4)
-                up[r] = fmaxf(up[r], fmaxf(s[i], s[i + 1]));
-        }
-    bool high = !(fmaxf(rows.sum[0], rows.sum[1]) <= 0x1p40f) || fmaxf(up[0], up[1]) > 50;
-    rows.grown = look || __any_sync(0xffffffffu, high);
-    if (rows.grown)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            // m' = from + up, where l counts as a score too;  keep = 2^(m - m'), from the m' that was rounded. As long as
-            // all scores are -INFINITY, 0 takes the place of m'.
-            float before = rows.max[r], by = before == -INFINITY ? up[r] : fmaxf(up[r], 0.0f);
-            if (rows.sum[r] > 1)
-                by = rows.sum[r] > 0x1p100f ? INFINITY : fmaxf(by, log2_approx(rows.sum[r]));
-            by = fmaxf(by, __shfl_xor_sync(0xffffffffu, by, 1));
-            by = fmaxf(by, __shfl_xor_sync(0xffffffffu, by, 2));
-            rows.max[r] = from[r] + by;
-            float finite = rows.max[r] == -INFINITY ? 0 : rows.max[r];
-            rows.keep[r] = exp2_approx(before - finite);
-            rows.sum[r] *= rows.keep[r];
-#pragma unroll
-            for (int i = 2 * r; i < BLOCK_N / 2; i += 4) {
-                s[i] += from[r] - finite;
-                s[i + 1] += from[r] - finite;
-            }
-        }
+//$ if folded > 0
+
+// s = 2^s, of exponents less m; and this thread's sums.
+__device__ __forceinline__ void weigh_exponents(float (&s)[BLOCK_N / 2], float (&sum)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float even = 0, odd = 0;
@@ -179,34 +209,14 @@ __device__ __forceinline__ void softmax_onward(float (&s)[BLOCK_N / 2], Rows &ro
             even += s[i] = exp2_approx(s[i]);
             odd += s[i + 1] = exp2_approx(s[i + 1]);
         }
-        rows.sum[r] += even + odd;
+        sum[r] = even + odd;
     }
-}
-//$ elif rescale == from_sum
-// The same without looking at the scores, for rows that have an m: weights far above 1 show in l, which then raises m,
-// 2^40 at a time or more. fp32 and bf16 have room for 2^60 more within one tile; where that is not enough, l is above
-// 2^100, which makes m infinite, and the row is repeated. So is one that has no m yet, because m stays -INFINITY.
-__device__ __forceinline__ void follow_sums(Rows &rows, float c) {
-    rows.grown = __any_sync(0xffffffffu, !(fmaxf(rows.sum[0], rows.sum[1]) <= 0x1p40f));
-    if (rows.grown)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            // m' = m + log2(l) / c,  keep = 2^((m - m') c), from the m' that was rounded
-            float sum = fmaxf(rows.sum[r], __shfl_xor_sync(0xffffffffu, rows.sum[r], 1));
-            sum = fmaxf(sum, __shfl_xor_sync(0xffffffffu, sum, 2));
-            float up = sum > 0x1p100f ? INFINITY : sum > 1 ? log2_approx(sum) : 0, before = rows.max[r];
-            rows.max[r] += up * reciprocal_approx(c);
-            rows.keep[r] = exp2_approx((before - rows.max[r]) * c);
-            rows.sum[r] *= rows.keep[r];
-        }
 }
 //$ end
 
 // O follows m.
 __device__ __forceinline__ void rescale(float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
-    //$ if rescale != always
     if (rows.grown)
-    //$ end
 #pragma unroll
         for (int i = 0; i < HEAD_DIM_V / 2; i++)
             o[i] *= rows.keep[i / 2 % 2];

@@ -96,7 +96,7 @@ __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigne
                  : "memory");
 }
 
-//$ if queries_in == q_registers or ahead > 0
+//$ if queries_in == q_registers or ahead > 0 or rescale == from_sum
 // And back, a row of every matrix by four lanes.
 __device__ __forceinline__ void load_matrices(unsigned (&pair)[4], const void *shared) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -106,6 +106,7 @@ __device__ __forceinline__ void load_matrices(unsigned (&pair)[4], const void *s
 }
 
 //$ end
+
 //$ if ahead > 0
 // --- copies by threads: 16 bytes to shared memory, which need no registers on the way
 
@@ -115,6 +116,25 @@ __device__ __forceinline__ void copy_piece(void *shared, const void *from) {
 // Arrive when all of this thread's copies have.
 __device__ __forceinline__ void barrier_arrive_copied(Barrier *barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+//$ end
+//$ if rescale == from_sum
+// --- products of 16 rows by a warp (mma): sum (16, 8) += a (16, 16) b (16, 8)
+
+template <bool OF_BFLOAT16>
+__device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, const unsigned (&a)[4], unsigned b0,
+                                    unsigned b1) {
+    if constexpr (OF_BFLOAT16)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 //$ end

@@ -10,9 +10,11 @@
      target/sm_90a.cuh
      part/tile_order.cuh
      part/softmax_rows.cuh
+     part/async_release.cuh
      part/async_producers.cuh
      part/async_consumer.cuh
      part/async_products.cuh
+     part/scores_again.cuh
      part/repeat_rows.cuh
      part/reduce.cuh
      part/async_masks.cuh
@@ -46,8 +48,7 @@
      tile_map            false              mask == custom_mask and exact == 0
      intervals           false              mask == custom_mask and exact == 1
      any_score           false              score == custom_score and folded == 0
-     few_numbers         false              folded == 1 or folded == 2 and keyed == 0 and dtype == bf16 and sinks == 0
-     masks_lightly       true               not any_score and (dtype == bf16 and (folded < 2 or keyed == 0) or folded < 2 and lookup == 0)
+     few_numbers         false              sinks == 0 and (folded == 1 or folded == 2 and keyed == 0 and dtype == bf16)
      consumers           2                  block_m / 64
      scores_ahead        true               overlap == within or overlap == both
      in_turns            true               overlap == ping_pong or overlap == both
@@ -77,7 +78,6 @@
      consumer_registers  232                232
      p_registers_held    32                 block_n / 4
      q_registers_held    0                  0
-     repeats             true               mask != none or dtype == fp16 or rescale == from_sum
      bfloat16            true               dtype == bf16
      bfloat16_out        true               dtype_out == bf16
      q_steps             8                  (head_dim + 15) / 16
@@ -87,6 +87,7 @@
      scores_b            65                 scores_registers + 1
      output_b            96                 output_registers + 4 * p_steps
      in_pairs            true               true
+     q_gone              false              queries_in == q_registers and store == direct
 
    Launches
      attention_flash_async: grid min(((len_q + 128 - 1) / 128 + 1) / 2 * heads * batch, sm_count), block 384, shared 230400 bytes
@@ -323,6 +324,31 @@ __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigne
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)), "r"(a),
                  "r"(b), "r"(c), "r"(d)
                  : "memory");
+}
+
+// And back, a row of every matrix by four lanes.
+__device__ __forceinline__ void load_matrices(unsigned (&pair)[4], const void *shared) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
+                 : "r"(shared_address(shared))
+                 : "memory");
+}
+
+// --- products of 16 rows by a warp (mma): sum (16, 8) += a (16, 16) b (16, 8)
+
+template <bool OF_BFLOAT16>
+__device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, const unsigned (&a)[4], unsigned b0,
+                                    unsigned b1) {
+    if constexpr (OF_BFLOAT16)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 // --- the matrix unit (wgmma): 64 rows a warpgroup, asynchronous between fence, commit and wait
@@ -640,9 +666,10 @@ struct Rows {
     float sum[2];  // l: this thread's share of the sum of 2^((s - m) c)
     float keep[2]; // what the last tile left of O: 2^((m_before - m) c)
     bool grown;    // some row of the warp has keep != 1
+    bool far;      // some row of the warp has an m c in which rounding would move a weight
 };
 
-__device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false}; }
+__device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false, false}; }
 
 // Which of a thread's columns, 8 i and 8 i + 1 from its first key on, its rows see: bits, whose order is that of the columns.
 struct Seen {
@@ -674,23 +701,51 @@ __device__ __forceinline__ Seen seen_below(int key, const int (&end)[2]) {
     return seen;
 }
 
-// s = 2^((s - m) c), with c = scale log2(e): the exponential as one multiply-add and one instruction.
-__device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], Rows &rows, float c) {
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float shift = rows.max[r] == -INFINITY ? 0 : -rows.max[r] * c, even = 0, odd = 0;
-#pragma unroll
-        for (int i = 2 * r; i < BLOCK_N / 2; i += 4) {
-            even += s[i] = exp2_approx(fmaf(s[i], c, shift));
-            odd += s[i + 1] = exp2_approx(fmaf(s[i + 1], c, shift));
-        }
-        rows.sum[r] += even + odd;
-    }
+// What exponents are taken relative to: 0 as long as all scores of the row are -INFINITY.
+__device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
+
+// Does some row of the warp have an m c that is rounded by 2^-13 or more?
+__device__ __forceinline__ bool is_far(const Rows &rows, float c) {
+    return __any_sync(0xffffffffu, fmaxf(fabsf(finite_max(rows.max[0])), fabsf(finite_max(rows.max[1]))) * c > 4096);
 }
 
-// m' = max(m, max s), to which O and l are scaled. Not `exact`: of every STEP-th group of 8 columns only.
+// m' = max(m, `higher`), which is the tile's maximum over this thread's columns, to which l is scaled, and O will be; or m
+// stays until that is more than 2^slack larger.
+__device__ __forceinline__ void raise_max(Rows &rows, float (&higher)[2], float c, float slack) {
+    rows.grown = __any_sync(0xffffffffu, !(fmaxf(higher[0] - rows.max[0], higher[1] - rows.max[1]) * c <= slack));
+    if (!rows.grown)
+        return;
+#pragma unroll
+    for (int r = 0; r < 2; r++) { // over the four lanes of the row
+        higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], 1));
+        higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], 2));
+    }
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        // keep = 2^((m - m') c)
+        float before = rows.max[r];
+        rows.max[r] = fmaxf(before, higher[r]);
+        rows.keep[r] = exp2_approx((before - finite_max(rows.max[r])) * c);
+        rows.sum[r] *= rows.keep[r];
+    }
+    rows.far = is_far(rows, c);
+}
+
+// Has some row of the warp seen nothing yet, or only scores of -INFINITY?
+__device__ __forceinline__ bool lacks_max(const Rows &rows) {
+    return __any_sync(0xffffffffu, fminf(rows.max[0], rows.max[1]) == -INFINITY);
+}
+
+// Weights of a tile up to 2^12 a thread need no better m. Larger ones may leave the range of the input type, and a key that
+// outweighs all others wants a weight of 1, which is not rounded. A row without an m has no range.
+__device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum)[2]) {
+    bool within = fmaxf(sum[0], sum[1]) <= 0x1p12f && fminf(rows.max[0], rows.max[1]) > -INFINITY; // false of NaN
+    return __all_sync(0xffffffffu, within);
+}
+
+// m is raised to the maximum of the scores. Not `exact`: of those in every STEP-th group of 8 columns.
 template <int STEP>
-__device__ __forceinline__ void raise_max(const float (&s)[BLOCK_N / 2], Rows &rows, float c, bool exact) {
+__device__ __forceinline__ void follow_max(const float (&s)[BLOCK_N / 2], Rows &rows, float c, bool exact, float slack) {
     float even[2], odd[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -706,42 +761,36 @@ __device__ __forceinline__ void raise_max(const float (&s)[BLOCK_N / 2], Rows &r
 #pragma unroll
                 for (int r = 0; r < 2; r++)
                     even[r] = fmaxf(even[r], s[i + 2 * r]), odd[r] = fmaxf(odd[r], s[i + 2 * r + 1]);
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float max = fmaxf(even[r], odd[r]);
-        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
-        rows.keep[r] = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2)); // for now: the tile's maximum
-    }
-    // O follows the maximum only when that grew by more than 2^8: until then weights are at most 2^8 too large, which
-    // the sum divides out again, and fp32 has room for.
-    rows.grown = __any_sync(0xffffffffu, !(fmaxf(rows.keep[0] - rows.max[0], rows.keep[1] - rows.max[1]) * c <= 8));
-    if (rows.grown)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            // keep = 2^((m - m') c). As long as all scores are -INFINITY, 0 takes the place of m'.
-            float max = fmaxf(rows.max[r], rows.keep[r]), finite = max == -INFINITY ? 0 : max;
-            rows.keep[r] = exp2_approx((rows.max[r] - finite) * c);
-            rows.max[r] = max;
-            rows.sum[r] *= rows.keep[r];
-        }
+    float higher[2] = {fmaxf(even[0], odd[0]), fmaxf(even[1], odd[1])};
+    raise_max(rows, higher, c, slack);
 }
 
-// The same without looking at the scores, for rows that have an m: weights far above 1 show in l, which then raises m,
-// 2^40 at a time or more. fp32 and bf16 have room for 2^60 more within one tile; where that is not enough, l is above
-// 2^100, which makes m infinite, and the row is repeated. So is one that has no m yet, because m stays -INFINITY.
-__device__ __forceinline__ void follow_sums(Rows &rows, float c) {
-    rows.grown = __any_sync(0xffffffffu, !(fmaxf(rows.sum[0], rows.sum[1]) <= 0x1p40f));
-    if (rows.grown)
+// What is added to s c to make it less m; scores far from 0 are less m from now on, lest rounding move their weights.
+__device__ __forceinline__ void take_max(float (&s)[BLOCK_N / 2], const Rows &rows, float c, float (&shift)[2]) {
+    float max[2] = {finite_max(rows.max[0]), finite_max(rows.max[1])};
+    shift[0] = -max[0] * c, shift[1] = -max[1] * c;
+    if (rows.far) {
 #pragma unroll
-        for (int r = 0; r < 2; r++) {
-            // m' = m + log2(l) / c,  keep = 2^((m - m') c), from the m' that was rounded
-            float sum = fmaxf(rows.sum[r], __shfl_xor_sync(0xffffffffu, rows.sum[r], 1));
-            sum = fmaxf(sum, __shfl_xor_sync(0xffffffffu, sum, 2));
-            float up = sum > 0x1p100f ? INFINITY : sum > 1 ? log2_approx(sum) : 0, before = rows.max[r];
-            rows.max[r] += up * reciprocal_approx(c);
-            rows.keep[r] = exp2_approx((before - rows.max[r]) * c);
-            rows.sum[r] *= rows.keep[r];
+        for (int i = 0; i < BLOCK_N / 2; i++)
+            s[i] -= max[i / 2 % 2];
+        shift[0] = shift[1] = 0;
+    }
+}
+
+// s = 2^((s - m) c): the exponential as one multiply-add and one instruction; and this thread's sums.
+__device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], const Rows &rows, float c, float (&sum)[2]) {
+    float shift[2];
+    take_max(s, rows, c, shift);
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float even = 0, odd = 0;
+#pragma unroll
+        for (int i = 2 * r; i < BLOCK_N / 2; i += 4) {
+            even += s[i] = exp2_approx(fmaf(s[i], c, shift[r]));
+            odd += s[i + 1] = exp2_approx(fmaf(s[i + 1], c, shift[r]));
         }
+        sum[r] = even + odd;
+    }
 }
 
 // O follows m.
@@ -810,6 +859,22 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
     ring.count++;
     return tile;
 }
+
+// part/async_release.cuh
+// Stages are given back to their producers: by one warp when all of a warpgroup's products have read them, by each warp when
+// it may have read them itself.
+
+__device__ __forceinline__ void release_by_warp(Barrier *empty) {
+    if (elect_one())
+        barrier_arrive(empty);
+}
+__device__ __forceinline__ void release(Barrier *empty) {
+    if (warp_index() % 4 == 0 && elect_one())
+        barrier_arrive(empty);
+}
+__device__ __forceinline__ void release_share_by_warp(Barrier *empty) { release_by_warp(empty); }
+__device__ __forceinline__ void release_share(Barrier *empty) { release(empty); }
+__device__ __forceinline__ void release_keys(Barrier *empty) { release_share_by_warp(empty); }
 
 // part/async_producers.cuh
 // The producers: single threads that keep the copy unit busy, and perhaps a warp that copies by itself. They wait for room, and what they bring fills a barrier.
@@ -898,12 +963,39 @@ __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], cons
     wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(o, p, v);
 }
 
+// part/scores_again.cuh
+// S once more, when its first weights were out of range. A warp does so for its own 16 rows, so that the others need not agree:
+// Q and K are still in shared memory, and accumulators of mma lie as those of wgmma do.
+
+// S (16, BLOCK_N) = Q K^T, of the warp's rows of the unit.
+__device__ __forceinline__ void multiply_scores_again(float (&s)[BLOCK_N / 2], const Panels<Q_PANELS, 64> &q,
+                                                      const Panels<PANELS, BLOCK_N> &k) {
+    const int row = warp_index() % 4 * 16 + threadIdx.x % 16, half = threadIdx.x % 32 / 16;
+    const int key = threadIdx.x % 32 / 16 * 8 + threadIdx.x % 8, chunk = threadIdx.x % 16 / 8;
+#pragma unroll
+    for (float &score : s)
+        score = 0;
+#pragma unroll 1
+    for (int step = 0; step < Q_STEPS; step++) { // of 16 columns
+        unsigned a[4];
+        load_matrices(a, &q[step / 4][row][(step % 4 * 2 + half ^ row % 8) * 8]);
+#pragma unroll
+        for (int n = 0; n < BLOCK_N / 16; n++) { // 16 keys
+            unsigned b[4];
+            load_matrices(b, &k[step / 4][16 * n + key][(step % 4 * 2 + chunk ^ key % 8) * 8]);
+            mma<BFLOAT16>(s[8 * n], s[8 * n + 1], s[8 * n + 2], s[8 * n + 3], a, b[0], b[1]);
+            mma<BFLOAT16>(s[8 * n + 4], s[8 * n + 5], s[8 * n + 6], s[8 * n + 7], a, b[2], b[3]);
+        }
+    }
+}
+
 // part/repeat_rows.cuh
 
 // part/reduce.cuh
 // Reductions: the threads that share a row combine one value each, and all of them get the answer. The order is fixed,
 // so equal inputs give equal bits.
 
+__device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); } // of a number and a NaN: the number
 __device__ __forceinline__ float plus(float a, float b) { return a + b; }
 __device__ __forceinline__ float shuffle_xor(float x, unsigned lanes, int step) {
     return __shfl_xor_sync(lanes, x, step);
@@ -919,31 +1011,51 @@ template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forc
     return x;
 }
 
+template <int COUNT> __device__ __forceinline__ float lanes_max(float x) {
+    return lanes_reduce<COUNT, float, larger>(x);
+}
 template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { return lanes_reduce<COUNT, float, plus>(x); }
 
-// Rows that are done over by the definition, one seen key at a time, by the whole warp: lane i has columns i, i + 32, ... of
-// O. It hardly ever happens, so it is written for few instructions, and far from the accumulators.
-// A weight of 0 keeps out every number but NaN and infinity: 0 times those is NaN. So a row of O that is not finite may
-// have it from the value of a key it does not see.
-// Weights may have been too large, alone or times a large value, or there was no score to start from: see softmax_onward.
+// Rows that are done over by the definition, 32 keys at a time, by the whole warp: lane i has key i of them, and columns i,
+// i + 32, ... of O. A weight of 0 keeps out every number but NaN and infinity: 0 times those is NaN. So a row of O that is not
+// finite may have it from the value of a key it does not see, if such a value is in a tile of keys that it sees in part.
 
-// Which of the warp's rows those are: bit 4 g + r for row g + 8 r.
+// Which of the warp's rows are not finite, though their sum is: bit 4 g + r for row g + 8 r.
 __device__ __forceinline__ unsigned rows_to_repeat(const float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
     unsigned bits = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        bool finite = rows.sum[r] <= 0x1p100f && fabsf(rows.max[r]) < INFINITY;
         float even = 0, odd_columns = 0; // a sum is finite only if all its terms are
 #pragma unroll
         for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
             even += o[i], odd_columns += o[i + 1];
-        finite &= fabsf(even + odd_columns) < INFINITY;
-        unsigned odd = __ballot_sync(0xffffffffu, !finite); // lanes 4 g .. 4 g + 3 hold row g
-        odd |= odd >> 1;
-        odd |= odd >> 2;
-        bits |= (odd & 0x11111111) << r;
+        unsigned odd = __ballot_sync(0xffffffffu, !(fabsf(even + odd_columns) < INFINITY)); // lanes 4 g to 4 g + 3 hold row g
+        unsigned right = __ballot_sync(0xffffffffu, !(rows.sum[r] < INFINITY));
+        odd |= odd >> 1, right |= right >> 1;
+        odd |= odd >> 2, right |= right >> 2;
+        bits |= (odd & ~right & 0x11111111) << r;
     }
     return bits;
+}
+
+// Is a value of keys first, first + 1, ... end - 1 not finite?
+__device__ __forceinline__ bool has_not_finite(const attention_params &p, const Tile &tile, int first, int end) {
+    const Input *v = static_cast<const Input *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride;
+    bool found = false;
+#pragma unroll 1
+    for (int key = first; key < end; key++)
+#pragma unroll
+        for (int column = threadIdx.x % 32 * 2; column < HEAD_DIM_V; column += 64) {
+            const unsigned pair = *reinterpret_cast<const unsigned *>(v + key * p.v_row_stride + column);
+            found |= (pair & 0x7f80) == 0x7f80 || (pair & 0x7f800000) == 0x7f800000;
+        }
+    return __any_sync(0xffffffffu, found);
+}
+
+// Is it so in a tile of keys that some row of the unit does not see all of?
+__device__ __forceinline__ bool values_want_care(const attention_params &p, const Tile &tile, int unit) {
+    const int first = keys_end(p, tile.query + unit * queries_of_unit(p) + 1);
+    return has_not_finite(p, tile, max(0, first), min(key_tiles(p, tile.query, queries_of_tile(p)) * BLOCK_N, p.len_kv));
 }
 
 constexpr int PIECES = (HEAD_DIM_V + 31) / 32;
@@ -954,40 +1066,48 @@ struct RepeatedRow {
 };
 
 __device__ __forceinline__ RepeatedRow repeat_row(const attention_params &p, Tile tile, Row at, float c) {
-    int lane = threadIdx.x % 32;
+    const int lane = threadIdx.x % 32;
     const Input *q = static_cast<const Input *>(p.q) + tile.batch * p.q_batch_stride + at.head * p.q_head_stride +
-                     at.query * p.q_row_stride + lane;
-    const Input *k = static_cast<const Input *>(p.k) + tile.batch * p.k_batch_stride + tile.kv_head * p.k_head_stride + lane;
+                     at.query * p.q_row_stride;
+    const Input *k = static_cast<const Input *>(p.k) + tile.batch * p.k_batch_stride + tile.kv_head * p.k_head_stride;
     const Input *v = static_cast<const Input *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride + lane;
     const int first = 0, end = keys_end(p, at.query + 1);
     RepeatedRow row = {-INFINITY, 0, {}};
 #pragma unroll 1
-    for (int key = first; key < end; key++) {
+    for (int key0 = first; key0 < end; key0 += 32) {
+        const int key = min(key0 + lane, end - 1);
+        const bool seen = key0 + lane < end;
         float s = 0;
 #pragma unroll 1
-        for (int d = 0; d < HEAD_DIM - lane; d += 32)
-            s = fmaf(to_float(q[d]), to_float(k[key * p.k_row_stride + d]), s);
-        s = lanes_sum<32>(s);
-        float higher = fmaxf(row.max, s), shift = higher == -INFINITY ? 0 : higher;
-        float keep = exp2_approx((row.max - shift) * c), weight = exp2_approx((s - shift) * c);
+        for (int d = 0; d < HEAD_DIM; d += 2) {
+            const unsigned pair_q = *reinterpret_cast<const unsigned *>(q + d);
+            const unsigned pair_k = *reinterpret_cast<const unsigned *>(k + key * p.k_row_stride + d);
+            s = fmaf(to_float(static_cast<Input>(pair_q)), to_float(static_cast<Input>(pair_k)), s);
+            s = fmaf(to_float(static_cast<Input>(pair_q >> 16)), to_float(static_cast<Input>(pair_k >> 16)), s);
+        }
+        s = p.scale < 0 ? -s : s;
+        const float higher = fmaxf(row.max, lanes_max<32>(seen ? s : -INFINITY)), shift = finite_max(higher);
+        const float keep = exp2_approx((row.max - shift) * c), weight = seen ? exp2_approx((s - shift) * c) : 0;
         row.max = higher;
-        row.sum = row.sum * keep + weight;
+        row.sum = row.sum * keep + lanes_sum<32>(weight);
 #pragma unroll
         for (int i = 0; i < PIECES; i++)
-            if (lane + 32 * i < HEAD_DIM_V)
-                row.o[i] = fmaf(weight, to_float(v[key * p.v_row_stride + 32 * i]), row.o[i] * keep);
+            row.o[i] *= keep;
+        const unsigned all = __ballot_sync(0xffffffffu, seen);
+#pragma unroll 2
+        for (unsigned left = all; left; left &= left - 1) {
+            const int other = __ffs(static_cast<int>(left)) - 1;
+            const float weight_of = __shfl_sync(0xffffffffu, weight, other);
+#pragma unroll
+            for (int i = 0; i < PIECES; i++)
+                if (lane + 32 * i < HEAD_DIM_V)
+                    row.o[i] = fmaf(weight_of, to_float(v[(key0 + other) * p.v_row_stride + 32 * i]), row.o[i]);
+        }
     }
     return row;
 }
 
 // The consumers: warpgroups that multiply and weigh. One Consumer is what one of them does.
-
-// All threads of the warpgroup are done with a stage.
-__device__ __forceinline__ void release(Barrier *empty) {
-    if (warp_index() % 4 == 0 && elect_one())
-        barrier_arrive(empty);
-}
-__device__ __forceinline__ void release_share(Barrier *empty) { release(empty); }
 
 // Which keys the rows of one warpgroup see.
 struct Span {
@@ -998,8 +1118,7 @@ struct Span {
     int unmasked; // tiles below need no mask
     __device__ __forceinline__ int left() const { return tiles; }
     int next;   // tile of keys that is weighed next
-    bool whole; // no row of the warp needs a mask there
-    int end[2]; // one past the last key that each of this thread's rows sees
+    bool whole; // all rows of the unit see all of it
 };
 
 // What one warpgroup does, with everything that it holds in registers: S, O, P and Q as 16-bit pairs where they are not in
@@ -1010,21 +1129,23 @@ struct Consumer {
     Shared &shared;
     int index, unit; // of the consumers of this block; of the tile's units of 64 rows
     int lane;        // of this thread
-    float c;         // what makes exponents of 2 of what is in s: log2(e) times scale, or 1 where an expression has done so
+    float c;         // what makes exponents of 2 of what is in s: log2(e), times |scale| where no expression has done so
     unsigned long long q, k, v;
 
     Ring<Q_STAGES> queries;
     int step; // tiles of keys that went through this warpgroup
     Span span;
+    bool follow; // m follows the maximum, since scores have outgrown one that did not
     Rows rows;
     float s[BLOCK_N / 2], o[HEAD_DIM_V / 2];
     Weights weights;
 
     __device__ __forceinline__ Consumer(const attention_tma_params &p, Shared &shared, int index)
         : p(p), a(p.attention), shared(shared), index(index), unit(unit_of(index)), lane(threadIdx.x % 32),
-          c(a.scale * LOG2_E),
+          c(fmaxf(fabsf(a.scale), 0x1p-120f) * LOG2_E), // not 0, times which -INFINITY would be NaN
           q(matrix_descriptor(shared.q[0][index], 0)), k(matrix_descriptor(shared.k[0], 0)),
           v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0), span{} {
+        follow = false;
     }
 
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
@@ -1046,8 +1167,6 @@ struct Consumer {
         int first = tile.query + unit * queries_of_unit(a);
         span.tiles = key_tiles(a, tile.query, queries_of_tile(a));
         span.unmasked = max(0, keys_end(a, first + 1) - 1) / BLOCK_N; // one more than need be, so that m is known after it
-        span.end[0] = keys_end(a, row_of(a, tile, unit, row()).query + 1);
-        span.end[1] = keys_end(a, row_of(a, tile, unit, row() + 8).query + 1);
         return tile.query >= 0;
     }
 
@@ -1057,7 +1176,7 @@ struct Consumer {
             barrier_wait(&shared.k_full[keys(0).stage()], keys(0).parity());
             barrier_wait(&shared.v_full[values().stage()], values().parity());
             named_barrier_sync(4 + index, 128); // or a warp that is late would not see the phase it waits for
-            release_share(&shared.k_empty[keys(0).stage()]);
+            release_keys(&shared.k_empty[keys(0).stage()]);
             release_share(&shared.v_empty[values().stage()]);
         }
     }
@@ -1094,14 +1213,25 @@ struct Consumer {
         pack_weights(s, weights);
     }
 
-    __device__ __forceinline__ void await_queries() {
-        barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
+    // scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is.
+    __device__ __forceinline__ void negate_queries() {
+        unsigned *pairs = reinterpret_cast<unsigned *>(shared.q[queries.stage()][index]);
+#pragma unroll 4
+        for (int i = threadIdx.x % 128; i < PANELS * 64 * 32; i += 128)
+            pairs[i] ^= 0x80008000;
+        fence_async();
+        named_barrier_sync(4 + index, 128);
     }
 
-    // The scores of tile i are there. `last`: no further S of these queries comes.
-    __device__ __forceinline__ void scores_done(Ring<K_STAGES> at, bool last) {
-        wgmma_settle(s);
-        release_share(&shared.k_empty[at.stage()]);
+    __device__ __forceinline__ void await_queries() {
+        barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
+        if (a.scale < 0)
+            negate_queries();
+    }
+
+    // S of this tile of keys is not multiplied again; after the last one nor is any of these queries'.
+    __device__ __forceinline__ void scores_done(Ring<K_STAGES> at) {
+        release_keys(&shared.k_empty[at.stage()]);
     }
     __device__ __forceinline__ void output_done(Ring<STAGES> at) {
         wgmma_settle(o);
@@ -1119,7 +1249,9 @@ struct Consumer {
     // Which keys of a tile this thread's rows see.
     __device__ __forceinline__ Seen seen_of(int tile_n) {
         int key = tile_n * BLOCK_N + lane % 4 * 2;
-        return seen_below(key, span.end);
+        const int first_row = row(); // of which few tiles need the end, so it is not kept
+        return seen_below(key, {keys_end(a, row_of(a, span.tile, unit, first_row).query + 1),
+                                keys_end(a, row_of(a, span.tile, unit, first_row + 8).query + 1)});
     }
 
     // The next tile of keys, while its S is multiplied.
@@ -1134,16 +1266,41 @@ struct Consumer {
 
     // S of the tile that is prepared -> weights. `first`: of its rows.
     __device__ __forceinline__ void weigh_tile(bool first) {
-        bool masked = !span.whole;
-        bool look = masked; // for a maximum
+        wgmma_settle(s);
+        float sum[2];
+        const bool search = is_masked(first) || follow && lacks_max(rows); // where rows may not have an m yet
+        // As long as m stays as it is, the sum shows whether it will do. If not, S is multiplied once more, and from then on m
+        // follows the maximum. Each way has code of its own, or ptxas would not overlap what the usual one does.
+        const bool usual = !search && !follow;
+        const bool masked = false; // then
+        if (usual)
+            weigh_scores<false>(masked, first, false, sum);
+        else
+            weigh_scores<true>(is_masked(first), first, search, sum);
+        if (usual && !within_range(rows, sum)) {
+            multiply_scores_again(s, shared.q[queries.stage()][index], shared.k[keys(0).stage()]);
+            follow = true;
+            weigh_scores<true>(masked, first, true, sum);
+        }
+        scores_done(keys(0));
+        rows.sum[0] += sum[0];
+        rows.sum[1] += sum[1];
+    }
+    // m follows the maximum, and O has to follow it, too: so only when m has grown by more than 2^8, unless it is searched for.
+    // Until then weights are at most 2^8 too large, which l divides out again.
+    template <bool FOLLOW>
+    __device__ __forceinline__ void weigh_scores(bool masked, bool first, bool search, float (&sum)[2]) {
+        const float slack = search ? 0 : 8;
+        rows.grown = false;
         if (masked)
             mask_scores();
-        if (!look) {
-            follow_sums(rows, c);
-            return weigh(s, rows, c); // by itself, or ptxas moves the wait for O up to before the exponentials
-        }
-        raise_max<1>(s, rows, c, true);
-        weigh(s, rows, c);
+        if (FOLLOW)
+            follow_max<1>(s, rows, c, true, slack);
+        weigh(s, rows, c, sum);
+    }
+    // Does this warp have keys that some row does not see?
+    __device__ __forceinline__ bool is_masked(bool first) const {
+        return !span.whole;
     }
 
     __device__ __forceinline__ void begin_rows() {
@@ -1161,7 +1318,7 @@ struct Consumer {
     __device__ __forceinline__ void store_lse(const Tile &tile, Row to, float max, float sum) {
         if (a.lse && to.query < a.len_q)
             a.lse[tile.batch * a.lse_batch_stride + to.head * a.lse_head_stride + to.query] =
-                sum == 0 ? -INFINITY : max * a.scale + log2_approx(sum) * LN_2;
+                sum == 0 ? -INFINITY : max * fabsf(a.scale) + log2_approx(sum) * LN_2;
     }
 
     // O = O / l;  LSE = m scale + ln l.
@@ -1179,7 +1336,7 @@ struct Consumer {
             store_lse(tile, row_of(a, tile, unit, upper ? row() : row() + 8), upper ? rows.max[0] : rows.max[1],
                       upper ? sum[0] : sum[1]);
         store_rows(tile, stage, inverse);
-        if (again)
+        if (again && values_want_care(a, tile, unit))
             store_again(tile, stage, again);
         fence_async();
         barrier_arrive(&shared.q_empty[stage][index]);
@@ -1236,7 +1393,6 @@ struct Consumer {
         wgmma_wait<0>();
         // The first tile of keys by itself: there is no O yet.
         prepare();
-        scores_done(keys(0), span.left() == 0);
         weigh_tile(true);
         keep_weights();
         begin_output();
@@ -1245,7 +1401,6 @@ struct Consumer {
             issue_round();
             prepare();
             wgmma_wait<1>(); // S is there, O is not
-            scores_done(keys(0), span.left() == 0);
             weigh_tile(false);
             wgmma_wait<0>();
             output_done(values(-1));
@@ -1331,7 +1486,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         }
         for (int stage = 0; stage < K_STAGES; stage++) {
             barrier_init(&shared.k_full[stage], 1);
-            barrier_init(&shared.k_empty[stage], CONSUMERS * CLUSTER);
+            barrier_init(&shared.k_empty[stage], 4 * CONSUMERS * CLUSTER); // warps
         }
         for (int stage = 0; stage < 2; stage++) {
             barrier_init(&shared.tile_full[stage], 1);

@@ -103,6 +103,37 @@ ATTILE_INLINE void load_matrices(unsigned (&pair)[4], const void *shared, ATTILE
     }
 }
 
+/* Products by a warp: lane 4 g + t has columns 2 t, 2 t + 1 of rows g and g + 8 of the sum; of a also columns 8 further on, in
+   a[2] and a[3]; of b rows 2 t, 2 t + 1, 8 further on in b1, and column g. */
+template <bool OF_BFLOAT16> ATTILE_INLINE float attile_element(unsigned pair, int half) {
+    unsigned short bits = (unsigned short)(pair >> 16 * half);
+    if constexpr (OF_BFLOAT16)
+        return bfloat16_to_float(bits);
+    else
+        return half_to_float(bits);
+}
+template <bool OF_BFLOAT16>
+ATTILE_INLINE void mma(float &s0, float &s1, float &s2, float &s3, const unsigned (&a)[4], unsigned b0, unsigned b1,
+                       ATTILE_LINE) {
+    float *sum[4] = {&s0, &s1, &s2, &s3};
+    const int row = attile_lane() / 4, column = attile_lane() % 4 * 2;
+    for (int t = 0; t < 4; t++) {
+        unsigned of_a[4], of_b[2][2];
+        for (int i = 0; i < 4; i += 2) {
+            attile_word two = attile_pick(0xffffffffu, a[i] | (attile_word)a[i + 1] << 32, 4 * row + t, line);
+            of_a[i] = (unsigned)two, of_a[i + 1] = (unsigned)(two >> 32);
+        }
+        for (int n = 0; n < 2; n++) {
+            attile_word two = attile_pick(0xffffffffu, b0 | (attile_word)b1 << 32, 4 * (column + n) + t, line);
+            of_b[n][0] = (unsigned)two, of_b[n][1] = (unsigned)(two >> 32);
+        }
+        for (int i = 0; i < 4; i++)
+            for (int k = 0; k < 4; k++)
+                *sum[i] += attile_element<OF_BFLOAT16>(of_a[i / 2 + k / 2 * 2], k % 2) *
+                           attile_element<OF_BFLOAT16>(of_b[i % 2][k / 2], k % 2);
+    }
+}
+
 /* --- the matrix unit ----------------------------------------------------------------------------------------------- */
 
 static ATTILE_UNWATCHED void attile_multiply(const attile_product *product, int line) {
