@@ -25,7 +25,7 @@ PEER = {True: "plain", False: "flex"}  # by dry_run
 
 
 def milliseconds(row):
-    return row.get("cold", {}).get("ms") if row and "error" not in row else None
+    return row["cold"].get("ms") if table.tflops(row) else None
 
 
 def quotient(a, b):
@@ -58,7 +58,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", default=[], metavar="WORDS", help="cases with all these words")
     parser.add_argument("--seconds", type=float, default=0, help="time for all; cases that do not fit are left out")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of every kernel (3)")
+    protocol.add_options(parser)
     parser.add_argument("--no-peer", action="store_true", help="ours alone: FlexAttention takes long to compile")
     parser.add_argument("--schedule", default="", metavar="KNOBS", help="in place of the library's choice")
     parser.add_argument("--results", type=pathlib.Path, help="JSON lines (bench/results/masks.jsonl; dry run: none)")
@@ -67,14 +67,16 @@ def main():
     chosen = parser.parse_args()
     todo = [case for case in (rules.tiny() if chosen.dry_run else rules.cases()) if case.matches(chosen.only)]
     peer = PEER[chosen.dry_run]
-    job = {"schedules": {"attile": chosen.schedule}, "peers": [] if chosen.no_peer else [peer], "problem": "dtype=bf16", "target": ""}
+    job = {"schedules": {"attile": chosen.schedule}, "peers": [] if chosen.no_peer else [peer], "problem": "",
+           "target": ""}
     results = chosen.results or pathlib.Path(os.devnull if chosen.dry_run else RESULTS)
     about = {"bench": "masks", "commit": chosen.commit, "input": "standard normal, bf16"}
     with tempfile.TemporaryDirectory() as cache:
         setup = {"device": "host" if chosen.dry_run else "cuda", "cache_dir": cache}
-        plan = protocol.Plan(rounds=chosen.rounds)
+        plan = protocol.Plan(rounds=chosen.rounds, seed=chosen.seed)
         machine, rows = runner.run(setup, todo, job, plan, chosen.seconds, results, about)
     print(f"Median, L2 flushed; peer: {table.title(peer)}. {json.dumps(machine)}\n\n{markdown(rows, peer)}")
+    print(table.warnings(rows))
 
 
 if __name__ == "__main__":

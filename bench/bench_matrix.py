@@ -1,12 +1,14 @@
-"""The forward kernel beside cuDNN, FlashAttention-2 and FlexAttention, on every shape of cases.py, in one process.
+"""The forward kernel beside cuDNN, FlashAttention-2 and others, on every shape of cases.py, in one process.
 
     python3 bench/bench_matrix.py                                 the whole matrix, L2 flushed before each launch
     python3 bench/bench_matrix.py --warm --flex                   with a warm L2 as well; FlexAttention, slow to compile
+    python3 bench/bench_matrix.py --fa3 LIBRARY                   FlashAttention-3 as well (fa3.py says how)
     python3 bench/bench_matrix.py --quick --seconds 120           a subset, in about that time
     python3 bench/bench_matrix.py --only d128 --only "d64 causal" the cases whose names have these words
     python3 bench/bench_matrix.py --schedule choice --schedule fixed --schedule "block_n=176 stages=3" --schedule ...
                                                                   a column each: the library's choice, the same with
-                                                                  sizes that are constants ("fixed" goes with knobs too)
+                                                                  sizes that are constants ("fixed" goes with knobs
+                                                                  too); "unhinted" is the choice without hints
     python3 bench/bench_matrix.py --variants FILE                 the same, a schedule a line
     python3 bench/bench_matrix.py --dry-run                       without a GPU: tiny shapes on the host device
 
@@ -15,12 +17,15 @@ error in its row, and so is one that cannot be built, hangs or loses the device.
 lines; the table goes to standard output.
 """
 import argparse
+import importlib.util
 import json
 import os
 import pathlib
 import sys
 
 import cases
+import contest
+import fa3
 import protocol
 import runner
 import table
@@ -34,9 +39,10 @@ def options():
     parser.add_argument("--quick", action="store_true", help="a subset of the cases")
     parser.add_argument("--only", action="append", default=[], metavar="WORDS", help="cases with all these words")
     parser.add_argument("--seconds", type=float, default=0, help="time for all; cases that do not fit are left out")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of every kernel (3)")
+    protocol.add_options(parser)
     parser.add_argument("--warm", action="store_true", help="also without flushing L2")
-    parser.add_argument("--peers", default="cudnn,fa2", help="comma-separated (cudnn,fa2); none for no peers")
+    parser.add_argument("--peers", help="comma-separated (cudnn,fa2, and fa3,flashinfer where they are); or none")
+    fa3.add_option(parser)
     parser.add_argument("--flex", action="store_true", help="FlexAttention too")
     parser.add_argument("--schedule", action="append", default=[], metavar="KNOBS", help="a column of its own each")
     parser.add_argument("--variants", type=pathlib.Path, metavar="FILE", help="schedules, one a line; # comments")
@@ -49,19 +55,30 @@ def options():
 
 
 def schedules(chosen):
-    """{name of the column: text as contest.py has it}; "attile" is the library's own choice."""
+    """{name of the column: text as contest.py has it}; unless told otherwise, the library's own choices."""
     texts = list(chosen.schedule)
     if chosen.variants:
         lines = (line.split("#")[0].strip() for line in chosen.variants.read_text().splitlines())
         texts += [line for line in lines if line]
-    given = {}
-    for text in texts or ["choice"]:
+    given = {} if texts else dict(table.CHOICES)
+    for text in texts:
         words = text.split()
-        if not {"choice", "fixed"} >= set(words) and not any(word.startswith("algorithm") for word in words):
+        if not {"choice", *contest.WORDS} >= set(words) and not any(word.startswith("algorithm") for word in words):
             words.insert(0, ALGORITHM)
         words = [word for word in words if word != "choice"]
         given["attile" if not words else f"attile {text}"] = " ".join(words)
     return given
+
+
+def peers(chosen):
+    """Those asked for, else those that are here."""
+    if chosen.dry_run:
+        return ["plain"]
+    here = {"cudnn": True, "fa2": True, "fa3": chosen.fa3 or fa3.installed(),
+            "flashinfer": importlib.util.find_spec("flashinfer"), "flex": chosen.flex}
+    if chosen.peers is None:
+        return [name for name in here if here[name]]
+    return [name for name in chosen.peers.split(",") if name != "none"] + ["flex"] * bool(chosen.flex)
 
 
 def main():
@@ -70,19 +87,17 @@ def main():
     todo = [case for case in todo if case.matches(chosen.only) and (not chosen.quick or cases.quick(case))]
     if not todo:
         sys.exit("no case has these words; a case is called " + cases.matrix()[0].name)
-    peers = ["plain"] if chosen.dry_run else [name for name in chosen.peers.split(",") if name != "none"]
-    if chosen.flex and "flex" not in peers:
-        peers.append("flex")
-    setup = {"device": "host" if chosen.dry_run else "cuda", "cache_dir": chosen.cache_dir}
-    job = {"schedules": schedules(chosen), "peers": peers, "problem": "dtype=bf16",
+    setup = {"device": "host" if chosen.dry_run else "cuda", "cache_dir": chosen.cache_dir, "fa3": chosen.fa3}
+    job = {"schedules": schedules(chosen), "peers": list(dict.fromkeys(peers(chosen))), "problem": "",
            "target": f"target={chosen.target}"}
     results = chosen.results or pathlib.Path(os.devnull if chosen.dry_run else RESULTS)
     about = {"bench": "matrix", "commit": chosen.commit, "input": "standard normal, bf16"}
-    plan = protocol.Plan(rounds=chosen.rounds, warm_too=chosen.warm)
+    plan = protocol.Plan(rounds=chosen.rounds, seed=chosen.seed, warm_too=chosen.warm)
     machine, rows = runner.run(setup, todo, job, plan, chosen.seconds, results, about)
     print(f"TFLOP/s, median, L2 flushed. {json.dumps(machine)}\n\n{table.markdown(rows)}")
     if chosen.warm:
         print(f"The same with a warm L2.\n\n{table.markdown(rows, 'warm')}")
+    print(table.warnings(rows))
 
 
 if __name__ == "__main__":

@@ -3,17 +3,14 @@
 A case's name is made of words, "d128 b4 h16 s4096 causal" say, which is also how one selects: `--only "d128 causal"`.
 """
 import dataclasses
-import math
 
 TOKENS, HIDDEN = 16384, 2048
-# What stands in element 3 of the middle row of a tensor's head 0, 1, ..., for inputs of the kind "special".
-SPECIAL = [(name, what) for what in (math.nan, math.inf) for name in "qkv"]
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    group: str  # grid, llama, odd_dim, off_grid, heads, chunked
+    group: str  # grid, llama, odd_dim, off_grid, heads, chunked, untuned
     head_dim: int
     batch: int
     heads: int
@@ -21,6 +18,8 @@ class Case:
     causal: bool  # with the last query and key aligned
     kv_heads: int = 0  # 0: as heads
     len_kv: int = 0  # 0: as len_q
+    dtype: str = "bf16"
+    scale: float = 0  # 0: 1 / sqrt(head_dim)
 
     def __post_init__(self):
         object.__setattr__(self, "kv_heads", self.kv_heads or self.heads)
@@ -30,7 +29,18 @@ class Case:
     def name(self):
         heads = f"h{self.heads}" + (f"/{self.kv_heads}" if self.kv_heads != self.heads else "")
         length = f"s{self.len_q}" + (f"x{self.len_kv}" if self.len_kv != self.len_q else "")
-        return f"d{self.head_dim} b{self.batch} {heads} {length} {'causal' if self.causal else 'full'}"
+        return f"d{self.head_dim} b{self.batch} {heads} {length} {self.rule_name()}{self._odd_words()}"
+
+    def rule_name(self):
+        return "causal" if self.causal else "full"
+
+    def _odd_words(self):
+        return (f" {self.dtype}" if self.dtype != "bf16" else "") + (f" scale={self.scale}" if self.scale else "")
+
+    @property
+    def factor(self):
+        """Of the scores."""
+        return self.scale or self.head_dim**-0.5
 
     @property
     def flops(self):
@@ -44,9 +54,13 @@ class Case:
         return max(0, min(self.len_kv, query + 1 + self.len_kv - self.len_q)) if self.causal else self.len_kv
 
     def problem(self, knobs):
-        """The problem, with what the library may know of the launches to come."""
-        return (f"family=attention_forward head_dim={self.head_dim} {self.rule_knobs()} {knobs} batch={self.batch} "
-                f"heads={self.heads} kv_heads={self.kv_heads} len_q={self.len_q} len_kv={self.len_kv} alignment=16")
+        """The problem alone, as one may know it before there is any launch."""
+        return f"family=attention_forward dtype={self.dtype} head_dim={self.head_dim} {self.rule_knobs()} {knobs}"
+
+    def hints(self):
+        """What the library may know of the launches to come. Who promises an alignment promises a positive scale."""
+        return (f"batch={self.batch} heads={self.heads} kv_heads={self.kv_heads} len_q={self.len_q} "
+                f"len_kv={self.len_kv}" + ("" if self.scale < 0 else " alignment=16"))
 
     def fixed_knobs(self):
         """For a kernel that is made for these sizes and no others."""
@@ -68,6 +82,13 @@ def _square(group, head_dim, length, heads=None, kv_heads=0):
             for causal in (False, True)]
 
 
+def _untuned():
+    """Sizes that nothing was tuned on. Every two values of head dimension, length, heads and batch meet."""
+    return [Case("untuned", head_dim, (1, 3)[turn % 2], (12, 40, 28)[turn % 3], length, causal)
+            for i, head_dim in enumerate((64, 128, 256)) for j, length in enumerate((777, 1500, 3000, 6000))
+            for causal in (False, True) for turn in [i + j + causal]]
+
+
 def matrix():
     cases = [case for d in (64, 96, 128, 192, 256) for length in LENGTHS for case in _square("grid", d, length)]
     cases += [Case("llama", 128, 1, 32, 8192, True, 8), Case("llama", 128, 2, 64, 4096, True, 8)]
@@ -75,7 +96,7 @@ def matrix():
     cases += [case for d, length in ((128, 1000), (128, 4100), (64, 2047)) for case in _square("off_grid", d, length)]
     cases += _square("heads", 128, 4096, 40) + _square("heads", 128, 4096, 28, 4)
     cases += [Case("chunked", 128, 1, 32, 512, causal, 8, 32768) for causal in (False, True)]
-    return cases
+    return cases + _untuned()
 
 
 def quick(case):

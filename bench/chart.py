@@ -3,7 +3,8 @@ from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT = 420, 150  # of a panel's bars
 LEFT, TOP, GAP, FOOT = 46, 64, 58, 34
-COLOURS = {"attile": "#1f6feb", "cuDNN": "#8c959f", "FA2": "#c9b458", "Flex": "#bf8fd6"}
+COLOURS = {"attile": "#1f6feb", "cuDNN": "#8c959f", "FA3": "#57ab5a", "FlashInfer": "#e0823d", "FA2": "#c9b458",
+           "Flex": "#bf8fd6"}
 EXPECTED = "#cf222e"
 
 

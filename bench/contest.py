@@ -2,7 +2,8 @@
 
     job   {case, problem: knobs beside the case's, target: more of them for those that name a schedule,
            schedules: {name: text}, peers: [name], without: [name], plan}
-    text  knobs, or none for the library's choice; among them the word "fixed", for a kernel of these sizes only
+    text  knobs, or none for the library's choice; among them the words "fixed", for a kernel of these sizes only, and
+          "unhinted", for one that is found without being told of sizes and alignment
     rows  one a kernel: its figures, or an "error" that says why it has none
 """
 import time
@@ -10,19 +11,25 @@ import time
 import attile
 import protocol
 
+WORDS = ("fixed", "unhinted")  # of a schedule, that are no knobs
 WRONG = 2  # times the error of an honest computation of the same precision, in the rows that are compared with it
 APART = 4  # times that: a peer's error; and ours over the whole tensor, from a peer
 ROUNDING = 2.0**-8  # or this: results rounded to bf16 are that far apart where both are right, however few rows are exact
 
 
-def start(setup):
-    """setup: {device, cache_dir}. What is returned keeps the session and the side from case to case."""
+def open_side(setup):
+    """setup: {device, cache_dir, fa3: a path or None}. Returns (session, side)."""
     if setup["device"] == "cuda":
         from side_cuda import Side
     else:
         from side_host import Side
     session = attile.Session(setup["device"], setup["cache_dir"])
-    side = Side(session)
+    return session, Side(session, setup.get("fa3"))
+
+
+def start(setup):
+    """What is returned keeps the session and the side from case to case."""
+    session, side = open_side(setup)
 
     def serve(job, say):
         if job == "machine":
@@ -34,9 +41,9 @@ def start(setup):
     return serve
 
 
-def arguments(kernel, side, tensors, parameters):
+def arguments(kernel, side, case, tensors, parameters, lse=None):
     """Of a launch, with the workspace that it needs, which lives as long as they do."""
-    args = kernel.attention_args(*tensors, params=parameters)
+    args = kernel.attention_args(*tensors, lse=lse, scale=case.scale, params=parameters)
     args.workspace_size = kernel.workspace_size(args)
     if args.workspace_size:
         args.kept_workspace, args.workspace = side.workspace(args.workspace_size)
@@ -82,22 +89,27 @@ class Contest:
 
     def _ours(self, schedule, row):
         words, knobs = schedule.split(), [self._job["problem"]]
-        if "fixed" in words:
-            words.remove("fixed")
-            knobs.append(self._case.fixed_knobs())
+        knobs += [] if "unhinted" in words else [self._case.hints()]
+        knobs += [self._case.fixed_knobs()] if "fixed" in words else []
+        words = [word for word in words if word not in WORDS]
         if words:
             knobs.append(self._job["target"])
         began = time.perf_counter()
         kernel = self._session.find(self._case.problem(" ".join(knobs)), " ".join(words) or None)
-        info, output = kernel.info, self._side.output(self._case)
+        info, output, lse = kernel.info, self._side.output(self._case), self._side.lse(self._case)
         row.update(variant=kernel.name, registers=info.registers, spill_bytes=info.spill_bytes,
                    shared_bytes=info.shared_bytes, compile_seconds=round(info.compile_seconds, 3),
                    origin=info.origin.decode())
-        args = arguments(kernel, self._side, (*self._tensors, output), self._parameters)
+        args = arguments(kernel, self._side, self._case, (*self._tensors, output), self._parameters, lse)
         stream = self._side.stream
         kernel.launch(args, stream)
         self._side.finish()
         row["first_seconds"] = round(time.perf_counter() - began, 4)  # from its text to its answer
+        share = self._side.lse_error(self._case, *self._tensors[:2], lse)
+        if share is not None:
+            row["lse_error"] = digits(share)
+            if not share <= 1:
+                raise ValueError(f"wrong: an LSE is {share:.3g} times as far off as docs/numerics.md allows")
         return lambda: kernel.launch(args, stream), output
 
     def _theirs(self, make, row):
@@ -117,9 +129,8 @@ class Contest:
 
     def _measure(self):
         before = {name: self._side.copy(self._outputs[name]) for name in self._works if "schedule" in self._rows[name]}
-        samples = protocol.measure(self._works, self._side, self._job["plan"], before=lambda name: self._say(name, 60),
-                                   after=lambda name: self._rows[name].update(self._side.state()))
-        for name, modes in samples.items():
+        found = protocol.measure(self._works, self._side, self._job["plan"], before=lambda name: self._say(name, 60))
+        for name, modes in found.items():
             self._rows[name].update({mode: protocol.summary(rounds, self._case.flops)
                                      for mode, rounds in modes.items()})
         for name, copy in before.items():  # the same bits after hundreds of launches

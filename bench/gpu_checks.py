@@ -2,14 +2,16 @@
 
     python3 bench/gpu_checks.py                 everything
     python3 bench/gpu_checks.py --part numbers  accuracy, equal bits run to run, more than 2^31 elements; needs PyTorch
+    python3 bench/gpu_checks.py --part unkind   time and accuracy on data that is hard on a softmax; needs PyTorch
     python3 bench/gpu_checks.py --part specs    every spec against the oracle, through `attile run`
     python3 bench/gpu_checks.py --part sanitizer    memcheck and synccheck of the Hopper kernel's specs
-    python3 bench/gpu_checks.py --dry-run       the first and second on the host device, small
+    python3 bench/gpu_checks.py --dry-run       the first three on the host device, small
 
 Exit status 1 when anything is wrong or did not finish.
 """
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import math
 import os
@@ -19,16 +21,18 @@ import signal
 import subprocess
 import sys
 
+import fa3
 import runner
-from cases import SPECIAL, Case
+import unkind
+from cases import Case
+from kinds import SPECIAL
 from worker import Lost, Worker
 
 ROOT = pathlib.Path(__file__).parents[1]
 RESULTS = ROOT / "bench/results/gpu_checks.jsonl"
 
-# Normal; a thousandth of the elements 50 times as large; scores that grow along the keys; scores that are all equal;
-# NaN and infinity in Q, K and V. Right means: at most twice the error of a straightforward computation of the same
-# precision, and NaN and infinity exactly where the definition has them.
+# Of kinds.py. Right means: at most twice the error of a straightforward computation of the same precision, and NaN and
+# infinity exactly where the definition has them.
 KINDS = ("normal", "outliers", "growing", "equal", "special")
 LAUNCHES = {"cuda": 10, "host": 2}  # that must give the same bits
 
@@ -47,26 +51,21 @@ def numbers(dry_run):
 def start(setup):
     """In a worker process: jobs are (case, kind, problem, schedule)."""
     import attile
-    from contest import WRONG, arguments, digits
-    if setup["device"] == "cuda":
-        from side_cuda import Side
-    else:
-        from side_host import Side
-    session = attile.Session(setup["device"], setup["cache_dir"])
-    side = Side(session)
+    from contest import WRONG, arguments, digits, open_side
+    session, side = open_side(setup)
 
     def serve(job, say):
         if job == "machine":
             return {**side.machine(), "compiler": session.info.compiler.decode(), "attile": attile.version()}
         case, kind, problem, schedule = job
         say("kernel", 120)
-        kernel = session.find(case.problem(problem), schedule)
+        kernel = session.find(case.problem(f"{problem} {case.hints()}"), schedule)
         say("inputs")
         q, k, v = side.inputs(case, kind)
         parameters, o = side.parameters(case), side.output(case)
         reference = side.reference(case, q, k, v, thorough=case.group == "check")
         honest = side.honest(case, q, k, v, reference)[0]
-        args = arguments(kernel, side, (q, k, v, o), parameters)
+        args = arguments(kernel, side, case, (q, k, v, o), parameters)
         say("launch")
         kernel.launch(args, side.stream)
         side.finish()
@@ -83,20 +82,36 @@ def start(setup):
     return serve
 
 
-def check_numbers(chosen, keep):
-    setup = {"device": "host" if chosen.dry_run else "cuda", "cache_dir": chosen.cache_dir}
-    with Worker("gpu_checks:start", setup) as worker:
+def check_cases(check, start, chosen, keep, jobs, before=None):
+    """jobs: [(case or trial, kind, what the worker is sent)]."""
+    setup = {"device": "host" if chosen.dry_run else "cuda", "cache_dir": chosen.cache_dir, "fa3": chosen.fa3,
+             "fa3_here": bool(chosen.fa3) or fa3.installed()}
+    with Worker(start, setup) as worker:
         try:
             machine = worker.run("machine")
         except Lost as loss:
-            return keep("numbers", error=str(loss), ok=False)
-        for case, kind in numbers(chosen.dry_run):
+            return keep(check, error=str(loss), ok=False)
+        with contextlib.suppress(Lost):  # what cannot be done beforehand is done, or fails, in its place
+            if before:
+                worker.run(before)
+        for case, kind, job in jobs:
             runner.progress(f"{case.name}: {kind}")
             try:
-                found = worker.run((case, kind, chosen.problem, chosen.schedule))
+                found = worker.run(job)
             except Lost as loss:
                 found = {"error": str(loss), "ok": False}
-            keep("numbers", case=case.name, kind=kind, **found, **machine)
+            keep(check, case=case.name, kind=kind, **found, **machine)
+
+
+def check_numbers(chosen, keep):
+    jobs = [(case, kind, (case, kind, chosen.problem, chosen.schedule)) for case, kind in numbers(chosen.dry_run)]
+    check_cases("numbers", "gpu_checks:start", chosen, keep, jobs)
+
+
+def check_unkind(chosen, keep):
+    todo = [(trial, kind) for trial, kind in unkind.todo(chosen.dry_run) if trial.case.matches(chosen.only)]
+    jobs = [(trial, kind, (trial, kind)) for trial, kind in todo]
+    check_cases("unkind", "unkind:start", chosen, keep, jobs, ("compile", [trial for trial, _ in todo]))
 
 
 def command(words, seconds):
@@ -160,14 +175,17 @@ def check_sanitizer(chosen, keep):
              error=None if status == 0 else errors[-500:], ok=status == 0)
 
 
-PARTS = {"numbers": check_numbers, "specs": check_specs, "sanitizer": check_sanitizer}
+PARTS = {"numbers": check_numbers, "unkind": check_unkind, "specs": check_specs, "sanitizer": check_sanitizer}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", action="append", choices=PARTS, help="only that; may be repeated")
-    parser.add_argument("--problem", default="dtype=bf16 target=sm_90a", metavar="KNOBS", help="of the numbers")
+    parser.add_argument("--problem", default="target=sm_90a", metavar="KNOBS", help="of the numbers")
     parser.add_argument("--schedule", default="algorithm=flash_async", metavar="KNOBS", help="of the numbers")
+    parser.add_argument("--only", action="append", default=[], metavar="WORDS",
+                        help="unkind: cases with all these words")
+    fa3.add_option(parser)
     parser.add_argument("--attile", type=pathlib.Path, default=ROOT / "build/release/cli/attile", help="the command")
     parser.add_argument("--patience", type=float, default=150, metavar="SECONDS", help="for one command (150)")
     parser.add_argument("--jobs", type=int, default=min(8, os.cpu_count()), help="commands at a time (8 at most)")
@@ -188,7 +206,7 @@ def main():
             if not ok:
                 wrong.append(row)
             print("ok   " if ok else "WRONG", check, row.get("case") or row.get("what") or "", row.get("kind", ""),
-                  row.get("error", ""), flush=True)
+                  f"{row['ratio']:.2f}x" if "ratio" in row else "", row.get("error", ""), flush=True)
 
         for name in chosen.part or PARTS:
             if not (chosen.dry_run and name == "sanitizer"):

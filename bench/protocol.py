@@ -1,49 +1,96 @@
-"""How kernels are timed beside each other: works -> samples in milliseconds.
+"""How kernels are timed beside each other: works -> samples in milliseconds, with the state of the machine.
 
-As triton.testing.do_bench does, each kernel first runs for a fixed time to reach its clock and temperature, then is
-sampled for a fixed time. That is done several times over, each time in another order, so that every kernel meets the
-same states of the machine. What a clock is: an object with times(work, count, cold) -> [milliseconds].
+Each round goes through all kernels in an order of its own, drawn at random. Right before the turn of a kernel the same
+load (a matrix product) runs until the clock of the multiprocessors stands still; then, as triton.testing.do_bench does,
+the kernel runs for a fixed time to reach its own clock and is sampled for a fixed time. What a clock is: an object with
+times(work, count, cold) -> [milliseconds], load(), a work that is the same for all, and state() -> {mhz, watts,
+celsius} near the end of the last `times`, empty where nobody knows.
 """
 import dataclasses
+import random
+import secrets
 import statistics
+
+ROUNDS = 3  # fewer are not published
+ALIKE = 0.03  # clocks apart by no more than this
+BURSTS = 20  # of the load at most, while the clock does not stand still
 
 
 @dataclasses.dataclass
 class Plan:
-    rounds: int = 3
+    rounds: int = ROUNDS
+    soak_ms: float = 1000  # of the load before the first turn: at first a clock is high, whatever runs
+    settle_ms: float = 25  # one burst of the load, which ends with a reading of the clock
+    readings: int = 4  # in a row that are ALIKE show a clock that stands still
     warmup_ms: float = 25
     repeat_ms: float = 100
     warm_too: bool = False  # also with what the last launch left in L2
+    seed: object = 0  # of the orders
 
     def modes(self):
         return ("cold", "warm") if self.warm_too else ("cold",)
 
     def within(self, seconds, kernels):
         """This plan with repetitions short enough for that many kernels in that time, though never absurdly short."""
-        slot = 1000 * seconds / max(1, kernels * self.rounds * len(self.modes()))
-        return dataclasses.replace(self, repeat_ms=max(15, min(self.repeat_ms, slot - 1.5 * self.warmup_ms)))
+        slot = (1000 * seconds - self.soak_ms) / max(1, kernels * self.rounds * len(self.modes()))
+        spent = self.readings * self.settle_ms + 1.5 * self.warmup_ms
+        return dataclasses.replace(self, repeat_ms=max(15, min(self.repeat_ms, slot - spent)))
 
 
-def rotated(names, turn):
-    names = list(names)
-    return names[turn % len(names):] + names[:turn % len(names)]
+def add_options(parser):
+    parser.add_argument("--rounds", type=int, default=ROUNDS,
+                        help=f"turns of every kernel ({ROUNDS}; the report takes no fewer)")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32), help="of the orders (any)")
 
 
-def measure(works, clock, plan, before=lambda name: None, after=lambda name: None):
-    """works: {name: callable that launches}. Returns {name: {mode: [[ms], one list a round]}}.
+def orders(names, rounds, seed):
+    """An order for each round, drawn at random; drawn again while the same name leads them all."""
+    source = random.Random(str(seed))
+    while True:
+        found = [source.sample(names, len(names)) for _ in range(rounds)]
+        if len(names) < 2 or rounds < 2 or len({order[0] for order in found}) > 1:
+            return found
 
-    `before` and `after` hear whose turn it is and was.
+
+def burst(clock, milliseconds):
+    once = statistics.median(clock.times(clock.load, 3, False))
+    clock.times(clock.load, count(milliseconds, once), False)
+
+
+def settle(clock, plan):
+    """Runs the load until the clock stands still, or long enough. Returns the state under that load, its clock the mean
+    of the last readings: at the power limit they waver."""
+    readings = []
+    for _ in range(BURSTS):
+        burst(clock, plan.settle_ms)
+        readings.append(clock.state().get("mhz"))
+        last = readings[-plan.readings:]
+        if not all(last):
+            return clock.state()
+        if len(last) == plan.readings and max(last) <= (1 + ALIKE) * min(last):
+            break
+    return {**clock.state(), "mhz": round(statistics.mean(last))}
+
+
+def measure(works, clock, plan, before=lambda name: None):
+    """works: {name: callable that launches}. Returns {name: {mode: [one a round]}}, where one is
+    {samples: [ms], place: in the order of the round, start: the state before, end: the state at the end}.
+
+    `before` hears whose turn it is.
     """
-    samples = {name: {mode: [] for mode in plan.modes()} for name in works}
-    for turn in range(plan.rounds if works else 0):
-        for name in rotated(works, turn):
+    found = {name: {mode: [] for mode in plan.modes()} for name in works}
+    if plan.soak_ms:
+        burst(clock, plan.soak_ms)
+    for order in orders(list(works), plan.rounds, plan.seed) if works else ():
+        for place, name in enumerate(order, 1):
             before(name)
             for mode in plan.modes():
-                once = statistics.median(clock.times(works[name], 3, mode == "cold"))
-                clock.times(works[name], count(plan.warmup_ms, once), mode == "cold")
-                samples[name][mode].append(clock.times(works[name], count(plan.repeat_ms, once), mode == "cold"))
-            after(name)
-    return samples
+                start, cold = settle(clock, plan), mode == "cold"
+                once = statistics.median(clock.times(works[name], 3, cold))
+                clock.times(works[name], count(plan.warmup_ms, once), cold)
+                samples = clock.times(works[name], count(plan.repeat_ms, once), cold)
+                found[name][mode].append({"samples": samples, "place": place, "start": start, "end": clock.state()})
+    return found
 
 
 def count(milliseconds, once):
@@ -51,9 +98,38 @@ def count(milliseconds, once):
 
 
 def summary(rounds, flops):
-    """Of [[ms]]: the median and quartiles of all samples, and each round's median, which shows drift."""
-    every = sorted(ms for one in rounds for ms in one)
+    """Of what `measure` found in one mode: the median and quartiles of all samples; and of each round the median, which
+    shows drift, its place, and the states."""
+    every = sorted(ms for one in rounds for ms in one["samples"])
     low, middle, high = statistics.quantiles(every, n=4, method="inclusive")
-    return {"ms": round(middle, 5), "q1": round(low, 5), "q3": round(high, 5), "samples": len(every),
-            "rounds": [round(statistics.median(one), 5) for one in rounds],
+    each = [{**one, "ms": round(statistics.median(one["samples"]), 5)} for one in rounds]
+    for one in each:
+        del one["samples"]
+    return {"ms": round(middle, 5), "q1": round(low, 5), "q3": round(high, 5), "samples": len(every), "rounds": each,
             "tflops": float(f"{flops / middle / 1e9:.4g}")}
+
+
+def objections(found):
+    """Why nobody should believe a comparison of these kernels; nothing when all is well. found: {kernel: summary}."""
+    reasons, few, unknown, clocks = [], {}, [], {}
+    for kernel, one in found.items():
+        rounds = [each if isinstance(each, dict) else {} for each in one.get("rounds", [])]
+        starts = [each.get("start", {}).get("mhz") for each in rounds]
+        if len(rounds) < ROUNDS:
+            few[kernel] = len(rounds)
+        elif not all(starts):
+            unknown.append(kernel)
+        else:
+            clocks[kernel] = statistics.median(starts)
+            if len(found) > 1 and all(each.get("place") == 1 for each in rounds):
+                reasons.append(f"{kernel} came first in every round")
+    if few:
+        reasons.append(f"fewer rounds than {ROUNDS}: " + ", ".join(f"{kernel} {n}" for kernel, n in few.items()))
+    if unknown:
+        reasons.append(f"no clock was recorded of {', '.join(unknown)}")
+    if clocks:
+        slow, fast = min(clocks, key=clocks.get), max(clocks, key=clocks.get)
+        if clocks[fast] > (1 + ALIKE) * clocks[slow]:
+            reasons.append(f"{fast} began at {clocks[fast]:.0f} MHz and {slow} at {clocks[slow]:.0f} MHz, more than "
+                           f"{ALIKE:.0%} apart")
+    return reasons

@@ -1,7 +1,8 @@
 """results/matrix.jsonl and masks.jsonl become docs/benchmarks.md and .svg: python3 bench/report.py [--run WORD]
 
-Of every case the newest run counts, and of runs only those that measured the library's own choice of schedule: picking
-the best of many schedules afterwards would not be what a user gets. Losing cells are in it.
+Of every case the newest fair run counts, and of runs only those that measured the library's own choice of schedule:
+picking the best of many schedules afterwards would not be what a user gets. Losing cells are in it. A case without a
+fair run is refused, with the reason that protocol.py gives, such as two rounds or kernels that began at unlike clocks.
 """
 import argparse
 import json
@@ -14,11 +15,13 @@ import table
 ROOT = pathlib.Path(__file__).parents[1]
 CEILING = 900  # of the chart, TFLOP/s
 WHAT = """The forward kernel in bf16 as the library chooses it, on random normal input, beside its peers in the same
-process. TFLOP/s count 4 B H Sq Sk d flops, half of that for causal; medians; L2 flushed before every launch. How:
-[bench/README.md](../bench/README.md)."""
-RATIOS = f"""`/ best here`: ours in proportion to the best peer of the run. `/ best published`: (ours / cuDNN now) in
-proportion to (the better of FA3 and cuDNN / cuDNN) as published in `bench/peers_h200.json`, since FA3 is not part of
-PyTorch and machines of one kind differ by a few percent. ◀ marks cells below {table.GOAL}."""
+process. TFLOP/s count 4 B H Sq Sk d flops, half of that for causal; medians; L2 flushed before every launch.
+"attile without hints" is what the library chooses when the problem says nothing of sizes and alignment. Shapes that its
+table was tuned on stand apart from those where it predicts from neighbours ([tuned.md](tuned.md)). A case that was not
+measured fairly is refused. How: [bench/README.md](../bench/README.md)."""
+RATIOS = f"""`/ best here`: ours in proportion to the best peer of the run. `/ best published, by cuDNN`, where FA3
+was not measured in the run: (ours / cuDNN now) in proportion to (the better of FA3 and cuDNN / cuDNN) as published
+in `bench/peers_h200.json`, since machines of one kind differ by a few percent. ◀ marks cells below {table.GOAL}."""
 MASKS = """The same masks and scores, as text for attile and as functions for FlexAttention (`bench/rules.py`).
 Neither side's compile time counts; FlexAttention's block mask is made beforehand and its time given apart, and again
 within "with block mask"; attile needs nothing beforehand. "First answer": from the text to the result of its first
@@ -37,14 +40,31 @@ def read(path, word=""):
             machines[row["run"]] = row
         else:
             rows.append(row)
-    newest = {row["case"]: row["run"] for row in rows if row["kernel"] == "attile"}
-    kept = [row for row in rows if newest.get(row["case"]) == row["run"]
-            and (row["kernel"] == "attile" or "schedule" not in row)]
+    ours = [row for row in rows if row["kernel"] in table.CHOICES or "schedule" not in row]
+    newest = newest_runs(ours)
+    kept = [row for row in ours if newest.get(row["case"]) == row["run"]]
     return {run: machine for run, machine in machines.items() if run in newest.values()}, kept
 
 
+def newest_runs(rows):
+    """{case: its newest run that is not refused, else its newest}, of runs with the library's choice."""
+    cases = {}
+    for row in rows:
+        cases.setdefault(row["case"], {}).setdefault(row["run"], []).append(row)
+    newest = {}
+    for case, runs in cases.items():
+        runs = {run: some for run, some in runs.items() if any(row["kernel"] == "attile" for row in some)}
+        fair = [run for run, some in runs.items() if not table.refusals(some)]
+        if runs:
+            newest[case] = (fair or list(runs))[-1]
+    return newest
+
+
 def expected(kernels, then):
-    """What the best published peer would have given here: its lead over cuDNN then, times cuDNN now."""
+    """What the best published peer would have given here: its lead over cuDNN then, times cuDNN now. None where FA3 was
+    measured."""
+    if table.tflops(kernels.get("fa3")):
+        return None
     cudnn = table.tflops(kernels.get("cudnn"))
     return cudnn * max(then.get("fa3", 0), then["cudnn"]) / then["cudnn"] if cudnn and "cudnn" in then else None
 
@@ -55,8 +75,9 @@ def panels(rows):
     for case, kernels in table.by_case([row for row in rows if row["group"] == "grid"]).items():
         head_dim, _, _, length, mask = case.split()
         values = {table.title(name): table.tflops(row) for name, row in kernels.items() if table.tflops(row)}
-        found.setdefault((int(head_dim[1:]), mask != "full"), []).append(
-            (int(length[1:]), values, expected(kernels, published.get(case, {}))))
+        if values:
+            found.setdefault((int(head_dim[1:]), mask != "full"), []).append(
+                (int(length[1:]), values, expected(kernels, published.get(case, {}))))
     return [(f"head_dim {head_dim}, {'causal' if causal else 'no mask'}",
              [(str(length), values, line) for length, values, line in sorted(groups, key=lambda group: group[0])])
             for (head_dim, causal), groups in sorted(found.items())]
@@ -65,9 +86,13 @@ def panels(rows):
 def page(machines, rows, masks):
     """machines: of all runs; masks: rows of bench_masks.py."""
     parts = ["# Benchmarks", "<!-- Printed by bench/report.py from bench/results/. -->",
-             WHAT, "![TFLOP/s by length](benchmarks.svg)", RATIOS, table.markdown(rows)]
-    if any("warm" in row for row in rows):
-        parts += ["## Without flushing L2", table.markdown(rows, "warm")]
+             WHAT, "![TFLOP/s by length](benchmarks.svg)", RATIOS]
+    for heading, tuned in (("## Shapes of the tuned table", True), ("## Other shapes", False)):
+        some = [row for row in rows if row.get("tuned", False) == tuned]
+        if some:
+            parts += [heading, table.markdown(some)]
+        if any("warm" in row for row in some):
+            parts += [f"{heading}, without flushing L2", table.markdown(some, "warm")]
     if masks:
         parts += ["## Masks and scores, beside FlexAttention", MASKS, bench_masks.markdown(masks, "flex")]
     parts += ["## Machines", *(f"- {run}: " + ", ".join(f"{name} {machine[name]}" for name in machine
@@ -85,6 +110,7 @@ def main():
     machines, rows = read(chosen.results / "matrix.jsonl", chosen.run)
     gpu = ", ".join(sorted({str(machine.get("gpu")) for machine in machines.values()}))
     others, masks = read(chosen.results / "masks.jsonl", chosen.run)
+    rows, masks = table.admitted(rows), table.admitted(masks)
     (chosen.docs / "benchmarks.md").write_text(page({**machines, **others}, rows, masks))
     drawn = chart.svg(panels(rows), f"Attention forward, bf16, {gpu}, TFLOP/s", CEILING)
     (chosen.docs / "benchmarks.svg").write_text(drawn)

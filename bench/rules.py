@@ -32,7 +32,7 @@ def _causal(**_):
 
 
 def _window(window, **_):
-    return lambda b, h, q, k: (k <= q) & (q - k <= window)
+    return lambda b, h, q, k: (k <= q) & (q - k < window)
 
 
 def _prefix(prefix):
@@ -57,7 +57,7 @@ def _bias(values, **_):
 
 RULES = {
     "causal": Rule('mask="k <= q"', _causal),
-    "window": Rule('mask="k <= q and q - k <= window" params="window: int"', _window, numbers=(("window", WINDOW),)),
+    "window": Rule('mask="k <= q and q - k < window" params="window: int"', _window, numbers=(("window", WINDOW),)),
     "prefix": Rule('mask="k <= q or k < prefix" params="prefix: int"', _prefix, numbers=(("prefix", PREFIX),)),
     "document": Rule('mask="causal and document(doc)" params="doc: int[batch, len_k]"', _document,
                      tensors=(("doc", "int32", "documents"),), by_batch=True),
@@ -65,7 +65,7 @@ RULES = {
                   tensors=(("slopes", "float32", "slopes"),)),
     "softcap": Rule('mask=causal score="softcap(cap)" params="cap: float"', _causal, _softcap,
                     numbers=(("cap", float(CAP)),)),
-    "softcap_window": Rule('mask="k <= q and q - k <= window" score="softcap(cap)" params="window: int, cap: float"',
+    "softcap_window": Rule('mask="k <= q and q - k < window" score="softcap(cap)" params="window: int, cap: float"',
                            _window, _softcap, numbers=(("window", WINDOW), ("cap", float(CAP)))),
     "bias": Rule('score="s + values[h, q, k]" params="values: bf16[heads, len_q, len_k]"', score=_bias,
                  tensors=(("values", "bfloat16", "normal"),)),
@@ -77,9 +77,8 @@ class RuleCase(Case):
     """A square case with a rule of its own. Its flops are those without a mask: only times are compared."""
     rule: str = "causal"
 
-    @property
-    def name(self):
-        return f"{super().name.rsplit(' ', 1)[0]} {self.rule}"
+    def rule_name(self):
+        return self.rule
 
     def rule_knobs(self):
         return RULES[self.rule].knobs

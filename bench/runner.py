@@ -2,6 +2,7 @@
 
 A run in the results is one line that describes the machine, then one line a kernel and case with the same "run".
 """
+import dataclasses
 import datetime
 import json
 import pathlib
@@ -10,6 +11,7 @@ import sys
 import time
 
 import table
+import tuned
 from worker import Lost, Worker
 
 LOSSES = 2  # times that a kernel may take the process with it; then the other cases do without it
@@ -44,18 +46,22 @@ def run(setup, todo, job, plan, seconds, results, about):
             machine = worker.run("machine")
         except Lost as loss:
             sys.exit(f"cannot start: {loss.reason}")
-        keep({"run": name, **about, "commit": version, **machine, "rounds": plan.rounds})
+        keep({"run": name, **about, "commit": version, **machine, "rounds": plan.rounds,
+              "seed": plan.seed})
+        known = tuned.shapes(tuned.table(machine.get("gpu")))
         for number, case in enumerate(todo):
             left = began + seconds - time.monotonic() if seconds else 1e9
             if left <= 0:
                 print(f"out of time: {len(todo) - number} of {len(todo)} cases left out", file=sys.stderr)
                 break
             label = f"[{number + 1}/{len(todo)}] {case.name}"
-            share = plan.within(0.8 * left / (len(todo) - number), kernels)
+            share = dataclasses.replace(plan.within(0.8 * left / (len(todo) - number), kernels),
+                                        seed=f"{plan.seed} {case.name}")
             found = contest(worker, {**job, "case": case, "plan": share}, losses,
                             lambda what: progress(f"{label}: {what}"))
             for row in found:
-                rows.append({"run": name, "case": case.name, "group": case.group, **row})
+                rows.append({"run": name, "case": case.name, "group": case.group, "tuned": tuned.has(known, case),
+                             **row})
                 keep(rows[-1])
             progress("")
             print(label, *(f" {row['kernel']} {table.tflops(row) or 'failed'}" for row in found), file=sys.stderr)

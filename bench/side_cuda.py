@@ -1,5 +1,6 @@
 """The GPU through PyTorch: inputs, peers, references, and the clock. The same methods as side_host.py."""
 import ctypes
+import importlib.metadata
 import statistics
 import time
 
@@ -8,20 +9,27 @@ from torch.nn.attention import SDPBackend, bias, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
-from cases import SPECIAL
+import cudnn_graph
+import fa3
+import tolerance
+from kinds import KINDS
 from rules import RULES, documents, shape
 
 DEVICE = "cuda"
+SAME = 0.01  # the most that two paths to one answer are apart, a few roundings of a 16-bit type
 ROWS = 64  # of each sampled head are compared with double precision
+TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+LOAD = 8192  # rows and columns of the matrices whose product is the load before every turn
 FLUSH_BYTES = 256 << 20  # several times the L2 cache
 
 
 class Side:
-    def __init__(self, session):
+    def __init__(self, session, fa3_path=None):
+        self._fa3_path = fa3_path
         torch.backends.cuda.matmul.allow_tf32 = False
         self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device=DEVICE)
         self._monitor = Monitor()
-        self._state, self._rule = {}, None
+        self._state, self._rule, self._factors = {}, None, None
 
     @property
     def stream(self):
@@ -31,41 +39,30 @@ class Side:
         properties = torch.cuda.get_device_properties(0)
         return {"gpu": properties.name, "multiprocessors": properties.multi_processor_count,
                 "driver": self._monitor.driver(), "cuda": torch.version.cuda,
-                "cudnn": torch.backends.cudnn.version(), "torch": torch.__version__}
+                "cudnn": torch.backends.cudnn.version(), "torch": torch.__version__, **versions()}
 
     def ceilings(self):
-        """What this machine does today with the simplest work: a product of 8192^3 and a copy."""
-        a, b = (torch.randn(8192, 8192, dtype=torch.bfloat16, device=DEVICE) for _ in range(2))
-        product, source = torch.empty_like(a), torch.empty(1 << 30, dtype=torch.uint8, device=DEVICE)
+        """What this machine does today with the simplest work: a product of matrices and a copy."""
+        source = torch.empty(1 << 30, dtype=torch.uint8, device=DEVICE)
         target = torch.empty_like(source)
 
         def median(work):
             self.times(work, 20, True)
             return sorted(self.times(work, 51, True))[25]
 
-        return {"cublas_tflops": round(2 * 8192**3 / median(lambda: torch.mm(a, b, out=product)) / 1e9, 1),
+        return {"cublas_tflops": round(2 * LOAD**3 / median(self.load) / 1e9, 1),
                 "copy_tbps": round(2 * (1 << 30) / median(lambda: target.copy_(source)) / 1e9, 2)}
 
     def inputs(self, case, kind="normal"):
-        """q, k and v of a kind; gpu_checks.py says which there are."""
+        """q, k and v of a kind (kinds.py)."""
         torch.manual_seed(1)
         query = (case.batch, case.heads, case.len_q, case.head_dim)
         key = (case.batch, case.kv_heads, case.len_kv, case.head_dim)
-        q, k, v = (torch.randn(shape, dtype=torch.bfloat16, device=DEVICE) for shape in (query, key, key))
-        if kind == "outliers":
-            for tensor in (q, k, v):
-                tensor.view(-1)[::997] *= 50
-        elif kind == "growing":
-            growth = torch.arange(case.len_kv, device=DEVICE) * 4 / case.len_kv
-            q, k = q.abs(), (k.abs() * growth[:, None]).bfloat16()
-        elif kind == "equal":
-            k = k[:, :, :1].expand(key).contiguous()
-        elif kind == "special":
-            for head, (name, what) in enumerate(SPECIAL):
-                tensor = {"q": q, "k": k, "v": v}[name]
-                if head < tensor.shape[1]:
-                    tensor[0, head, tensor.shape[2] // 2, 3] = what
-        return q, k, v
+        tensors = {name: torch.randn(shape, dtype=TYPES[case.dtype], device=DEVICE)
+                   for name, shape in (("q", query), ("k", key), ("v", key))}
+        for name, what, *values in KINDS[kind]:
+            _edit(tensors[name], case, what, *values)
+        return tuple(tensors.values())
 
     def parameters(self, case):
         """{name: number or tensor} for att_launch; what follows knows the case's rule by them."""
@@ -87,7 +84,10 @@ class Side:
 
     def output(self, case):
         shape = (case.batch, case.heads, case.len_q, case.head_dim)
-        return torch.full(shape, torch.nan, dtype=torch.bfloat16, device=DEVICE)
+        return torch.full(shape, torch.nan, dtype=TYPES[case.dtype], device=DEVICE)
+
+    def lse(self, case):
+        return torch.full((case.batch, case.heads, case.len_q), torch.nan, device=DEVICE)
 
     def workspace(self, size):
         """(what keeps it alive, its address)"""
@@ -98,10 +98,30 @@ class Side:
 
     def peers(self, case, q, k, v, names):
         """{name: how to make (the callable that computes O, notes for its row)}; making it may fail, and compiles."""
-        makers = {"cudnn": lambda: self._sdpa(SDPBackend.CUDNN_ATTENTION, case, q, k, v),
+        makers = {"cudnn": lambda: self._cudnn(case, q, k, v),
                   "fa2": lambda: self._sdpa(SDPBackend.FLASH_ATTENTION, case, q, k, v),
+                  "fa3": lambda: self.fa3(case, q, k, v),
+                  "flashinfer": lambda: self._flashinfer(case, q, k, v),
                   "flex": lambda: self._compiled_flex(case, q, k, v)}
         return {name: makers[name] for name in makers if name in names}
+
+    def _cudnn(self, case, q, k, v):
+        """Through PyTorch; causal between unlike lengths through cuDNN's frontend, where that gives the same answer."""
+        work, notes = self._sdpa(SDPBackend.CUDNN_ATTENTION, case, q, k, v)
+        if not case.causal or case.len_q == case.len_kv:
+            return work, notes
+        try:
+            direct = cudnn_graph.causal_attention(q, k, v, self.stream)
+            apart = self.distance(work(), direct())
+            self.finish()
+            if not apart <= SAME:
+                raise ValueError(f"its answer is {apart:.3g} from PyTorch's")
+            return direct, {"path": cudnn_graph.PATH}
+        except ImportError:
+            why = "cudnn frontend not installed"
+        except Exception as error:
+            why = f"cudnn frontend failed: {type(error).__name__}: {error}"
+        return work, {"path": f"mask tensor, {why}"}
 
     def _sdpa(self, backend, case, q, k, v):
         """PyTorch's is_causal aligns the first query and key, so other than square cases take a mask."""
@@ -117,6 +137,45 @@ class Side:
                 return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=aligned, enable_gqa=grouped)
 
         return work, {}
+
+    def fa3(self, case, q, k, v, splits=fa3.SPLITS):
+        """FlashAttention-3 in its own layout, made here and not in the time; over splits of the keys the fastest."""
+        q, k, v = (tensor.transpose(1, 2).contiguous() for tensor in (q, k, v))
+        if self._fa3_path:
+            library, o, stream = fa3.Library(self._fa3_path), torch.empty_like(q), self.stream
+            lse = torch.empty(case.batch, case.heads, case.len_q, device=DEVICE)
+            forward = lambda n: library.forward(q, k, v, o, lse, case.causal, n, stream)
+        else:
+            forward = lambda n: fa3.module_forward(q, k, v, case.causal, n)
+        return self._fastest({f"num_splits {n}": lambda n=n: forward(n).transpose(1, 2) for n in splits})
+
+    def _flashinfer(self, case, q, k, v):
+        """Its prefill over sequences that lie one after the other."""
+        import flashinfer
+        flat = [tensor.transpose(1, 2).reshape(-1, tensor.shape[1], tensor.shape[3]) for tensor in (q, k, v)]
+        starts = [torch.arange(0, case.batch * length + 1, length, dtype=torch.int32, device=DEVICE)
+                  for length in (case.len_q, case.len_kv)]
+        wrapper = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(
+            torch.empty(FLUSH_BYTES, dtype=torch.uint8, device=DEVICE), "NHD")
+        wrapper.plan(*starts, case.heads, case.kv_heads, case.head_dim, causal=case.causal, q_data_type=q.dtype)
+        shape = (case.batch, case.len_q, case.heads, case.head_dim)
+        return lambda: wrapper.run(*flat).reshape(shape).transpose(1, 2), {}
+
+    def _fastest(self, works):
+        """(the fastest, which one it is) of those that work and answer as the first does, which must."""
+        first, found = self.copy(next(iter(works.values()))()), {}
+        for name, work in works.items():
+            try:
+                if found and not self.distance(first, work()) <= SAME:
+                    continue
+                found[name] = min(self.times(work, 5, True))
+            except RuntimeError:
+                if not found:
+                    raise
+            except TypeError:  # an option that this version does not have
+                pass
+        name = min(found, key=found.get)
+        return works[name], {"path": name}
 
     def _compiled_flex(self, case, q, k, v):
         torch.compiler.reset()  # one compiled function a shape; old ones only slow down the call
@@ -148,32 +207,63 @@ class Side:
 
     def reference(self, case, q, k, v, thorough=False):
         """[(batch, head, rows, O there in double precision)] for the first and the last head, or for all heads."""
-        every = [(b, h) for b in range(case.batch) for h in range(case.heads)]
-        rows = torch.linspace(0, case.len_q - 1, min(ROWS, case.len_q)).long().tolist()
         return [(b, h, rows, self._rows(case, q, k, v, b, h, rows, torch.float64))
-                for b, h in (every if thorough else [every[0], every[-1]])]
+                for b, h, rows in self._sampled(case, thorough)]
 
     def honest(self, case, q, k, v, reference):
         """The error of a straightforward computation that rounds what a matrix unit must have rounded: P and O."""
-        return _compare([(self._rows(case, q, k, v, b, h, rows, torch.float32).bfloat16().double(), exact)
+        return _compare([(self._rows(case, q, k, v, b, h, rows, torch.float32).to(q.dtype).double(), exact)
                          for b, h, rows, exact in reference])
+
+    def lse_error(self, case, q, k, lse):
+        """The largest error of LSE in sampled rows, in proportion to its bound; None where a score is an expression."""
+        if self._rule and self._rule[1]:
+            return None
+        shares = []
+        for b, h, rows in self._sampled(case):
+            score, seen = self._scores(case, q, k, b, h, rows, torch.float64)
+            size = self._scores(case, q.abs(), k.abs(), b, h, rows, torch.float64)[0].abs()
+            score = score.masked_fill(~seen, -torch.inf)
+            highest, exact = score.amax(-1, keepdim=True), score.logsumexp(-1, keepdim=True)
+            errors = (score - exact).exp() * tolerance.weight(score, size, highest, case.head_dim)
+            of_rows = (lse[b, h, rows], exact, torch.where(seen, errors, 0).sum(-1), seen.sum(-1), highest)
+            for found, right, error, keys, top in zip(*(one.flatten().tolist() for one in of_rows)):
+                shares.append(tolerance.share(found, right, tolerance.lse(error, keys, right, top)))
+        return max(shares)
+
+    def _sampled(self, case, thorough=False):
+        every = [(b, h) for b in range(case.batch) for h in range(case.heads)]
+        rows = torch.linspace(0, case.len_q - 1, min(ROWS, case.len_q)).long().tolist()
+        return [(b, h, rows) for b, h in (every if thorough else [every[0], every[-1]])]
+
+    def _scores(self, case, q, k, b, h, rows, precision):
+        """(the scores of these rows, a column a key; which of them are seen)"""
+        queries, keys = q[b, h, rows].to(precision), k[b, h // (case.heads // case.kv_heads)].to(precision)
+        (mask, modify), places = self._rule or (None, None), torch.arange(case.len_kv, device=DEVICE)
+        at, score = torch.tensor(rows, device=DEVICE)[:, None], queries @ keys.T * case.factor
+        if modify:
+            score = modify(score, b, h, at, places).to(precision)
+        if mask:
+            seen = mask(b, h, at, places)
+        else:
+            seen = places <= (at + case.len_kv - case.len_q if case.causal else case.len_kv)
+        return score, seen.expand_as(score)
 
     def _rows(self, case, q, k, v, b, h, rows, precision):
         """Rows of O by the definition: of what a row does not see, not even a NaN reaches it."""
-        kv_head, result = h // (case.heads // case.kv_heads), []
-        keys, values = k[b, kv_head].to(precision), v[b, kv_head].to(precision)
-        (mask, modify), places = self._rule or (None, None), torch.arange(case.len_kv, device=DEVICE)
-        for row in rows:
-            seen = slice(0, case.seen(row)) if not mask else mask(b, h, row, places)
-            score = keys[seen] @ q[b, h, row].to(precision) / case.head_dim**0.5
-            if modify:
-                score = modify(score, b, h, row, places[seen]).to(precision)
-            weights = (score - score.max()).exp() if len(score) else score
-            total = weights.sum() if len(score) else 1
-            if precision == torch.float32:
-                weights = weights.bfloat16().float()
-            result.append(weights @ values[seen] / total)
-        return torch.stack(result)
+        score, seen = self._scores(case, q, k, b, h, rows, precision)
+        score, some = score.masked_fill(~seen, -torch.inf), seen.any(-1, keepdim=True)
+        weights = torch.where(some, (score - score.amax(-1, keepdim=True)).exp(), 0)
+        total = torch.where(some, weights.sum(-1, keepdim=True), 1)
+        if precision == torch.float32:
+            weights = weights.to(q.dtype).float()
+        values = v[b, h // (case.heads // case.kv_heads)].to(precision)
+        finite = values.isfinite()
+        o, odd = weights @ torch.where(finite, values, 0), ~finite.all(-1)
+        if odd.any():  # 0 times NaN is NaN, but only where it is seen
+            parts = weights[:, odd, None] * torch.where(finite, 0, values)[odd]
+            o = o + torch.where(seen[:, odd, None], parts, 0).sum(1)
+        return o / total
 
     def error(self, reference, o):
         """(Frobenius norm of the difference in proportion to the reference's, largest difference)"""
@@ -186,9 +276,17 @@ class Side:
         return o.clone()
 
     def same(self, copy, o):
-        return torch.equal(copy.view(torch.int16), o.view(torch.int16))
+        return torch.equal(copy.view(torch.uint8), o.view(torch.uint8))
 
     # --- the clock
+
+    def load(self):
+        """The same for all kernels: a product that takes all the power there is."""
+        if self._factors is None:
+            a, b = (torch.randn(LOAD, LOAD, dtype=torch.bfloat16, device=DEVICE) for _ in range(2))
+            self._factors = a, b, torch.empty_like(a)
+        a, b, product = self._factors
+        torch.mm(a, b, out=product)
 
     def times(self, work, count, cold):
         """Milliseconds by events. The sleep lets the queue fill, so that no launch waits for Python."""
@@ -207,6 +305,38 @@ class Side:
     def state(self):
         """Clock, power and temperature near the end of the last `times`."""
         return self._state
+
+
+def _edit(tensor, case, what, *values):
+    """kinds.py says what there is."""
+    length, along = tensor.shape[2], torch.arange(tensor.shape[2], device=DEVICE)
+    if what == "times":
+        tensor *= values[0]
+    elif what == "every":
+        tensor.view(-1)[::values[0]] *= values[1]
+    elif what == "abs":
+        tensor.abs_()
+    elif what == "grow":
+        tensor.copy_(tensor * (along * values[0] / length)[:, None])
+    elif what == "repeat":
+        tensor.copy_(tensor[:, :, :1].clone().expand_as(tensor))
+    elif what == "column":
+        tensor[..., 0] = torch.tensor([float(values[0](place, case)) for place in range(length)], device=DEVICE)
+    elif what == "one" and values[0] < tensor.shape[1]:
+        tensor[0, values[0], length // 2, 3] = values[1]
+    elif what == "all":
+        tensor.fill_(values[0])
+
+
+def versions():
+    """Of the peers' packages that are installed."""
+    found = {}
+    for package in ("nvidia-cudnn-frontend", "flash-attn-3", "flashinfer-python"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    return found
 
 
 def _compare(parts):

@@ -10,7 +10,8 @@ import random
 import struct
 import time
 
-from cases import SPECIAL
+import tolerance
+from kinds import KINDS
 from rules import RULES, documents, shape
 
 
@@ -72,7 +73,7 @@ class Parameter:
 class Side:
     stream = None
 
-    def __init__(self, session):
+    def __init__(self, session, fa3_path=None):  # a peer that needs a GPU
         self._session, self._rule = session, None
 
     def machine(self):
@@ -82,11 +83,11 @@ class Side:
         return {}
 
     def inputs(self, case, kind="normal"):
-        """q, k and v of a kind; gpu_checks.py says which there are."""
+        """q, k and v of a kind (kinds.py)."""
         source = random.Random(1)
         query = (case.batch, case.heads, case.len_q, case.head_dim)
         key = (case.batch, case.kv_heads, case.len_kv, case.head_dim)
-        return [Tensor(shape, spoil(kind, name, shape, [source.gauss(0, 1) for _ in range(math.prod(shape))]),
+        return [Tensor(shape, spoil(kind, name, case, shape, [source.gauss(0, 1) for _ in range(math.prod(shape))]),
                        self._session) for name, shape in (("q", query), ("k", key), ("v", key))]
 
     def parameters(self, case):
@@ -108,6 +109,10 @@ class Side:
     def output(self, case):
         shape = (case.batch, case.heads, case.len_q, case.head_dim)
         return Tensor(shape, itertools.repeat(math.nan, math.prod(shape)), self._session)
+
+    def lse(self, case):
+        size = (case.batch, case.heads, case.len_q)
+        return Parameter(self._session, size, "float32", [math.nan] * math.prod(size))
 
     def workspace(self, size):
         """(what keeps it alive, its address)"""
@@ -136,6 +141,25 @@ class Side:
                 return math.inf, math.inf
         return math.sqrt(wrong / (right or 1)), largest
 
+    def lse_error(self, case, q, k, lse):
+        """The largest error of LSE in proportion to its bound; None where a score is an expression."""
+        mask, score = self._rule or (None, None)
+        if score:
+            return None
+        shares = []
+        for b, h, i in itertools.product(range(case.batch), range(case.heads), range(case.len_q)):
+            query, kv_head = q.row(b, h, i), h // (case.heads // case.kv_heads)
+            products = [[x * y * case.factor for x, y in zip(query, k.row(b, kv_head, j))]
+                        for j in range(case.seen(i)) if not mask or mask(b, h, i, j)]
+            scores, sizes = [sum(one) for one in products], [sum(map(abs, one)) for one in products]
+            highest = max(scores, default=-math.inf)
+            total = sum(math.exp(s - highest) for s in scores)
+            exact = highest + math.log(total) if scores else -math.inf
+            error = sum(math.exp(s - exact) * tolerance.weight(s, size, highest, case.head_dim)
+                        for s, size in zip(scores, sizes))
+            shares.append(tolerance.share(lse[b, h, i], exact, tolerance.lse(error, len(scores), exact, highest)))
+        return max(shares)
+
     def distance(self, a, b):
         return self.error([from_bf16(bits) for bits in a.bits], b)[0]
 
@@ -144,6 +168,9 @@ class Side:
 
     def same(self, copy, o):
         return copy == bytes(o.bits)
+
+    def load(self):
+        pass
 
     def times(self, work, count, cold):
         times = []
@@ -157,19 +184,27 @@ class Side:
         return {}
 
 
-def spoil(kind, name, shape, values):
-    """Normal values become those of a kind."""
-    size, (_, heads, length, width) = len(values), shape
-    if kind == "outliers":
-        values = [x * (50 if i % 997 == 0 else 1) for i, x in enumerate(values)]
-    elif kind == "growing" and name in "qk":
-        values = [abs(x) * (4 * (i // width % length) / length if name == "k" else 1) for i, x in enumerate(values)]
-    elif kind == "equal" and name == "k":
-        values = [values[i // (width * length) * width * length + i % width] for i in range(size)]
-    elif kind == "special":
-        for head, (where, what) in enumerate(SPECIAL[:heads]):
-            if where == name:
-                values[head * length * width + length // 2 * width + 3] = what
+def spoil(kind, name, case, shape, values):
+    """Normal values of the tensor with that name become those of a kind."""
+    _, heads, length, width = shape
+    row = lambda i: i // width % length
+    for what, *given in (edit[1:] for edit in KINDS[kind] if edit[0] == name):
+        if what == "times":
+            values = [x * given[0] for x in values]
+        elif what == "every":
+            values = [x * (1 if i % given[0] else given[1]) for i, x in enumerate(values)]
+        elif what == "abs":
+            values = [abs(x) for x in values]
+        elif what == "grow":
+            values = [x * given[0] * row(i) / length for i, x in enumerate(values)]
+        elif what == "repeat":
+            values = [values[i - row(i) * width] for i in range(len(values))]
+        elif what == "column":
+            values = [x if i % width else given[0](row(i), case) for i, x in enumerate(values)]
+        elif what == "one" and given[0] < heads:
+            values[given[0] * length * width + length // 2 * width + 3] = given[1]
+        elif what == "all":
+            values = [given[0]] * len(values)
     return values
 
 
@@ -182,7 +217,7 @@ def plain(case, q, k, v, rule=None, keep=False):
     for b, h, i in itertools.product(range(case.batch), range(case.heads), range(case.len_q)):
         kv_head, query = h // (case.heads // case.kv_heads), q.row(b, h, i)
         seen = [j for j in range(case.seen(i)) if not mask or mask(b, h, i, j)]
-        scores = [sum(x * y for x, y in zip(query, k.row(b, kv_head, j))) / math.sqrt(case.head_dim) for j in seen]
+        scores = [sum(x * y for x, y in zip(query, k.row(b, kv_head, j))) * case.factor for j in seen]
         if score:
             scores = [score(s, b, h, i, j) for s, j in zip(scores, seen)]
         weights = [math.exp(s - max(scores)) for s in scores]
