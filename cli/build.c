@@ -4,6 +4,7 @@
 #include "catalog.h"
 #include "chosen.h"
 #include "file.h"
+#include "variant_names.h"
 #include "nvrtc.h"
 #include "plan_text.h"
 #include "sha256.h"
@@ -40,6 +41,7 @@ struct build {
     struct cli *cli;
     struct catalog catalog;
     struct chosen chosen; /* --for */
+    struct variant_names chosen_names;
     struct nvrtc *nvrtc;
     char arch[ARCHS][ARCH_NAME];
     int archs;
@@ -114,10 +116,13 @@ static enum exit_code expand(struct build *build, const struct variant *variant)
 /* What is chosen at several shapes is built once. */
 static enum exit_code take_chosen(void *context, const struct variant *variant) {
     struct build *build = context;
-    for (int i = 0; i < build->count; i++)
-        if (strcmp(build->kernel[i].name, variant->name) == 0)
-            return CLI_OK;
-    return expand(build, variant);
+    struct text error = {0};
+    enum variant_names_answer answer = variant_names_take(&build->chosen_names, variant, &error);
+    enum exit_code code = CLI_OK;
+    if (answer == VARIANT_NAMES_FAILED)
+        code = cli_error(build->cli, CLI_SPEC, "%s: %s", build->catalog.name, text_string(&error));
+    text_free(&error);
+    return answer == VARIANT_NAMES_NEW ? expand(build, variant) : code;
 }
 
 static enum exit_code expand_all(struct build *build) {
@@ -370,6 +375,7 @@ enum exit_code verb_build(struct cli *cli) {
     free(build.kernel);
     nvrtc_close(build.nvrtc);
     chosen_close(&build.chosen);
+    variant_names_free(&build.chosen_names);
     catalog_close(&build.catalog);
     return code;
 }

@@ -1,5 +1,6 @@
 #include "catalog.h"
 #include "file.h"
+#include "variant_names.h"
 #include "template_folder.h"
 
 #include <fnmatch.h>
@@ -14,7 +15,7 @@ static enum exit_code open_templates(struct catalog *catalog, struct cli *cli, s
     const char *path = cli_text(cli, "templates", NULL);
     if (path && !(catalog->folder = template_folder_open(path)))
         return cli_error(cli, CLI_INTERNAL, "out of memory");
-    catalog->templates = template_set_open(path ? template_folder_load : NULL, catalog->folder, diag);
+    catalog->templates = template_folder_parse(catalog->folder, diag);
     return catalog->templates ? CLI_OK : CLI_SPEC;
 }
 
@@ -120,16 +121,23 @@ bool catalog_next(struct catalog *catalog, struct variant *variant) {
 
 enum exit_code catalog_count(struct catalog *catalog, const struct cli *cli, int *feasible, int *pruned) {
     struct variant variant;
-    struct text reason = {0};
+    struct text reason = {0}, clash = {0};
+    struct variant_names names = {0};
+    bool apart = true;
     *feasible = *pruned = 0;
     catalog_rewind(catalog);
-    while (catalog_next(catalog, &variant)) {
+    while (apart && catalog_next(catalog, &variant)) {
         ++*(variant.feasible ? feasible : pruned);
         if (!variant.feasible && *pruned == 1)
             text_print(&reason, "%s", variant.reason);
+        apart = !variant.feasible || variant_names_take(&names, &variant, &clash) != VARIANT_NAMES_FAILED;
     }
+    variant_names_free(&names);
     catalog_rewind(catalog);
-    enum exit_code code = *feasible ? CLI_OK : *pruned ? CLI_SPEC : CLI_USAGE;
+    enum exit_code code = !apart ? CLI_SPEC : *feasible ? CLI_OK : *pruned ? CLI_SPEC : CLI_USAGE;
+    if (!apart)
+        cli_error(cli, code, "%s: %s", catalog->name, text_string(&clash));
+    text_free(&clash);
     if (code == CLI_USAGE)
         cli_error(cli, code, "no variant of %s is '%s'; see attile list %s", catalog->name,
                   cli_text(cli, "variant", "*"), catalog->name);

@@ -40,7 +40,8 @@ bool catalog_next(struct catalog *catalog, struct variant *variant);
 bool catalog_wants(const struct catalog *catalog, const struct variant *variant); /* does it pass --variant? */
 void catalog_rewind(struct catalog *catalog);
 
-/* Count what passes --variant. An error when nothing does, or nothing feasible: then the exit code to return. */
+/* Count what passes --variant. An error when nothing does, or nothing feasible, or when two have one name:
+   then the exit code to return. */
 enum exit_code catalog_count(struct catalog *catalog, const struct cli *cli, int *feasible, int *pruned);
 
 /* The two texts with which att_find finds exactly this variant. */

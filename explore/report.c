@@ -27,8 +27,7 @@ int report_add_shape(struct report *report, const struct shape *shape) {
 
 static bool same_problem(const struct knobs *a, const struct knobs *b) {
     for (int id = 0; id < KNOB_COUNT; id++)
-        if (knob_table[id].group == KNOB_GROUP_PROBLEM &&
-            knob_get(a, (enum knob_id)id) != knob_get(b, (enum knob_id)id))
+        if (knob_table[id].group == KNOB_GROUP_PROBLEM && !knob_same(a, b, (enum knob_id)id))
             return false;
     return true;
 }
@@ -73,7 +72,8 @@ int report_add_problem(struct report *report, const struct variant *variant) {
 struct report_point *report_find(struct report *report, const struct variant *variant, int shape) {
     for (int i = report->points - 1; i >= 0; i--) {
         struct report_point *point = &report->point[i];
-        if (point->shape == shape && strcmp(point->name, variant->name) == 0)
+        if (point->shape == shape && strcmp(point->name, variant->name) == 0 &&
+            same_problem(&report->problem[point->problem].knobs, &variant->knobs))
             return point;
     }
     return NULL;

@@ -2,8 +2,10 @@
    the template's `default` directives; then the template's conditions and the target's limits have their say. */
 #include "walk.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
 struct counts {
     int launches, workspaces, maps;
@@ -197,21 +199,20 @@ static bool is_implied(const struct knobs *knobs, enum knob_id id) {
            knob_is_open(id, knob_get(knobs, id)) || is_off(knobs, id);
 }
 
-/* FNV-1a: a name has no room for the expression itself. */
-static unsigned hash_formula(const char *formula) {
-    unsigned hash = 2166136261u;
-    for (; *formula; formula++)
-        hash = (hash ^ (unsigned char)*formula) * 16777619u;
-    return hash;
+/* A name has no room for the expression and the parameters that it needs, with their types. */
+static uint64_t hash_formula(const char *formula, const char *params) {
+    char both[2 * FORMULAS_TEXT];
+    int size = snprintf(both, sizeof both, "%s\n%s", formula, params);
+    return XXH3_64bits(both, (size_t)size);
 }
 
-/* One knob's part of the name: "causal", "d64", "mask_1b3f09c2". */
+/* One knob's part of the name: "causal", "d64", "mask_3f2a9c1b6d0e4857". */
 static void print_part(const struct knobs *knobs, enum knob_id id, char *part, size_t size) {
     const struct knob_info *info = &knob_table[id];
     const char *formula = knob_formula(knobs, id);
     int value = knob_get(knobs, id);
     if (formula)
-        snprintf(part, size, "%s_%08x", info->name, hash_formula(formula));
+        snprintf(part, size, "%s_%016" PRIx64, info->name, hash_formula(formula, knobs->formulas.params));
     else if (info->words)
         snprintf(part, size, "%s%s", info->prefix, knob_word_name(id, value));
     else
@@ -219,7 +220,7 @@ static void print_part(const struct knobs *knobs, enum knob_id id, char *part, s
 }
 
 /* Injective: words of different knobs differ, numbers have their knob's prefix, what is left out equals what stands, and
-   expressions differ in 32 bits of hash. */
+   expressions differ in 64 bits of hash. */
 static bool make_name(struct variant *variant) {
     size_t at = 0;
     for (int id = 0; id < KNOB_COUNT; id++) {
@@ -259,6 +260,13 @@ bool variant_complete(const struct template_set *set, const struct knobs *knobs,
         return false;
     variant->feasible = run_directives(variant, template) && make_name(variant);
     return variant->feasible;
+}
+
+bool variant_same(const struct variant *a, const struct variant *b) {
+    for (int id = 0; id < KNOB_COUNT; id++)
+        if (!knob_same(&a->knobs, &b->knobs, (enum knob_id)id))
+            return false;
+    return true;
 }
 
 void variant_print(const struct variant *variant, struct text *text) {

@@ -228,11 +228,13 @@ bool formula_tile(const struct formula *mask, struct formula **some, struct form
 
 enum formula_class { FORMULA_EMPTY, FORMULA_PARTIAL, FORMULA_FULL };
 
-/* What the queries q_first..q_last see: integers over those two, within 0..len_k.
+/* What the queries q_first..q_last see: integers over those two, 0 or more, the ends within 0..len_k.
      outside [first, end)            nothing is seen by any of them
      inside  [full_first, full_end)  everything is seen by all of them; empty when full_end <= full_first
-   When `exact`, each key in [first, end) is seen by one of them at least, so that no tile there is empty and none needs
-   to be classified; when `exact_full` no key outside the full range is seen by all of them. */
+   first and full_first may be beyond len_k, up to FORMULA_FAR. When `exact`, each key in [first, end) is seen by one of
+   them at least, so that no tile there is empty and none needs to be classified; when `exact_full` no key outside the
+   full range is seen by all of them. */
+enum { FORMULA_FAR = 3 << 29 }; /* tiles can be counted from there in 32 bits */
 struct formula_keys {
     struct formula *first, *end;
     struct formula *full_first, *full_end;

@@ -119,6 +119,8 @@ struct part check_two(struct parser *p, enum tree_op op, struct part a, struct p
         if (!as_numbers(p, &a, &b, who) || !check_type(p, a, FORMULA_REAL, who, &a) ||
             !check_type(p, b, FORMULA_REAL, who, &b))
             return nothing;
+        if (p->formula->node[b.node].op == OP_REAL && p->formula->node[b.node].real == 0)
+            return parse_refuse(p, at, "division by 0, expected another number; infinity is written inf");
         break;
     default:
         if (!as_numbers(p, &a, &b, who))

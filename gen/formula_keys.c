@@ -305,6 +305,17 @@ static struct range range_of(struct formula *f, int node) {
     return range_of_conjunction(f, node);
 }
 
+/* The ends within 0 .. len_k. A first key that 32 bits may not hold together with a few tiles is len_k at most. */
+static struct range limit(struct formula *f, struct range range) {
+    int *first[] = {&range.first, &range.full_first};
+    for (int i = 0; i < 2; i++)
+        if (*first[i] != NO_NODE && f->node[*first[i]].most > FORMULA_FAR)
+            *first[i] = make(f, OP_MIN, *first[i], tree_name(f, FORMULA_LEN_K));
+    range.end = make(f, OP_MAX, zero(f), range.end);
+    range.full_end = make(f, OP_MAX, zero(f), range.full_end);
+    return range;
+}
+
 static struct formula *extract(const struct formula *from, int node) {
     struct formula *f = tree_derive(FORMULA_SIZE, from);
     if (!f)
@@ -324,15 +335,13 @@ bool formula_keys(const struct formula *mask, struct formula_keys *keys) {
     struct range range = everything(f);
     int root = tree_copy(f, mask, mask->root);
     if (root != NO_NODE)
-        range = range_of(f, root);
+        range = limit(f, range_of(f, root));
     if (f->fault != TREE_FINE && f->fault != TREE_NO_MEMORY) { /* too long or too wide: say nothing */
         f->fault = TREE_FINE;
         range = everything(f);
         range.full_end = zero(f);
         range.exact = range.exact_full = false;
     }
-    range.end = make(f, OP_MAX, zero(f), range.end);
-    range.full_end = make(f, OP_MAX, zero(f), range.full_end);
     if (f->fault == TREE_FINE) {
         keys->first = extract(f, range.first);
         keys->end = extract(f, range.end);

@@ -114,7 +114,8 @@ bool formula_declare(struct formula_scope *scope, struct place name_place, const
     if (!check_name(scope, name_place, name, diag))
         return false;
     if (scope->count == FORMULA_PARAMS) {
-        diag_error(diag, name_place, "there may be %d parameters at most", FORMULA_PARAMS);
+        diag_error(diag, name_place, "this is parameter %d, and there may be %d at most", FORMULA_PARAMS + 1,
+                   FORMULA_PARAMS);
         return false;
     }
     if (storage < 0) {

@@ -2,6 +2,7 @@
 #include "formula_tree.h"
 #include "knob_text.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
@@ -177,7 +178,8 @@ bool formulas_read(const struct formula_texts *texts, struct knobs *knobs, struc
                 read_one(KNOB_score, texts->score, &scope, &result, &used, diag);
     for (int i = 0; good && texts->params.text && i < scope.count; i++)
         if (!(used >> i & 1)) {
-            diag_error(diag, params.place, "parameter '%s' is declared, and neither mask nor score names it",
+            diag_error(diag, params.place,
+                       "parameter '%s' is declared, and neither mask nor score depends on it; leave it out",
                        scope.param[i].name);
             good = false;
         }
@@ -216,6 +218,12 @@ bool formula_set_open(struct formula_set *set, const struct knobs *knobs) {
     *set = (struct formula_set){0};
     struct formula_text params = {.text = texts->params, .size = strlen(texts->params)};
     bool good = formulas_declare(&set->scope, params, &diag);
+    snprintf(set->reason, sizeof set->reason, "mask and score cannot be read, or memory ran out");
+    if (good && knobs->sinks > 0 && set->scope.count == FORMULA_PARAMS) {
+        snprintf(set->reason, sizeof set->reason, "mask and score take %d parameters, and with sinks there may be %d",
+                 set->scope.count, FORMULA_PARAMS - 1);
+        good = false;
+    }
     if (good && knobs->sinks > 0)
         good = formula_declare(&set->scope, (struct place){0}, "sinks", (struct place){0}, "float[heads]", &diag);
     if (good && *texts->mask)

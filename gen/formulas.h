@@ -41,11 +41,13 @@ struct formula_set {
     struct formula_scope scope;   /* declared parameters in order; with knob sinks the last one is `sinks` */
     struct formula *mask, *score; /* null where the knob is a word */
     unsigned tabled;              /* bit i: a tensor of which the mask needs to know bounds over many elements */
+    char reason[96];              /* why it could not be opened */
 };
 
-/* False when memory ran out, or the texts in knobs are not those that formulas_read wrote. Close it in any case. It must
-   stay where it is while open. Tensors that are `tabled` have a table of bounds, one for each run of elements of their
-   last dimension, which a kernel makes before it begins (templates/part/tables.cuh). */
+/* False, with the reason, when memory ran out, the texts in knobs are not those that formulas_read wrote, or there is
+   no room for `sinks` beside the parameters. Close it in any case. It must stay where it is while open. Tensors that
+   are `tabled` have a table of bounds, one for each run of elements of their last dimension, which a kernel makes
+   before it begins (templates/part/tables.cuh). */
 bool formula_set_open(struct formula_set *set, const struct knobs *knobs);
 void formula_set_close(struct formula_set *set);
 

@@ -21,7 +21,8 @@
 struct template_set;
 
 /* Finds a template by its name relative to templates/, "part/softmax.cuh" say. Returns null when there is none.
-   The text must live until template_set_close. */
+   The text must live until template_set_close. A loader may add an error to the diag of template_set_open; then there
+   is no set. */
 typedef const char *template_loader(void *context, const char *name, size_t *size);
 
 /* The templates built into this library. */
@@ -44,7 +45,9 @@ struct variant {
     int block_threads; /* of the largest block of its launches */
     int shared_bytes;  /* likewise, dynamic shared memory */
     bool boxed;        /* copies tensors in boxes (tensor_map): wants addresses and strides in multiples of 16 bytes */
-    char name[VARIANT_NAME];     /* a C identifier, injective over feasible variants, built from knobs.def in order */
+    /* A C identifier, built from knobs.def in order. Variants that differ have names that differ, but for expressions
+       and their parameters, of which a name holds 64 bits of hash. */
+    char name[VARIANT_NAME];
     char reason[VARIANT_REASON]; /* when not feasible: the constraint that failed, with its values; else "" */
 };
 
@@ -53,6 +56,9 @@ struct variant {
    makes the variant infeasible when `strict`, and is reset to AUTO otherwise.
    Returns variant->feasible; never adds to a diag: the reason is in the variant. */
 bool variant_complete(const struct template_set *set, const struct knobs *knobs, bool strict, struct variant *variant);
+
+/* Do two feasible variants have equal knobs? Their names are equal then, too. */
+bool variant_same(const struct variant *a, const struct variant *b);
 
 /* "family: attention_forward, dtype: fp32, ..." with every used knob in table order; what cache and bundles call it. */
 void variant_print(const struct variant *variant, struct text *text);

@@ -133,9 +133,12 @@ bool page_include(struct reader *reader, const char *name, size_t size, struct p
         return false;
     }
     size_t length = 0;
+    int errors = reader->diag->errors;
     const char *text = reader->load(reader->context, copy, &length);
     if (!text || length > TEMPLATE_SIZE || memchr(text, '\0', length)) {
-        if (!text && !from.input)
+        if (reader->diag->errors > errors && from.input) /* the loader has said why */
+            diag_note(reader->diag, from, "%s is included here", copy);
+        else if (!text && !from.input)
             t->missing = true;
         else
             diag_error(reader->diag, from, "template '%s' %s", copy,
@@ -148,7 +151,6 @@ bool page_include(struct reader *reader, const char *name, size_t size, struct p
     struct template_file *file = &t->file[t->files++];
     *file = (struct template_file){.name = copy, .input = {copy, text, length}, .open = true};
     struct page page = {.reader = reader, .file = file};
-    int errors = reader->diag->errors;
     reader->depth++;
     read_lines(&page);
     reader->depth--;

@@ -145,7 +145,8 @@ const struct tuned_row *tuned_nearest(const struct tuned *tuned, const struct kn
                                       const struct shape *shape) {
     const struct tuned_row *nearest = NULL;
     double least = INFINITY;
-    for (const struct tuned_row *row = tuned->row; row < tuned->row + tuned->rows; row++) {
+    for (int i = 0; i < tuned->rows; i++) {
+        const struct tuned_row *row = &tuned->row[i];
         double here = same_knobs(&row->problem, problem) ? distance(problem->family, &row->shape, shape) : INFINITY;
         if (here < least) {
             least = here;

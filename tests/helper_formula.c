@@ -1,5 +1,6 @@
 #include "helper_formula.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,10 +43,14 @@ static unsigned hash(int param, int dims, const int64_t *index) {
     return (h ^ h >> 15) * 2654435761u >> 16;
 }
 
+/* Grows with the lowest four bits of the hash, from the least that the type holds to the most. */
 static union formula_value value_of(const struct formula_param *param, unsigned h) {
+    int step = (int)(h & 15);
     if (param->type == FORMULA_REAL)
-        return (union formula_value){.real = 0.25 * ((int)(h & 15) - 8)};
-    return (union formula_value){.integer = param->type == FORMULA_BOOL ? (int)(h & 1) : (int)(h & 15) - 3};
+        return (union formula_value){.real = step == 0 ? -INFINITY : step == 15 ? INFINITY : 0.25 * (step - 8)};
+    if (param->type == FORMULA_BOOL)
+        return (union formula_value){.integer = step & 1};
+    return (union formula_value){.integer = step == 0 ? INT32_MIN : step == 15 ? INT32_MAX : step - 3};
 }
 
 static bool precedes(const struct formula_param *param, union formula_value a, union formula_value b) {
@@ -57,8 +62,12 @@ static union formula_value tensor(void *context, int number, enum formula_access
     const struct formula_param *param = &fixture->scope->param[number];
     enum { BOX = 4096 };
     int64_t at[FORMULA_DIMS], volume = 1;
-    if (access == FORMULA_AT)
-        return value_of(param, hash(number, param->dims, index));
+    if (access == FORMULA_AT) {
+        union formula_value value = value_of(param, hash(number, param->dims, index));
+        if (fixture->finite && param->type == FORMULA_REAL)
+            value.real = fmin(fmax(value.real, -2), 2);
+        return value;
+    }
     for (int i = 0; i < param->dims; i++) {
         int64_t extent = index[2 * i + 1] - index[2 * i] + 1;
         volume = extent < 0 || extent > BOX || volume > BOX ? BOX + 1 : volume * extent;
@@ -91,7 +100,8 @@ void formula_fixture_draw(struct formula_fixture *fixture, const struct formula_
     name[FORMULA_HK] = name[FORMULA_H] / (name[FORMULA_HEADS] / name[FORMULA_KV_HEADS]);
     fixture->scalar[0].integer = windows[formula_random(seed, sizeof windows / sizeof *windows)];
     fixture->scalar[1].integer = formula_random(seed, 2);
-    fixture->scalar[2].real = 0.5 + formula_random(seed, 8);
+    unsigned cap = formula_random(seed, 10);
+    fixture->scalar[2].real = cap == 8 ? -INFINITY : cap == 9 ? INFINITY : 0.5 + cap;
     fixture->env.scalar = fixture->scalar;
     fixture->env.context = fixture;
     fixture->env.tensor = tensor;
@@ -149,10 +159,12 @@ const char formula_fixture_cxx[] =
     "        unsigned h = extreme(number, 1, mask, (long long)i...) & mask;                                     \\\n"
     "        return value;                                                                                      \\\n"
     "    }\n"
-    "TENSOR(doc, 3, int, 15, (int)h - 3)\n"
-    "TENSOR(slope, 4, float, 15, 0.25f * ((int)h - 8))\n"
+    "static int whole(unsigned h) { return h == 0 ? -2147483647 - 1 : h == 15 ? 2147483647 : (int)h - 3; }\n"
+    "static float real(unsigned h) { return h == 0 ? -INFINITY : h == 15 ? INFINITY : 0.25f * ((int)h - 8); }\n"
+    "TENSOR(doc, 3, int, 15, whole(h))\n"
+    "TENSOR(slope, 4, float, 15, real(h))\n"
     "TENSOR(seen, 5, bool, 1, h != 0)\n"
-    "TENSOR(bias, 6, float, 15, 0.25f * ((int)h - 8))\n";
+    "TENSOR(bias, 6, float, 15, real(h))\n";
 
 /* --- random formulas ------------------------------------------------------------------------------------------------ */
 
@@ -298,9 +310,10 @@ static void draw_real(struct drawer *d, int depth) {
 
 /* "2 * q - k <= window + 3" and the like, one to four of them. */
 static void draw_affine(struct drawer *d) {
-    static const char *const sides[] = {"q",      "k",          "q - k",      "k - q",     "2 * q - k", "3 * k - q",
-                                        "window", "window - 1", "0",          "2",         "-3",        "len_k - 4",
-                                        "q + k",  "-k",         "q - window", "k * 2 + b", "len_q",     "doc[b, h]"};
+    static const char *const sides[] = {"q",         "k",         "q - k",      "k - q",      "2 * q - k",
+                                        "3 * k - q", "window",    "window - 1", "0",          "2",
+                                        "-3",        "len_k - 4", "q + k",      "-k",         "q - window",
+                                        "k * 2 + b", "len_q",     "doc[b, h]",  "window * 4", "2 * doc[b, 0] - k"};
     static const char *const comparisons[] = {"<", "<=", ">", ">=", "<=", "<", "=="};
     unsigned count = 1 + pick(d, 4);
     for (unsigned i = 0; i < count; i++) {
@@ -309,7 +322,7 @@ static void draw_affine(struct drawer *d) {
             say(d, pick(d, 2) ? "abs(q - k) <= window" : "max(k, k - q) <= min(q + 2, len_k)");
             continue;
         }
-        text_print(d->text, "%s %s %s", sides[pick(d, 18)], comparisons[pick(d, 7)], sides[pick(d, 18)]);
+        text_print(d->text, "%s %s %s", sides[pick(d, 20)], comparisons[pick(d, 7)], sides[pick(d, 20)]);
     }
 }
 

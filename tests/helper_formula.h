@@ -13,12 +13,14 @@ void formula_fixture_scope(struct formula_scope *scope);
 struct formula *formula_fixture_parse(enum formula_kind kind, const char *text, const struct formula_scope *scope,
                                       bool loud);
 
-/* Sizes and scalars drawn from `seed`; tensors hold a hash of parameter and indices, any indices: ints -3 .. 12, reals
-   in quarters -2 .. 1.75. A bound over a box of many elements is what the hash may give. */
+/* Sizes and scalars drawn from `seed`; tensors hold a hash of parameter and indices, any indices: ints -2 .. 11, reals
+   in quarters -1.75 .. 1.5, and the ends of what their types hold: of 32 bits, and infinities. A bound over a box of
+   many elements is what the hash may give. */
 struct formula_fixture {
     struct formula_env env;
     union formula_value scalar[FORMULA_PARAMS];
     const struct formula_scope *scope;
+    bool finite; /* elements are -2 .. 2 where they would be infinite; to be set after drawing, for scores */
 };
 void formula_fixture_draw(struct formula_fixture *fixture, const struct formula_scope *scope, unsigned *seed);
 extern const char formula_fixture_cxx[]; /* the same tensors for C++: doc_at(p, b, k), doc_least(..), ... */

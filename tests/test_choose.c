@@ -238,8 +238,8 @@ Test(choose, what_was_measured_for_one_number_format_serves_the_other) {
     snprintf(place, sizeof place, "%s:5 measured it best for bf16 at", path);
     att_session *session = open_gpu(path, "NVIDIA H200", 90);
     EXPLAIN("family=attention_forward dtype=fp16 head_dim=80 batch=1 len_q=512", NULL, ATT_OK, place,
-            "fp16_d80_none_flash_async_m64_n96_s2_within_lazy_", "block_m     = 64  (by the rule above)",
-            "rescale     = lazy  (the template's choice)");
+            "fp16_d80_none_flash_async_m64_n96_s2_within_from_sum_", "block_m     = 64  (by the rule above)",
+            "rescale     = from_sum  (the template's choice)");
     EXPLAIN("family=attention_forward dtype=bf16 dtype_out=fp32 head_dim=80 batch=1 len_q=512", NULL, ATT_OK, place,
             "bf16_to_fp32_d80_", "_m64_n96_s2_", "_direct_");
     EXPLAIN("family=attention_forward head_dim=80 len_q=512", NULL, ATT_OK, "the family's first algorithm");
@@ -422,7 +422,7 @@ Test(choose, what_does_not_compile_is_passed_over_unless_it_was_asked_for) {
     cr_expect(again == kernel && compiles == 4, "the choice is kept");
     cr_expect_eq(att_find(session, BF16, "algorithm=flash_async", &kernel), ATT_COMPILE_FAILED);
     /* as when the registers do not suffice */
-    uncompilable = "_m256_";
+    uncompilable = "_m192_";
     cr_assert_eq(att_find(session, BF16 " dtype_out=fp32", NULL, &kernel), ATT_OK, "%s", att_message(session));
     cr_expect(strstr(att_kernel_name(kernel), "_flash_async_m128_n64_"), "%s", att_kernel_name(kernel));
     uncompilable = "_within_";

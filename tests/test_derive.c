@@ -1,7 +1,9 @@
 #include "helper_template.h"
+#include "variant_names.h"
 
 #include <criterion/criterion.h>
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -189,6 +191,107 @@ Test(derive, equal_names_mean_equal_knobs_over_all_families) {
     struct template_set *set = template_set_open(NULL, NULL, &diag);
     cr_assert_not_null(set, "%s", text_string(&diag.text));
     check_many(set, true, 500);
+    template_set_close(set);
+}
+
+static void complete_attention(const struct template_set *set, const char *text, struct variant *variant) {
+    struct knobs knobs = knobs_default();
+    struct input input = {"problem", text, strlen(text)};
+    struct diag diag = {0};
+    cr_assert(knobs_parse(&input, 7, &knobs, &diag), "%s", text_string(&diag.text));
+    cr_assert(variant_complete(set, &knobs, false, variant), "%s: %s", text, variant->reason);
+    diag_free(&diag);
+}
+
+/* The first two have equal 32-bit hashes (FNV-1a); the others need parameters that differ in types or in order. */
+Test(derive, expressions_that_differ_have_names_that_differ) {
+    static const char *const problems[] = {
+        "mask='q - k < 171 and k < 2051'",
+        "mask='q - k < 367 and k < 2722'",
+        "score='s + bias[h]' params='bias: float[heads]'",
+        "score='s + bias[h]' params='bias: bf16[heads]'",
+        "mask='k < low + high' params='low: int, high: int'",
+        "mask='k < low + high' params='high: int, low: int'",
+    };
+    enum { COUNT = sizeof problems / sizeof *problems };
+    struct diag diag = {0};
+    struct template_set *set = template_set_open(NULL, NULL, &diag);
+    struct variant *all = calloc(COUNT, sizeof *all);
+    for (int i = 0; i < COUNT; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "family=attention_forward dtype=fp32 head_dim=64 algorithm=flash %s", problems[i]);
+        complete_attention(set, text, &all[i]);
+        for (int j = 0; j < i; j++)
+            cr_expect(strcmp(all[i].name, all[j].name) != 0 && !variant_same(&all[i], &all[j]), "%s and %s are %s",
+                      problems[i], problems[j], all[i].name);
+    }
+    free(all);
+    template_set_close(set);
+}
+
+static void print_sum(int count, struct text *mask, struct text *params) {
+    text_print(mask, "k < 0");
+    for (int i = 0; i < count; i++) {
+        text_print(mask, " + p%d", i);
+        text_print(params, "%sp%d: int", i ? ", " : "", i);
+    }
+}
+
+Test(derive, too_many_parameters_are_refused_with_their_limit) {
+    static const struct {
+        int count, sinks;
+        const char *says; /* null = accepted */
+    } cases[] = {
+        {16, 0, NULL},
+        {15, 1, NULL},
+        {17, 0, "this is parameter 17, and there may be 16 at most"},
+        {16, 1, "mask and score take 16 parameters, and with sinks there may be 15"},
+    };
+    struct diag none = {0};
+    struct template_set *set = template_set_open(NULL, NULL, &none);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text mask = {0}, params = {0}, text = {0};
+        struct knobs knobs = knobs_default();
+        struct variant variant = {.reason = ""};
+        struct diag diag = {0};
+        print_sum(cases[i].count, &mask, &params);
+        text_print(&text, "family=attention_forward dtype=fp32 head_dim=64 sinks=%d mask='%s' params='%s'",
+                   cases[i].sinks, text_string(&mask), text_string(&params));
+        struct input input = {"problem", text.bytes, text.size};
+        bool good = knobs_parse(&input, 7, &knobs, &diag) && variant_complete(set, &knobs, false, &variant);
+        cr_expect_eq(good, cases[i].says == NULL, "%s%s", text_string(&diag.text), variant.reason);
+        cr_expect(!cases[i].says || strstr(text_string(&diag.text), cases[i].says) ||
+                      strstr(variant.reason, cases[i].says),
+                  "%s%s", text_string(&diag.text), variant.reason);
+        diag_free(&diag);
+        text_free(&mask);
+        text_free(&params);
+        text_free(&text);
+    }
+    template_set_close(set);
+}
+
+/* What a hash cannot promise is looked at where names are kept. */
+Test(derive, two_variants_of_one_name_are_refused) {
+    struct diag diag = {0};
+    struct template_set *set = template_set_open(NULL, NULL, &diag);
+    struct variant a, b, c;
+    struct variant_names names = {0};
+    struct text error = {0};
+    complete_attention(set, "family=attention_forward dtype=fp32 head_dim=64 mask='k < 7'", &a);
+    complete_attention(set, "family=attention_forward dtype=fp32 head_dim=64 mask='k < 8'", &b);
+    c = b;
+    memcpy(c.name, a.name, sizeof c.name);
+    cr_expect_eq(variant_names_take(&names, &a, &error), VARIANT_NAMES_NEW);
+    cr_expect_eq(variant_names_take(&names, &b, &error), VARIANT_NAMES_NEW);
+    cr_expect_eq(variant_names_take(&names, &a, &error), VARIANT_NAMES_KNOWN);
+    cr_expect_eq(error.size, 0);
+    cr_expect_eq(variant_names_take(&names, &c, &error), VARIANT_NAMES_FAILED);
+    cr_expect(strstr(text_string(&error), a.name) && strstr(text_string(&error), "k < 7") &&
+                  strstr(text_string(&error), "k < 8"),
+              "%s", text_string(&error));
+    variant_names_free(&names);
+    text_free(&error);
     template_set_close(set);
 }
 

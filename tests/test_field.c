@@ -142,3 +142,22 @@ Test(field, has_the_own_schedule_of_a_template_from_any_other) {
     cr_assert(field_default(set, &other, &found), "%s", found.reason);
     cr_expect_str_eq(found.name, wanted.name);
 }
+
+/* It is measured to the end, so it has to be one of the candidates. */
+Test(field, the_templates_own_is_among_the_candidates_or_nobody) {
+    static const struct tuner_options options;
+    struct tuner tuner;
+    struct knobs knobs = knobs_default();
+    knobs.family = family_attention_forward;
+    knobs.algorithm = algorithm_flash;
+    tuner_open(&tuner, &options);
+    cr_assert(tuner_add_cell(&tuner, "p", &shapes[0], "s"));
+    cr_assert(field_add_default(set, &knobs, &tuner));
+    cr_expect_eq(tuner.cell[0].usual, 0);
+    for (int i = 0; i < 2; i++) { /* there already, and left out */
+        cr_assert(field_add_default(set, &knobs, &tuner));
+        cr_expect_eq(tuner.cell[0].candidates, 1);
+        cr_expect_lt(tuner.cell[0].usual, 1);
+    }
+    tuner_close(&tuner);
+}

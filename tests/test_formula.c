@@ -289,6 +289,8 @@ Test(formula, slopes_are_those_of_the_score) {
             struct formula_fixture fixture;
             double value[3];
             formula_fixture_draw(&fixture, &scope, &seed);
+            fixture.finite = true; /* infinities have no differences */
+            fixture.scalar[2].real = fmin(fabs(fixture.scalar[2].real), 8);
             for (int side = 0; side < 3; side++) {
                 fixture.env.score = at + (side - 1) * step;
                 value[side] = formula_score(score, &fixture.env);
@@ -350,7 +352,7 @@ Test(formula, values_are_those_of_the_definition) {
         {"floor(-0.5)", -1},
         {"floor(s)", 0},
         {"floor(-1e30)", -2147483648.0},
-        {"floor(0.0 / 0)", 0},
+        {"floor(inf - inf)", 0},
         {"min(q, k, 2)", -3},
         {"max(q, k, 2)", 7},
         {"clamp(k, 0, 5)", 5},

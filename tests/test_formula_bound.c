@@ -1,6 +1,7 @@
 #include "helper_formula.h"
 
 #include <criterion/criterion.h>
+#include <inttypes.h>
 #include <string.h>
 
 /* Bounds against brute force: every pair of every tile of small problems. */
@@ -101,7 +102,10 @@ static void check_keys_of_tile(const char *text, const struct formula *mask, con
     int64_t *name = env->name;
     int64_t first = formula_integer(keys->first, env), end = formula_integer(keys->end, env);
     int64_t full_first = formula_integer(keys->full_first, env), full_end = formula_integer(keys->full_end, env);
-    cr_assert(first >= 0 && end >= 0 && end <= name[FORMULA_LEN_K], "%s: %d..%d", text, (int)first, (int)end);
+    cr_assert(first >= 0 && first <= FORMULA_FAR && end >= 0 && end <= name[FORMULA_LEN_K],
+              "%s: keys from %" PRId64 " to %" PRId64, text, first, end);
+    cr_assert(full_first >= 0 && full_first <= FORMULA_FAR && full_end >= 0 && full_end <= name[FORMULA_LEN_K],
+              "%s: full from %" PRId64 " to %" PRId64, text, full_first, full_end);
     for (int64_t k = 0; k < name[FORMULA_LEN_K]; k++) {
         bool some = false, all = true;
         for (int64_t q = name[FORMULA_Q_FIRST]; q <= name[FORMULA_Q_LAST]; q++) {
@@ -171,6 +175,23 @@ Test(formula_bound, common_masks_need_no_classification) {
         for (int round = 0; round < 10; round++)
             check_keys(masks[i], &scope, &seed, &count);
         cr_expect_eq(count.exact, 10 * (int)(i + 1), "%s is not exact", masks[i]);
+    }
+    formula_scope_free(&scope);
+}
+
+/* The ends of what a parameter and an element may be: 2^30 - 1 and 2^31 - 1 and their negatives. */
+Test(formula_bound, keys_that_no_int_can_count_to_are_not_looked_for) {
+    static const char *const masks[] = {"k >= window * 4",          "k > doc[b, 0]",      "k >= -4 * window",
+                                        "k >= doc[b, 0] - window",  "k < window * 4",     "k <= doc[b, 0]",
+                                        "k >= window * 4 or k > q", "q - k < -4 * window"};
+    struct formula_scope scope;
+    formula_fixture_scope(&scope);
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        struct key_count count = {0};
+        unsigned seed = 3;
+        for (int round = 0; round < 20; round++)
+            check_keys(masks[i], &scope, &seed, &count);
+        cr_expect_gt(count.tiles, 100);
     }
     formula_scope_free(&scope);
 }

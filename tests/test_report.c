@@ -120,6 +120,29 @@ Test(report, a_page_is_whole_and_needs_nothing_else) {
     template_set_close(set);
 }
 
+Test(report, two_masks_are_two_problems) {
+    static const char *const masks[] = {"family=attention_forward dtype=bf16 head_dim=64 mask='k < 7'",
+                                        "family=attention_forward dtype=bf16 head_dim=64 mask='k < 8'"};
+    struct template_set *set = open_set();
+    struct report report;
+    struct variant variant[2];
+    open_report(&report);
+    int at = report_add_shape(&report, &shape);
+    for (int i = 0; i < 2; i++) {
+        struct knobs knobs = knobs_default();
+        struct input input = {"problem", masks[i], strlen(masks[i])};
+        struct diag diag = {0};
+        cr_assert(knobs_parse(&input, 7, &knobs, &diag) && variant_complete(set, &knobs, false, &variant[i]));
+        cr_assert_not_null(report_add(&report, &variant[i], at));
+    }
+    cr_expect_eq(report.problems, 2);
+    memcpy(variant[1].name, variant[0].name, sizeof variant[1].name); /* as if the hashes were equal */
+    cr_expect_eq(report_find(&report, &variant[0], at), &report.point[0]);
+    cr_expect_neq(report_find(&report, &variant[1], at), &report.point[0]);
+    report_close(&report);
+    template_set_close(set);
+}
+
 Test(report, nothing_at_all_is_a_page_too) {
     struct report report;
     struct text html = {0};

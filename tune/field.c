@@ -80,10 +80,10 @@ static const struct phase {
 
 enum { PHASES = sizeof phases / sizeof *phases };
 
-/* The digest of a kernel that is a candidate elsewhere: names are injective, and expanding a source takes a millisecond. */
+/* The digest of a kernel that is a candidate elsewhere: expanding a source takes a millisecond. */
 static const char *recall_digest(const struct tuner *tuner, const struct variant *variant) {
     for (int i = 0; i < tuner->kernels; i++)
-        if (strcmp(tuner->kernel[i].variant.name, variant->name) == 0)
+        if (variant_same(&tuner->kernel[i].variant, variant))
             return tuner->kernel[i].source;
     return NULL;
 }
