@@ -25,6 +25,7 @@ static const char environment[] =
     "  ATTILE_TUNED                             a table of measured schedules to choose by\n"
     "  ATTILE_NVRTC, CUDA_HOME, CUDA_PATH       where NVRTC is looked for\n"
     "  CXX                                      C++ compiler of the host device\n"
+    "  TMPDIR                                   where that compiler works, instead of /tmp\n"
     "  NO_COLOR, TERM                           no colours when NO_COLOR is set or TERM is dumb\n";
 
 static const char about[] = "attention kernels generated, compiled, cached and checked for exactly the case at hand";

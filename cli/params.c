@@ -36,21 +36,26 @@ void params_encode(const struct param_value *param, int64_t i, void *bytes) {
 /* --- random values ------------------------------------------------------------------------------------------------ */
 
 /* Integers are distances, lengths, names of documents or sets of bits: nobody says which, so a seed takes one of these
-   for all of a tensor. */
-enum habit { RUNS, LENGTHS, BITS, HABITS };
+   for all of a tensor. They may also be lengths without a limit: the least and the largest number stand for none. */
+enum habit { RUNS, LENGTHS, BITS, ENDS, HABITS };
 
 static double random_integer(enum habit habit, float noise, int64_t i, const struct param_value *param,
                              const struct shape *shape, int dims) {
     int64_t row = dims ? param->size[dims - 1] : 1, length = shape->len_kv;
+    if (habit == ENDS && fabsf(noise) > 0.5f)
+        return noise < 0 ? INT32_MIN : INT32_MAX;
     switch (habit) {
     case RUNS: return (double)(row > 0 ? i % row * 4 / row : 0); /* four documents, one after the other */
-    case LENGTHS: return floor(fabs((double)noise) * 0.4 * (double)length);
+    case LENGTHS:
+    case ENDS: return floor(fabs((double)noise) * 0.4 * (double)length);
     default: return (double)((int64_t)(fabs((double)noise) * 0x1p40) & 0x7fffffff);
     }
 }
 
 static void fill(struct param_value *param, int dims, const struct shape *shape, uint64_t seed, const float *noise) {
-    enum habit habit = dims == 1 ? LENGTHS : (enum habit)(seed % HABITS);
+    enum habit habit = (enum habit)(seed % HABITS);
+    if (dims == 1 && habit != ENDS)
+        habit = LENGTHS;
     for (int64_t i = 0; i < param->count; i++) {
         if (param->type == ATT_PARAM_BOOL)
             param->value[i] = noise[i] > 0;
@@ -156,7 +161,8 @@ static bool next_given(const char **at, const char **name, size_t *name_size, co
     *name_size = strcspn(*at, "=, ");
     *value = *at + *name_size + ((*name)[*name_size] == '=');
     *value_size = strcspn(*value, ", ");
-    *at = *value + *value_size;
+    if (*name_size > 0)
+        *at = *value + *value_size;
     return *name_size > 0;
 }
 
@@ -173,15 +179,23 @@ static bool read_given(struct params *params, const char *given, struct text *er
             text_print(error, "--params: '%.*s' is no parameter of this mask or score", (int)name_size, name);
             return false;
         }
+        if (params->given[number]) {
+            text_print(error, "--params: %s is given twice; expected once", word);
+            return false;
+        }
         params->given[number] = true;
         if (declared->dims)
             continue;
         double real = strtod(value, &end);
-        bool whole = declared->type == FORMULA_REAL || real == floor(real);
-        if (!value_size || end != value + value_size || !whole || !(fabs(real) <= 1e30)) {
-            text_print(error, "--params: %s is '%.*s'; expected %s, as in %s=%s", word, (int)value_size, value,
-                       declared->type == FORMULA_REAL ? "a number" : "an integer", word,
-                       declared->type == FORMULA_REAL ? "0.5" : "4");
+        bool is_real = declared->type == FORMULA_REAL;
+        bool fits = is_real ? fabs(real) <= 1e30 : fabs(real) <= FORMULA_SCALAR && real == floor(real);
+        if (!value_size || end != value + value_size || !fits) {
+            text_print(error, "--params: %s is '%.*s'; ", word, (int)value_size, value);
+            if (is_real)
+                text_print(error, "expected a number within -1e30 to 1e30, as in %s=0.5", word);
+            else
+                text_print(error, "expected an integer within -%d to %d, as in %s=4", FORMULA_SCALAR, FORMULA_SCALAR,
+                           word);
             return false;
         }
         if (declared->type == FORMULA_REAL)
@@ -189,7 +203,9 @@ static bool read_given(struct params *params, const char *given, struct text *er
         else
             params->scalar[number].integer = (int64_t)real;
     }
-    return true;
+    if (*given)
+        text_print(error, "--params: expected NAME=VALUE, found '%s'", given);
+    return !*given;
 }
 
 static double number_of(const struct npy *npy, int64_t i) {
@@ -224,7 +240,7 @@ static bool take_file(struct params *params, int number, const char *path, const
     }
     for (int64_t i = 0; i < param->count; i++) {
         double value = number_of(npy, i);
-        bool whole = value == floor(value) && fabs(value) <= 0x7fffffff;
+        bool whole = value == floor(value) && value >= INT32_MIN && value <= INT32_MAX;
         if ((param->type == ATT_PARAM_INT && !whole) || (param->type == ATT_PARAM_BOOL && value != 0 && value != 1)) {
             text_print(error, "%s: element %" PRId64 " is %g, and %s has %s", path, i, value, declared->name,
                        param->type == ATT_PARAM_INT ? "integers of 32 bits" : "truth values");

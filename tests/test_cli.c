@@ -356,6 +356,31 @@ Test(cli, build_writes_a_bundle_that_compiles_and_a_manifest) {
     command_done(&outcome), command_done(&again), command_done(&unknown);
 }
 
+Test(cli, build_makes_what_runs_on_each_architecture) {
+    static const struct {
+        const char *target;
+        bool on[3];
+    } cases[] = {{"any", {true, true, true}}, {"sm_80", {false, true, true}}};
+    static const char *const archs[] = {"sm_75", "sm_80", "sm_90a"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char arguments[200];
+        snprintf(arguments, sizeof arguments,
+                 "build 'family=attention_forward head_dim=16 algorithm=flash_tiled target=%s' --arch "
+                 "sm_75,sm_80,sm_90a -o %s -j 2",
+                 cases[i].target, cases[i].target);
+        struct outcome outcome = run(arguments);
+        if (outcome.code == 4)
+            cr_skip_test("no NVRTC");
+        cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
+        for (int j = 0; j < 3; j++) {
+            char command[64];
+            snprintf(command, sizeof command, "ls %s/*.%s.cubin >/dev/null 2>&1", cases[i].target, archs[j]);
+            cr_expect_eq(system(command) == 0, cases[i].on[j], "target %s on %s", cases[i].target, archs[j]);
+        }
+        command_done(&outcome);
+    }
+}
+
 Test(cli, build_takes_the_schedules_that_a_gpu_would_choose) {
     write_file("t.yaml", "device: NVIDIA H200\n"
                          "best:\n"
