@@ -6,8 +6,10 @@
 #include "host/compiler.h"
 #include "host/launch.h"
 #include "host/memory.h"
+#include "host/object.h"
 #include "host/race.h"
 #include "host/tensor_map.h"
+#include "transfer.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -148,19 +150,6 @@ static void host_unload(struct backend *backend, struct module *module) {
     free(module);
 }
 
-static bool write_all(int file, const void *bytes, size_t size) {
-    for (const char *next = bytes; size;) {
-        ssize_t written = write(file, next, size);
-        if (written < 0 && errno != EINTR)
-            return false;
-        if (written > 0) {
-            next += written;
-            size -= (size_t)written;
-        }
-    }
-    return true;
-}
-
 static const struct attile_entry *find_entry(const struct attile_module *table, const char *name) {
     for (int i = 0; i < table->entries; i++)
         if (strcmp(table->entry[i].name, name) == 0)
@@ -176,14 +165,18 @@ static void object_path(const struct module *module, char path[64]) {
 static enum att_status load_into(struct backend *backend, struct module *module, const void *bytes, size_t size,
                                  const struct plan *plan, struct failure *failure) {
     char path[64];
+    const char *damage = object_check(bytes, size);
+    if (damage)
+        return failure_set(failure, ATT_LAUNCH_FAILED, "a compiled kernel of %zu bytes is damaged: %s", size, damage);
     module->file = memfd_create("attile-kernel", MFD_CLOEXEC);
-    if (module->file < 0 || !write_all(module->file, bytes, size))
+    if (module->file < 0 || !transfer_write(module->file, bytes, size))
         return failure_set(failure, ATT_OUT_OF_MEMORY, "no memory to load a kernel of %zu bytes: %s", size,
                            strerror(errno));
     object_path(module, path);
     module->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!module->handle)
-        return failure_set(failure, ATT_LAUNCH_FAILED, "a compiled kernel does not load: %s", dlerror());
+        return failure_set(failure, ATT_UNSUPPORTED, "this process cannot load a compiled kernel, which is whole: %s",
+                           dlerror());
     const struct attile_module *table = dlsym(module->handle, "attile_module_table");
     if (!table || table->abi != ATTILE_HOST_ABI || table->mode != (int)backend->mode)
         return failure_set(failure, ATT_LAUNCH_FAILED, "a compiled kernel was made for another version or host mode");
@@ -216,6 +209,7 @@ static enum att_status host_load(struct backend *backend, const void *bytes, siz
     struct module *module = calloc(1, sizeof *module);
     if (!module)
         return failure_set(failure, ATT_OUT_OF_MEMORY, "no memory to load a kernel");
+    module->file = -1;
     enum att_status status = load_into(backend, module, bytes, size, plan, failure);
     if (status) {
         host_unload(backend, module);
@@ -228,35 +222,37 @@ static enum att_status host_load(struct backend *backend, const void *bytes, siz
 /* --- launching ----------------------------------------------------------------------------------------------------- */
 
 /* The line in the kernel's source of a code address; 0 = not known. */
-static int find_line(const struct module *module, const void *pc) {
+static int find_line(const struct backend *backend, const struct module *module, const void *pc) {
     Dl_info info;
     if (!pc || !dladdr(pc, &info))
         return 0;
     char path[64];
     object_path(module, path);
-    return compiler_line(path, (size_t)((const char *)pc - (const char *)info.dli_fbase));
+    return compiler_line(&backend->compiler, path, (size_t)((const char *)pc - (const char *)info.dli_fbase));
 }
 
-static void report_access(const struct module *module, const struct race_access *access, struct failure *failure) {
+static void report_access(const struct backend *backend, const struct module *module, const struct race_access *access,
+                          struct failure *failure) {
     int line = 0;
     for (int i = 0; i < RACE_FRAMES && access->pc[i] && !line; i++)
-        line = find_line(module, (const char *)access->pc[i] - 1); /* of the call before it */
+        line = find_line(backend, module, (const char *)access->pc[i] - 1); /* of the call before it */
     failure_add(failure, "\n  %s %s %d bytes", access->who[0] ? access->who : "a thread",
                 access->write ? "writes" : "reads", access->size);
     if (line)
         failure_add(failure, ", line %d", line);
 }
 
-static enum att_status report(const struct module *module, const struct launch *launch, struct failure *failure) {
+static enum att_status report(const struct backend *backend, const struct module *module, const struct launch *launch,
+                              struct failure *failure) {
     if (launch->race.count && !launch->fault.text.size) {
         failure_set(failure, ATT_LAUNCH_FAILED, "kernel %s: race: nothing orders these two accesses to the same memory",
                     launch->entry->name);
-        report_access(module, &launch->race.access[0], failure);
-        report_access(module, &launch->race.access[1], failure);
+        report_access(backend, module, &launch->race.access[0], failure);
+        report_access(backend, module, &launch->race.access[1], failure);
         return ATT_LAUNCH_FAILED;
     }
     const struct fault *fault = &launch->fault;
-    int line = fault->line ? fault->line : find_line(module, fault->pc);
+    int line = fault->line ? fault->line : find_line(backend, module, fault->pc);
     failure_set(failure, ATT_LAUNCH_FAILED, "kernel %s, ", launch->entry->name);
     if (line)
         failure_add(failure, "line %d, ", line);
@@ -302,7 +298,7 @@ static enum att_status host_launch(struct backend *backend, struct module *modul
         launch.image = info.dli_fbase;
     enum att_status status = launch_run(&launch);
     if (status == ATT_LAUNCH_FAILED)
-        report(module, &launch, failure);
+        report(backend, module, &launch, failure);
     else if (status)
         failure_set(failure, status, "no memory for the %u stacks of a block", launch.threads);
     else if (backend->mode != ATT_HOST_CHECK)

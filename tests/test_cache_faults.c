@@ -3,6 +3,7 @@
    nothing hangs or crashes, and the next use finds nothing wrong and a hit after it. Faults are injected by strace,
    into the unchanged library. */
 #include "helper_cache.h"
+#include "helper_faults.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -15,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NUMBER = 7, MAX_CALLS = 400 };
+enum { NUMBER = 7 };
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SANITIZED = 1, STRIDE = 23 }; /* starting a process is slow there: a sample */
@@ -27,23 +28,6 @@ TestSuite(cache_faults, .timeout = 400);
 
 /* --- running the probe --- */
 
-/* Status as of waitpid. Arguments as of execvp, null-terminated. */
-static int run(const char *const *arguments) {
-    pid_t child = fork();
-    cr_assert_geq(child, 0);
-    if (child == 0) {
-        int null = open("/dev/null", O_RDWR);
-        dup2(null, 1);
-        dup2(null, 2);
-        setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* the leak check cannot work under ptrace */
-        execvp(arguments[0], (char *const *)arguments);
-        _exit(127);
-    }
-    int status;
-    cr_assert_eq(waitpid(child, &status, 0), child);
-    return status;
-}
-
 static const char *const probe = BUILD_DIR "/tests/cache_probe";
 
 struct scenario {
@@ -53,25 +37,17 @@ struct scenario {
     int from; /* the mark of the probe where faults begin: opening is the same on all paths, so two of them will do */
 };
 
-/* strace with its own options, then the probe. */
-static int run_traced(const struct scenario *scenario, const char *directory, const char *const options[6]) {
-    char limit[32];
+/* The probe's command line; valid until the next. */
+static const char *const *command_of(const struct scenario *scenario, const char *directory) {
+    static char limit[32];
+    static const char *command[5];
     snprintf(limit, sizeof limit, "%llu", (unsigned long long)scenario->limit);
-    const char *const use[] = {probe, directory, limit, scenario->what};
-    const char *arguments[12] = {"strace"};
-    int count = 1;
-    for (int i = 0; i < 6 && options[i]; i++)
-        arguments[count++] = options[i];
-    for (int i = 0; i < 4; i++)
-        arguments[count++] = use[i];
-    return run(arguments);
+    memcpy(command, (const char *[]){probe, directory, limit, scenario->what, NULL}, sizeof command);
+    return command;
 }
 
 static void need_strace(void) {
-    const char *arguments[] = {"strace", "-o", "/dev/null", "-e", "inject=getppid:error=EIO", "true", NULL};
-    int status = run(arguments);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        cr_skip("strace is not installed or may not trace here (ptrace): no fault was injected");
+    faults_need_strace();
     if (SANITIZED)
         cr_log_info("under a sanitizer: only some of the faults are tried");
 }
@@ -129,54 +105,13 @@ static const struct scenario repair = {"7", 0, prepare_repair, FROM_USE};
 static const struct scenario evict = {"7", 4 * PROBE_SIZE, prepare_evict, FROM_USE};
 static const struct scenario clean = {"trim", 0, prepare_clean, FROM_OPENING};
 
-/* --- what the probe calls --- */
-
-struct call {
-    char name[24];
-    int nth; /* of this name in the process, from 1: how strace counts */
-};
-struct trace {
-    struct call calls[MAX_CALLS]; /* between the scenario's first mark and the last */
-    int count;
-};
-
-static void record(const struct scenario *scenario, struct trace *trace) {
-    static struct call seen[100]; /* how often each name was seen */
-    int names = 0, marks = 0;
+static void record(const struct scenario *scenario, struct fault_trace *trace) {
     const char *directory = scratch_make_fast();
+    char file[300];
     scenario->prepare(directory);
-    char file[300], line[1000];
     snprintf(file, sizeof file, "%s/trace", directory);
-    int status = run_traced(scenario, directory, (const char *const[6]){"-o", file});
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) <= SAMPLE_HIT, "the probe fails without faults: %x", status);
-    FILE *stream = fopen(file, "r");
-    cr_assert(stream);
-    trace->count = 0;
-    while (marks < END && fgets(line, sizeof line, stream)) {
-        size_t length = strspn(line, "abcdefghijklmnopqrstuvwxyz0123456789_");
-        if (!length || length >= sizeof seen[0].name || line[length] != '(')
-            continue;
-        line[length] = '\0';
-        int i = 0;
-        while (i < names && strcmp(seen[i].name, line) != 0)
-            i++;
-        if (i == names) {
-            cr_assert_lt(names, 100);
-            seen[names] = (struct call){.nth = 0};
-            strcpy(seen[names++].name, line);
-        }
-        seen[i].nth++;
-        if (strcmp(line, "getppid") == 0)
-            marks++;
-        else if (marks >= scenario->from) {
-            cr_assert_lt(trace->count, MAX_CALLS);
-            trace->calls[trace->count++] = seen[i];
-        }
-    }
-    fclose(stream);
+    faults_record(command_of(scenario, directory), file, scenario->from, END, trace);
     scratch_remove(directory);
-    cr_assert_eq(marks, END);
-    cr_assert_gt(trace->count, 10, "a use of a cache makes more calls than %d", trace->count);
 }
 
 /* --- what must hold afterwards --- */
@@ -210,22 +145,11 @@ static void expect_healed(const struct scenario *scenario, const char *directory
     expect_no_damage(directory, fault);
 }
 
-static bool is_one_of(const char *name, const char *const *names) {
-    while (*names && strcmp(name, *names) != 0)
-        names++;
-    return *names;
-}
-
-static const char *const memory_calls[] = {"mmap", "mremap", "mprotect", "munmap", NULL};
-/* These cannot fail, and their callers know; brk has a way of its own to say no, which strace cannot imitate. */
-static const char *const never_fail[] = {"getpid", "geteuid", "brk", NULL};
-
-static void kill_before(const struct scenario *scenario, const struct call *call) {
-    char fault[100];
-    snprintf(fault, sizeof fault, "inject=%s:signal=SIGKILL:when=%d", call->name, call->nth);
+static void kill_before(const struct scenario *scenario, const struct fault_call *call) {
+    char fault[FAULTS_TEXT];
     const char *directory = scratch_make_fast();
     scenario->prepare(directory);
-    int status = run_traced(scenario, directory, (const char *const[6]){"-o", "/dev/null", "-e", fault});
+    int status = faults_kill(command_of(scenario, directory), call, fault);
     cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "%s: was not killed: %x", fault, status);
     if (scenario != &repair) /* a half-written file never has an entry's name */
         expect_no_damage(directory, fault);
@@ -233,17 +157,12 @@ static void kill_before(const struct scenario *scenario, const struct call *call
     scratch_remove(directory);
 }
 
-/* `how`: "error=EIO" or "retval=0"; `forever`: "" or "+", this call and all later ones of its name. */
-static void fail(const struct scenario *scenario, const struct call *call, const char *how, const char *forever) {
-    char fault[100], trace[40];
-    snprintf(fault, sizeof fault, "inject=%s:%s:when=%d%s", call->name, how, call->nth, forever);
-    snprintf(trace, sizeof trace, "trace=%s", call->name);
+static void fail(const struct scenario *scenario, const struct fault_call *call, const struct fault *how) {
+    char fault[FAULTS_TEXT];
     const char *directory = scratch_make_fast();
     scenario->prepare(directory);
-    /* Stopping only at this call makes it twice as fast. */
-    int status = run_traced(scenario, directory,
-                            (const char *const[6]){"-fo/dev/null", "--seccomp-bpf", "-e", trace, "-e", fault});
-    bool may_fail = is_one_of(call->name, memory_calls) || scenario == &clean;
+    int status = faults_inject(command_of(scenario, directory), call, how, true, fault);
+    bool may_fail = faults_of_memory(call) || scenario == &clean;
     int result = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     bool hangs = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
     cr_expect(result == SAMPLE_BUILT || result == SAMPLE_HIT || (may_fail && result == SAMPLE_FAILED),
@@ -253,7 +172,7 @@ static void fail(const struct scenario *scenario, const struct call *call, const
 }
 
 static void kill_before_every_call(const struct scenario *scenario) {
-    static struct trace trace;
+    static struct fault_trace trace;
     need_strace();
     record(scenario, &trace);
     for (int i = 0; i < trace.count; i += SANITIZED ? 5 : 1)
@@ -263,30 +182,17 @@ static void kill_before_every_call(const struct scenario *scenario) {
 
 /* Each errno once, and those that last when they come also for ever. */
 static void fail_every_call(const struct scenario *scenario) {
-    static const struct {
-        const char *how, *forever;
-    } faults[] = {
-        {"error=EACCES", ""}, {"error=EROFS", ""},  {"error=ENOSPC", ""},  {"error=EDQUOT", ""}, {"error=EIO", ""},
-        {"error=EMFILE", ""}, {"error=ENFILE", ""}, {"error=ESTALE", ""},  {"error=ENOLCK", ""}, {"error=ENOSYS", ""},
-        {"error=EINTR", ""},  {"error=EBUSY", ""},  {"error=ENOMEM", ""},  {"retval=0", ""},     {"retval=1", ""},
-        {"error=EROFS", "+"}, {"error=EIO", "+"},   {"error=EMFILE", "+"}, {"error=EINTR", "+"}, {"retval=0", "+"},
-    };
-    enum { FAULTS = sizeof faults / sizeof *faults };
-    static const char *const transfers[] = {"read", "write", NULL}; /* may lie about how much they did */
-    static struct trace trace;
-    int done = 0;
+    static struct fault_trace trace;
+    int done = 0, count = 0;
     need_strace();
     record(scenario, &trace);
-    for (int i = 0; i < trace.count * FAULTS; i += STRIDE) {
-        const struct call *call = &trace.calls[i / FAULTS];
-        const char *how = faults[i % FAULTS].how;
-        bool lies = strncmp(how, "retval", 6) == 0;
-        if ((lies && !is_one_of(call->name, transfers)) || is_one_of(call->name, never_fail) ||
-            (SANITIZED && is_one_of(call->name, memory_calls)))
-            continue;
-        fail(scenario, call, how, faults[i % FAULTS].forever);
-        done++;
-    }
+    for (int i = 0; i < trace.count; i++)
+        for (const struct fault *fault = fault_table; fault->how; fault++)
+            if (count++ % STRIDE == 0 && faults_possible(&trace.calls[i], fault) &&
+                !(SANITIZED && faults_of_memory(&trace.calls[i]))) {
+                fail(scenario, &trace.calls[i], fault);
+                done++;
+            }
     cr_log_info("%d faults in %d system calls", done, trace.count);
 }
 
@@ -296,10 +202,9 @@ Test(cache_faults, injected_faults_arrive) {
     const char *directory = scratch_make_fast();
     int kept[2];
     for (int i = 0; i < 2; i++) {
-        const char *fault = i ? "inject=fsync:error=EIO:when=1" : "inject=fsync:error=EIO:when=2";
-        int status =
-            run_traced(&cold, directory,
-                       (const char *const[6]){"-fo/dev/null", "--seccomp-bpf", "-e", "trace=fsync", "-e", fault});
+        char fault[FAULTS_TEXT];
+        int status = faults_inject(command_of(&cold, directory), &(struct fault_call){"fsync", 2 - i},
+                                   &(struct fault){"error=EIO", ""}, true, fault);
         cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == SAMPLE_BUILT, "%s: %x", fault, status);
         kept[i] = scratch_count(directory, "entries");
         scratch_remove(scratch_path(directory, "entries", ""));

@@ -1,25 +1,26 @@
 /* compiler: see compiler.h. */
 #include "compiler.h"
+#include "child.h"
 #include "embedded.h"
+#include "object.h"
+#include "scratch.h"
+#include "transfer.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
-
-extern char **environ;
 
 /* What a kernel sees, in this order: parts before its source, one after it. */
 static const char *const parts_before[] = {"abi.h", "watch.h", "words.h", "together.h", "target.h", "hopper.h"};
 static const char part_after[] = "entries.h";
 
-/* No standard library and no start files: a kernel is compiled and linked in a fraction of a second, and takes the few
-   functions it needs (expf, the sanitizer's) from the process that loads it. */
+/* No standard library and no start files: a kernel is compiled and linked in a fraction of a second. In race mode it takes
+   the sanitizer's functions from the process that loads it. */
 static const char *const options_always[] = {"-std=c++17",
                                              "-fPIC",
                                              "-shared",
@@ -43,6 +44,9 @@ static const char *const options_mode[][5] = {
     [ATT_HOST_RACE] = {"-O1", "-g1", "-fsanitize=thread", "-fno-omit-frame-pointer", NULL},
 };
 
+/* Behind the kernel: expf and the like, which the process need not offer to what it loads. */
+static const char *const options_link[] = {"-lm", NULL};
+
 /* fmaf is one instruction on nearly every CPU; the result is the same without, only slower. */
 static const char *const *options_cpu(void) {
     static const char *const none[] = {NULL};
@@ -54,62 +58,7 @@ static const char *const *options_cpu(void) {
 #endif
 }
 
-/* --- children ------------------------------------------------------------------------------------------------------ */
-
-static void read_all(int file, struct text *text) {
-    char bytes[4096];
-    ssize_t size;
-    while ((size = read(file, bytes, sizeof bytes)) > 0 || (size < 0 && errno == EINTR))
-        if (size > 0)
-            text_append(text, bytes, (size_t)size);
-}
-
-bool compiler_spawn(char *const argv[], struct text *output) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC))
-        return false;
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
-    pid_t child;
-    int error = posix_spawnp(&child, argv[0], &actions, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    if (!error)
-        read_all(ends[0], output);
-    close(ends[0]);
-    if (error) {
-        text_print(output, "%s: %s\n", argv[0], strerror(error));
-        return false;
-    }
-    int status;
-    while (waitpid(child, &status, 0) < 0)
-        if (errno != EINTR)
-            return false;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
 /* --- finding ------------------------------------------------------------------------------------------------------- */
-
-/* The full path of a program, owned by the caller, or null. */
-static char *search(const char *program) {
-    if (strchr(program, '/'))
-        return access(program, X_OK) == 0 ? strdup(program) : NULL;
-    const char *path = secure_getenv("PATH");
-    for (path = path ? path : "/usr/local/bin:/usr/bin:/bin"; *path;) {
-        size_t size = strcspn(path, ":");
-        char *full = NULL;
-        if (size && asprintf(&full, "%.*s/%s", (int)size, path, program) < 0)
-            return NULL;
-        if (full && access(full, X_OK) == 0)
-            return full;
-        free(full);
-        path += size + (path[size] == ':');
-    }
-    return NULL;
-}
 
 /* Words of "ccache g++ -m64"; false when there are none or too many. */
 static bool split(struct compiler *compiler, const char *text) {
@@ -133,12 +82,14 @@ void compiler_find(struct compiler *compiler) {
     const char *candidate[] = {secure_getenv("CXX"), "c++", "g++", "clang++"};
     for (size_t i = 0; i < sizeof candidate / sizeof *candidate && !compiler->path; i++)
         if (candidate[i] && split(compiler, candidate[i]))
-            compiler->path = search(compiler->command[0]);
+            compiler->path = child_find(compiler->command[0]);
+    compiler->addr2line = child_find("addr2line");
 }
 
 void compiler_free(struct compiler *compiler) {
     free(compiler->words);
     free(compiler->path);
+    free(compiler->addr2line);
     free(compiler->version);
     *compiler = (struct compiler){0};
 }
@@ -149,29 +100,39 @@ static enum att_status no_compiler(struct failure *failure) {
                        "install one (for example `apt install g++`) or set CXX");
 }
 
+/* The command by its full path: what runs is what was found. Returns the number of words. */
+static int push_command(char **argv, const struct compiler *compiler) {
+    int count = 0;
+    argv[count++] = compiler->path;
+    for (; compiler->command[count]; count++)
+        argv[count] = compiler->command[count];
+    return count;
+}
+
 enum att_status compiler_ask(struct compiler *compiler, struct failure *failure) {
     if (compiler->version)
         return ATT_OK;
     if (!compiler->path)
         return no_compiler(failure);
     char *argv[COMPILER_WORDS + 1];
-    int count = 0;
-    for (; compiler->command[count]; count++)
-        argv[count] = compiler->command[count];
+    int count = push_command(argv, compiler);
     char ask[] = "--version";
     argv[count++] = ask;
     argv[count] = NULL;
     struct text output = {0};
-    if (!compiler_spawn(argv, &output) || output.size == 0) {
-        failure_set(failure, ATT_NO_COMPILER, "the C++ compiler %s does not answer --version:\n%s", compiler->path,
-                    text_string(&output));
-        text_free(&output);
-        return ATT_NO_COMPILER;
+    bool good;
+    enum att_status status = child_run(compiler->path, argv, NULL, &output, &good, failure);
+    if (status == ATT_OK && (!good || output.size == 0))
+        status = failure_set(failure, ATT_NO_COMPILER, "the C++ compiler %s does not answer --version:\n%s",
+                             compiler->path, text_string(&output));
+    if (status == ATT_OK) {
+        char *version = strndup(output.bytes, strcspn(output.bytes, "\n"));
+        __atomic_store_n(&compiler->version, version, __ATOMIC_RELEASE); /* others may be reading it */
+        if (!version)
+            status = failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory for the name of the C++ compiler");
     }
-    char *version = strndup(output.bytes, strcspn(output.bytes, "\n"));
-    __atomic_store_n(&compiler->version, version, __ATOMIC_RELEASE); /* others may be reading it */
     text_free(&output);
-    return version ? ATT_OK : failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory");
+    return status;
 }
 
 /* --- compiling ----------------------------------------------------------------------------------------------------- */
@@ -212,6 +173,7 @@ void compiler_describe(const struct compiler *compiler, enum att_host_mode mode,
     print_options(text, options_always);
     print_options(text, options_mode[mode]);
     print_options(text, options_cpu());
+    print_options(text, options_link);
     text_print(text, "\nwords: %016llx%016llx\n", (unsigned long long)hash.high64, (unsigned long long)hash.low64);
 }
 
@@ -228,21 +190,43 @@ static void print_unit(struct text *text, enum att_host_mode mode, const struct 
     text_print(text, "\nATTILE_MODULE(ENTRIES)\n");
 }
 
+/* On failure errno says why. */
 static bool write_file(const char *path, const struct text *text) {
-    FILE *file = fopen(path, "wbe");
-    if (!file)
-        return false;
-    bool good = fwrite(text->bytes, 1, text->size, file) == text->size;
-    return fclose(file) == 0 && good;
-}
-
-static bool read_file(const char *path, struct text *text) {
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file < 0)
         return false;
-    read_all(file, text);
+    bool good = transfer_write(file, text->bytes, text->size);
+    int error = errno;
+    if (close(file) != 0)
+        return false; /* some file systems say only now that there is no room */
+    errno = error;
+    return good;
+}
+
+static enum att_status read_object(const char *path, struct binary *binary, struct failure *failure) {
+    struct stat status;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0 || fstat(file, &status) != 0) {
+        failure_set(failure, ATT_IO, "cannot open %s, which the compiler wrote: %s", path, strerror(errno));
+        if (file >= 0)
+            close(file);
+        return ATT_IO;
+    }
+    size_t size = (size_t)status.st_size;
+    char *bytes = malloc(size + 1);
+    int whole = bytes ? transfer_read(file, bytes, size) : 0;
+    const char *damage = whole < 0 ? strerror(errno) : !whole ? "its size changed" : object_check(bytes, size);
     close(file);
-    return !text->failed && text->size > 0;
+    if (!bytes)
+        return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory for a binary of %zu bytes", size);
+    if (damage) {
+        free(bytes);
+        return failure_set(failure, ATT_IO, "cannot read %s, %zu bytes that the compiler wrote: %s", path, size,
+                           damage);
+    }
+    binary->bytes = bytes;
+    binary->size = size;
+    return ATT_OK;
 }
 
 static void push(char **argv, int *count, const char *const *options) {
@@ -250,48 +234,61 @@ static void push(char **argv, int *count, const char *const *options) {
         argv[(*count)++] = (char *)(uintptr_t)*options; /* posix_spawn promises not to write them */
 }
 
-static enum att_status compile_in(const char *folder, const struct compiler *compiler, enum att_host_mode mode,
-                                  const struct compile_job *job, struct binary *binary, struct failure *failure) {
-    char unit_path[64], object_path[64], output_option[] = "-o", map_option[96];
-    snprintf(unit_path, sizeof unit_path, "%s/unit.cc", folder);
-    snprintf(object_path, sizeof object_path, "%s/unit.so", folder);
-    snprintf(map_option, sizeof map_option, "-fdebug-prefix-map=%s=.", folder);
+struct paths {
+    char *unit, *object, *map; /* the option that keeps the folder out of the binary; all owned */
+};
 
-    struct text unit = {0};
-    print_unit(&unit, mode, job);
-    bool written = !unit.failed && write_file(unit_path, &unit);
-    text_free(&unit);
-    if (!written)
-        return failure_set(failure, ATT_IO, "cannot write %s: %s", unit_path, strerror(errno));
+static bool make_paths(const char *folder, struct paths *paths) {
+    if (asprintf(&paths->unit, "%s/unit.cc", folder) < 0)
+        paths->unit = NULL;
+    if (asprintf(&paths->object, "%s/unit.so", folder) < 0)
+        paths->object = NULL;
+    if (asprintf(&paths->map, "-fdebug-prefix-map=%s=.", folder) < 0)
+        paths->map = NULL;
+    return paths->unit && paths->object && paths->map;
+}
 
-    char *argv[48];
-    int count = 0;
-    push(argv, &count, (const char *const *)compiler->command);
+static enum att_status compile(const char *folder, const struct paths *paths, const struct compiler *compiler,
+                               enum att_host_mode mode, const struct compile_job *job, struct binary *binary,
+                               struct failure *failure) {
+    char *argv[64], output_option[] = "-o";
+    bool good;
+    int count = push_command(argv, compiler);
     push(argv, &count, options_always);
     push(argv, &count, options_mode[mode]);
     push(argv, &count, options_cpu());
-    argv[count++] = map_option;
-    argv[count++] = unit_path;
+    argv[count++] = paths->map;
+    argv[count++] = paths->unit;
     argv[count++] = output_option;
-    argv[count++] = object_path;
+    argv[count++] = paths->object;
+    push(argv, &count, options_link);
     argv[count] = NULL;
+    enum att_status status = child_run(compiler->path, argv, folder, &binary->log, &good, failure);
+    if (status == ATT_OK && !good)
+        status = failure_set(failure, ATT_COMPILE_FAILED, "%s does not compile with %s:\n%s", job->name, compiler->path,
+                             text_string(&binary->log));
+    return status == ATT_OK ? read_object(paths->object, binary, failure) : status;
+}
 
-    struct text object = {0};
-    bool compiled = compiler_spawn(argv, &binary->log);
-    bool loaded = compiled && read_file(object_path, &object);
-    unlink(unit_path);
-    unlink(object_path);
-    if (!loaded) {
-        text_free(&object);
-        failure_set(failure, ATT_COMPILE_FAILED, "%s does not compile with %s:\n%s", job->name, compiler->path,
-                    text_string(&binary->log));
-        text_free(&binary->log);
-        return ATT_COMPILE_FAILED;
-    }
-    binary->bytes = object.bytes;
-    binary->size = object.size;
-    binary->registers = binary->spill_bytes = binary->instructions = -1;
-    return ATT_OK;
+static enum att_status compile_in(const char *folder, const struct compiler *compiler, enum att_host_mode mode,
+                                  const struct compile_job *job, struct binary *binary, struct failure *failure) {
+    struct paths paths;
+    struct text unit = {0};
+    enum att_status status;
+    print_unit(&unit, mode, job);
+    if (!make_paths(folder, &paths) || unit.failed)
+        status = failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while compiling %s", job->name);
+    else if (!write_file(paths.unit, &unit))
+        status =
+            failure_set(failure, ATT_IO, "cannot write %s: %s; make room there, or set TMPDIR to another directory",
+                        paths.unit, strerror(errno));
+    else
+        status = compile(folder, &paths, compiler, mode, job, binary, failure);
+    text_free(&unit);
+    free(paths.unit);
+    free(paths.object);
+    free(paths.map);
+    return status;
 }
 
 enum att_status compiler_run(const struct compiler *compiler, enum att_host_mode mode, const struct compile_job *job,
@@ -299,11 +296,13 @@ enum att_status compiler_run(const struct compiler *compiler, enum att_host_mode
     *binary = (struct binary){.registers = -1, .spill_bytes = -1, .instructions = -1};
     if (!compiler->path)
         return no_compiler(failure);
-    char folder[] = "/tmp/attile-XXXXXX";
-    if (!mkdtemp(folder))
-        return failure_set(failure, ATT_IO, "cannot make a folder for the compiler, %s: %s", folder, strerror(errno));
+    char *folder = scratch_open(failure);
+    if (!folder)
+        return failure->status;
     enum att_status status = compile_in(folder, compiler, mode, job, binary, failure);
-    rmdir(folder);
+    scratch_close(folder);
+    if (status != ATT_OK)
+        text_free(&binary->log);
     return status;
 }
 
@@ -321,14 +320,15 @@ static bool is_word(const char *frame) {
 
 /* addr2line prints "file:line" for the place and for each function it was inlined into; the device's own words are not
    what the reader looks for. */
-int compiler_line(const char *object, size_t offset) {
+int compiler_line(const struct compiler *compiler, const char *object, size_t offset) {
     char address[32], path[64], program[] = "addr2line", inlined[] = "-i", executable[] = "-e";
     snprintf(address, sizeof address, "0x%zx", offset);
     snprintf(path, sizeof path, "%s", object);
     char *argv[] = {program, inlined, executable, path, address, NULL};
     struct text text = {0};
+    bool good = false;
     int line = 0;
-    if (compiler_spawn(argv, &text))
+    if (compiler->addr2line && child_run(compiler->addr2line, argv, NULL, &text, &good, NULL) == ATT_OK && good)
         for (char *rest = text.bytes, *frame; !line && (frame = strsep(&rest, "\n"));) {
             char *colon = strrchr(frame, ':');
             if (colon && !is_word(frame))

@@ -10,11 +10,13 @@ enum { COMPILER_WORDS = 8 };
 struct compiler {
     char *words;                   /* owned: the text behind `command` */
     char *command[COMPILER_WORDS]; /* "g++" or what $CXX says, null-terminated */
-    char *path;                    /* owned: the program found; null = there is none */
+    char *path;                    /* owned: the program found, absolute; null = there is none */
+    char *addr2line;               /* owned, likewise: reads line numbers from binaries */
     char *version;                 /* owned: first line of --version; null = not asked yet */
 };
 
-/* Look for $CXX (not in a setuid process), c++, g++, clang++ on the PATH. Starts nothing. None found is no error. */
+/* Look for $CXX, c++, g++, clang++ on the PATH, in a set-user-ID process the last three on a fixed one. Starts nothing.
+   None found is no error. */
 void compiler_find(struct compiler *compiler);
 void compiler_free(struct compiler *compiler);
 
@@ -24,14 +26,11 @@ enum att_status compiler_ask(struct compiler *compiler, struct failure *failure)
 /* "name: value\n" lines: compiler, options, mode, and a hash of the device words. */
 void compiler_describe(const struct compiler *compiler, enum att_host_mode mode, struct text *text);
 
-/* ATT_COMPILE_FAILED carries the compiler's log. */
+/* ATT_COMPILE_FAILED carries the compiler's log; ATT_IO: it may well compile when asked again. */
 enum att_status compiler_run(const struct compiler *compiler, enum att_host_mode mode, const struct compile_job *job,
                              struct binary *binary, struct failure *failure);
 
 /* The line in the kernel's source of a code address in a binary, by the program addr2line; 0 = not known. */
-int compiler_line(const char *object, size_t offset);
-
-/* Run argv[0] (found by PATH) and wait; what it writes goes to *output. False when it could not be started or failed. */
-bool compiler_spawn(char *const argv[], struct text *output);
+int compiler_line(const struct compiler *compiler, const char *object, size_t offset);
 
 #endif

@@ -1,0 +1,11 @@
+/* object: is a shared object whole? The loader maps what the headers promise, and a promise beyond the end of the file
+   kills the process at the first touch. */
+#ifndef ATTILE_HOST_OBJECT_H
+#define ATTILE_HOST_OBJECT_H
+
+#include <stddef.h>
+
+/* Null when the headers of segments and sections, and all that they describe, lie within the bytes; else what is wrong. */
+const char *object_check(const void *bytes, size_t size);
+
+#endif

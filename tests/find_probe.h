@@ -1,0 +1,7 @@
+/* What find_probe's exit status says. */
+#ifndef ATTILE_FIND_PROBE_H
+#define ATTILE_FIND_PROBE_H
+
+enum probe_result { PROBE_BUILT, PROBE_HIT, PROBE_FAILED, PROBE_WRONG };
+
+#endif
