@@ -94,6 +94,13 @@ static struct tensor tensor_lse(float *data, int64_t *batch_stride, int64_t *hea
                                    {"len_q", NULL, shape->len_q, 1}}};
 }
 
+/* 0 is the default, ATT_SCALE_ZERO is 0. */
+static float scale_of(const struct knobs *knobs, float scale) {
+    if (scale != 0)
+        return scale;
+    return signbit(scale) ? 0 : (float)(1 / sqrt(knobs->head_dim));
+}
+
 static enum att_status read_attention(const struct knobs *knobs, const struct att_attention_args *args,
                                       struct arguments *out, struct failure *failure) {
     if (read_attention_sizes(knobs, args, &out->shape, &out->empty, failure) != ATT_OK)
@@ -145,7 +152,7 @@ static enum att_status read_attention(const struct knobs *knobs, const struct at
         .kv_heads = (int)s->kv_heads,
         .len_q = (int)s->len_q,
         .len_kv = (int)s->len_kv,
-        .scale = args->scale != 0 ? args->scale : (float)(1 / sqrt(knobs->head_dim)),
+        .scale = scale_of(knobs, args->scale),
     };
     return ATT_OK;
 }

@@ -15,8 +15,9 @@
        att_close(session);
 
    Threads: a session and its kernels may be used from many threads at once, att_close excepted.
-   Environment read: ATTILE_CACHE_DIR, ATTILE_TUNED, XDG_CACHE_HOME, HOME, ATTILE_NVRTC, CUDA_HOME, CUDA_PATH, CXX, PATH; none when
-   the process is setuid. Nothing else. */
+   Environment read: ATTILE_CACHE_DIR, ATTILE_TUNED, XDG_CACHE_HOME, HOME, ATTILE_NVRTC, CUDA_HOME, CUDA_PATH, and for the
+   host device CXX, PATH, LD_LIBRARY_PATH, TMPDIR; none when the process is set-user-ID. Nothing else: programs that the
+   library starts see PATH, HOME, LD_LIBRARY_PATH and a TMPDIR of their own. */
 #ifndef ATTILE_H
 #define ATTILE_H
 
@@ -65,7 +66,7 @@ ATT_API const char *att_status_name(enum att_status status); /* "invalid argumen
 /* --- sessions -------------------------------------------------------------------------------------------------- */
 
 typedef struct att_session att_session; /* owned by the caller */
-typedef struct att_kernel att_kernel;   /* borrowed from its session, valid until att_close */
+typedef struct att_kernel att_kernel;   /* borrowed from its session, valid until it is released or att_close */
 struct att_bundle;                      /* kernels built ahead of time, see the end of this file */
 
 enum att_device { ATT_DEVICE_AUTO, /* cuda if there is one, else host */ ATT_DEVICE_CUDA, ATT_DEVICE_HOST };
@@ -128,6 +129,12 @@ ATT_API const char *att_message(const att_session *session);
    without a schedule by its first kernel for that problem. */
 ATT_API enum att_status att_find(att_session *session, const char *problem, const char *schedule, att_kernel **kernel);
 
+/* Give back what one att_find returned, for programs that go through many kernels. A kernel given back as often as it was
+   found must not be used any more. The session keeps the last 64 such kernels loaded, for whoever asks again, and unloads
+   the others, after waiting for the device; not while a graph is being captured, nor while one that holds the kernel
+   lives. Without this call kernels stay loaded until att_close. Accepts null. */
+ATT_API void att_release(att_kernel *kernel);
+
 /* Load onto the device now what the driver would put off to the first launch, and build what a kernel that the library
    chose needs to take arguments of any alignment. Call before graph capture and before measuring memory. Idempotent. */
 ATT_API enum att_status att_prepare(att_kernel *kernel);
@@ -175,14 +182,20 @@ enum att_param_type {
     ATT_PARAM_BF16
 };
 
+/* A stride of 0 where all strides are 0, which would mean contiguous: one number for a whole tensor. */
+#define ATT_REPEAT INT64_MIN
+
 struct att_param {
     const char *name;
     enum att_param_type type; /* as declared; "float" is FP32 */
     double number;            /* of a scalar; an int in -2^30 to 2^30 */
     const void *data;         /* of a tensor, in device memory; read only */
     int64_t size[4];          /* elements of each dimension, as declared */
-    int64_t stride[4];        /* in elements, not negative, 0 repeats; all 0 = contiguous */
+    int64_t stride[4];        /* in elements, not negative; 0 or ATT_REPEAT repeats; all 0 = contiguous */
 };
+
+/* A scale of 0: all keys that are seen weigh alike, O is the mean of their V. */
+#define ATT_SCALE_ZERO (-0.0f)
 
 struct att_attention_args { /* family attention_forward: O = softmax(scale Q K^T + mask) V */
     struct att_tensor q;    /* (batch, heads, len_q, head_dim) */
@@ -193,7 +206,7 @@ struct att_attention_args { /* family attention_forward: O = softmax(scale Q K^T
 
     int64_t lse_batch_stride, lse_head_stride;     /* both 0 = contiguous */
     int64_t batch, heads, kv_heads, len_q, len_kv; /* kv_heads divides heads; 0 = as heads; lengths may be 0 */
-    float scale;                                   /* 0 = 1 / sqrt(head_dim) */
+    float scale;                                   /* 0 = 1 / sqrt(head_dim); ATT_SCALE_ZERO, which is -0, = 0 */
 
     const struct att_param *params; /* each that the kernel's problem declares, in any order; null when there is none */
     int param_count;
@@ -274,7 +287,7 @@ ATT_API enum att_status att_counters_read(att_session *session, struct att_count
 
 /* `attile build` writes such a table as a C file that needs nothing but this header. List it in att_options.bundles;
    its kernels then need neither compiler nor cache. Not for writing by hand. */
-enum { ATT_BUNDLE_FORMAT = 1 };
+enum { ATT_BUNDLE_FORMAT = 2 };
 
 struct att_bundle_kernel {
     const char *name;
@@ -290,6 +303,7 @@ struct att_bundle {
     int format; /* ATT_BUNDLE_FORMAT */
     int count;  /* of kernels */
     const struct att_bundle_kernel *kernels;
+    const char *params; /* the layout of the parameters that its kernels take; another library may fill another one */
 };
 
 #ifdef __cplusplus

@@ -73,8 +73,9 @@ struct backend_type {
     enum att_status (*compile)(struct backend *backend, const struct compile_job *job, struct binary *binary,
                                struct failure *failure);
 
-    /* Load a binary made by `compile`, perhaps by another process. ATT_LAUNCH_FAILED when the device refuses it:
-       the caller then drops the cached bytes and compiles anew. `bytes` need not live longer than the call. */
+    /* Load a binary made by `compile`, perhaps by another process. ATT_LAUNCH_FAILED when the bytes are at fault: the
+       caller then drops them from the cache and compiles anew. Any other failure says nothing against them. `bytes` need
+       not live longer than the call. */
     enum att_status (*load)(struct backend *backend, const void *bytes, size_t size, const struct plan *plan,
                             struct module **module, struct failure *failure);
     void (*unload)(struct backend *backend, struct module *module); /* accepts null */

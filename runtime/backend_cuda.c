@@ -232,7 +232,7 @@ static enum att_status load_functions(struct backend *backend, const struct plan
             error = backend->api.function_set(*function, CUDA_MAX_DYNAMIC_SHARED, launch->shared);
         }
         if (error != CUDA_OK)
-            return cuda_api_failure(&backend->api, error, ATT_LAUNCH_FAILED, failure, what);
+            return cuda_api_failure(&backend->api, error, cuda_api_load_status(error), failure, what);
         module->launch[i].block = (unsigned)launch->block;
         module->launch[i].shared = (unsigned)launch->shared;
         module->launch[i].cluster = (unsigned)launch->cluster;
@@ -256,12 +256,12 @@ static enum att_status cuda_load(struct backend *backend, const void *bytes, siz
     enum att_status status = enter(backend, failure);
     if (status != ATT_OK) {
         free(module);
-        return status;
+        return failure->status = ATT_NO_DEVICE; /* which says nothing against the binary */
     }
     int mode = CUDA_CAPTURE_MODE_RELAXED; /* loading must not break a capture going on elsewhere in the process */
     backend->api.capture_mode(&mode);
-    status = check(backend, backend->api.module_load(&module->handle, bytes), ATT_LAUNCH_FAILED, failure,
-                   "loading a binary onto the GPU");
+    int error = backend->api.module_load(&module->handle, bytes);
+    status = check(backend, error, cuda_api_load_status(error), failure, "loading a binary onto the GPU");
     if (status == ATT_OK)
         status = load_functions(backend, plan, module, failure);
     backend->api.capture_mode(&mode);

@@ -1,4 +1,5 @@
 #include "bundle.h"
+#include "params_layout.h"
 #include "plan_text.h"
 
 #include <ctype.h>
@@ -61,7 +62,10 @@ enum att_status bundle_write_c(const char *symbol, const struct att_bundle_kerne
                                struct text *text, struct failure *failure) {
     if (!is_identifier(symbol))
         return failure_set(failure, ATT_INVALID_ARGUMENT, "symbol: '%s' is no C identifier", symbol);
-    struct att_bundle bundle = {ATT_BUNDLE_FORMAT, count, kernels};
+    char layout[PARAMS_LAYOUT];
+    if (!params_layout(embedded_templates, layout))
+        return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while writing bundle %s", symbol);
+    struct att_bundle bundle = {ATT_BUNDLE_FORMAT, count, kernels, layout};
     if (count < 1)
         return failure_set(failure, ATT_INVALID_ARGUMENT, "bundle %s: there are no kernels to write", symbol);
     if (bundle_check(&bundle, 0, failure) != ATT_OK)
@@ -77,8 +81,9 @@ enum att_status bundle_write_c(const char *symbol, const struct att_bundle_kerne
     text_print(text, "static const struct att_bundle_kernel kernels[] = {\n");
     for (int i = 0; i < count; i++)
         write_kernel(&kernels[i], i, text);
-    text_print(text, "};\n\nextern const struct att_bundle %s;\nconst struct att_bundle %s = {%d, %d, kernels};\n",
-               symbol, symbol, ATT_BUNDLE_FORMAT, count);
+    text_print(text,
+               "};\n\nextern const struct att_bundle %s;\nconst struct att_bundle %s = {%d, %d, kernels, \"%s\"};\n",
+               symbol, symbol, ATT_BUNDLE_FORMAT, count, layout);
     return text->failed ? failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while writing bundle %s", symbol)
                         : ATT_OK;
 }
@@ -90,6 +95,15 @@ enum att_status bundle_check(const struct att_bundle *bundle, int number, struct
         return failure_set(failure, ATT_INVALID_ARGUMENT,
                            "bundles[%d]: format is %d, expected %d; write it anew with this version's `attile build`",
                            number, bundle->format, ATT_BUNDLE_FORMAT);
+    char layout[PARAMS_LAYOUT];
+    if (!params_layout(embedded_templates, layout))
+        return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while looking at a bundle");
+    if (!bundle->params || strcmp(bundle->params, layout) != 0)
+        return failure_set(
+            failure, ATT_INVALID_ARGUMENT,
+            "bundles[%d]: its kernels take parameters of layout %s, expected %s, which this version fills; "
+            "write it anew with this version's `attile build`",
+            number, bundle->params ? bundle->params : "(null)", layout);
     for (int i = 0; i < bundle->count; i++) {
         const struct att_bundle_kernel *kernel = &bundle->kernels[i];
         struct plan plan;

@@ -11,7 +11,7 @@
 enum att_status bundle_write_c(const char *symbol, const struct att_bundle_kernel *kernels, int count,
                                struct text *text, struct failure *failure);
 
-/* Refuse a table of another format, or one with holes; `number` is its place in att_options.bundles. */
+/* Refuse a table of another format, for other parameter structs, or with holes; `number` is its place in att_options.bundles. */
 enum att_status bundle_check(const struct att_bundle *bundle, int number, struct failure *failure);
 
 /* The kernel for a variant on a device, or null: the one with all knobs equal, else, when any_schedule, the first

@@ -1,6 +1,7 @@
 /* cache_file: one entry's file: read and check, publish, set aside. A reader sees a whole file or none, because a file
    enters entries/ only by rename; that it is whole and ours is proven again at each read all the same. */
 #include "cache_disk.h"
+#include "transfer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,34 +14,6 @@
 
 static const int64_t size_limit = INT64_C(256) << 20; /* of one file; cubins are far smaller */
 static const int64_t touch_seconds = 3600;            /* the time of last use is this exact */
-enum { RETRIES = 100 };                               /* of an interrupted call: bounded, so that nothing can hang us */
-
-/* Read exactly size bytes and find the end of the file there. 1 = done, 0 = another size, -1 = error. */
-static int read_all(int file, char *bytes, size_t size) {
-    size_t done = 0;
-    for (int interrupts = 0;;) {
-        char beyond;
-        ssize_t n = done < size ? read(file, bytes + done, size - done) : read(file, &beyond, 1);
-        if (n < 0 && (errno != EINTR || ++interrupts > RETRIES))
-            return -1;
-        if (n == 0)
-            return done == size;
-        if (n > 0 && done == size)
-            return 0;
-        done += n > 0 ? (size_t)n : 0;
-    }
-}
-
-static int write_all(int file, const char *bytes, size_t size) {
-    for (int interrupts = 0; size;) {
-        ssize_t n = write(file, bytes, size);
-        if (n == 0 || (n < 0 && (errno != EINTR || ++interrupts > RETRIES)))
-            return -1;
-        bytes += n > 0 ? n : 0;
-        size -= n > 0 ? (size_t)n : 0;
-    }
-    return 0;
-}
 
 /* Everything that can be said against an open file before and after its bytes are read. Null = a hit; *found is set
    for the rest. */
@@ -59,7 +32,7 @@ static const char *load(int descriptor, const char *digest, const struct cache_k
         return "too large";
     file->size = (size_t)status->st_size;
     file->bytes = malloc(file->size + 1);
-    int whole = file->bytes ? read_all(descriptor, file->bytes, file->size) : -1;
+    int whole = file->bytes ? transfer_read(descriptor, file->bytes, file->size) : -1;
     if (whole < 0) {
         *found = CACHE_MISS;
         return "cannot be read";
@@ -130,7 +103,7 @@ static const char *write_file(struct cache_disk *disk, const char *digest, const
     if (file < 0)
         return "create a file";
     const char *failed = NULL;
-    if (write_all(file, bytes, size) != 0)
+    if (!transfer_write(file, bytes, size))
         failed = "write";
     else if (fsync(file) != 0) /* before the rename, or a power cut could leave a name without its bytes */
         failed = "flush";

@@ -38,3 +38,13 @@ enum att_status cuda_api_failure(const struct cuda_api *api, int error, enum att
     return failure_set(failure, error == CUDA_OUT_OF_MEMORY ? ATT_OUT_OF_MEMORY : status, "%s: %s, CUresult %d (%s)",
                        what, name, error, text);
 }
+
+enum att_status cuda_api_load_status(int error) {
+    static const int of_binaries[] = {CUDA_INVALID_VALUE, CUDA_INVALID_IMAGE,   CUDA_NO_BINARY_FOR_GPU,
+                                      CUDA_INVALID_PTX,   CUDA_UNSUPPORTED_PTX, CUDA_INVALID_SOURCE,
+                                      CUDA_NOT_FOUND};
+    for (size_t i = 0; i < sizeof of_binaries / sizeof *of_binaries; i++)
+        if (error == of_binaries[i])
+            return ATT_LAUNCH_FAILED;
+    return ATT_NO_DEVICE;
+}

@@ -9,6 +9,7 @@
 
 enum { /* CUresult values that we tell apart */
        CUDA_OK = 0,
+       CUDA_INVALID_VALUE = 1,
        CUDA_OUT_OF_MEMORY = 2,
        CUDA_DEINITIALIZED = 4,
        CUDA_NO_DEVICE = 100,
@@ -101,5 +102,9 @@ enum att_status cuda_api_open(struct cuda_api *api, struct failure *failure);
    else `status`. */
 enum att_status cuda_api_failure(const struct cuda_api *api, int error, enum att_status status, struct failure *failure,
                                  const char *what);
+
+/* What a failure to load a binary says: ATT_LAUNCH_FAILED = the binary is at fault, ATT_NO_DEVICE = the GPU or this
+   process is, an earlier fault in the context for example. */
+enum att_status cuda_api_load_status(int error);
 
 #endif

@@ -5,36 +5,64 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- remembering ----------------------------------------------------------------------------------------------- */
+/* --- users of kernels ------------------------------------------------------------------------------------------ */
 
-static unsigned bucket_of(const char *text, size_t size) {
-    uint64_t hash = 14695981039346656037u; /* FNV-1a */
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ (unsigned char)text[i]) * 1099511628211u;
-    return (unsigned)(hash >> 32) % KERNEL_BUCKETS;
+/* All with the session's lock held. */
+
+static void use(att_session *session, att_kernel *kernel) {
+    session->idle -= kernel->users == 0;
+    kernel->users++;
 }
 
-static att_kernel *recall(const att_session *session, const struct text *name) {
-    const struct kernel_name *at = session->names[bucket_of(text_string(name), name->size)];
-    while (at && (at->size != name->size || memcmp(at->text, text_string(name), name->size) != 0))
-        at = at->next;
-    return at ? at->kernel : NULL;
+static void leave(att_session *session, att_kernel *kernel) {
+    if (kernel->users == 0 || --kernel->users > 0) /* released more often than found: nothing to leave */
+        return;
+    session->idle++;
+    kernel->last_used = ++session->clock;
 }
 
-static bool remember(att_session *session, const struct text *name, att_kernel *kernel) {
-    struct kernel_name *entry = malloc(sizeof *entry + name->size);
-    if (!entry)
-        return false;
-    struct kernel_name **bucket = &session->names[bucket_of(text_string(name), name->size)];
-    *entry = (struct kernel_name){.next = *bucket, .kernel = kernel, .size = name->size};
-    memcpy(entry->text, text_string(name), name->size);
-    *bucket = entry;
-    return true;
+/* Take the kernel that was idle longest out of the session. */
+static att_kernel *take_idle(att_session *session) {
+    att_kernel **oldest = NULL;
+    for (att_kernel **link = &session->kernels; *link; link = &(*link)->next)
+        if ((*link)->users == 0 && (!oldest || (*link)->last_used < (*oldest)->last_used))
+            oldest = link;
+    att_kernel *kernel = *oldest;
+    *oldest = kernel->next;
+    session->idle--;
+    names_forget(&session->variants, kernel);
+    names_forget(&session->asked, kernel);
+    if (kernel->stand_in)
+        leave(session, kernel->stand_in);
+    return kernel;
 }
+
+/* One user leaves. When too many kernels are idle a quarter of them goes: unloading waits for the device. */
+static void release(att_session *session, att_kernel *kernel) {
+    att_kernel *gone = NULL;
+    struct failure failure = {0};
+    pthread_mutex_lock(&session->lock);
+    leave(session, kernel);
+    for (bool many = session->idle > KERNELS_KEPT; many && session->idle > KERNELS_KEPT - KERNELS_KEPT / 4;) {
+        att_kernel *taken = take_idle(session);
+        taken->next = gone;
+        gone = taken;
+    }
+    pthread_mutex_unlock(&session->lock);
+    if (gone) /* they may still be running; what failed there has no reader here */
+        session->type->synchronize(session->backend, &failure);
+    failure_clear(&failure);
+    for (att_kernel *next; gone; gone = next) {
+        next = gone->next;
+        kernel_free(gone);
+    }
+}
+
+/* --- kernels of variants --------------------------------------------------------------------------------------- */
 
 static att_kernel *add_kernel(att_session *session, const struct variant *variant, const struct text *name) {
     att_kernel *kernel = calloc(1, sizeof *kernel);
-    if (!kernel || !remember(session, name, kernel)) {
+    if (!kernel || !names_add(&session->variants, name, kernel)) {
         free(kernel);
         return NULL;
     }
@@ -45,10 +73,11 @@ static att_kernel *add_kernel(att_session *session, const struct variant *varian
     pthread_mutex_init(&kernel->lock, NULL);
     kernel->next = session->kernels;
     session->kernels = kernel;
+    session->idle++;
     return kernel;
 }
 
-/* The kernel of a variant, new or known. Null: out of memory. */
+/* The kernel of a variant, new or known, with one more user. Null: out of memory. */
 static att_kernel *intern(att_session *session, const struct variant *variant, const char *kind) {
     struct text canonical = {0};
     att_kernel *kernel = NULL;
@@ -56,9 +85,11 @@ static att_kernel *intern(att_session *session, const struct variant *variant, c
     variant_print(variant, &canonical);
     if (!canonical.failed) {
         pthread_mutex_lock(&session->lock);
-        kernel = recall(session, &canonical);
+        kernel = names_find(&session->variants, &canonical);
         if (!kernel)
             kernel = add_kernel(session, variant, &canonical);
+        if (kernel)
+            use(session, kernel);
         pthread_mutex_unlock(&session->lock);
     }
     text_free(&canonical);
@@ -86,10 +117,12 @@ static void add_stand_in(att_session *session, const struct request *request, at
     pthread_mutex_lock(&session->lock);
     if (!kernel->stand_in)
         kernel->stand_in = stand_in; /* when memory is short there is none */
+    else if (stand_in)
+        leave(session, stand_in); /* another thread was here */
     pthread_mutex_unlock(&session->lock);
 }
 
-/* The best candidate that compiles. A bundle may answer differently when the schedule is open, and a kernel with a
+/* The best candidate that compiles, with one more user. A bundle may answer differently when the schedule is open, and a kernel with a
    stand-in differs from the same one that was asked for by its schedule: each kind is remembered on its own. */
 static enum att_status find_new(att_session *session, const char *problem, const char *schedule, att_kernel **result,
                                 struct failure *failure) {
@@ -110,6 +143,7 @@ static enum att_status find_new(att_session *session, const char *problem, const
             *result = kernel;
             return ATT_OK;
         }
+        release(session, kernel);
         if (failure->status != ATT_COMPILE_FAILED || !request.any_schedule)
             return failure->status;
         session_log(session, ATT_LOG_WARNING, "%s is passed over: %s", choice.variant.name,
@@ -129,14 +163,16 @@ static enum att_status find(att_session *session, const char *problem, const cha
     text_append(&asked, schedule ? "\n=" : "\n", schedule ? 2 : 1);
     text_append(&asked, schedule, schedule ? strlen(schedule) : 0);
     pthread_mutex_lock(&session->lock);
-    att_kernel *kernel = problem && !asked.failed ? recall(session, &asked) : NULL;
+    att_kernel *kernel = problem && !asked.failed ? names_find(&session->asked, &asked) : NULL;
+    if (kernel)
+        use(session, kernel);
     pthread_mutex_unlock(&session->lock);
     enum att_status status = ATT_OK;
     if (!kernel) {
         status = find_new(session, problem, schedule, &kernel, failure);
         pthread_mutex_lock(&session->lock);
-        if (status == ATT_OK && !asked.failed && !recall(session, &asked))
-            remember(session, &asked, kernel); /* when memory is short the longer way serves as well */
+        if (status == ATT_OK && !asked.failed && !names_find(&session->asked, &asked))
+            names_add(&session->asked, &asked, kernel); /* when memory is short the longer way serves as well */
         pthread_mutex_unlock(&session->lock);
     }
     text_free(&asked);
@@ -157,6 +193,11 @@ enum att_status att_find(att_session *session, const char *problem, const char *
     else if (find(session, problem, schedule, kernel, &failure) == ATT_OK)
         return ATT_OK;
     return session_fail(session, &failure);
+}
+
+void att_release(att_kernel *kernel) {
+    if (kernel && session_enter(kernel->session) == ATT_OK)
+        release(kernel->session, kernel);
 }
 
 /* --- asking about kernels --------------------------------------------------------------------------------------- */

@@ -116,7 +116,7 @@ static void set_strides(const struct formula_param *param, const struct att_para
         given = given || from->stride[d] != 0;
     }
     for (int d = 0; given && d < param->dims; d++)
-        to->stride[d] = from->stride[d];
+        to->stride[d] = from->stride[d] == ATT_REPEAT ? 0 : from->stride[d];
 }
 
 static enum att_status read_tensor(const struct formula_scope *scope, int number, const struct formula_env *env,

@@ -108,7 +108,7 @@ static enum att_status open_templates(att_session *session, const char *folder, 
     struct diag diag = {0};
     if (folder && !(session->template_folder = template_folder_open(folder)))
         return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while opening templates");
-    session->templates = template_set_open(folder ? template_folder_load : NULL, session->template_folder, &diag);
+    session->templates = template_folder_parse(session->template_folder, &diag);
     if (!session->templates)
         return failure_take(failure, ATT_INVALID_TEXT, &diag);
     diag_free(&diag);
@@ -171,6 +171,7 @@ enum att_status session_open(const struct att_options *options, const char *comp
     session->process = process_number();
     session->log = options->log;
     session->log_context = options->log_context;
+    session->asked.limit = TEXTS_KEPT;
     pthread_mutex_init(&session->lock, NULL);
     struct failure failure = {0};
     if (open_parts(session, options, compile_for, &failure) != ATT_OK)
@@ -200,14 +201,6 @@ enum att_status session_open_to_choose(const struct att_options *options, const 
 
 /* --- closing --------------------------------------------------------------------------------------------------- */
 
-static void free_names(att_session *session) {
-    for (int i = 0; i < KERNEL_BUCKETS; i++)
-        for (struct kernel_name *next, *name = session->names[i]; name; name = next) {
-            next = name->next;
-            free(name);
-        }
-}
-
 void att_close(att_session *session) {
     if (!session)
         return;
@@ -221,7 +214,8 @@ void att_close(att_session *session) {
         next = kernel->next;
         kernel_free(kernel);
     }
-    free_names(session);
+    names_free(&session->variants);
+    names_free(&session->asked);
     cache_close(session->cache);
     if (session->backend)
         session->type->close(session->backend);

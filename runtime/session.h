@@ -8,12 +8,14 @@
 #include "formulas.h"
 #include "gen.h"
 #include "model.h"
+#include "names.h"
 #include "tables.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { KERNEL_BUCKETS = 1024 };
+/* What a session remembers: texts asked for, and kernels that nobody uses. */
+enum { TEXTS_KEPT = 4096, KERNELS_KEPT = 64 };
 
 struct att_kernel {
     struct att_session *session;
@@ -27,18 +29,14 @@ struct att_kernel {
     struct text source;          /* empty for a bundle's kernel */
     struct att_kernel_info info;
 
-    /* Takes the arguments that this one, which the library chose, cannot: any alignment, any scale. att_prepare builds it.
+    /* Takes the arguments that this one, which the library chose, cannot: any alignment. att_prepare builds it.
        Null = none. Set before the kernel is handed out, never changed. */
     struct att_kernel *stand_in;
     struct att_kernel *next; /* of all in the session */
-};
 
-/* Kernels by text: the canonical text of the variant, and every pair of problem and schedule that led to it. */
-struct kernel_name {
-    struct kernel_name *next; /* in the bucket */
-    struct att_kernel *kernel;
-    size_t size;
-    char text[];
+    /* Guarded by the session's lock. */
+    unsigned users;     /* finds not yet released, and kernels whose stand-in it is */
+    uint64_t last_used; /* when the last user left, by the session's clock */
 };
 
 struct att_session {
@@ -57,9 +55,12 @@ struct att_session {
     struct tables tables;
     bool modelled; /* the model knows this device: */
     struct model_gpu gpu;
-    pthread_mutex_t lock; /* guards what follows */
-    struct kernel_name *names[KERNEL_BUCKETS];
+    pthread_mutex_t lock;  /* guards what follows */
+    struct names variants; /* the kernel of each variant in the session, by its canonical text */
+    struct names asked;    /* kernels by the problem and schedule that led to them, at most TEXTS_KEPT */
     struct att_kernel *kernels;
+    unsigned idle;            /* kernels without a user, at most KERNELS_KEPT */
+    uint64_t clock;           /* counts kernels that became idle */
     struct message *messages; /* the last failure of each thread that had one */
 };
 

@@ -1,7 +1,6 @@
 #include "tables.h"
 #include "text_file.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,10 +26,11 @@ enum att_status tables_open(struct tables *tables, const char *path, struct fail
     pthread_mutex_init(&tables->lock, NULL);
     if (!path)
         return ATT_OK;
-    if (text_file_read(path, &text))
-        tables->own = read_table(path, &text, failure);
+    const char *why = text_file_read(path, &text, NULL);
+    if (why)
+        failure_set(failure, ATT_IO, "the tuned table %s cannot be read: %s", path, why);
     else
-        failure_set(failure, ATT_IO, "the tuned table %s cannot be read: %s", path, strerror(errno));
+        tables->own = read_table(path, &text, failure);
     text_free(&text);
     return failure->status;
 }

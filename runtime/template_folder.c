@@ -10,6 +10,7 @@ struct template_folder {
         char *name;
         struct text text;
     } * files;
+    struct diag *diag; /* while templates are parsed, else null */
     char path[];
 };
 
@@ -48,12 +49,33 @@ static bool stays_inside(const char *name) {
     return true;
 }
 
-static bool read_file(const char *folder, const char *name, struct text *text) {
+static bool refuse(const struct template_folder *folder, const char *name, const char *why) {
+    if (folder->diag)
+        diag_error(folder->diag, (struct place){0}, "template %s/%s: %s", folder->path, name, why);
+    return false;
+}
+
+/* False where links lead elsewhere. What is not there is inside. */
+static bool ends_inside(const char *folder, const char *path) {
+    char *root = realpath(folder, NULL), *end = realpath(path, NULL);
+    size_t size = root ? strlen(root) : 0;
+    bool inside = !root || !end || (strncmp(end, root, size) == 0 && (end[size] == '/' || root[size - 1] == '/'));
+    free(root);
+    free(end);
+    return inside;
+}
+
+static bool read_file(const struct template_folder *folder, const char *name, struct text *text) {
     struct text path = {0};
-    text_print(&path, "%s/%s", folder, name);
-    bool good = !path.failed && text_file_read(text_string(&path), text);
+    bool absent = false;
+    text_print(&path, "%s/%s", folder->path, name);
+    const char *why = "out of memory";
+    if (!path.failed && !ends_inside(folder->path, text_string(&path)))
+        why = "this link leads out of the folder; put a copy there";
+    else if (!path.failed)
+        why = text_file_read(text_string(&path), text, &absent);
     text_free(&path);
-    return good;
+    return !why || (!absent && refuse(folder, name, why));
 }
 
 const char *template_folder_load(void *context, const char *name, size_t *size) {
@@ -63,11 +85,15 @@ const char *template_folder_load(void *context, const char *name, size_t *size) 
             *size = file->text.size;
             return file->text.bytes;
         }
-    struct file *file = stays_inside(name) ? calloc(1, sizeof *file) : NULL;
+    if (!stays_inside(name)) {
+        refuse(folder, name, "this name leads out of the folder");
+        return NULL;
+    }
+    struct file *file = calloc(1, sizeof *file);
     if (!file)
         return NULL;
     file->name = strdup(name);
-    if (!file->name || !read_file(folder->path, name, &file->text)) {
+    if (!file->name || !read_file(folder, name, &file->text)) {
         free_file(file);
         return NULL;
     }
@@ -75,4 +101,13 @@ const char *template_folder_load(void *context, const char *name, size_t *size) 
     folder->files = file;
     *size = file->text.size;
     return file->text.bytes;
+}
+
+struct template_set *template_folder_parse(struct template_folder *folder, struct diag *diag) {
+    if (!folder)
+        return template_set_open(NULL, NULL, diag);
+    folder->diag = diag;
+    struct template_set *set = template_set_open(template_folder_load, folder, diag);
+    folder->diag = NULL;
+    return set;
 }

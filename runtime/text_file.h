@@ -6,7 +6,8 @@
 
 enum { TEXT_FILE_MOST = 1 << 20 };
 
-/* False when it cannot be read or is larger than TEXT_FILE_MOST; errno says why, EFBIG for the latter. */
-bool text_file_read(const char *path, struct text *text);
+/* Null, or why it cannot be read: also when it is no regular file (a pipe would never end) or larger than
+   TEXT_FILE_MOST. *absent, unless null: there is none of this name. */
+const char *text_file_read(const char *path, struct text *text, bool *absent);
 
 #endif

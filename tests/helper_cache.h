@@ -11,7 +11,7 @@ enum {
     PROBE_SIZE = 200000
 }; /* bytes of payload that cache_probe asks for: large enough for malloc to call the kernel */
 
-/* A new directory below the build directory; the text is valid until the test ends. Null = could not be made. */
+/* A new directory on disk, where every user may enter; the text is valid until the test ends. Null = could not be made. */
 const char *scratch_make(void);
 const char *scratch_make_fast(void);        /* in memory, if the system has such a place */
 void scratch_remove(const char *directory); /* with all it holds; follows no links */

@@ -217,6 +217,31 @@ Test(arguments, outputs_need_memory_of_their_own) {
     BAD(merge, args.merge.lse = lse_parts, "lse overlaps lse_parts");
 }
 
+/* To the element: the first one behind is free, the last one is taken. */
+Test(arguments, outputs_may_begin_where_another_tensor_ends) {
+    enum { SIZE = B * H * LQ * D, OUT = B * H * LQ * DV, LSE = B * H * LQ };
+    static float both[SIZE + OUT + LSE];
+    GOOD(attention, (args.attention.q.data = both, args.attention.o.data = both + SIZE));
+    BAD(attention, (args.attention.q.data = both, args.attention.o.data = both + SIZE - 1), "o overlaps q");
+    GOOD(attention, (args.attention.q.data = both + OUT, args.attention.o.data = both));
+    BAD(attention, (args.attention.q.data = both + OUT - 1, args.attention.o.data = both), "o overlaps q");
+    GOOD(attention, (args.attention.o.data = both, args.attention.lse = both + OUT));
+    BAD(attention, (args.attention.o.data = both, args.attention.lse = both + OUT - 1), "lse overlaps o");
+}
+
+/* Other blocks still read Q while one writes O. */
+Test(arguments, attention_is_not_done_in_place) {
+    struct knobs knobs = knobs_of(family_attention_forward);
+    struct att_args args = attention();
+    struct arguments arguments;
+    struct failure failure = {0};
+    knobs.head_dim = DV; /* then Q, of which some columns are left out, and O can be the very same tensor */
+    args.attention.o = args.attention.q;
+    cr_expect_eq(arguments_read(&knobs, &args, &arguments, &failure), ATT_INVALID_ARGUMENT);
+    cr_expect(strstr(text_string(&failure.text), "o overlaps q"), "%s", text_string(&failure.text));
+    failure_clear(&failure);
+}
+
 Test(arguments, empty_outputs_are_recognised) {
     struct knobs knobs = knobs_of(family_attention_forward);
     struct att_args args = attention();

@@ -1,4 +1,5 @@
 #include "bundle.h"
+#include "params_layout.h"
 #include "plan_text.h"
 
 #include <criterion/criterion.h>
@@ -51,6 +52,7 @@ Test(plan_text, anything_else_is_refused) {
         "launch k 32 -1 1\nworkspace 0\n",                   /* negative shared memory */
         "launch k 32 0\nworkspace 0\n",                      /* no grid */
         "launch k 32 0 +\nworkspace 0\n",                    /* operator without operands */
+        "launch k 32 0 1 + 2\nworkspace 0\n",                /* nor with one */
         "launch k 32 0 1 2\nworkspace 0\n",                  /* two values left */
         "launch k 32 0 1 len_x +\nworkspace 0\n",            /* unknown size */
         "launch k 32 0 99999999999999999999\nworkspace 0\n", /* overflow */
@@ -143,7 +145,7 @@ Test(bundle, finds_equal_knobs_first_and_equal_problems_when_the_schedule_is_ope
         kernel_for("m32", PROBLEM ", algorithm: flash, block_m: 32", "sm_90a"),
         kernel_for("m16", PROBLEM ", algorithm: flash, block_m: 16", "sm_90a"),
     };
-    const struct att_bundle bundle = {ATT_BUNDLE_FORMAT, 3, kernels};
+    const struct att_bundle bundle = {ATT_BUNDLE_FORMAT, 3, kernels, NULL};
     const struct att_bundle *const bundles[] = {&bundle, NULL};
     struct variant m16 = variant_of(16), m64 = variant_of(64);
     const struct att_bundle_kernel *found = bundle_find(bundles, &m16, "sm_90a", true);
@@ -156,6 +158,25 @@ Test(bundle, finds_equal_knobs_first_and_equal_problems_when_the_schedule_is_ope
     cr_expect_null(bundle_find(bundles, &m16, "sm_80", true));
     cr_expect_null(bundle_find(bundles, &m16, "host", true));
     cr_expect_null(bundle_find(NULL, &m16, "sm_90a", true));
+}
+
+/* A kernel with a knob more is another kernel, though all others are equal. */
+Test(bundle, a_knob_that_the_variant_does_not_use_must_not_be_there) {
+    const struct att_bundle_kernel kernels[] = {
+        kernel_for("schedule", PROBLEM ", algorithm: flash, block_m: 16, block_n: 32", "sm_90a"),
+        kernel_for("problem", PROBLEM ", sinks: 1, algorithm: flash, block_m: 16", "sm_90a"),
+        kernel_for("equal", PROBLEM ", algorithm: flash, block_m: 16", "sm_90a"),
+    };
+    struct variant variant = variant_of(16);
+    for (int last = 0; last < 3; last++) {
+        const struct att_bundle bundle = {ATT_BUNDLE_FORMAT, last + 1, kernels, NULL};
+        const struct att_bundle *const bundles[] = {&bundle, NULL};
+        const struct att_bundle_kernel *found = bundle_find(bundles, &variant, "sm_90a", false);
+        cr_expect_eq(found, last < 2 ? NULL : &kernels[2], "%s", found ? found->name : "none");
+    }
+    const struct att_bundle sinks = {ATT_BUNDLE_FORMAT, 1, &kernels[1], NULL};
+    const struct att_bundle *const bundles[] = {&sinks, NULL};
+    cr_expect_null(bundle_find(bundles, &variant, "sm_90a", true), "sinks are another problem");
 }
 
 Test(bundle, binaries_run_on_their_own_and_compatible_architectures) {
@@ -175,9 +196,11 @@ Test(bundle, binaries_run_on_their_own_and_compatible_architectures) {
 Test(bundle, incomplete_tables_are_refused) {
     struct failure failure = {0};
     struct att_bundle_kernel kernel = kernel_for("k", PROBLEM, "sm_80");
-    struct att_bundle bundle = {ATT_BUNDLE_FORMAT + 1, 1, &kernel};
+    char layout[PARAMS_LAYOUT];
+    cr_assert(params_layout(embedded_templates, layout));
+    struct att_bundle bundle = {ATT_BUNDLE_FORMAT + 1, 1, &kernel, layout};
     cr_expect_eq(bundle_check(&bundle, 2, &failure), ATT_INVALID_ARGUMENT);
-    cr_expect(strstr(text_string(&failure.text), "bundles[2]: format is 2, expected 1"), "%s",
+    cr_expect(strstr(text_string(&failure.text), "bundles[2]: format is 3, expected 2"), "%s",
               text_string(&failure.text));
     bundle.format = ATT_BUNDLE_FORMAT;
     failure_clear(&failure);
@@ -190,6 +213,47 @@ Test(bundle, incomplete_tables_are_refused) {
     cr_expect_eq(bundle_check(&bundle, 0, &failure), ATT_INVALID_ARGUMENT);
     cr_expect(strstr(text_string(&failure.text), "kernel 0 is incomplete"));
     failure_clear(&failure);
+}
+
+/* A kernel that reads its parameters where this library does not put them must not be started. */
+Test(bundle, tables_for_other_parameter_structs_are_refused) {
+    struct failure failure = {0};
+    struct att_bundle_kernel kernel = kernel_for("k", PROBLEM, "sm_80");
+    struct att_bundle bundle = {ATT_BUNDLE_FORMAT, 1, &kernel, "0123456789abcdef"};
+    cr_expect_eq(bundle_check(&bundle, 1, &failure), ATT_INVALID_ARGUMENT);
+    cr_expect(strstr(text_string(&failure.text), "bundles[1]: its kernels take parameters of layout 0123456789abcdef"),
+              "%s", text_string(&failure.text));
+    cr_expect(strstr(text_string(&failure.text), "`attile build`"));
+    bundle.params = NULL;
+    cr_expect_eq(bundle_check(&bundle, 1, &failure), ATT_INVALID_ARGUMENT);
+    failure_clear(&failure);
+}
+
+Test(bundle, the_layout_is_what_the_compiler_sees_of_the_structs) {
+    static const char before[] = "/* about */\nstruct p {\n    int a; // first\n    //$ if x\n    float b;\n};\n";
+    static const struct {
+        const char *name, *text;
+        bool same;
+    } cases[] = {
+        {"params/p.h", before, true},
+        {"params/p.h", "struct p {\n    int a;\n\n//$ if x\n    /* second */ float b;\n};\n", true},
+        {"params/p.h", "struct p {\n    int a;\n    //$ if y\n    float b;\n};\n", false},
+        {"params/p.h", "struct p {\n    int a;\n    //$ if x\n    double b;\n};\n", false},
+        {"params/p.h", "struct p {\n    //$ if x\n    float b;\n    int a;\n};\n", false},
+        {"params/q.h", before, false},
+        {"part/p.h", before, false},
+    };
+    char expected[PARAMS_LAYOUT], found[PARAMS_LAYOUT];
+    params_layout((const struct embedded_file[]){{"params/p.h", before, 0}, {"part/x.h", "int", 0}, {NULL, NULL, 0}},
+                  expected);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        params_layout((const struct embedded_file[]){{cases[i].name, cases[i].text, 0}, {NULL, NULL, 0}}, found);
+        cr_expect_eq(strcmp(found, expected) == 0, cases[i].same, "case %zu", i);
+    }
+    int structs = 0;
+    for (const struct embedded_file *file = embedded_templates; file->name; file++)
+        structs += strncmp(file->name, "params/", 7) == 0;
+    cr_expect_geq(structs, 4, "the structs are among the files that the library carries");
 }
 
 /* The proof of a C file is a C compiler: build a program around it and compare what it sees. */
@@ -212,7 +276,8 @@ Test(bundle, written_file_compiles_and_carries_every_byte) {
           "int main(void) {\n"
           "    const struct att_bundle_kernel *k = my_kernels.kernels + 1;\n"
           "    static const unsigned char expected[] = {0x7f, 'E', 'L', 'F', 1, 2, 3, 4, 5, 6, 7};\n"
-          "    if (my_kernels.count != 2 || my_kernels.format != ATT_BUNDLE_FORMAT || k->registers != 40) return 1;\n"
+          "    if (my_kernels.count != 2 || my_kernels.format != ATT_BUNDLE_FORMAT || !my_kernels.params || "
+          "k->registers != 40) return 1;\n"
           "    if (k->size != sizeof expected || memcmp(k->binary, expected, sizeof expected)) return 2;\n"
           "    if (strcmp(k->name, \"two\") || strcmp(k->arch, \"sm_90a\")) return 3;\n"
           "    fputs(k->plan, stdout);\n"

@@ -99,6 +99,83 @@ Test(cache_admin, removes_what_crashes_left_behind_on_open) {
     cache_close(cache);
 }
 
+/* A clock that is set back leaves files that would never grow old. */
+Test(cache_admin, files_dated_in_the_future_go_and_clocks_may_differ_a_little) {
+    static const struct {
+        const char *part;
+        int64_t age;
+        bool goes;
+    } cases[] = {
+        {"temporary", -60, false}, {"temporary", -3600, true}, {"quarantine", -60, false}, {"quarantine", -3600, true}};
+    cr_assert_eq(get_at(directory, 1), SAMPLE_BUILT);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        make_file(cases[i].part, old_name, cases[i].age);
+        cache_close(open_at(directory, 0));
+        bool gone = access(scratch_path(directory, cases[i].part, old_name), F_OK) != 0;
+        cr_expect_eq(gone, cases[i].goes, "%s, dated %d s ahead", cases[i].part, (int)-cases[i].age);
+        unlink(scratch_path(directory, cases[i].part, old_name));
+    }
+}
+
+/* --- what happens between listing and removing --- */
+
+static const char *disturbed; /* the path of the entry that another process uses meanwhile; null = none */
+static int looks;             /* at that entry; the first is the listing's */
+static void (*disturb)(const char *path);
+
+int __real_fstatat(int directory, const char *path, struct stat *status, int flags);
+int __wrap_fstatat(int folder, const char *path, struct stat *status, int flags);
+int __wrap_fstatat(int folder, const char *path, struct stat *status, int flags) {
+    if (disturbed && strstr(disturbed, path) && ++looks == 2)
+        disturb(disturbed);
+    return __real_fstatat(folder, path, status, flags);
+}
+
+static void use(const char *path) { set_age(path, 0); }
+
+static void replace(const char *path) {
+    char other[420];
+    snprintf(other, sizeof other, "%s.new", path);
+    cr_assert_eq(close(open(other, O_CREAT | O_EXCL | O_WRONLY, 0600)), 0);
+    struct stat status;
+    cr_assert_eq(stat(path, &status), 0);
+    cr_assert_eq(truncate(other, status.st_size), 0);
+    cr_assert_eq(utimensat(AT_FDCWD, other, (struct timespec[2]){status.st_mtim, status.st_mtim}, 0), 0);
+    cr_assert_eq(rename(other, path), 0);
+}
+
+static void take(const char *path) { unlink(path); }
+
+Test(cache_admin, what_was_used_or_replaced_since_it_was_listed_stays) {
+    static const struct {
+        void (*disturb)(const char *path);
+        uint64_t removed;
+        bool stays;
+    } cases[] = {{use, 3, true}, {replace, 3, true}, {take, 4, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct cache *cache = open_at(directory, 0);
+        for (int number = 0; number < 4; number++) {
+            cr_assert_eq(get(cache, number), SAMPLE_BUILT);
+            set_age(entry_path(number), 5000);
+        }
+        char path[400];
+        snprintf(path, sizeof path, "%s", entry_path(2));
+        disturbed = path;
+        disturb = cases[i].disturb;
+        looks = 0;
+        uint64_t removed;
+        struct failure failure = {0};
+        cr_expect_eq(cache_trim(cache, 0, 0, 0, &removed, &failure), ATT_OK, "case %zu: %s", i,
+                     text_string(&failure.text));
+        disturbed = NULL;
+        cr_expect_eq(looks, 2, "case %zu: %d", i, looks);
+        cr_expect_eq(removed, cases[i].removed, "case %zu: %d", i, (int)removed);
+        cr_expect_eq(access(path, F_OK) == 0, cases[i].stays, "case %zu", i);
+        cr_expect_eq(cache_trim(cache, 0, 0, 0, &removed, &failure), ATT_OK);
+        cache_close(cache);
+    }
+}
+
 Test(cache_admin, trims_to_a_size_and_only_counts_when_dry) {
     struct cache *cache = open_at(directory, 0);
     for (int number = 0; number < 10; number++) {

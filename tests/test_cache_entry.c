@@ -142,6 +142,24 @@ Test(cache_entry, believes_no_header_that_does_not_add_up) {
     }
 }
 
+/* Three sizes whose sum in 64 bits is right because it has wrapped. */
+Test(cache_entry, believes_no_sizes_that_wrap_around) {
+    enum { SIZES = 16, SIZE = 8, OVERHEAD = 72 + 16 }; /* header and trailer are not theirs */
+    for (int wrapped = 0; wrapped < 2; wrapped++) {
+        size_t size;
+        struct cache_parts parts;
+        unsigned char *bytes = real_entry(&size);
+        uint64_t left = size - OVERHEAD;
+        const uint64_t sizes[] = {wrapped == 0 ? left + 1 : 1, wrapped == 0 ? 0 : left, UINT64_MAX};
+        cr_assert_eq(sizes[0] + sizes[1] + sizes[2], left);
+        for (int byte = 0; byte < 3 * SIZE; byte++)
+            bytes[SIZES + byte] = (unsigned char)(sizes[byte / SIZE] >> 8 * (byte % SIZE));
+        sample_seal(bytes, size);
+        cr_expect_str_eq(cache_entry_check(bytes, size, &parts), "sizes do not add up");
+        free(bytes);
+    }
+}
+
 /* --- keys --- */
 
 struct field {
@@ -273,5 +291,15 @@ Test(cache_key, malformed_preimages_are_not_read) {
         cr_expect_not(cache_key_field(exact, size, &offset, &field), "case %zu", i);
         cr_expect_eq(offset, 0);
         free(exact);
+    }
+}
+
+/* The bytes that would make a field whole are there, but belong to somebody else. */
+Test(cache_key, a_field_ends_where_the_preimage_does) {
+    static const char whole[] = "1:a 1:b\n";
+    struct cache_field field;
+    for (size_t size = 0; size < strlen(whole); size++) {
+        size_t offset = 0;
+        cr_expect_not(cache_key_field(whole, size, &offset, &field), "%zu of %zu bytes", size, strlen(whole));
     }
 }

@@ -1,7 +1,11 @@
+#include "params_layout.h"
 #include "session.h"
 
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <ftw.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,6 +180,182 @@ Test(find, bytes_that_the_device_refuses_are_rebuilt_once) {
     att_close(session);
 }
 
+/* --- what a session keeps ------------------------------------------------------------------------------------------- */
+
+static bool remembers(att_session *session, const char *problem) {
+    struct text asked = {0};
+    text_print(&asked, "%s\n=algorithm=flash", problem);
+    bool known = names_find(&session->asked, &asked);
+    text_free(&asked);
+    return known;
+}
+
+Test(find, many_texts_are_remembered_up_to_a_limit) {
+    enum { TEXTS = 3 * TEXTS_KEPT };
+    att_session *session = open_session(NULL);
+    char first[100], problem[100];
+    snprintf(first, sizeof first, FLASH " batch=1");
+    att_kernel *kernel = find(session, first, "algorithm=flash");
+    for (int i = 2; i <= TEXTS; i++) {
+        snprintf(problem, sizeof problem, FLASH " batch=%d", i);
+        cr_assert_eq(find(session, problem, "algorithm=flash"), kernel);
+        if (i % 1000 == 0) {
+            cr_assert(remembers(session, first), "asked again and again, and forgotten after %d", i);
+            cr_assert_eq(find(session, first, "algorithm=flash"), kernel);
+        }
+    }
+    cr_expect_eq(session->asked.count, TEXTS_KEPT, "%zu texts", session->asked.count);
+    cr_expect_leq(session->asked.room, 2 * TEXTS_KEPT, "%zu buckets", session->asked.room);
+    cr_expect_geq(session->asked.room, TEXTS_KEPT, "the table grew with its texts: %zu", session->asked.room);
+    cr_expect(remembers(session, problem), "the last");
+    cr_expect(remembers(session, first), "one that is asked again and again");
+    snprintf(problem, sizeof problem, FLASH " batch=%d", TEXTS_KEPT);
+    cr_expect_not(remembers(session, problem), "one of long ago");
+    cr_expect_eq(session->variants.count, 1);
+    att_close(session);
+}
+
+/* A device whose modules are counted and cost nothing. */
+struct module {
+    bool loaded;
+};
+
+enum { PROBLEMS = 400 };
+static struct module modules[20 * PROBLEMS];
+static atomic_int modules_made, modules_loaded, waits, unloads_without_wait;
+
+static enum att_status pretend_compile(struct backend *backend, const struct compile_job *job, struct binary *binary,
+                                       struct failure *failure) {
+    (void)backend, (void)job, (void)failure;
+    *binary = (struct binary){.bytes = calloc(1, 1), .size = 1};
+    return ATT_OK;
+}
+
+static enum att_status pretend_load(struct backend *backend, const void *bytes, size_t size, const struct plan *plan,
+                                    struct module **module, struct failure *failure) {
+    (void)backend, (void)bytes, (void)size, (void)plan, (void)failure;
+    *module = &modules[atomic_fetch_add(&modules_made, 1)];
+    (*module)->loaded = true;
+    modules_loaded++;
+    return ATT_OK;
+}
+
+static void pretend_unload(struct backend *backend, struct module *module) {
+    (void)backend;
+    if (!module)
+        return;
+    unloads_without_wait += waits == 0;
+    module->loaded = false;
+    modules_loaded--;
+}
+
+static enum att_status pretend_wait(struct backend *backend, struct failure *failure) {
+    (void)backend, (void)failure;
+    waits++;
+    return ATT_OK;
+}
+
+static att_session *open_pretender(void) {
+    static struct backend_type pretender;
+    att_session *session = open_session(NULL);
+    pretender = backend_host;
+    pretender.compile = pretend_compile;
+    pretender.load = pretend_load;
+    pretender.unload = pretend_unload;
+    pretender.synchronize = pretend_wait;
+    session->type = &pretender;
+    return session;
+}
+
+static att_kernel *find_number(att_session *session, int number) {
+    char problem[100];
+    snprintf(problem, sizeof problem, "family=attention_forward head_dim=%d head_dim_v=%d", 1 + number % 256,
+             1 + number / 256);
+    return find(session, problem, "algorithm=flash");
+}
+
+Test(find, kernels_given_back_are_unloaded_and_those_in_use_are_not) {
+    att_session *session = open_pretender();
+    att_kernel *held = find_number(session, 0), *twice = find_number(session, 1);
+    cr_expect_eq(find_number(session, 1), twice);
+    att_release(twice);
+    for (int number = 2; number < PROBLEMS; number++) {
+        att_kernel *kernel = find_number(session, number);
+        cr_assert(kernel->module->loaded);
+        att_release(kernel);
+        cr_assert_leq(modules_loaded, KERNELS_KEPT + 2, "after %d: %d", number, modules_loaded);
+        cr_assert_leq(session->variants.count, KERNELS_KEPT + 2, "after %d", number);
+        cr_assert_leq(session->asked.count, KERNELS_KEPT + 2, "texts of kernels that are gone go too");
+    }
+    cr_expect_geq(modules_loaded, KERNELS_KEPT / 2, "the last ones stay for who asks again");
+    cr_expect_eq(unloads_without_wait, 0, "a kernel may still be running");
+    cr_expect_eq(find_number(session, 0), held);
+    cr_expect_eq(find_number(session, 1), twice);
+    cr_expect(held->module->loaded && twice->module->loaded);
+    int made = modules_made;
+    att_release(find_number(session, PROBLEMS - 1));
+    cr_expect_eq(modules_made, made, "one given back a moment ago is still there");
+    att_release(find_number(session, 2));
+    cr_expect_eq(modules_made, made + 1, "one of long ago is made anew");
+    for (int i = 0; i < 5; i++)
+        att_release(held); /* more often than found */
+    att_release(NULL);
+    cr_expect_eq(find_number(session, 0), held);
+    att_close(session);
+    cr_expect_eq(modules_loaded, 0);
+}
+
+static void *find_and_release(void *session) {
+    static atomic_uint threads;
+    unsigned state = ++threads;
+    for (int i = 0; i < 300; i++) {
+        state = state * 1664525u + 1013904223u;
+        att_kernel *kernel = find_number(session, (int)(state >> 16) % 150);
+        for (int look = 0; look < 100; look++)
+            if (!kernel->module->loaded)
+                return NULL;
+        att_release(kernel);
+    }
+    return session;
+}
+
+Test(find, threads_never_lose_a_kernel_in_use) {
+    att_session *session = open_pretender();
+    pthread_t threads[8];
+    for (int i = 0; i < 8; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, find_and_release, session), 0);
+    for (int i = 0; i < 8; i++) {
+        void *result;
+        pthread_join(threads[i], &result);
+        cr_expect_not_null(result, "a kernel in use was unloaded");
+    }
+    cr_expect_leq(modules_loaded, KERNELS_KEPT, "%d", modules_loaded);
+    att_close(session);
+    cr_expect_eq(modules_loaded, 0);
+}
+
+/* --- a process that cannot load --------------------------------------------------------------------------------- */
+
+static int count_files(const char *part) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, part);
+    DIR *stream = opendir(path);
+    int count = 0;
+    for (const struct dirent *entry; stream && (entry = readdir(stream));)
+        count += entry->d_name[0] != '.';
+    if (stream)
+        closedir(stream);
+    return count;
+}
+
+Test(find, a_plugin_can_load_kernels) {
+    char command[400];
+    snprintf(command, sizeof command, "%s/tests/plugin_probe %s", BUILD_DIR, folder);
+    cr_expect_eq(system(command), 0);
+    cr_expect_eq(system(command), 0, "from disk");
+    cr_expect_eq(count_files("entries"), 1);
+}
+
 /* --- templates of the user's own ---------------------------------------------------------------------------------- */
 
 static void write_file(const char *name, const char *text) {
@@ -256,6 +436,26 @@ Test(find, clusters_divide_the_grid) {
     cr_expect_eq(run_rows("//$ launch rows grid rows block 32 shared 0 cluster 2", 0, rows, 7), ATT_INTERNAL);
 }
 
+/* That this process lacks a function says nothing against the kernel: another process may have it. */
+Test(find, whole_kernels_that_do_not_load_stay_in_the_cache) {
+    write_file("softmax_online.cu",
+               "//$ default threads = 32\n"
+               "//$ launch rows grid rows block threads shared 0\n"
+               "struct softmax_params { const void *x; void *y; long long x_row_stride, y_row_stride, rows, cols; };\n"
+               "extern \"C\" void no_such_function();\n"
+               "extern \"C\" __global__ void rows(const softmax_params p) { no_such_function(); }\n");
+    const struct att_options options = {.cache_dir = folder, .template_dir = folder};
+    for (int attempt = 0; attempt < 2; attempt++) {
+        att_kernel *kernel;
+        att_session *session = open_session(&options);
+        cr_expect_eq(att_find(session, SOFTMAX, "algorithm=online", &kernel), ATT_UNSUPPORTED);
+        cr_expect(strstr(att_message(session), "no_such_function"), "%s", att_message(session));
+        cr_expect_eq(count_files("entries"), 1, "attempt %d", attempt);
+        cr_expect_eq(count_files("quarantine"), 0, "attempt %d", attempt);
+        att_close(session);
+    }
+}
+
 Test(find, compiler_errors_lead_to_the_template) {
     att_session *session = open_with_templates("    int a = 1;\n    a = no_such_name;\n");
     att_kernel *kernel;
@@ -298,7 +498,9 @@ Test(find, bundles_work_without_a_compiler) {
                                                  .binary = binary.bytes,
                                                  .size = binary.size,
                                                  .registers = 17}};
-    const struct att_bundle bundle = {ATT_BUNDLE_FORMAT, 1, kernels};
+    char layout[PARAMS_LAYOUT];
+    cr_assert(params_layout(embedded_templates, layout));
+    const struct att_bundle bundle = {ATT_BUNDLE_FORMAT, 1, kernels, layout};
     const struct att_bundle *const bundles[] = {&bundle, NULL};
     att_close(session);
 

@@ -55,10 +55,62 @@ Test(template_folder, reads_files_once_and_only_its_own) {
     cr_expect_str_eq(text, "one\n");
     unlink(name);
     cr_expect_eq(template_folder_load(folder, "a.cu", &size), text, "kept, so that one set sees one text");
-    static const char *const outside[] = {"b.cu", "../a.cu", "part/../../a.cu", "/etc/hostname", "..", "part/.."};
+    static const char *const outside[] = {"b.cu", "../a.cu", "part/../../a.cu", "/etc/hostname",
+                                          "..",   "part/..", "part/../a.cu",    "a/b/../c"};
     for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
         cr_expect_null(template_folder_load(folder, outside[i], &size), "%s", outside[i]);
     template_folder_close(folder);
     template_folder_close(NULL);
     rmdir(path);
+}
+
+static void write_template(const char *folder, const char *name) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    cr_assert_not_null(file);
+    fputs("//$ launch f grid rows block 32 shared 0\n//$ include \"part/x.cuh\"\n", file);
+    fclose(file);
+}
+
+/* Each with its sentence; a pipe is not waited for. */
+Test(template_folder, what_cannot_be_a_template_of_the_folder_is_refused) {
+    static const char including[] = "softmax_three_pass.cu";
+    static const struct {
+        const char *command; /* in the folder */
+        const char *says;
+    } cases[] = {
+        {"mkfifo part/x.cuh", "part/x.cuh: it is no regular file"},
+        {"mkdir part/x.cuh", "part/x.cuh: it is no regular file"},
+        {"ln -s /etc/hostname part/x.cuh", "part/x.cuh: this link leads out of the folder; put a copy there"},
+        {"ln -s .. part/up && ln -s up/../outside part/x.cuh && touch ../outside", "leads out of the folder"},
+        {"rmdir part && ln -s /etc part && sed -i s/x.cuh/hostname/ *.cu", "part/hostname: this link leads out"},
+        {"sed -i 's/x.cuh/..\\/..\\/x/' *.cu", "part/../../x: this name leads out of the folder"},
+        {"truncate -s 1048577 part/x.cuh", "part/x.cuh: it is larger than 1 MiB"},
+        {"rm *.cu && mkfifo softmax_three_pass.cu", "softmax_three_pass.cu: it is no regular file"},
+        {"true", "template 'part/x.cuh' does not exist"},
+        {"mkdir there && touch there/x.cuh && ln -s ../there/x.cuh part/x.cuh", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[] = "/tmp/attile-folder-XXXXXX", inner[64], command[256];
+        struct diag diag = {0};
+        cr_assert_not_null(mkdtemp(path));
+        snprintf(inner, sizeof inner, "%s/t", path);
+        snprintf(command, sizeof command, "mkdir -p %s/part", inner);
+        cr_assert_eq(system(command), 0);
+        write_template(inner, including);
+        snprintf(command, sizeof command, "cd %s && %s", inner, cases[i].command);
+        cr_assert_eq(system(command), 0, "%s", command);
+        struct template_folder *folder = template_folder_open(inner);
+        struct template_set *set = template_folder_parse(folder, &diag);
+        cr_expect_eq(set != NULL, cases[i].says == NULL, "%s: %s", cases[i].command, text_string(&diag.text));
+        cr_expect(!cases[i].says || strstr(text_string(&diag.text), cases[i].says), "%s: %s", cases[i].command,
+                  text_string(&diag.text));
+        cr_expect_eq(diag.errors, cases[i].says != NULL, "%s", text_string(&diag.text));
+        diag_free(&diag);
+        template_set_close(set);
+        template_folder_close(folder);
+        snprintf(command, sizeof command, "rm -r %s", path);
+        cr_assert_eq(system(command), 0);
+    }
 }

@@ -1,3 +1,4 @@
+#include "helper_cache.h"
 #include "session.h"
 
 #include <criterion/criterion.h>
@@ -5,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,7 +67,7 @@ Test(session, every_status_is_documented) {
 }
 
 Test(session, bad_options_leave_a_message_and_a_session_to_close) {
-    static const struct att_bundle old_bundle = {ATT_BUNDLE_FORMAT + 7, 0, NULL};
+    static const struct att_bundle old_bundle = {ATT_BUNDLE_FORMAT + 7, 0, NULL, NULL};
     static const struct att_bundle *const bundles[] = {&old_bundle, NULL};
     const struct {
         struct att_options options;
@@ -74,7 +78,7 @@ Test(session, bad_options_leave_a_message_and_a_session_to_close) {
         {{.device = ATT_DEVICE_HOST, .host_mode = (enum att_host_mode)9},
          ATT_INVALID_ARGUMENT,
          "options.host_mode is 9"},
-        {{.device = ATT_DEVICE_HOST, .bundles = bundles}, ATT_INVALID_ARGUMENT, "bundles[0]: format is 8"},
+        {{.device = ATT_DEVICE_HOST, .bundles = bundles}, ATT_INVALID_ARGUMENT, "bundles[0]: format is 9"},
         {{.device = ATT_DEVICE_CUDA, .ordinal = 10000}, ATT_NO_DEVICE, ""},
         {{.device = ATT_DEVICE_CUDA, .ordinal = -1}, ATT_NO_DEVICE, ""},
     };
@@ -188,6 +192,126 @@ Test(session, a_forked_child_is_told_so_and_may_close) {
     cr_expect(WIFEXITED(result) && WEXITSTATUS(result) == 0);
     cr_expect_eq(att_prepare(kernel), ATT_OK, "the parent goes on");
     att_close(session);
+}
+
+static enum att_status touch_synchronize(struct backend *backend, struct failure *failure) {
+    (void)backend, (void)failure;
+    _exit(2);
+}
+static void touch_unload(struct backend *backend, struct module *module) {
+    (void)backend, (void)module;
+    _exit(3);
+}
+static void touch_close(struct backend *backend) {
+    (void)backend;
+    _exit(4);
+}
+
+/* The device and all locks are the parent's: a thread that the child lacks may hold them. */
+Test(session, a_forked_childs_close_touches_nothing_of_the_parents) {
+    att_session *session = open_host();
+    att_kernel *kernel;
+    cr_assert_eq(att_find(session, "family=softmax", NULL, &kernel), ATT_OK, "%s", att_message(session));
+    pthread_mutex_lock(&session->lock);
+    pid_t child = fork();
+    if (child == 0) {
+        struct backend_type touchy = backend_host;
+        touchy.synchronize = touch_synchronize;
+        touchy.unload = touch_unload;
+        touchy.close = touch_close;
+        session->type = &touchy;
+        alarm(20);
+        att_close(session);
+        _exit(session->open && session->kernels == kernel ? 0 : 1);
+    }
+    pthread_mutex_unlock(&session->lock);
+    int result;
+    cr_assert_eq(waitpid(child, &result, 0), child);
+    cr_expect(WIFEXITED(result), "the child died");
+    cr_expect_eq(WEXITSTATUS(result), 0, "1 = freed, 2 to 4 = the device was touched: %d", WEXITSTATUS(result));
+    att_close(session);
+}
+
+/* --- set-user-ID --------------------------------------------------------------------------------------------------- */
+
+enum { NOBODY = 65534 };
+
+static void write_script(const char *folder, const char *name) {
+    char path[300];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fprintf(file, "#!/bin/sh\necho > %s/intruder\nexit 1\n", folder);
+    fclose(file);
+    cr_assert_eq(chmod(path, 0755), 0);
+}
+
+/* The exit status of the probe in this environment; -1 = it died. */
+static int run_probe(const char *program, char *const environment[]) {
+    pid_t child = fork();
+    if (child == 0) {
+        char *const argv[] = {(char *)(uintptr_t)program, NULL};
+        execve(program, argv, environment);
+        _exit(100);
+    }
+    int status;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* A copy of the probe runs as nobody for root. All that the environment names leads astray: the plain probe shows that. */
+Test(session, a_set_user_id_process_reads_no_environment, .timeout = 120) {
+    const char *folder = scratch_make();
+    struct statvfs volume;
+    cr_assert_not_null(folder);
+    if (geteuid() != 0 || statvfs(folder, &volume) != 0 || (volume.f_flag & ST_NOSUID) ||
+        prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 0) {
+        scratch_remove(folder);
+        cr_skip("set-user-ID programs cannot be made here");
+    }
+#if defined(__SANITIZE_ADDRESS__)
+    scratch_remove(folder);
+    cr_skip("the leak check cannot work in a set-user-ID process");
+#endif
+    static const char *const programs[] = {"c++", "g++", "clang++", "as", "ld", "cc1plus"};
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
+        write_script(folder, programs[i]);
+    char copy[300], command[700], intruder[300], names[8][400];
+    snprintf(copy, sizeof copy, "%s/probe", folder);
+    snprintf(intruder, sizeof intruder, "%s/intruder", folder);
+    snprintf(command, sizeof command,
+             "cp '%s/tests/session_probe' '%s' && mkdir '%s/lib64' && cp '%s/runtime/libattile.so' "
+             "'%s/lib64/libnvrtc.so.13'",
+             BUILD_DIR, copy, folder, BUILD_DIR, folder);
+    cr_assert_eq(system(command), 0);
+    cr_assert(chown(folder, NOBODY, NOBODY) == 0 && chmod(folder, 0755) == 0);
+    cr_assert(chown(copy, NOBODY, NOBODY) == 0 && chmod(copy, 04755) == 0);
+
+    static const char *const variables[] = {"CXX=%s/c++",
+                                            "PATH=%s",
+                                            "COMPILER_PATH=%s",
+                                            "TMPDIR=%s/missing",
+                                            "ATTILE_TUNED=%s/missing",
+                                            "ATTILE_NVRTC=%s/missing",
+                                            "CUDA_HOME=%s",
+                                            "CUDA_PATH=%s"};
+    char *wrong[9] = {0}, *homes[3] = {0};
+    for (int i = 0; i < 8; i++) {
+        snprintf(names[i], sizeof names[i], variables[i], folder);
+        wrong[i] = names[i];
+    }
+    homes[0] = names[6], homes[1] = names[7];
+    char *none[] = {NULL};
+    char plain[300];
+    snprintf(plain, sizeof plain, "%s/tests/session_probe", BUILD_DIR);
+    int right = run_probe(plain, none);
+    cr_assert_eq(right & ~4, 0, "NVRTC may be missing, nothing else");
+    cr_expect_eq(run_probe(plain, wrong) & 1, 1, "the variables are read when nothing is against it");
+    unlink(intruder);
+    cr_expect_eq(run_probe(copy, wrong), right);
+    cr_expect_eq(run_probe(copy, homes), right);
+    cr_expect_neq(access(intruder, F_OK), 0, "a program of the caller's was started");
+    scratch_remove(folder);
 }
 
 struct log_count {

@@ -42,8 +42,7 @@ static int remove_one(const char *path, const struct stat *status, int type, str
 
 /* The compiler and the loader answer for themselves when they have no memory; all else is ATT_OUT_OF_MEMORY. */
 static bool failed(enum att_status status, long n) {
-    cr_assert(status == ATT_OK || status == ATT_OUT_OF_MEMORY || status == ATT_NO_COMPILER ||
-                  status == ATT_LAUNCH_FAILED,
+    cr_assert(status == ATT_OK || status == ATT_OUT_OF_MEMORY || status == ATT_NO_COMPILER || status == ATT_UNSUPPORTED,
               "allocation %ld: %s", n, att_status_name(status));
     return status != ATT_OK;
 }

@@ -58,6 +58,8 @@ static void *work(void *context) {
             if (kernel) {
                 expect(att_prepare(kernel) == ATT_OK, "prepare");
                 launch(kernel, x, y);
+                if (round > 0) /* the first find of each is kept */
+                    att_release(kernel);
             }
             snprintf(bad, sizeof bad, "family=wrong%d", (int)((att_kernel * (*)[KERNELS]) context - kernels));
             expect(att_find(session, bad, NULL, &none) == ATT_INVALID_TEXT, "a bad problem");

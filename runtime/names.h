@@ -1,0 +1,28 @@
+/* names: texts -> kernels. Growing costs no more than what is in it; a bounded table forgets what was asked longest ago. */
+#ifndef ATTILE_NAMES_H
+#define ATTILE_NAMES_H
+
+#include "text.h"
+
+struct att_kernel;
+struct name;
+
+struct names {
+    size_t limit;          /* texts, set by the owner; 0 = no limit */
+    size_t count, room;    /* texts; buckets, a power of two or 0 */
+    struct name **buckets; /* owned */
+    struct name *oldest, *newest;
+};
+
+/* The kernel of a text, now the one asked last; null = not known. */
+struct att_kernel *names_find(struct names *names, const struct text *text);
+
+/* Remember a text that is not known yet. False: out of memory. */
+bool names_add(struct names *names, const struct text *text, struct att_kernel *kernel);
+
+/* Forget all texts of a kernel. */
+void names_forget(struct names *names, const struct att_kernel *kernel);
+
+void names_free(struct names *names);
+
+#endif
