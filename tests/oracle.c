@@ -23,8 +23,7 @@ static double softmax_row(double *score, int64_t n, double sink) {
     return max + log(sum);
 }
 
-/* What a formula is told about one query and one key. */
-static struct formula_env env_at(const struct oracle_attention *p, int64_t b, int64_t h, int64_t query, int64_t key) {
+struct formula_env oracle_env(const struct oracle_attention *p, int64_t b, int64_t h, int64_t query, int64_t key) {
     struct formula_env env = *p->env;
     env.name[FORMULA_B] = p->from.batch + b;
     env.name[FORMULA_H] = p->from.head + h;
@@ -37,14 +36,14 @@ static struct formula_env env_at(const struct oracle_attention *p, int64_t b, in
 bool oracle_sees(const struct oracle_attention *p, int64_t b, int64_t h, int64_t query, int64_t key) {
     if (!p->mask)
         return !p->causal || key <= p->from.query + query + p->len_kv - p->len_q;
-    struct formula_env env = env_at(p, b, h, query, key);
+    struct formula_env env = oracle_env(p, b, h, query, key);
     return formula_mask(p->mask, &env);
 }
 
 double oracle_score(const struct oracle_attention *p, int64_t b, int64_t h, int64_t query, int64_t key, double s) {
     if (!p->score)
         return s;
-    struct formula_env env = env_at(p, b, h, query, key);
+    struct formula_env env = oracle_env(p, b, h, query, key);
     env.score = s;
     return formula_score(p->score, &env);
 }

@@ -29,6 +29,9 @@ struct oracle_attention {
 bool oracle_sees(const struct oracle_attention *problem, int64_t b, int64_t h, int64_t query, int64_t key);
 double oracle_score(const struct oracle_attention *problem, int64_t b, int64_t h, int64_t query, int64_t key, double s);
 
+/* What mask and score are told about the two; env is not null. */
+struct formula_env oracle_env(const struct oracle_attention *problem, int64_t b, int64_t h, int64_t query, int64_t key);
+
 /* o: (batch, heads, len_q, head_dim_v); lse: (batch, heads, len_q), natural logarithm; both contiguous and not null.
    A row that sees no key gives o = 0 and lse = -inf, or lse = its sink. False when memory runs out (one row of scores is needed). */
 bool oracle_attention(const struct oracle_attention *problem, double *o, double *lse);

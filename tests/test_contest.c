@@ -147,3 +147,20 @@ Test(contest, decides_by_the_median) {
     cr_expect(isinf(contest_time(&(struct entrant){0})));
     contest_close(&contest);
 }
+
+/* Who was out early has few passes, and they may have been lucky: who came further stands before it. */
+Test(contest, ranks_by_rounds_before_times) {
+    static const double first[] = {2, 3, 5, 6}, later[] = {9, 10};
+    struct contest contest = open_contest(4);
+    int order[4];
+    for (int i = 0; i < 4; i++)
+        contest_note(&contest, i, first[i]);
+    for (int pass = 1; pass < CONTEST_PASSES; pass++)
+        for (int i = 0; i < 2; i++)
+            contest_note(&contest, i, later[i]);
+    cr_assert_gt(contest_time(&contest.entrant[0]), contest_time(&contest.entrant[3]));
+    cr_assert_eq(contest_rank(&contest, order), 4);
+    for (int i = 0; i < 4; i++)
+        cr_expect_eq(order[i], i, "place %d", i);
+    contest_close(&contest);
+}

@@ -1,5 +1,7 @@
 /* What only a GPU can show. Skipped, with the reason, where there is none. */
 #include "plan_text.h"
+#include "cuda_api.h"
+#include "params_layout.h"
 #include "session.h"
 
 #include <criterion/criterion.h>
@@ -120,6 +122,26 @@ Test(cuda, finding_a_kernel_leaves_a_capture_elsewhere_alone) {
     att_close(session);
 }
 
+/* The cache drops a binary that is at fault, so a GPU in trouble must not look like one. Needs no GPU. */
+Test(cuda, a_gpu_in_trouble_says_nothing_against_a_binary) {
+    static const struct {
+        int error;
+        enum att_status status;
+    } cases[] = {
+        {200, ATT_LAUNCH_FAILED}, /* invalid image */
+        {209, ATT_LAUNCH_FAILED}, /* no binary for this GPU */
+        {1, ATT_LAUNCH_FAILED},   /* invalid value: so a cut image may end */
+        {500, ATT_LAUNCH_FAILED}, /* no such function in it */
+        {700, ATT_NO_DEVICE},     /* an earlier kernel's illegal address */
+        {719, ATT_NO_DEVICE},     /* an earlier kernel's fault */
+        {214, ATT_NO_DEVICE},     /* uncorrectable memory error */
+        {4, ATT_NO_DEVICE},       /* the driver is shutting down */
+        {999, ATT_NO_DEVICE},     /* unknown */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        cr_expect_eq(cuda_api_load_status(cases[i].error), cases[i].status, "CUresult %d", cases[i].error);
+}
+
 Test(cuda, what_the_driver_refuses_is_named) {
     att_session *session = open_or_skip();
     att_kernel *kernel = find(session);
@@ -167,7 +189,9 @@ Test(cuda, bundles_run_without_nvrtc) {
                                                  .plan = text_string(&plan),
                                                  .binary = binary.bytes,
                                                  .size = binary.size}};
-    const struct att_bundle bundle = {ATT_BUNDLE_FORMAT, 1, kernels};
+    char layout[PARAMS_LAYOUT];
+    cr_assert(params_layout(embedded_templates, layout));
+    const struct att_bundle bundle = {ATT_BUNDLE_FORMAT, 1, kernels, layout};
     const struct att_bundle *const bundles[] = {&bundle, NULL};
     const struct att_options options = {.device = ATT_DEVICE_CUDA, .no_disk_cache = 1, .bundles = bundles};
     att_session *second;

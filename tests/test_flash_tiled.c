@@ -49,12 +49,12 @@ static float *array(int64_t count) {
     return values;
 }
 
-enum { HEADS = 2, KV_HEADS = 1, LEN_Q = 45, LEN_KV = 83 };
+enum { HEADS = 2, KV_HEADS = 1, LEN_Q = 45 };
 
 /* V holds a NaN in its last row, which under a causal mask only the last query may see. */
 static void check(att_session *session, const char *schedule, const char *mask, const char *target, int head_dim,
-                  int head_dim_v) {
-    float *q = array(HEADS * LEN_Q * head_dim), *k = array(LEN_KV * head_dim), *v = array(LEN_KV * head_dim_v);
+                  int head_dim_v, int len_kv) {
+    float *q = array(HEADS * LEN_Q * head_dim), *k = array(len_kv * head_dim), *v = array(len_kv * head_dim_v);
     float *o = array(HEADS * LEN_Q * head_dim_v), *lse = array(HEADS * LEN_Q);
     double *right = calloc((size_t)(HEADS * LEN_Q * head_dim_v), sizeof *right);
     double *slack = calloc((size_t)(HEADS * LEN_Q * head_dim_v), sizeof *slack);
@@ -62,9 +62,9 @@ static void check(att_session *session, const char *schedule, const char *mask, 
     char problem[160];
     unsigned seed = 5;
     run_fill(q, HEADS * LEN_Q * head_dim, TOLERANCE_FP32, &seed);
-    run_fill(k, LEN_KV * head_dim, TOLERANCE_FP32, &seed);
-    run_fill(v, LEN_KV * head_dim_v, TOLERANCE_FP32, &seed);
-    v[LEN_KV * head_dim_v - 1] = NAN;
+    run_fill(k, len_kv * head_dim, TOLERANCE_FP32, &seed);
+    run_fill(v, len_kv * head_dim_v, TOLERANCE_FP32, &seed);
+    v[len_kv * head_dim_v - 1] = NAN;
     struct oracle_attention p = {
         q,
         k,
@@ -73,7 +73,7 @@ static void check(att_session *session, const char *schedule, const char *mask, 
         HEADS,
         KV_HEADS,
         LEN_Q,
-        LEN_KV,
+        len_kv,
         head_dim,
         head_dim_v,
         (double)(1 / sqrtf((float)head_dim)),
@@ -108,10 +108,100 @@ Test(flash_tiled, every_split_of_a_tile_agrees_with_the_oracle) {
         QUERIES_ON_CHIP " block_m=32 block_n=64 thread_m=1 thread_n=4",  /* 16, and many warps */
         QUERIES_ON_CHIP " block_m=24 block_n=96 thread_m=3 thread_n=12", /* nothing a power of two */
     };
+    enum { ONE_SHORT = 2 * 96 - 1 }; /* of whole tiles, whichever of these sizes they have */
     att_session *session = run_open();
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
-        check(session, schedules[i], "causal", i % 2 ? "any" : "sm_80", 20, 36);
-        check(session, schedules[i], "none", i % 2 ? "sm_80" : "any", 33, 7);
+        check(session, schedules[i], "causal", i % 2 ? "any" : "sm_80", 20, 36, 83);
+        check(session, schedules[i], "none", i % 2 ? "sm_80" : "any", 33, 7, 83);
+        check(session, schedules[i], "none", i % 2 ? "sm_80" : "any", 33, 7, ONE_SHORT);
     }
+    att_close(session);
+}
+
+/* --- where rows begin --------------------------------------------------------------------------------------------- */
+
+enum { BATCH = 2, LENGTH = 20, D = 8, ELEMENTS = 4096 };
+
+/* Strides of contiguous rows, with more elements than needed from batch to batch and so on. */
+static struct att_tensor place(char *memory, int bytes, int shift, int batch, int head, int row) {
+    int64_t row_stride = D + row, head_stride = LENGTH * row_stride + head;
+    return (struct att_tensor){memory + shift * bytes, HEADS * head_stride + batch, head_stride, row_stride};
+}
+
+static int64_t element(const struct att_tensor *tensor, int i) {
+    int column = i % D, row = i / D % LENGTH, head = i / (D * LENGTH) % HEADS, batch = i / (D * LENGTH * HEADS);
+    return batch * tensor->batch_stride + head * tensor->head_stride + row * tensor->row_stride + column;
+}
+
+/* Q, K, V and O begin where the tensors say; what O is then, element by element, as bits. */
+static void run_placed(att_session *session, att_kernel *kernel, int bytes, char *const memory[4],
+                       const struct att_tensor tensors[4], uint32_t o[BATCH * HEADS * LENGTH * D]) {
+    static char cells[ELEMENTS * 4];
+    const struct att_args args = {.attention = {.q = tensors[0],
+                                                .k = tensors[1],
+                                                .v = tensors[2],
+                                                .o = tensors[3],
+                                                .batch = BATCH,
+                                                .heads = HEADS,
+                                                .kv_heads = HEADS,
+                                                .len_q = LENGTH,
+                                                .len_kv = LENGTH}};
+    for (int t = 0; t < 3; t++) {
+        unsigned seed = 7 + (unsigned)t;
+        memset(cells, 0, sizeof cells);
+        for (int i = 0; i < BATCH * HEADS * LENGTH * D; i++) {
+            float x;
+            run_fill(&x, 1, TOLERANCE_BF16, &seed);
+            char *to = cells + ((char *)(uintptr_t)tensors[t].data - memory[t]) + element(&tensors[t], i) * bytes;
+            memcpy(to, (char *)&x + 4 - bytes, (size_t)bytes); /* its upper half is the same number as bf16 */
+        }
+        cr_assert_eq(att_copy_in(session, memory[t], cells, sizeof cells), ATT_OK);
+    }
+    cr_assert_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
+    cr_assert_eq(att_copy_out(session, cells, memory[3], sizeof cells), ATT_OK);
+    for (int i = 0; i < BATCH * HEADS * LENGTH * D; i++) {
+        o[i] = 0;
+        memcpy(&o[i], cells + ((char *)tensors[3].data - memory[3]) + element(&tensors[3], i) * bytes, (size_t)bytes);
+    }
+}
+
+/* Four elements at a time may be read and written only where all rows begin at multiples of four. The host device refuses a
+   vector that is not aligned. */
+Test(flash_tiled, any_address_and_stride_gives_the_same_bits) {
+    static const struct {
+        int shift, batch, head, row;
+    } places[] = {{0, 0, 0, 0}, {4, 4, 4, 4}, {1, 0, 0, 0}, {2, 0, 0, 0}, {0, 1, 0, 0},
+                  {0, 2, 0, 0}, {0, 0, 1, 0}, {0, 0, 2, 0}, {0, 0, 0, 1}, {0, 0, 0, 2}};
+    static const struct {
+        const char *dtype;
+        int bytes;
+    } types[] = {{"fp32", 4}, {"bf16", 2}};
+    static uint32_t expected[BATCH * HEADS * LENGTH * D], found[BATCH * HEADS * LENGTH * D];
+    static const char *const targets[] = {"any", "sm_80"};
+    att_session *session = run_open();
+    char *memory[4];
+    for (int t = 0; t < 4; t++)
+        cr_assert_eq(att_alloc(session, (size_t)ELEMENTS * 4, (void **)&memory[t]), ATT_OK);
+    for (int type = 0; type < 2; type++)
+        for (int target = 0; target < 2; target++) {
+            char problem[128];
+            int bytes = types[type].bytes;
+            snprintf(problem, sizeof problem, "family=attention_forward dtype=%s head_dim=%d mask=causal target=%s",
+                     types[type].dtype, D, targets[target]);
+            att_kernel *kernel = run_find(session, problem, QUERIES_ON_CHIP);
+            for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+                for (int t = 0; t < 4; t++) {
+                    struct att_tensor tensors[4];
+                    for (int j = 0; j < 4; j++)
+                        tensors[j] = place(memory[j], bytes, 0, 0, 0, 0);
+                    tensors[t] =
+                        place(memory[t], bytes, places[i].shift, places[i].batch, places[i].head, places[i].row);
+                    run_placed(session, kernel, bytes, memory, tensors, i + (size_t)t == 0 ? expected : found);
+                    cr_assert(i + (size_t)t == 0 || memcmp(found, expected, sizeof found) == 0,
+                              "%s: tensor %d, place %d gives other bits", problem, t, (int)i);
+                }
+        }
+    for (int t = 0; t < 4; t++)
+        cr_assert_eq(att_free(session, memory[t]), ATT_OK);
     att_close(session);
 }

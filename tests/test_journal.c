@@ -107,6 +107,23 @@ Test(journal, drops_a_torn_last_line_wherever_it_is_torn) {
     text_free(&content);
 }
 
+/* What another process is writing at this moment is no strange line; in a file that nobody writes it is one. */
+Test(journal, a_line_that_is_not_whole_yet_is_not_strange) {
+    struct journal journal;
+    struct text error = {0};
+    struct seen seen = {0};
+    int strange = -1;
+    open_good(&journal, "r.jsonl");
+    append(&journal, 0);
+    cr_assert_eq(write(journal.file, "{\"schema\"", 9), 9);
+    cr_expect_eq(read_all(&journal, &strange).count, 1);
+    cr_expect_eq(strange, 0);
+    cr_assert(journal_read_file("r.jsonl", see, &seen, &strange, &error), "%s", text_string(&error));
+    cr_expect_eq(seen.count, 1);
+    cr_expect_eq(strange, 1);
+    journal_close(&journal);
+}
+
 Test(journal, is_for_one_tuner_at_a_time) {
     struct journal journal;
     open_good(&journal, "r.jsonl");

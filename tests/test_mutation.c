@@ -1,10 +1,10 @@
 /* Whatever holds the Hopper kernel's threads and units together, it is seen when it is missing: every wait, arrival,
    fence, commit, count and parity of the template is taken away or changed, one at a time, and the host device has to
    refuse the kernel, find a race, or compute something wrong. */
+#include "helper_part.h"
 #include "text.h"
 
 #include <criterion/criterion.h>
-#include <criterion/parameterized.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +21,9 @@
 #define BIAS    "score=\"s + values[h, q, k]\" params=\"values: bf16[heads, len_k, len_k]\"" /* copied ahead */
 
 /* What the mutants are made of. */
-static const char *const files[] = {"attention_flash_async.cu", "part/tile_order.cuh",   "part/async_producers.cuh",
-                                    "part/async_consumer.cuh",  "part/async_scores.cuh", "part/async_output.cuh"};
+static const char *const files[] = {"attention_flash_async.cu", "part/tile_order.cuh",     "part/async_producers.cuh",
+                                    "part/async_release.cuh",   "part/async_consumer.cuh", "part/async_scores.cuh",
+                                    "part/async_output.cuh",    "part/tile_map.cuh"};
 enum { FILES = sizeof files / sizeof *files };
 
 /* Together they use every line. Blocks have several tiles of queries. In the first variant some warpgroups see only one tile
@@ -33,10 +34,12 @@ static const struct {
     {"mask=causal block_m=192 head_dim=8 block_n=16 stages=2 overlap=within store=direct",
      "heads=2,len_q=400,len_kv=160"},
     {"mask=causal block_m=128 head_dim=72 block_n=32 stages=1 overlap=both store=tma", "heads=2,len_q=400,len_kv=330"},
-    {"mask=none block_m=64 head_dim=8 block_n=16 stages=3 overlap=off store=direct weights_in=p_shared",
+    {"mask=none block_m=64 head_dim=8 block_n=16 stages=3 overlap=off store=direct weights_in=p_shared rescale=lazy",
      "heads=3,len_q=150,len_kv=200"},
     {"mask=causal block_m=64 head_dim=8 block_n=16 stages=1 overlap=within store=tma blocks=per_tile cluster=2",
      "heads=1,len_q=300,len_kv=300"},
+    {"mask=causal block_m=64 head_dim=8 block_n=16 stages=1 overlap=within store=tma cluster=2 rescale=lazy",
+     "heads=1,len_q=300,len_kv=300"}, /* keys are given back by one warp of a warpgroup */
     {"mask=\"k <= q and q - k < 90\" block_m=192 head_dim=8 block_n=16 stages=2 overlap=within store=direct "
      "queries_in=q_registers",
      "heads=2,len_q=400,len_kv=450"}, /* which end of it a warpgroup does not see depends on the warpgroup */
@@ -49,6 +52,8 @@ static const struct {
     {BIAS
      " mask=\"q // 56 == k // 56 or k < 20\" block_m=128 head_dim=8 block_n=16 stages=2 overlap=within store=direct",
      "heads=2,len_q=150,len_kv=168"}, /* tiles of keys in between are skipped */
+    {"mask=\"q // 47 == k // 47\" block_m=64 head_dim=8 block_n=16 stages=1 overlap=off store=tma",
+     "heads=1,len_q=100,len_kv=100"}, /* of one tile of keys, only the last one is seen */
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
@@ -120,7 +125,7 @@ static const struct mutation {
     {"values(-1)", "values(0)"},
     {"span.left() == tiles", "true"}, /* the first of them */
     {"span.left() == tiles", "false"},
-    {"span.left() == 0);", "false);"},  /* the last S of these queries */
+    {"span.left() == 0)", "false)"},    /* the last S of these queries */
     {"span.unseen >= STAGES", "false"}, /* the border */
     {"span.unseen = span.after", "span.unseen = 0"},
     {"queue.item += gridDim.x", "queue.item += CLUSTER"},
@@ -130,8 +135,9 @@ static const struct mutation {
     {"head < heads_of_tile(p)", "true"},
     {"tile.head + head", "tile.head"},
     {"* heads_of_tile(p), row_head", ", row_head"},
+    {"keys.end) - 1", "keys.end) - 2"}, /* the last key of a tile */
 };
-enum { MUTATIONS = sizeof mutations / sizeof *mutations, LINES = 1000, SHARDS = 4 };
+enum { MUTATIONS = sizeof mutations / sizeof *mutations, LINES = 1000 };
 
 struct lines {
     const char *file; /* below templates/ */
@@ -142,6 +148,8 @@ struct lines {
 /* What the hardware does not need, and why it is there all the same; and what is no different here. */
 static bool may_be_left_out(const struct mutation *mutation, const struct lines *lines, int at) {
     const char *line = lines->text[at], *before = lines->text[at ? at - 1 : 0], *after = lines->text[at + 1];
+    if (strstr(line, "multiply_scores_again(")) /* the data here never come there, those of test_flash_async do */
+        return true;
     if (mutation->instead) /* K is loaded in order: given back in order, too, but named after the next, it is as safe */
         return strstr(mutation->text, "keys(0)") && strstr(line, "scores_done(") && strstr(before, "wgmma_wait<0>");
     bool second_fence = strstr(line, "wgmma_fence();") && strstr(before, "v_full");
@@ -221,7 +229,6 @@ static int run_kernel(const char *folder, int variant, bool race, int seed, stru
     return run(command, output);
 }
 
-/* The shard looks whether its variant is right as it is. */
 static void check_intact(const char *folder, int variant) {
     for (int i = 0; i < SEEDS_FAST + SEEDS_RACE; i++) {
         struct text output;
@@ -247,15 +254,22 @@ static bool is_noticed(const char *folder, const bool differs[VARIANTS], bool ra
     return status != 0;
 }
 
-/* Each shard takes its share of the lines. Returns how many mutants there were. */
-static int check_mutants(const char *folder, const struct lines *lines, int shard) {
+/* Is it the turn of this line? ATTILE_SHARD asks for a quarter of the mutants, where all take too long. */
+static bool has_turn(int number) {
+    enum { QUARTERS = 4 };
+    const char *shard = getenv("ATTILE_SHARD");
+    return part_has(number) && (!shard || number % QUARTERS == atoi(shard) % QUARTERS);
+}
+
+/* Returns how many mutants there were. */
+static int check_mutants(const char *folder, const struct lines *lines) {
     char mutant[512], name[640];
     int mutants = 0;
     struct text intact[VARIANTS], source;
     for (int v = 0; v < VARIANTS; v++)
         cr_assert(emitted(folder, v, &intact[v]), "%s", text_string(&intact[v]));
-    for (int at = shard; at < lines->count; at += SHARDS)
-        for (int m = 0; m < MUTATIONS; m++) {
+    for (int at = 0; at < lines->count; at++)
+        for (int m = 0; has_turn(at) && m < MUTATIONS; m++) {
             const char *line = lines->text[at];
             bool differs[VARIANTS], differ = false;
             if (!mutate(line, &mutations[m], mutant, sizeof mutant) || may_be_left_out(&mutations[m], lines, at))
@@ -284,6 +298,8 @@ Test(mutation, each_is_of_something) {
     static struct lines lines;
     char mutant[512];
     bool used[MUTATIONS] = {false};
+    if (part_number() != 1)
+        cr_skip_test("the first part does it");
     for (int i = 0; i < FILES; i++) {
         read_template(&lines, files[i]);
         for (int at = 0; at < lines.count; at++)
@@ -294,29 +310,29 @@ Test(mutation, each_is_of_something) {
         cr_expect(used[m], "no template has %s", mutations[m].text);
 }
 
-ParameterizedTestParameters(mutation, nothing_can_be_left_out) {
-    static int shard[SHARDS] = {0, 1, 2, 3};
-    return cr_make_param_array(int, shard, SHARDS);
-}
-ParameterizedTest(int *shard, mutation, nothing_can_be_left_out) {
-    const char *only = getenv("ATTILE_SHARD"); /* a quarter of the mutants, where all take too long */
+Test(mutation, nothing_can_be_left_out) {
+    bool any = false;
+    for (int at = 0; !any && at < LINES; at++)
+        any = has_turn(at);
     if (!ATTILE_RACE[0])
         cr_skip_test("one program cannot have two sanitizers");
-    if (only && atoi(only) % SHARDS != *shard)
-        cr_skip_test("shard %s is asked for", only);
+    if (!any)
+        cr_skip_test("another shard than %s is this part's", getenv("ATTILE_SHARD"));
     static struct lines lines;
     char folder[] = "/tmp/attile-mutation-XXXXXX", command[512];
     int mutants = 0;
     cr_assert(mkdtemp(folder));
     snprintf(command, sizeof command, "cp -r %s/templates/. %s", SOURCE_DIR, folder);
     cr_assert_eq(system(command), 0);
-    for (int v = *shard; v < VARIANTS; v += SHARDS)
-        check_intact(folder, v);
+    for (int v = 0; v < VARIANTS; v++)
+        if (part_has(v))
+            check_intact(folder, v);
     for (int i = 0; i < FILES; i++) {
         read_template(&lines, files[i]);
-        mutants += check_mutants(folder, &lines, *shard);
+        mutants += check_mutants(folder, &lines);
     }
-    cr_expect_gt(mutants, 10);
+    cr_expect_gt(mutants, 0);
+    fprintf(stderr, "%d mutants\n", mutants);
     snprintf(command, sizeof command, "rm -r %s", folder);
     cr_expect_eq(system(command), 0);
 }

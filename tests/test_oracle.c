@@ -1,4 +1,5 @@
 /* The oracle is what everything else is judged by, so it is judged by hand-computed cases and by what must hold. */
+#include "helper_evaluator.h"
 #include "oracle.h"
 
 #include <criterion/criterion.h>
@@ -107,6 +108,66 @@ Test(oracle, softmax_rows_sum_to_one_and_do_not_overflow) {
     }
     assert_close(y[0], 1 / (2 + exp(-1)));
     cr_assert(y[N] == 0);
+}
+
+/* --- masks and scores that are expressions ------------------------------------------------------------------------ */
+
+/* fp32 constants are folded in fp32, so reals may differ by a few roundings. */
+static bool agree(double found, double wanted) {
+    if (isnan(found) || isnan(wanted) || isinf(wanted))
+        return (isnan(found) && isnan(wanted)) || found == wanted;
+    return fabs(found - wanted) <= 1e-5 * (1 + fabs(wanted));
+}
+
+/* The oracle and kernels read one tree; the evaluator reads the text. How many pairs of query and key were compared. */
+static int compare_with_text(enum formula_flavor flavor, unsigned number, const struct formula_scope *scope) {
+    unsigned seed = 31 * number + 5;
+    struct text text = {0};
+    int compared = 0;
+    formula_draw(flavor, 1 + (int)(number % 4), &seed, &text);
+    bool score = flavor == FLAVOR_SCORE;
+    struct formula *formula =
+        formula_fixture_parse(score ? FORMULA_SCORE : FORMULA_MASK, text_string(&text), scope, false);
+    for (int round = 0; formula && round < 40; round++) {
+        struct formula_fixture fixture;
+        formula_fixture_draw(&fixture, scope, &seed);
+        int64_t *name = fixture.env.name;
+        struct oracle_attention p = {.batch = name[FORMULA_BATCH],
+                                     .heads = name[FORMULA_HEADS],
+                                     .kv_heads = name[FORMULA_KV_HEADS],
+                                     .len_q = name[FORMULA_LEN_Q],
+                                     .len_kv = name[FORMULA_LEN_K],
+                                     .mask = score ? NULL : formula,
+                                     .score = score ? formula : NULL,
+                                     .env = &fixture.env};
+        int64_t b = name[FORMULA_B], h = name[FORMULA_H], query = formula_random(&seed, (unsigned)p.len_q),
+                key = formula_random(&seed, (unsigned)p.len_kv);
+        double s = 0.25 * ((int)formula_random(&seed, 64) - 32);
+        double found = score ? oracle_score(&p, b, h, query, key, s) : oracle_sees(&p, b, h, query, key);
+        struct evaluated wanted;
+        name[FORMULA_Q] = query + p.len_kv - p.len_q;
+        name[FORMULA_K] = key;
+        fixture.env.score = s;
+        cr_assert(evaluate_text(text_string(&text), &fixture, &wanted), "%s cannot be read", text_string(&text));
+        double value = wanted.type == FORMULA_REAL ? wanted.real : (double)wanted.integer;
+        cr_assert(agree(found, value), "%s at q %d, k %d, s %g: the oracle has %.9g, the text says %.9g",
+                  text_string(&text), (int)name[FORMULA_Q], (int)key, s, found, value);
+        compared++;
+    }
+    formula_free(formula);
+    text_free(&text);
+    return compared;
+}
+
+Test(oracle, random_formulas_mean_what_their_text_says) {
+    static const enum formula_flavor flavors[] = {FLAVOR_MASK, FLAVOR_AFFINE, FLAVOR_SCORE};
+    struct formula_scope scope;
+    int compared = 0;
+    formula_fixture_scope(&scope);
+    for (unsigned i = 0; i < 6000; i++)
+        compared += compare_with_text(flavors[i % 3], i, &scope);
+    cr_assert_gt(compared, 150000, "%d", compared);
+    formula_scope_free(&scope);
 }
 
 Test(oracle, merging_parts_gives_the_whole) {

@@ -61,7 +61,7 @@ Test(pool, a_worker_that_dies_or_hangs_is_replaced) {
     static struct variant variant[COUNT];
     static struct compiled result[COUNT];
     static const char *const names[] = {"good", "crash", "good", "exit", "hang", "good"};
-    const struct pool_options options = {.jobs = 3, .timeout = 0.5, .body = act};
+    const struct pool_options options = {.jobs = 3, .timeout = 3, .body = act};
     struct text error = {0};
     for (int i = 0; i < 12; i++)
         variant[i] = make(names[i % 6], i);

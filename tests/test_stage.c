@@ -48,8 +48,9 @@ static void put_up(struct stage *stage, att_kernel *kernel, const struct shape *
 }
 
 Test(stage, accepts_kernels_that_are_right) {
-    static const char *const problems[] = {"dtype=fp32", "dtype=bf16 mask=causal",
-                                           "dtype=fp32 mask=\"q - k < window\" params=\"window: int\" sinks=1"};
+    static const char *const problems[] = {
+        "dtype=fp32", "dtype=bf16 mask=causal", "dtype=fp32 mask=\"q - k < window\" params=\"window: int\" sinks=1",
+        "dtype=fp32 mask='(k + q) % (b + 2) == 0' score='s * (b + 1) - hk * abs(q - k + h)'"};
     static const struct shape shapes[] = {
         {.batch = 1, .heads = 1, .len_q = 1, .len_kv = 1},
         {.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 9, .len_kv = 30},
@@ -84,6 +85,23 @@ Test(stage, says_where_a_wrong_kernel_is_wrong) {
     cr_expect(strstr(text_string(&report), "batch 0, head 0, query 0, column 0: expected"), "%s", text_string(&report));
     text_free(&report);
     cr_expect_leq(worst_of(&stage, right, &report), 1, "what the wrong one left is gone");
+    stage_close(&stage);
+}
+
+/* All batches and heads are looked at. */
+Test(stage, notices_a_kernel_that_is_wrong_in_one_batch_or_head) {
+    static const struct shape shape = {.batch = 2, .heads = 2, .kv_heads = 2, .len_q = 20, .len_kv = 20};
+    static const char *const wrong[] = {"dtype=fp32 mask=\"k <= q or h > 0\"", "dtype=fp32 mask=\"k <= q or b > 0\"",
+                                        "dtype=fp32 mask=\"k <= q or b + h == 0\""};
+    att_kernel *right = find("dtype=fp32 mask=causal");
+    struct stage stage;
+    stage_open(&stage, session);
+    put_up(&stage, right, &shape);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct text report = {0};
+        cr_expect_gt(worst_of(&stage, find(wrong[i]), &report), 1, "%s", wrong[i]);
+        text_free(&report);
+    }
     stage_close(&stage);
 }
 

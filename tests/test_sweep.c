@@ -3,21 +3,19 @@
    and sm_90a where that is there. */
 #include "catalog.h"
 #include "check.h"
+#include "helper_part.h"
 #include "nvrtc.h"
 
 #include <criterion/criterion.h>
-#include <criterion/parameterized.h>
 #include <glob.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Work is dealt to this many processes: variant number i goes to shard i % SHARDS. */
-enum { SHARDS = 4, SHOWN = 10, SPEC_BYTES = 1 << 20 };
+enum { SHOWN = 10, SPEC_BYTES = 1 << 20 };
 
 struct sweep {
-    int shard;
     att_session *session; /* null for nvrtc */
     struct nvrtc *nvrtc;
     bool both_layouts; /* else they take turns */
@@ -66,7 +64,7 @@ static void sweep_spec(struct sweep *sweep, const struct template_set *set, cons
     cr_assert(spec, "%s", text_string(&diag.text));
     variants_open(&variants, spec, set);
     while (sweep->wrong < SHOWN && variants_next(&variants, &variant))
-        if (variant.feasible && sweep->number++ % SHARDS == sweep->shard) {
+        if (variant.feasible && part_has(sweep->number++)) {
             sweep->variants++;
             visit(sweep, set, spec, &variant);
         }
@@ -89,7 +87,7 @@ static void sweep_all(struct sweep *sweep, sweep_variant *visit) {
     template_set_close(set);
     cr_assert_eq(sweep->wrong, 0, "%d wrong", sweep->wrong);
     cr_assert_gt(sweep->variants, 0);
-    fprintf(stderr, "shard %d: %d variants, %d runs\n", sweep->shard, sweep->variants, sweep->runs);
+    fprintf(stderr, "%d variants, %d runs\n", sweep->variants, sweep->runs);
 }
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
@@ -152,23 +150,16 @@ static void run_on_gpu(struct sweep *sweep, const struct template_set *set, cons
         run_variant(sweep, set, spec, variant);
 }
 
-static struct criterion_test_params shards(void) {
-    static int shard[SHARDS] = {0, 1, 2, 3};
-    return cr_make_param_array(int, shard, SHARDS);
-}
-
-ParameterizedTestParameters(sweep, host) { return shards(); }
-ParameterizedTest(int *shard, sweep, host) {
-    struct sweep sweep = {.shard = *shard};
-    struct att_options options = {.device = ATT_DEVICE_HOST, .no_disk_cache = 1, .host_seed = 1 + (uint64_t)*shard};
+Test(sweep, host) {
+    struct sweep sweep = {0};
+    struct att_options options = {.device = ATT_DEVICE_HOST, .no_disk_cache = 1, .host_seed = (uint64_t)part_number()};
     cr_assert_eq(att_open(&options, &sweep.session), ATT_OK, "%s", att_message(sweep.session));
     sweep_all(&sweep, run_variant);
     att_close(sweep.session);
 }
 
-ParameterizedTestParameters(sweep, cuda) { return shards(); }
-ParameterizedTest(int *shard, sweep, cuda) {
-    struct sweep sweep = {.shard = *shard, .both_layouts = true};
+Test(sweep, cuda) {
+    struct sweep sweep = {.both_layouts = true};
     struct att_options options = {.device = ATT_DEVICE_CUDA, .no_disk_cache = 1};
     enum att_status status = att_open(&options, &sweep.session);
     if (status == ATT_NO_DEVICE)
@@ -208,9 +199,8 @@ static void compile_variant(struct sweep *sweep, const struct template_set *set,
     source_free(&source);
 }
 
-ParameterizedTestParameters(sweep, nvrtc) { return shards(); }
-ParameterizedTest(int *shard, sweep, nvrtc) {
-    struct sweep sweep = {.shard = *shard};
+Test(sweep, nvrtc) {
+    struct sweep sweep = {0};
     struct failure failure = {0};
     if (nvrtc_open(&sweep.nvrtc, &failure) != ATT_OK)
         cr_skip_test("no NVRTC: %s", text_string(&failure.text));

@@ -86,3 +86,16 @@ Test(text, bytes_equal_a_word_only_as_a_whole) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         cr_expect_eq(text_equals(cases[i].bytes, cases[i].size, cases[i].word), cases[i].equal, "case %zu", i);
 }
+
+/* The zero byte at the end has a place, whatever the size. */
+Test(text, always_has_room_for_its_end) {
+    static const char bytes[600];
+    for (size_t first = 0; first < 300; first++)
+        for (size_t second = 0; second < 300; second += 37) {
+            struct text text = {0};
+            text_append(&text, bytes, first);
+            text_append(&text, bytes, second);
+            cr_assert_gt(text.room, first + second, "%zu bytes and %zu", first, second);
+            text_free(&text);
+        }
+}

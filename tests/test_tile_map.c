@@ -174,7 +174,13 @@ Test(tile_map, numbers_that_are_given_must_be_of_the_mask) {
                                            {"window", "window is ''; expected an integer"},
                                            {"window=", "window is ''; expected an integer"},
                                            {"window=3x", "window is '3x'"},
-                                           {"window=nan", "window is 'nan'"}};
+                                           {"window=nan", "window is 'nan'"},
+                                           {"window=1e20", "an integer within -1073741823 to 1073741823"},
+                                           {"window=1073741824", "an integer within -1073741823 to 1073741823"},
+                                           {"=3,window=4", "expected NAME=VALUE, found '=3,window=4'"},
+                                           {"window=4, =3", "expected NAME=VALUE, found '=3'"},
+                                           {"window=4, window=5", "window is given twice"},
+                                           {"window=4, window=4", "window is given twice"}};
     const char *mask = "doc[b, k] < window", *declared = "window: int, doc: int[batch, len_k]";
     struct formula_texts texts = {.mask = {mask, strlen(mask), {0}}, .params = {declared, strlen(declared), {0}}};
     struct knobs knobs = knobs_default();

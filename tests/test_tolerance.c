@@ -1,5 +1,7 @@
 /* Tolerances must be wide enough for honest fp32 arithmetic and too narrow for anything less. */
 #include "tolerance.h"
+#include "helper_formula.h"
+#include "score_error.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -82,6 +84,78 @@ Test(tolerance, weights_of_16_bits_are_accepted_where_they_are_announced) {
     cr_assert_eq(count_wrong(24, 9, TOLERANCE_BF16), 0);
     cr_assert_gt(count_wrong(24, 7, TOLERANCE_FP16), 0);
     cr_assert_gt(count_wrong(11, 24, TOLERANCE_FP16), 0); /* Q, K and V are still exact */
+}
+
+/* --- scores that are expressions ---------------------------------------------------------------------------------- */
+
+static struct formula *parse_score(const char *text, const struct formula_scope *scope) {
+    struct formula *score = formula_fixture_parse(FORMULA_SCORE, text, scope, true);
+    cr_assert_not_null(score);
+    return score;
+}
+
+/* As many roundings of fp32 as there are steps, none more: `most` is what they come to by hand, in units of 2^-24. */
+Test(tolerance, the_error_of_a_score_is_that_of_its_steps) {
+    static const struct {
+        const char *text;
+        double s, error_of_s; /* in units */
+        double least, most;
+    } cases[] = {
+        {"s", 3, 0, 0, 0},
+        {"s", 3, 7, 7, 7},
+        {"s * 3.5", 2, 0, 7, 7.01},
+        {"s * 3.5", 2, 2, 14, 14.01},
+        {"s + 0.25", 2, 0, 2.25, 2.26},
+        {"s * 3.5 + 1.0", 2, 0, 15, 15.01},
+        {"s / 4.0", 8, 1, 4.25, 4.27},      /* 2 roundings, as a reciprocal and a product */
+        {"exp(s)", 0, 0, 4, 4.01},          /* 2 ulp */
+        {"tanh(s)", 0.5, 0, 1.84, 1.86},    /* 4 units of 0.462 */
+        {"min(s, 5.0)", 2, 3, 3, 3},        /* no rounding */
+        {"s * (k - q)", 2, 0, 10, 10.01},   /* the distance is exact */
+        {"s if k < q else 0.0", 2, 3, 3, 3} /* the condition too */
+    };
+    struct formula_scope scope;
+    struct formula_fixture fixture;
+    unsigned seed = 1;
+    formula_fixture_scope(&scope);
+    formula_fixture_draw(&fixture, &scope, &seed);
+    fixture.env.name[FORMULA_LEN_Q] = fixture.env.name[FORMULA_LEN_K] = 10;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct formula *score = parse_score(cases[i].text, &scope);
+        struct oracle_attention p = {
+            .batch = 1, .heads = 1, .kv_heads = 1, .len_q = 10, .len_kv = 10, .score = score, .env = &fixture.env};
+        double error = score_error(&p, 0, 0, 8, 3, cases[i].s, cases[i].error_of_s * 0x1p-24, false) * 0x1p24;
+        cr_expect(error >= cases[i].least && error <= cases[i].most, "%s at %g: %g units, expected %g to %g",
+                  cases[i].text, cases[i].s, error, cases[i].least, cases[i].most);
+        formula_free(score);
+    }
+    formula_scope_free(&scope);
+}
+
+/* Some rows of a larger problem have the errors that they have there. */
+Test(tolerance, the_error_of_a_score_is_that_of_its_place) {
+    static const char *const texts[] = {"s * (1 + b)", "s * (1 + h)", "s * (1 + hk)", "s * (k - q)"};
+    struct formula_scope scope;
+    struct formula_fixture fixture;
+    unsigned seed = 1;
+    formula_fixture_scope(&scope);
+    formula_fixture_draw(&fixture, &scope, &seed);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct formula *score = parse_score(texts[i], &scope);
+        struct oracle_attention whole = {
+            .batch = 4, .heads = 8, .kv_heads = 4, .len_q = 30, .len_kv = 30, .score = score, .env = &fixture.env};
+        struct oracle_attention part = whole;
+        part.batch = part.heads = part.kv_heads = part.len_q = 1;
+        part.from.batch = 3;
+        part.from.head = 6;
+        part.from.kv_head = 3;
+        part.from.query = 20 - 29; /* as if the only query were the last one */
+        double wanted = score_error(&whole, 3, 6, 20, 5, 2, 0, false);
+        cr_expect_gt(wanted, 0);
+        cr_expect_eq(score_error(&part, 0, 0, 0, 5, 2, 0, false), wanted, "%s", texts[i]);
+        formula_free(score);
+    }
+    formula_scope_free(&scope);
 }
 
 Test(tolerance, softmax_bound_scales_with_the_answer) {

@@ -34,12 +34,12 @@ static struct variant flash(int threads, char digest[TUNER_DIGEST]) {
     return variant;
 }
 
-static void measured(struct results *results, int threads, double seconds, const char *status) {
+static void measured_on(struct results *results, const char *device, int threads, double seconds, const char *status) {
     struct record record;
     char digest[TUNER_DIGEST];
     struct variant variant = flash(threads, digest);
     record_clear(&record);
-    strcpy(record.device, "GPU");
+    strcpy(record.device, device);
     strcpy(record.generator, GEN_VERSION);
     strcpy(record.problem, problem);
     strcpy(record.shape, shape);
@@ -51,6 +51,10 @@ static void measured(struct results *results, int threads, double seconds, const
     record.cold_median = seconds;
     record.warm_median = 1 - seconds;
     results_add(results, &record);
+}
+
+static void measured(struct results *results, int threads, double seconds, const char *status) {
+    measured_on(results, "GPU", threads, seconds, status);
 }
 
 static int threads_of(const struct results *results, int kernel) {
@@ -142,6 +146,24 @@ Test(winners, become_rows_and_failures_denials) {
     text_free(&text);
     tuned_free(again);
     tuned_free(tuned);
+    results_free(&results);
+}
+
+Test(winners, are_those_of_one_gpu) {
+    struct results results = {0};
+    struct winners_counts counts;
+    measured_on(&results, "GPU", 64, 0.2, "ok");
+    measured_on(&results, "another GPU", 256, 0.1, "ok");
+    measured_on(&results, "another GPU", 32, 0.1, "hang");
+    cr_assert_eq(results.settings, 2);
+    for (int setting = 0; setting < 2; setting++) {
+        struct tuned *tuned = tuned_new("t", "GPU", "");
+        cr_assert(winners_fill(tuned, &results, setting, set, &counts));
+        cr_expect_eq(counts.rows, 1);
+        cr_expect_eq(counts.denied, setting);
+        cr_expect_eq(tuned->row[0].schedule.threads, setting ? 256 : 64);
+        tuned_free(tuned);
+    }
     results_free(&results);
 }
 

@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""Does a test notice when the C code is wrong?
+
+    tests/mutate.py                 every mutant of the table below
+    tests/mutate.py --only cache    those with this word in their file or text
+    tests/mutate.py --list          the table, nothing run
+
+One change at a time is made in a copy of the tree; what it affects is built, and the named test programs run until one
+fails. A mutant that all of them pass has survived: a test is missing, or the line is needless. Takes about fifteen minutes
+of two cores, so it is no part of .ci/run. Exit status: 0 = all caught, 1 = some survived, 2 = the table is wrong (its
+text is not there exactly once, the change does not compile, or a test fails without any change).
+"""
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LIMIT = 300  # seconds that a test program may take; one that hangs has noticed
+
+# file, what stands there exactly once, what stands there instead, test programs that have to notice
+MUTANTS = [
+    # --- runtime: what is trusted -------------------------------------------------------------------------------------
+    ("runtime/template_folder.c", """for (const char *part = name; part; part = strchr(part, '/')) {""",
+     """for (const char *part = name; part; part = NULL) {""", "test_template test_session"),
+    ("runtime/nvrtc.c", """secure_getenv("ATTILE_NVRTC")""", """getenv("ATTILE_NVRTC")""", "test_nvrtc test_cache_dir"),
+    ("runtime/session.c", """secure_getenv("ATTILE_TUNED")""", """getenv("ATTILE_TUNED")""",
+     "test_session test_cache_dir"),
+    ("runtime/session.c", """        return; /* the device and all locks belong""", """        ; /* the device and all locks belong""",
+     "test_session test_find"),
+    ("runtime/cache_entry.c", "if (memcmp(bytes + body, trailer, TRAILER) != 0)", "if (bytes[body] != trailer[0])",
+     "test_cache_entry test_cache_faults"),
+    ("runtime/cache_entry.c", "payload_size != left - preimage_size - meta_size",
+     "payload_size > left - preimage_size - meta_size", "test_cache_entry"),
+    ("runtime/cache_entry.c", "meta_size > left - preimage_size ||", "meta_size > left ||", "test_cache_entry"),
+    ("runtime/cache_dir.c", "if (fstat(directory, &status) == 0 && cache_trusted(&status, why))",
+     "if (fstat(directory, &status) == 0)", "test_cache_dir test_cache"),
+    ("runtime/cache_dir.c", "return open_trusted(root, name, O_NOFOLLOW, why);", "return open_trusted(root, name, 0, why);",
+     "test_cache_dir"),
+    ("runtime/cache_dir.c", "if (getauxval(AT_SECURE))", "if (0)", "test_cache_dir"),
+    ("runtime/cache_dir.c", "if (places[0].base && places[0].base[0] != '/') {", "if (0) {", "test_cache_dir"),
+    # --- runtime: the cache -------------------------------------------------------------------------------------------
+    ("runtime/cache_admin.c", "if (now.st_ino != then->st_ino || now.st_size != then->st_size || "
+     "now.st_mtim.tv_sec != then->st_mtim.tv_sec ||\n        now.st_mtim.tv_nsec != then->st_mtim.tv_nsec) {", "if (0) {",
+     "test_cache_race test_cache_admin"),
+    ("runtime/cache_admin.c", "age >= seconds || -age > temporary_seconds", "age >= seconds", "test_cache_admin"),
+    ("runtime/cache_admin.c", "tally->error = errno == EBUSY ? tally->error : errno;", "tally->error = errno;",
+     "test_cache_race"),
+    ("runtime/cache_lock.c", "if (now_ns() >= end)", "if (0)", "test_cache test_cache_faults test_cache_storm"),
+    ("runtime/cache_lock.c", "if (flock(file, LOCK_EX | LOCK_NB) == 0)", "if (1)", "test_cache test_cache_storm"),
+    ("runtime/cache_key.c", "return key->preimage.size == size && memcmp(key->preimage.bytes, preimage, size) == 0;",
+     "(void)preimage;\n    return key->preimage.size == size;", "test_cache test_cache_entry test_cache_faults"),
+    ("runtime/cache_key.c", "*size >= (size_t)(end - at)", "*size > (size_t)(end - at)", "test_cache_entry test_cache"),
+    ("runtime/kernel.c", "if (status != ATT_LAUNCH_FAILED)\n            return status;",
+     "if (status == ATT_OK)\n            return status;", "test_driver_session test_find test_cache_inputs"),
+    ("runtime/kernel.c", "if (!hit || attempt > 0)", "if (attempt > 0)", "test_driver_session"),
+    ("runtime/kernel.c", """{"toolchain", text_string(&identity)},""", """{"toolchain", ""},""",
+     "test_cache_inputs test_find"),
+    ("runtime/host/compiler.c", "XXH3_128bits(words.bytes, words.size)", "XXH3_128bits(words.bytes, 0)",
+     "test_host test_cache_inputs"),
+    ("runtime/host/compiler.c", """    print_options(text, options_mode[mode]);
+    print_options(text, options_cpu());
+    text_print(text, "\\nwords""", """    print_options(text, options_mode[mode]);
+    text_print(text, "\\nwords""", "test_host test_cache_inputs"),
+    ("runtime/host/compiler.c", "bool loaded = compiled && read_file(object_path, &object);",
+     "bool loaded = (compiled || 1) && read_file(object_path, &object);", "test_host"),
+    # --- runtime: bundles and plans -----------------------------------------------------------------------------------
+    ("runtime/bundle.c", "if (used ? !knob_same(knobs, &variant->knobs, id) : knob_get(knobs, id) != AUTO)",
+     "if (used && !knob_same(knobs, &variant->knobs, id))", "test_bundle"),
+    ("runtime/bundle.c", "built_number <= device_number", "built_number < device_number", "test_bundle"),
+    ("runtime/plan_text.c", "if (!operand && depth < 2)", "if (!operand && depth < 1)", "test_bundle"),
+    ("runtime/plan_text.c", "plan->launches > 0 && is_word", "is_word", "test_bundle"),
+    ("gen/plan.c", "if (b == 0 || (a == INT64_MIN && b == -1))", "if (b == 0)", "test_plan"),
+    ("gen/plan.c", "*result = a < b ? a : b; return true;", "*result = a > b ? a : b; return true;", "test_plan"),
+    # --- runtime: arguments -------------------------------------------------------------------------------------------
+    ("runtime/tensor_check.c", "output->begin >= other->end ||", "output->begin + 4 >= other->end ||", "test_arguments"),
+    ("runtime/tensor_check.c", "if (output->in_place && same_place(output, other))", "if (same_place(output, other))",
+     "test_arguments"),
+    ("runtime/formula_args.c", "if (from->size[d] == expected &&", "if (from->size[d] >= expected &&",
+     "test_masks test_formula test_launch"),
+    ("runtime/tensor_maps.c", "if (step >= stride_most / tensor->element)", "if (step > stride_most / tensor->element)",
+     "test_tensor_maps"),
+    ("runtime/tensor_maps.c", "tensor->dim[dim].extent > 1 && dim != COLS", "dim != COLS", "test_tensor_maps"),
+    ("runtime/tensor_maps.c", "memcmp(a->box, b->box, sizeof a->box) == 0", "true", "test_tensor_maps"),
+    ("runtime/launch.c", "if (cluster && grids[i] % cluster)", "if (0)", "test_driver_session"),
+    ("runtime/launch.c", "if (grids[i] > INT_MAX)", "if (0)", "test_launch"),
+    ("runtime/launch.c", "*bytes = other.own + other.tables > *bytes ? other.own + other.tables : *bytes;", "",
+     "test_driver_session"),
+    # --- runtime: the cuda device -------------------------------------------------------------------------------------
+    ("runtime/backend_cuda.c", "if (launch->shared > backend->shared_most)", "if (launch->shared >= backend->shared_most)",
+     "test_driver"),
+    ("runtime/backend_cuda.c", "    backend->api.capture_mode(&mode);\n    leave(backend);\n    if (status != ATT_OK) {",
+     "    leave(backend);\n    if (status != ATT_OK) {", "test_driver"),
+    ("runtime/backend_cuda.c", ".count = cluster ? 1 : 0", ".count = 1", "test_driver"),
+    ("runtime/backend_cuda.c", "strides[i] = (uint64_t)request->stride[i] * element;",
+     "strides[i] = (uint64_t)request->stride[i] * 2;", "test_driver"),
+    ("runtime/backend_cuda.c", "return error == CUDA_DEINITIALIZED ? ATT_OK\n                                       :",
+     "return", "test_driver"),
+    ("runtime/backend_cuda.c", "backend->api.event_elapsed(&milliseconds, backend->event_start, backend->event_stop)",
+     "backend->api.event_elapsed(&milliseconds, backend->event_stop, backend->event_start)", "test_driver"),
+    ("runtime/cuda_api.c", "error == CUDA_OUT_OF_MEMORY ? ATT_OUT_OF_MEMORY : status", "status", "test_driver"),
+    ("runtime/compile_log.c", "if (at && (!first || at < first))", "if (at)", "test_compile_log"),
+    ("runtime/choose_measured.c", "if (rival->score < (best ? best->score : INFINITY))",
+     "if (!best || rival->score > best->score)", "test_choose"),
+    ("runtime/tables.c", "if (tables->own && tuned_is_for(tables->own, device))\n        list", "if (tables->own)\n        list",
+     "test_choose test_tuned"),
+    # --- gen ----------------------------------------------------------------------------------------------------------
+    ("gen/text.c", "while (room < need)", "while (room < need - 1)", "test_text"),
+    ("gen/text.c", "(size_t)size >= room && grow", "(size_t)size > room && grow", "test_text"),
+    ("gen/expr_eval.c", "if (left == INT64_MIN)", "if (0)", "test_expr"),
+    ("gen/expr_eval.c", "if ((left != 0) == (n->op == TREE_OR)) {", "if ((left != 0) == (n->op == TREE_AND)) {", "test_expr"),
+    ("gen/formula_bound.c", "{two(b, n->op, x.least, y.most), two(b, n->op, x.most, y.least)};\n    default",
+     "{two(b, n->op, x.least, y.least), two(b, n->op, x.most, y.most)};\n    default", "test_formula_bound"),
+    ("gen/formula_bound.c", "if (first >= 0 && last < size)", "if (first >= 0 && last <= size)",
+     "test_formula_bound test_masks"),
+    ("gen/formula_range.c", "b.least > 0 && a.least >= 0 && a.most < b.least", "b.least > 0 && a.least >= 0 && a.most <= b.least",
+     "test_formula_range"),
+    ("gen/formula_range.c", "out->least = tree_shift(a.least, a.least < 0 ? few : many, false);",
+     "out->least = tree_shift(a.least, many, false);", "test_formula_range"),
+    ("gen/spec_test.c", "if (shape->kv_heads != 0 && shape->heads % shape->kv_heads != 0)", "if (0)", "test_spec"),
+    ("gen/spec_test.c", "if (list->children > SPEC_SHAPES) {", "if (list->children > SPEC_SHAPES + 1) {", "test_spec"),
+    ("gen/yaml_reader.c", "old->size == key->size && memcmp", "memcmp", "test_spec"),
+    ("gen/space.c", "count += good && (id != KNOB_target || space->targets >> value[count] & 1);", "count += good;",
+     "test_space"),
+    # --- model, tune --------------------------------------------------------------------------------------------------
+    ("model/model.c", "t->seconds = fmax(t->compute_seconds, t->memory_seconds) +", "t->seconds = t->compute_seconds +",
+     "test_model"),
+    ("tune/stage.c", "row->query - shape->len_q + 1", "row->query", "test_stage test_tuner"),
+    ("tune/contest.c", "return a->survived != b->survived ? a->survived > b->survived : contest_time(a) < contest_time(b);",
+     "return contest_time(a) < contest_time(b);", "test_contest"),
+    ("tune/journal.c", "if (torn_is_strange && lines.rest.size > 0)", "if (lines.rest.size > 0)", "test_journal"),
+    ("tune/journal.c", "if (journal->torn > 0 && ftruncate(journal->file, lines.whole) != 0)", "if (0)", "test_journal"),
+    ("tune/journal.c", "good = memcmp(text_string(&lines.rest), begin, size) == 0;", "good = true;", "test_journal"),
+    ("tune/field.c", "(double)draw[*count - 1].seconds > WRONG_BY * best", "0", "test_field"),
+    ("tune/field.c", "cell->usual = cell->candidates > before ? before : -1;", "cell->usual = before;",
+     "test_field test_tuner"),
+    ("tune/winners.c", "<= EVEN * contest_time", "<= contest_time", "test_winners"),
+    ("tune/winners.c", "if (cell->setting != setting)", "if (0)", "test_winners"),
+    # --- cli ----------------------------------------------------------------------------------------------------------
+    ("cli/build.c", "return atoi(arch + 3) >= atoi(name + 3);", "return atoi(arch + 3) > atoi(name + 3);", "test_cli"),
+    ("cli/npy.c", "if (there != bytes) {", "if (there < bytes) {", "test_npy"),
+    ("cli/npy.c", "if (npy->dims == NPY_DIMS)", "if (npy->dims > NPY_DIMS)", "test_npy"),
+    ("cli/npy.c", "if (!field || seen & field)", "if (!field)", "test_npy"),
+    ("cli/shard.c", "return *end || value > SHARDS ? -1", "return *end ? -1", "test_options test_tune"),
+    ("cli/json.c", "if ((at[k] & 0xC0) != 0x80)", "if (0)", "test_json"),
+    ("cli/duration.c", "*seconds > 0 &&", "", "test_options test_tune"),
+    ("cli/tune_compare.c", "sum.least = fmin(sum.least, ratio);", "sum.least = ratio;", "test_tune_compare"),
+    # --- kernels --------------------------------------------------------------------------------------------------------
+    ("templates/attention_flash_tiled.cu", "key0 + BLOCK_N > keys_of_all;", "key0 + BLOCK_N > keys_of_all + 1;",
+     "test_flash_tiled"),
+    ("templates/part/copy_rows.cuh", "return aligned && (batch_stride | head_stride | row_stride | columns) % 4 == 0;",
+     "return (batch_stride | head_stride | row_stride | columns) % 4 == 0;", "test_flash_tiled"),
+    ("templates/part/copy_rows.cuh", "(batch_stride | head_stride | row_stride | columns) % 4",
+     "(head_stride | row_stride | columns) % 4", "test_flash_tiled"),
+    ("templates/part/copy_rows.cuh", "(batch_stride | head_stride | row_stride | columns) % 4",
+     "(batch_stride | row_stride | columns) % 4", "test_flash_tiled"),
+    ("templates/part/tile_map.cuh", "min(key0 + BLOCK_N, keys.end) - 1;", "min(key0 + BLOCK_N, keys.end) - 2;",
+     "test_masks"),
+    # --- the oracle and its tolerance ---------------------------------------------------------------------------------
+    ("tests/score_error.c", "UNIT = 0x1p-24", "UNIT = 0x1p-17", "test_tolerance test_masks"),
+]
+
+
+def fail(message):
+    print(f"mutate: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+def title(mutant):
+    file, text, instead, _ = mutant
+    return f"{file}: {' '.join(text.split())} -> {' '.join(instead.split()) or '(nothing)'}"
+
+
+def mutated(folder, mutant):
+    file, text, instead, _ = mutant
+    whole = (folder / file).read_text()
+    if whole.count(text) != 1:
+        fail(f"{file}: this stands there {whole.count(text)} times, expected once; correct the table:\n{text}")
+    return whole.replace(text, instead)
+
+
+def copy_tree(to):
+    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, check=True,
+                           capture_output=True, text=True).stdout.split("\0")
+    for name in filter(None, names):
+        if (ROOT / name).is_file():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, to / name)
+
+
+def build(folder, targets):
+    """The compiler's words when it fails, else an empty text."""
+    done = subprocess.run(["cmake", "--build", "build", "--target", *targets], cwd=folder, capture_output=True, text=True)
+    return done.stdout[-3000:] if done.returncode else ""
+
+
+def passes(folder, test):
+    try:
+        done = subprocess.run([folder / "build/tests" / test], cwd=folder, timeout=LIMIT, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+def catcher(folder, mutant):
+    """The first test program that notices the mutant, or None."""
+    path, tests = folder / mutant[0], mutant[3].split()
+    intact = path.read_text()
+    path.write_text(mutated(folder, mutant))
+    try:
+        words = build(folder, tests)
+        if words:
+            fail(f"does not compile: {title(mutant)}\n{words}")
+        return next((test for test in tests if not passes(folder, test)), None)
+    finally:
+        path.write_text(intact)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Does a test notice when the C code is wrong?")
+    parser.add_argument("--only", default="", metavar="WORD", help="mutants with this word in their file or text")
+    parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
+    options = parser.parse_args()
+    chosen = [mutant for mutant in MUTANTS if options.only in title(mutant)]
+    if not chosen:
+        fail(f"no mutant has '{options.only}'")
+    for mutant in chosen:
+        mutated(ROOT, mutant)
+        if options.list:
+            print(title(mutant))
+    if options.list:
+        return 0
+    tests = sorted({test for mutant in chosen for test in mutant[3].split()})
+    survivors = []
+    with tempfile.TemporaryDirectory(prefix="attile-mutate-", dir="/var/tmp") as folder:
+        folder = Path(folder)
+        folder.chmod(0o755)  # tests become other users
+        copy_tree(folder)
+        subprocess.run(["cmake", "-G", "Ninja", "-S", ".", "-B", "build", "-DCMAKE_BUILD_TYPE=Debug"], cwd=folder,
+                       check=True, stdout=subprocess.DEVNULL)
+        words = build(folder, tests)
+        if words:
+            fail(f"the tree does not build:\n{words}")
+        for test in tests:
+            if not passes(folder, test):
+                fail(f"{test} fails without any change")
+        for mutant in chosen:
+            test = catcher(folder, mutant)
+            survivors += [] if test else [mutant]
+            print(f"{test or 'SURVIVED':20} {title(mutant)}", flush=True)
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} caught")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

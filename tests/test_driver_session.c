@@ -1,0 +1,325 @@
+/* A session on the stand-in driver: from a bundle's kernel to the bytes that a launch hands over. */
+#include "gen.h"
+#include "helper_cubin.h"
+#include "params_layout.h"
+#include "plan_text.h"
+#include "session.h"
+#include "stand_in_cuda.h"
+#include "tensor_maps.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { B = 2, H = 4, KV = 2, LQ = 200, LK = 333, D = 64 };
+#define PROBLEM  "family=attention_forward dtype=bf16 head_dim=64 mask=none target=sm_90a"
+#define SCHEDULE "algorithm=flash_async block_m=128 block_n=64 stages=2 overlap=within store=tma"
+
+static struct att_bundle_kernel bundled;
+static struct text variant_text, plan_text;
+static struct plan plan;
+static void *cubin;
+static att_session *session;
+static att_kernel *kernel;
+
+static struct sent { /* log of a session */
+    struct text text;
+} logged;
+
+static void log_message(void *context, enum att_log_level level, const char *message) {
+    (void)level;
+    text_print(&((struct sent *)context)->text, "%s\n", message);
+}
+
+/* The one kernel as `attile build` writes it, but for the binary. */
+static void make_bundle(void) {
+    static const char words[] = PROBLEM " " SCHEDULE;
+    const struct input input = {"<problem>", words, strlen(words)};
+    struct knobs knobs = knobs_default();
+    struct variant variant;
+    struct source source = {0};
+    struct diag diag = {0};
+    const char *entries[PLAN_LAUNCHES];
+    unsigned groups = 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM | 1u << KNOB_GROUP_SCHEDULE;
+    struct template_set *set = template_set_open(NULL, NULL, &diag);
+    cr_assert(set && knobs_parse(&input, groups, &knobs, &diag), "%s", text_string(&diag.text));
+    cr_assert(variant_complete(set, &knobs, true, &variant), "%s", variant.reason);
+    cr_assert(source_expand(set, &variant, "<problem>", &source, &diag), "%s", text_string(&diag.text));
+    plan = source.plan;
+    for (int i = 0; i < plan.launches; i++)
+        entries[i] = plan.launch[i].entry;
+    variant_print(&variant, &variant_text);
+    plan_write(&plan, &plan_text);
+    bundled = (struct att_bundle_kernel){.name = "bundled",
+                                         .variant = text_string(&variant_text),
+                                         .arch = "sm_90a",
+                                         .plan = text_string(&plan_text),
+                                         .registers = 40};
+    bundled.binary = cubin = cubin_make(entries, plan.launches, &bundled.size);
+    source_free(&source);
+    template_set_close(set);
+}
+
+static void open_session(void) {
+    static char layout[PARAMS_LAYOUT];
+    static struct att_bundle bundle = {ATT_BUNDLE_FORMAT, 1, &bundled, layout};
+    static const struct att_bundle *const bundles[] = {&bundle, NULL};
+    const struct att_options options = {
+        .device = ATT_DEVICE_CUDA, .no_disk_cache = 1, .bundles = bundles, .log = log_message, .log_context = &logged};
+    setenv("ATTILE_NVRTC", "/nonexistent/libnvrtc.so", 1);
+    stand_in_reset();
+    make_bundle();
+    cr_assert(params_layout(embedded_templates, layout));
+    cr_assert_eq(att_open(&options, &session), ATT_OK, "%s", att_message(session));
+}
+
+static void find_kernel(void) {
+    open_session();
+    cr_assert_eq(att_find(session, PROBLEM, SCHEDULE, &kernel), ATT_OK, "%s", att_message(session));
+    cr_expect_str_eq(att_kernel_name(kernel), "bundled");
+    stand_in.params_size = sizeof(struct attention_tma_params);
+}
+
+static void close_session(void) {
+    att_close(session);
+    cr_expect_eq(stand_in.retained, 0);
+    cr_expect_eq(stand_in.modules, 0);
+    cr_expect_eq(stand_in.pushed, 0);
+    free(cubin);
+    text_free(&variant_text);
+    text_free(&plan_text);
+    text_free(&logged.text);
+}
+
+/* Tensors side by side from `memory` on, contiguous. */
+static struct att_args arguments_at(char *memory) {
+    enum { Q = B * H * LQ * D * 2, K = B * KV * LK * D * 2 };
+    return (struct att_args){.attention = {.q = {memory, H * LQ * D, LQ * D, D},
+                                           .k = {memory + Q, KV * LK * D, LK * D, D},
+                                           .v = {memory + Q + K, KV * LK * D, LK * D, D},
+                                           .o = {memory + Q + 2 * K, H * LQ * D, LQ * D, D},
+                                           .batch = B,
+                                           .heads = H,
+                                           .kv_heads = KV,
+                                           .len_q = LQ,
+                                           .len_kv = LK,
+                                           .scale = 0.25f}};
+}
+
+static int count(const char *word) {
+    int found = 0;
+    for (const char *at = stand_in_calls(); (at = strstr(at, word)); at++)
+        found++;
+    return found;
+}
+
+Test(driver_session, a_launch_hands_over_maps_and_parameters, .init = find_kernel, .fini = close_session) {
+    const struct att_args args = arguments_at(stand_in_memory());
+    struct attention_tma_params params;
+    char launch[256];
+    stand_in_forget();
+    cr_assert_eq(att_prepare(kernel), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(count("cuFuncLoad attention"), 1, "%s", stand_in_calls());
+    stand_in_forget();
+    cr_assert_eq(att_launch(kernel, &args, (void *)0x5000), ATT_OK, "%s", att_message(session));
+    snprintf(launch, sizeof launch,
+             "cuTensorMapEncodeTiled type=9 rank=4 @0 dims=64,200,4,2 strides=128,25600,102400 box=64,64,1,1 "
+             "steps=1,1,1,1 interleave=0 swizzle=3 l2=2 fill=0\n");
+    cr_expect_eq(strncmp(stand_in_calls(), launch, strlen(launch)), 0, "%s", stand_in_calls());
+    cr_expect(strstr(stand_in_calls(), " @204800 dims=64,333,2,2 strides=128,42624,85248 box=64,64,1,1 "), "%s",
+              stand_in_calls());
+    cr_expect_eq(count("cuTensorMapEncodeTiled"), 4);
+    /* two tiles of queries of eight heads are less than the GPU has multiprocessors */
+    snprintf(launch, sizeof launch, "cuLaunchKernelEx %s grid=16,1,1 block=%d,1,1 shared=%d stream=0x5000 attributes=0",
+             plan.launch[0].entry, plan.launch[0].block, plan.launch[0].shared);
+    cr_expect(strstr(stand_in_calls(), launch), "%s\nexpected %s", stand_in_calls(), launch);
+    memcpy(&params, stand_in.params, sizeof params);
+    const struct tensor_map *const maps[] = {&params.q_map, &params.k_map, &params.v_map, &params.o_map};
+    for (int i = 0; i < 4; i++)
+        cr_expect_eq(maps[i]->word[15], 0x0101010101010101u * (unsigned)(plan.map[i].tensor + 1),
+                     "map %d is that of tensor %d", i, plan.map[i].tensor);
+    cr_expect_eq(params.attention.q, args.attention.q.data);
+    cr_expect_eq(params.attention.o, args.attention.o.data);
+    cr_expect_eq(params.attention.k_head_stride, LK * D);
+    cr_expect_eq(params.attention.len_kv, LK);
+    cr_expect_eq(params.attention.kv_heads, KV);
+    cr_expect_eq(params.attention.scale, 0.25f);
+}
+
+/* A template whose grid is wrong is found before a driver refuses it with fewer words. */
+Test(driver_session, clusters_are_whole, .init = find_kernel, .fini = close_session) {
+    const struct att_args args = arguments_at(stand_in_memory());
+    kernel->plan.launch[0].cluster = 3;
+    stand_in_forget();
+    cr_expect_eq(att_launch(kernel, &args, NULL), ATT_INTERNAL);
+    cr_expect(strstr(att_message(session), "16 blocks are not whole clusters of 3; its template's grid is wrong"), "%s",
+              att_message(session));
+    cr_expect_eq(count("cuLaunchKernelEx"), 0);
+    kernel->plan.launch[0].cluster = 4;
+    cr_expect_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
+}
+
+Test(driver_session, a_tensor_is_described_once, .init = find_kernel, .fini = close_session) {
+    struct att_args args = arguments_at(stand_in_memory());
+    for (int round = 0; round < 3; round++)
+        cr_assert_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(count("cuTensorMapEncodeTiled"), 4);
+    cr_expect_eq(count("cuLaunchKernelEx"), 3);
+    args.attention.k.data = stand_in_memory() + 16;
+    cr_assert_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(count("cuTensorMapEncodeTiled"), 5);
+}
+
+Test(driver_session, a_map_that_the_driver_refuses_is_made_anew, .init = find_kernel, .fini = close_session) {
+    const struct att_args args = arguments_at(stand_in_memory());
+    stand_in_fail("cuTensorMapEncodeTiled", STAND_IN_INVALID_VALUE, 2);
+    cr_expect_eq(att_launch(kernel, &args, NULL), ATT_LAUNCH_FAILED);
+    cr_expect(strstr(att_message(session), "describing a tensor to the GPU's copy unit: CUDA_ERROR_INVALID_VALUE"),
+              "%s", att_message(session));
+    cr_expect_eq(count("cuLaunchKernelEx"), 0);
+    stand_in_fail("", 0, 0);
+    cr_expect_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(count("cuTensorMapEncodeTiled"), 5, "the first had been made");
+}
+
+Test(driver_session, nothing_to_compute_calls_nothing, .init = find_kernel, .fini = close_session) {
+    struct att_args args = arguments_at(stand_in_memory());
+    args.attention.batch = 0;
+    stand_in_forget();
+    cr_expect_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
+    cr_expect_str_eq(stand_in_calls(), "");
+}
+
+Test(driver_session, a_capture_needs_a_prepared_kernel, .init = find_kernel, .fini = close_session) {
+    const struct att_args args = arguments_at(stand_in_memory());
+    stand_in.capturing = true;
+    cr_expect_eq(att_launch(kernel, &args, NULL), ATT_NOT_PREPARED);
+    cr_expect(strstr(att_message(session), "bundled is launched into a graph capture for the first time; call "
+                                           "att_prepare before capturing"),
+              "%s", att_message(session));
+    cr_expect_eq(count("cuLaunchKernelEx"), 0);
+    cr_expect_eq(att_prepare(kernel), ATT_OK, "even now: %s", att_message(session));
+    cr_expect_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(count("cuLaunchKernelEx"), 1);
+}
+
+Test(driver_session, what_cannot_be_prepared_is_not_launched, .init = find_kernel, .fini = close_session) {
+    const struct att_args args = arguments_at(stand_in_memory());
+    stand_in_fail("cuFuncLoad", CUDA_OUT_OF_MEMORY, 1);
+    for (int round = 0; round < 2; round++)
+        cr_expect_eq(att_launch(kernel, &args, NULL), ATT_OUT_OF_MEMORY);
+    cr_expect(strstr(att_message(session), "loading a kernel onto the GPU: CUDA_ERROR_OUT_OF_MEMORY"), "%s",
+              att_message(session));
+    cr_expect_eq(count("cuLaunchKernelEx"), 0);
+    stand_in_fail("", 0, 0);
+    cr_expect_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
+}
+
+/* A kernel that faults is heard of later, in whatever waits for it; the session can then only be closed. */
+Test(driver_session, a_fault_reaches_whoever_waits, .init = find_kernel, .fini = close_session) {
+    const struct att_args args = arguments_at(stand_in_memory());
+    char bytes[4];
+    cr_assert_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
+    stand_in_break(STAND_IN_ILLEGAL_ADDRESS);
+    cr_expect_eq(att_synchronize(session), ATT_LAUNCH_FAILED);
+    cr_expect_str_eq(att_message(session),
+                     "waiting for the GPU (an earlier kernel may have faulted): CUDA_ERROR_ILLEGAL_ADDRESS, CUresult "
+                     "700 (an illegal memory access was encountered)");
+    cr_expect_eq(att_copy_out(session, bytes, stand_in_memory(), sizeof bytes), ATT_LAUNCH_FAILED);
+    cr_expect_eq(att_launch(kernel, &args, NULL), ATT_LAUNCH_FAILED);
+    stand_in.modules = 0; /* a driver that has broken gives nothing back */
+}
+
+Test(driver_session, a_binary_that_does_not_load_is_compiled_anew, .init = open_session, .fini = close_session) {
+    stand_in_fail("cuModuleLoadData", CUDA_NO_BINARY_FOR_GPU, 1);
+    cr_expect_eq(att_find(session, PROBLEM, SCHEDULE, &kernel), ATT_NO_COMPILER);
+    cr_expect(strstr(text_string(&logged.text),
+                     "the bundle's bundled does not load, so it is compiled anew: loading a binary onto the GPU: "
+                     "CUDA_ERROR_NO_BINARY_FOR_GPU"),
+              "%s", text_string(&logged.text));
+}
+
+static int compiled;
+
+static enum att_status compile_anything(struct backend *backend, const struct compile_job *job, struct binary *binary,
+                                        struct failure *failure) {
+    (void)backend;
+    (void)failure;
+    compiled++;
+    *binary = (struct binary){.registers = 40};
+    binary->bytes = cubin_make(job->entries, job->entry_count, &binary->size);
+    return ATT_OK;
+}
+
+static enum att_status no_identity(struct backend *backend, const char *arch, struct text *text,
+                                   struct failure *failure) {
+    (void)backend;
+    (void)failure;
+    text_print(text, "compiler: none\narch: %s\n", arch ? arch : "");
+    return ATT_OK;
+}
+
+/* Only what comes from the disk is worth another attempt: the compiler would make the same again. */
+Test(driver_session, what_was_just_compiled_and_does_not_load_is_not_compiled_again, .init = open_session,
+     .fini = close_session) {
+    struct backend_type type = backend_cuda;
+    type.identity = no_identity;
+    type.compile = compile_anything;
+    session->type = &type;
+    stand_in_fail("cuModuleLoadData", CUDA_NO_BINARY_FOR_GPU, 1);
+    cr_expect_eq(att_find(session, "family=softmax", "algorithm=online", &kernel), ATT_LAUNCH_FAILED);
+    cr_expect(strstr(att_message(session), "CUDA_ERROR_NO_BINARY_FOR_GPU"), "%s", att_message(session));
+    cr_expect_eq(compiled, 1, "compiled %d times", compiled);
+    stand_in_fail("", 0, 0);
+    cr_expect_eq(att_find(session, "family=softmax", "algorithm=online", &kernel), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(compiled, 2, "what does not load is not kept: compiled %d times", compiled);
+    session->type = &backend_cuda;
+}
+
+/* Which of the two runs hangs on the pointers, so there is room for either. */
+Test(driver_session, workspace_is_enough_for_a_stand_in, .init = find_kernel, .fini = close_session) {
+    const struct att_args args = arguments_at(stand_in_memory());
+    struct att_kernel stand_in_kernel = {.session = session, .variant = kernel->variant, .plan = kernel->plan};
+    static const int64_t bytes[][2] = {{512, 4096}, {4096, 512}, {0, 512}};
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
+        size_t found = 0;
+        kernel->plan.workspace = (struct plan_expr){1, {{PLAN_CONSTANT, bytes[i][0]}}};
+        stand_in_kernel.plan.workspace = (struct plan_expr){1, {{PLAN_CONSTANT, bytes[i][1]}}};
+        kernel->stand_in = &stand_in_kernel;
+        atomic_store(&stand_in_kernel.ready, false);
+        cr_assert_eq(att_workspace_size(kernel, &args, &found), ATT_OK, "%s", att_message(session));
+        cr_expect_eq((int64_t)found, bytes[i][0], "before it is built: %zu", found);
+        atomic_store(&stand_in_kernel.ready, true);
+        cr_assert_eq(att_workspace_size(kernel, &args, &found), ATT_OK, "%s", att_message(session));
+        cr_expect_eq((int64_t)found, bytes[i][0] > bytes[i][1] ? bytes[i][0] : bytes[i][1], "case %d: %zu", (int)i,
+                     found);
+    }
+    kernel->stand_in = NULL;
+}
+
+Test(driver_session, without_a_gpu_the_cpu_is_taken) {
+    const struct att_options options = {.no_disk_cache = 1, .log = log_message, .log_context = &logged};
+    struct att_session_info info;
+    stand_in_reset();
+    stand_in.devices = 0;
+    cr_assert_eq(att_open(&options, &session), ATT_OK, "%s", att_message(session));
+    cr_assert_eq(att_session_describe(session, &info), ATT_OK);
+    cr_expect_eq(info.device, ATT_DEVICE_HOST);
+    cr_expect(strstr(text_string(&logged.text),
+                     "no GPU, so kernels run on this CPU: ordinal: there is no GPU number 0; "
+                     "this machine has 0"),
+              "%s", text_string(&logged.text));
+    att_close(session);
+    text_free(&logged.text);
+}
+
+/* A GPU that is there and does not work is no reason to be silently slow. */
+Test(driver_session, a_gpu_that_has_no_memory_left_is_not_passed_over) {
+    const struct att_options options = {.no_disk_cache = 1};
+    stand_in_reset();
+    stand_in_fail("cuDevicePrimaryCtxRetain", CUDA_OUT_OF_MEMORY, 1);
+    cr_expect_eq(att_open(&options, &session), ATT_OUT_OF_MEMORY);
+    cr_expect(strstr(att_message(session), "opening the GPU's primary context"), "%s", att_message(session));
+    att_close(session);
+}
