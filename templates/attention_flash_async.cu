@@ -24,8 +24,7 @@
 //$ let tile_map = mask == custom_mask and exact == 0
 //$ let intervals = mask == custom_mask and exact == 1
 //$ let any_score = score == custom_score and folded == 0
-//$ let few_numbers = sinks == 0 and (folded == 1 or folded == 2 and keyed == 0 and dtype == bf16)
-//$ if head_dim <= 64 and head_dim_v <= 64 and sinks == 0 and mask != custom_mask and dtype_out != fp32 and (plain_scores or folded == 1)
+//$ if head_dim <= 64 and head_dim_v <= 64 and sinks == 0 and plain_scores and dtype_out != fp32
 //$ default block_m = 256
 //$ default block_n = 64
 //$ default stages = 3
@@ -37,17 +36,13 @@
 //$ default block_m = 192
 //$ default block_n = 96
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and mask == custom_mask and not any_score and keyed == 0
+//$ elif head_dim <= 64 and head_dim_v <= 64 and mask == custom_mask and score == scaled and keyed == 0
 //$ default block_m = 192
 //$ default block_n = 112
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and mask == custom_mask and not any_score
+//$ elif head_dim <= 64 and head_dim_v <= 64 and mask == custom_mask and score == scaled
 //$ default block_m = 192
 //$ default block_n = 80
-//$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and folded > 0 and few_numbers
-//$ default block_m = 192
-//$ default block_n = 128
 //$ default stages = 3
 //$ elif head_dim <= 64 and head_dim_v <= 64 and folded == 2 and keyed > 0
 //$ default block_m = 192
@@ -63,7 +58,7 @@
 //$ default stages = 2
 //$ elif head_dim <= 64 and head_dim_v <= 64 and ahead > 0 and lookup == 0
 //$ default block_m = 192
-//$ default block_n = 128
+//$ default block_n = 96
 //$ default stages = 3
 //$ elif head_dim <= 64 and head_dim_v <= 64 and lookup > 0
 //$ default block_m = 128
