@@ -290,17 +290,18 @@ static bool wants_split_key(const struct formula *formula, bool floats) {
     }
     return wants;
 }
-static bool splits_mask(const struct formula_set *set) { return wants_split_key(set->mask, false); }
+bool formula_splits_mask(const struct formula_set *set) { return wants_split_key(set->mask, false); }
 
 /* A score that is folded is asked once a tile, for a key that is an int. */
 static bool is_folded(const struct formula_set *set) {
-    int folded;
-    return formula_fact(set, FACT_FOLDED, &folded) && folded > 0;
+    struct formula_fold fold = {0};
+    bool folded = set->score && formula_fold_score(set->score, &fold) && fold.factor;
+    formula_fold_free(&fold);
+    return folded;
 }
 static bool splits_score(const struct formula_set *set) { return wants_split_key(set->score, true) && !is_folded(set); }
 
-/* Bit i: tensor i is looked up by k in its last dimension. */
-static unsigned keyed_in(const struct formula *formula) {
+unsigned formula_keyed_tensors(const struct formula *formula) {
     unsigned keyed = 0;
     for (int i = 0; formula && i < formula->count; i++) {
         const struct tree_node *n = &formula->node[i];
@@ -310,7 +311,8 @@ static unsigned keyed_in(const struct formula *formula) {
     return keyed;
 }
 static unsigned keyed_tensors(const struct formula_set *set) {
-    return (splits_mask(set) ? keyed_in(set->mask) : 0) | (splits_score(set) ? keyed_in(set->score) : 0);
+    return (formula_splits_mask(set) ? formula_keyed_tensors(set->mask) : 0) |
+           (splits_score(set) ? formula_keyed_tensors(set->score) : 0);
 }
 
 /* Is the part of the tree evaluated for every pair, whatever its conditions say? */
@@ -323,8 +325,8 @@ static bool always_needs(const struct formula *f, int node, int part) {
     return needs;
 }
 
-/* The parameter whose rows can be copied ahead (FACT_AHEAD), or null. */
-static const struct formula_param *param_ahead(const struct formula_set *set) {
+/* The parameter whose rows can be copied ahead (formula_has_bias_rows), or null. */
+static const struct formula_param *bias_param(const struct formula_set *set) {
     const struct formula *f = set->score;
     const struct tree_node *found = NULL;
     for (int i = 0; splits_score(set) && i < f->count; i++) {
@@ -347,6 +349,8 @@ static const struct formula_param *param_ahead(const struct formula_set *set) {
     return param && (param->storage == FORMULA_STORE_BF16 || param->storage == FORMULA_STORE_FP16) ? param : NULL;
 }
 
+bool formula_has_bias_rows(const struct formula_set *set) { return bias_param(set) != NULL; }
+
 static void print_types(int dims, struct text *text) {
     for (int i = 0; i < dims; i++)
         text_print(text, ", long long");
@@ -354,7 +358,7 @@ static void print_types(int dims, struct text *text) {
 
 /* An element that is there, and where it was. */
 static void print_ahead(const struct formula_set *set, struct text *text) {
-    const struct formula_param *param = param_ahead(set);
+    const struct formula_param *param = bias_param(set);
     if (!param)
         return;
     const char *load = storages[param->storage].load, *hole = strstr(load, "%s");
@@ -372,7 +376,7 @@ static void print_ahead(const struct formula_set *set, struct text *text) {
 }
 
 static void print_pieces(const struct formula_set *set, struct text *text) {
-    const struct formula_param *param = param_ahead(set);
+    const struct formula_param *param = bias_param(set);
     if (!param)
         return;
     int i = number_of(set, param);
@@ -387,7 +391,7 @@ static void print_pieces(const struct formula_set *set, struct text *text) {
 
 /* What a key is, and elements of tensors that are looked up by one, or by a sum with one. */
 static void print_key(const struct formula_set *set, struct text *text) {
-    if (splits_mask(set))
+    if (formula_splits_mask(set))
         text_print(text, "using MaskKey = SplitKey;\n");
     if (set->score && !is_folded(set))
         text_print(text, "using ScoreKey = %s;\n", splits_score(set) ? "SplitKey" : "int");
@@ -481,29 +485,4 @@ const char *formula_code_name(enum formula_code code) { return codes[code].name;
 void formula_code_print(const struct formula_set *set, enum formula_code code, struct text *text) {
     if ((set->mask || !codes[code].of_mask) && (set->score || !codes[code].of_score))
         codes[code].print(set, text);
-}
-
-bool formula_fact(const struct formula_set *set, enum formula_fact fact, int *value) {
-    bool good = true;
-    *value = 0;
-    if (fact == FACT_TABLES)
-        *value = __builtin_popcount(set->tabled);
-    if (fact == FACT_LOOKUP)
-        *value = splits_mask(set) ? 2 : keyed_in(set->mask) != 0;
-    if (fact == FACT_AHEAD && set->score)
-        *value = param_ahead(set) != NULL;
-    if (fact == FACT_EXACT && set->mask) {
-        struct formula_keys keys;
-        good = formula_keys(set->mask, &keys);
-        *value = keys.exact;
-        formula_keys_free(&keys);
-    }
-    if ((fact == FACT_FOLDED || fact == FACT_KEYED) && set->score) {
-        struct formula_fold fold;
-        good = formula_fold_score(set->score, &fold);
-        int folded = fold.cap ? 2 : fold.factor ? 1 : 0, keyed = formula_names(set->score) >> FORMULA_K & 1;
-        *value = fact == FACT_FOLDED ? folded : fold.by_distance ? 2 : keyed;
-        formula_fold_free(&fold);
-    }
-    return good;
 }

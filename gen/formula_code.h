@@ -14,7 +14,7 @@ enum formula_code {
     CODE_MASK,    /* return MASK; over at, q, k */
     CODE_KEY, /* what a key is for mask and score: SplitKey where that makes float(k - q) and tensors cheaper, else int */
     CODE_PAIRS,  /* return whether tensors can be looked up by a SplitKey */
-    CODE_PIECES, /* return whether the rows of FACT_AHEAD can be copied in pieces of 16 bytes */
+    CODE_PIECES, /* return whether rows of a bias (formula_has_bias_rows) can be copied in pieces of 16 bytes */
     CODE_SCORE,  /* return SCORE; over at, q, k, s */
     CODE_CAP,    /* of a score that can be folded (formula_fold): return its cap; over at */
     CODE_FACTOR, /* ... its factor */
@@ -26,17 +26,16 @@ enum formula_code {
     CODE_ALL,    /* return whether all pairs of a tile are seen */
     FORMULA_CODES
 };
-/* What a template may ask about a mask or a score. */
-enum formula_fact {
-    FACT_TABLES, /* how many tensors want a table of bounds */
-    FACT_EXACT,  /* 1: which tiles are needed is known in closed form (formula_keys.exact) */
-    FACT_FOLDED, /* 1: the score is factor * s + rest; 2: cap * tanh(factor * s) + rest; 0: something else */
-    FACT_KEYED,  /* 1: the score depends on k otherwise than through s; 2: it is folded, and rest is slope * (k - q) */
-    FACT_LOOKUP, /* 1: the mask looks tensors up by k; 2: and a SplitKey will do for that */
-    FACT_AHEAD /* 1: the only tensor that a score, not folded, looks up by k has 16-bit elements, and every pair of q and k
-                    needs element k of a row of it, which can be copied before s is known */
-};
-bool formula_fact(const struct formula_set *set, enum formula_fact fact, int *value); /* false: out of memory */
+
+/* Will a SplitKey (templates/part/split_key.cuh) do for the tensors that the mask looks up by k? */
+bool formula_splits_mask(const struct formula_set *set);
+
+/* Bit i: tensor i is looked up by k in its last dimension. Null has none. */
+unsigned formula_keyed_tensors(const struct formula *formula);
+
+/* Is the only tensor that the score looks up by k one of 16-bit elements, and does every pair of q and k need element k of a
+   row of it? It can be copied before s is known then. Never of a score that can be folded. */
+bool formula_has_bias_rows(const struct formula_set *set);
 
 const char *formula_code_name(enum formula_code code); /* "helpers", ... */
 

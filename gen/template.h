@@ -5,11 +5,11 @@
 #ifndef ATTILE_TEMPLATE_H
 #define ATTILE_TEMPLATE_H
 
-#include "expr.h"
+#include "facts.h"
 #include "gen.h"
 
 enum {
-    TEMPLATE_SLOTS = 64,     /* lets and loop variables of one template with its parts */
+    TEMPLATE_SLOTS = 128,    /* facts, which come first, lets and loop variables of one template with its parts */
     TEMPLATE_FILES = 32,     /* files of one template, itself included */
     TEMPLATE_NESTING = 16,   /* if and for within each other in one file */
     TEMPLATE_INCLUDES = 8,   /* include within include */
@@ -17,9 +17,6 @@ enum {
     TEMPLATE_NAME = 48,      /* bytes of a let's name, NUL included */
     TEMPLATE_EXPRS = 4,      /* of one directive */
 };
-
-/* Slots that every template has from the start: what the variant's target allows (targets.def). */
-enum { SLOT_TARGET_SHARED_BYTES, TEMPLATE_GIVEN };
 
 enum op_kind {
     OP_TEXT,  /* text[0..size) as it is; the first byte stands on line `line` */
@@ -31,7 +28,6 @@ enum op_kind {
     OP_FOR,       /* index: slot; expr[0]: list, or expr[1]: count; next: its end */
     OP_INCLUDE,   /* index: file */
     OP_LET,       /* index: slot; expr[0] */
-    OP_FACT,      /* index: slot, which becomes something about the mask; size: enum formula_fact */
     OP_DEFAULT,   /* index: knob; expr[0] */
     OP_REQUIRE,   /* expr[0] */
     OP_LAUNCH,    /* text[0..size): entry; expr[0..3]: grid, block, shared, cluster or null */

@@ -276,25 +276,6 @@ static void read_include(struct page *page, struct slice word, struct slice rest
         page_add(page, (struct template_op){.kind = OP_INCLUDE, .index = index});
 }
 
-static const char *const fact_words[] = {[FACT_TABLES] = "tables", [FACT_EXACT] = "exact",   [FACT_FOLDED] = "folded",
-                                         [FACT_KEYED] = "keyed",   [FACT_LOOKUP] = "lookup", [FACT_AHEAD] = "ahead"};
-
-/* FACT NAME: something about the mask or the score, as an integer. */
-static void read_fact(struct page *page, struct slice word, struct slice rest) {
-    int fact = 0;
-    while (!slice_is(word, fact_words[fact]))
-        fact++;
-    struct slice name = slice_name(&rest);
-    if (!name.size || rest.size) {
-        diag_error(page->reader->diag, page_place(page, name.size ? rest.text : name.text), "expected '%.*s NAME'",
-                   word.size, word.text);
-        return;
-    }
-    int slot = page_slot(page, name, (struct expr_type){EXPR_INT, NULL}, true);
-    if (slot >= 0)
-        page_add(page, (struct template_op){.kind = OP_FACT, .index = slot, .size = fact});
-}
-
 static const char *next_code(void *context) {
     int *i = context;
     return *i < FORMULA_CODES ? formula_code_name((enum formula_code)(*i)++) : NULL;
@@ -324,9 +305,6 @@ static const struct directive {
     {"elif", read_elif, true},        {"else", read_else, true},
     {"end", read_end, true},          {"for", read_for, true},
     {"include", read_include, false}, {"code", read_code, false},
-    {"tables", read_fact, false},     {"exact", read_fact, false},
-    {"folded", read_fact, false},     {"keyed", read_fact, false},
-    {"lookup", read_fact, false},     {"ahead", read_fact, false},
 };
 enum { DIRECTIVES = sizeof directives / sizeof *directives };
 

@@ -74,8 +74,8 @@ int page_slot(struct page *page, struct slice name, struct expr_type type, bool 
     }
     for (int i = 0; i < t->slots; i++)
         if (t->slot[i].name && slice_is(name, t->slot[i].name)) {
-            if (i < TEMPLATE_GIVEN) {
-                diag_error(diag, page_place(page, name.text), "'%.*s' is given by the target; choose another name",
+            if (i < FACT_COUNT) {
+                diag_error(diag, page_place(page, name.text), "'%.*s' is a fact that every template has; choose another name",
                            name.size, name.text);
                 return -1;
             }

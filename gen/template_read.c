@@ -164,7 +164,8 @@ bool page_include(struct reader *reader, const char *name, size_t size, struct p
 void template_read(struct template *template, template_loader *load, void *context, struct diag *diag) {
     struct reader reader = {.template = template, .load = load, .context = context, .diag = diag};
     int index;
-    template->slot[SLOT_TARGET_SHARED_BYTES] = (struct expr_name){"target_shared_bytes", {EXPR_INT, NULL}};
-    template->slots = TEMPLATE_GIVEN;
+    for (int i = 0; i < FACT_COUNT; i++)
+        template->slot[i] = fact_table[i].name;
+    template->slots = FACT_COUNT;
     page_include(&reader, template->name, strlen(template->name), (struct place){0}, &index);
 }

@@ -1,5 +1,4 @@
 #include "walk.h"
-#include "formula_code.h"
 
 #include <stdio.h>
 
@@ -74,19 +73,6 @@ static bool run_let(struct walk *walk, const struct template_op *op) {
     return slot->set;
 }
 
-static bool run_fact(struct walk *walk, const struct template_file *file, const struct template_op *op) {
-    struct expr_slot *slot = &walk->slot[op->index];
-    struct formula_set set;
-    int value = 0;
-    if (slot->set)
-        return walk_fail(walk, (struct place){&file->input, op->line, 1}, "'%s' has a value already",
-                         walk->template->slot_name[op->index]);
-    bool good = formula_set_open(&set, walk->knobs) && formula_fact(&set, (enum formula_fact)op->size, &value);
-    *slot = (struct expr_slot){value, true};
-    formula_set_close(&set);
-    return good || walk_fail(walk, (struct place){&file->input, op->line, 1}, "%s", set.reason);
-}
-
 /* Recursion is bounded by TEMPLATE_NESTING times TEMPLATE_INCLUDES: a file is spliced once, and none includes itself. */
 static bool run(struct walk *walk, const struct template_file *file, int at, int end) {
     for (; at < end; at++) {
@@ -111,10 +97,6 @@ static bool run(struct walk *walk, const struct template_file *file, int at, int
                 !run(walk, &walk->template->file[op->index], 0, walk->template->file[op->index].ops))
                 return false;
             continue;
-        case OP_FACT:
-            if (!run_fact(walk, file, op))
-                return false;
-            continue;
         case OP_LET:
             if (!run_let(walk, op))
                 return false;
@@ -135,6 +117,8 @@ static bool run(struct walk *walk, const struct template_file *file, int at, int
 bool walk_template(struct walk *walk) {
     const struct template_file *file = &walk->template->file[0];
     walk->spliced[0] = true;
-    walk->slot[SLOT_TARGET_SHARED_BYTES] = (struct expr_slot){target_info(walk->knobs->target)->shared_bytes, true};
+    char reason[FACT_REASON];
+    if (!facts_find(walk->knobs, walk->slot, reason))
+        return walk_fail(walk, (struct place){&file->input, 1, 1}, "%s", reason);
     return run(walk, file, 0, file->ops);
 }

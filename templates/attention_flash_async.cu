@@ -1,11 +1,10 @@
-//$ ahead ahead
 // Attention by tiles on Hopper, with every unit of the SM at work at once: FlashAttention-3 (arXiv 2407.08608, section 3).
 //
 //     consumers, warpgroups    64 queries each: S = Q K^T on the matrix unit, softmax in registers, O += P V on the matrix
 //                              unit. S of the next tile is multiplied during the softmax of this one.
 //     producers, three threads one hands out tiles of queries and copies them in; one copies tiles of K, one of V, STAGES
 //                              ahead of their use
-//$ if ahead > 0
+//$ if score_bias == bias_rows
 //     producer of rows, a warp copies what the score adds to S
 //$ end
 //
@@ -17,13 +16,7 @@
 //$ require head_dim % 8 == 0
 //$ require head_dim_v % 8 == 0
 //$ let plain_scores = mask != custom_mask and score == scaled
-//$ folded folded
-//$ keyed keyed
-//$ lookup lookup
-//$ exact exact
-//$ let tile_map = mask == custom_mask and exact == 0
-//$ let intervals = mask == custom_mask and exact == 1
-//$ let any_score = score == custom_score and folded == 0
+//$ let folded = score_form in [linear, tanh]
 //$ if head_dim <= 64 and head_dim_v <= 64 and sinks == 0 and plain_scores and dtype_out != fp32
 //$ default block_m = 256
 //$ default block_n = 64
@@ -36,19 +29,15 @@
 //$ default block_m = 192
 //$ default block_n = 96
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and mask == custom_mask and score == scaled and keyed == 0
+//$ elif head_dim <= 64 and head_dim_v <= 64 and mask == custom_mask and score == scaled
 //$ default block_m = 192
 //$ default block_n = 112
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and mask == custom_mask and score == scaled
+//$ elif head_dim <= 64 and head_dim_v <= 64 and score_form == tanh and score_rest != constant
 //$ default block_m = 192
 //$ default block_n = 80
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and folded == 2 and keyed > 0
-//$ default block_m = 192
-//$ default block_n = 80
-//$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and folded > 0
+//$ elif head_dim <= 64 and head_dim_v <= 64 and folded
 //$ default block_m = 192
 //$ default block_n = 96
 //$ default stages = 3
@@ -56,31 +45,31 @@
 //$ default block_m = 192
 //$ default block_n = 96
 //$ default stages = 2
-//$ elif head_dim <= 64 and head_dim_v <= 64 and ahead > 0 and lookup == 0
+//$ elif head_dim <= 64 and head_dim_v <= 64 and score_bias == bias_rows and mask_lookup == no_lookup
 //$ default block_m = 192
 //$ default block_n = 96
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and lookup > 0
+//$ elif head_dim <= 64 and head_dim_v <= 64 and mask_lookup != no_lookup
 //$ default block_m = 128
 //$ default block_n = 96
 //$ default stages = 2
-//$ elif head_dim <= 128 and head_dim_v <= 128 and lookup > 0 and any_score
+//$ elif head_dim <= 128 and head_dim_v <= 128 and mask_lookup != no_lookup and score_form == general
 //$ default block_m = 128
 //$ default block_n = 80
 //$ default stages = 2
-//$ elif head_dim <= 128 and head_dim_v <= 128 and ahead > 0 and sinks == 0
+//$ elif head_dim <= 128 and head_dim_v <= 128 and score_bias == bias_rows and sinks == 0
 //$ default block_m = 128
 //$ default block_n = 112
 //$ default stages = 2
-//$ elif head_dim <= 128 and head_dim_v <= 128 and any_score and sinks == 0
+//$ elif head_dim <= 128 and head_dim_v <= 128 and score_form == general and sinks == 0
 //$ default block_m = 128
 //$ default block_n = 96
 //$ default stages = 2
-//$ elif head_dim <= 128 and head_dim_v <= 128 and any_score
+//$ elif head_dim <= 128 and head_dim_v <= 128 and score_form == general
 //$ default block_m = 128
 //$ default block_n = 80
 //$ default stages = 2
-//$ elif head_dim <= 128 and head_dim_v <= 128 and intervals and score == scaled and sinks == 0
+//$ elif head_dim <= 128 and head_dim_v <= 128 and mask_tiles == intervals and score == scaled and sinks == 0
 //$ default block_m = 192
 //$ default block_n = 64
 //$ default stages = 2
@@ -88,15 +77,15 @@
 //$ default block_m = 128
 //$ default block_n = 128
 //$ default stages = 2
-//$ elif head_dim <= 192 and head_dim_v <= 128 and not any_score
+//$ elif head_dim <= 192 and head_dim_v <= 128 and score_form != general
 //$ default block_m = 128
 //$ default block_n = 96
 //$ default stages = 2
-//$ elif head_dim <= 192 and head_dim_v <= 192 and not any_score
+//$ elif head_dim <= 192 and head_dim_v <= 192 and score_form != general
 //$ default block_m = 128
 //$ default block_n = 80
 //$ default stages = 2
-//$ elif not any_score
+//$ elif score_form != general
 //$ default block_m = 128
 //$ default block_n = 64
 //$ default stages = 2
@@ -160,7 +149,7 @@
 //$ let q_stage_bytes = q_bytes + 16 * consumers
 //$ let k_stage_bytes = k_bytes + 16
 //$ let v_stage_bytes = v_bytes + 16
-//$ if ahead > 0
+//$ if score_bias == bias_rows
 //$ let ahead_stages = 2
 //$ let ahead_bytes = ahead_stages * consumers * (64 * 2 * (block_n + 8) + 16)
 //$ else
@@ -186,11 +175,10 @@
 //$ let share = block_n / cluster
 //$ if mask == custom_mask
 //$ include "params/attention_tma.h"
-//$ tables tables
-//$ if tables > 0
+//$ if mask_tables > 0
 //$ include "part/tables.cuh"
 //$ end
-//$ if tile_map
+//$ if mask_tiles == bitmap
 //$ include "part/tile_map.cuh"
 //$ end
 //$ end
@@ -251,14 +239,14 @@
 // A tile of 16-bit elements lies in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by the copy unit.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 //$ include "part/softmax_rows.cuh"
-//$ if folded > 0
+//$ if folded
 //$ include "part/folded_score.cuh"
 //$ end
-//$ if lookup == 2 or score == custom_score and folded == 0
+//$ if mask_lookup == by_pair or score_form == general
 //$ include "part/split_key.cuh"
 //$ end
 
-//$ if ahead > 0
+//$ if score_bias == bias_rows
 // What the score adds to a unit's scores, as it lies in memory; lines are shifted, so that those of a matrix lie in all banks.
 using Ahead = unsigned short[64][BLOCK_N + 8];
 //$ end
@@ -276,7 +264,7 @@ struct alignas(1024) Shared {
     //$ if weights_in == p_shared
     Panels<P_PANELS, 64> p[CONSUMERS];
     //$ end
-    //$ if ahead > 0
+    //$ if score_bias == bias_rows
     Ahead ahead[AHEAD_STAGES][CONSUMERS];
     Barrier ahead_full[AHEAD_STAGES][CONSUMERS], ahead_empty[AHEAD_STAGES][CONSUMERS];
     //$ end
@@ -398,13 +386,13 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         }
         for (int stage = 0; stage < 2; stage++) {
             barrier_init(&shared.tile_full[stage], 1);
-            //$ if ahead > 0
+            //$ if score_bias == bias_rows
             barrier_init(&shared.tile_empty[stage], 3 + 4 * CONSUMERS); // the other producers, warps of consumers
             //$ else
             barrier_init(&shared.tile_empty[stage], 2 + 4 * CONSUMERS); // producers of K and V, warps of consumers
             //$ end
         }
-        //$ if ahead > 0
+        //$ if score_bias == bias_rows
         for (int stage = 0; stage < AHEAD_STAGES; stage++)
             for (int consumer = 0; consumer < CONSUMERS; consumer++) {
                 barrier_init(&shared.ahead_full[stage][consumer], 32); // lanes that copy
@@ -430,7 +418,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
             produce_keys<PANELS, K_STAGES>(p.attention, shared, p.k_map, shared.k, shared.k_full, shared.k_empty);
         else if (warp == 2 && elected)
             produce_keys<PANELS_V, STAGES>(p.attention, shared, p.v_map, shared.v, shared.v_full, shared.v_empty);
-        //$ if ahead > 0
+        //$ if score_bias == bias_rows
         else if (warp == 3)
             produce_ahead(p.attention, shared);
         //$ end

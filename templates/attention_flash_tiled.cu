@@ -92,8 +92,7 @@
 //$ let unroll = 2
 //$ end
 //$ if mask == custom_mask
-//$ tables tables
-//$ if tables > 0
+//$ if mask_tables > 0
 //$ include "part/tables.cuh"
 //$ end
 //$ end

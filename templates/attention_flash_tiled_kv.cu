@@ -32,8 +32,7 @@
 //$ let pitch = head_dim / 2 * 2 + 1
 //$ let shared_bytes = 4 * ((block_m + block_n) * pitch + block_n * head_dim_v + block_m * (block_n + 1))
 //$ if mask == custom_mask
-//$ tables tables
-//$ if tables > 0
+//$ if mask_tables > 0
 //$ include "part/tables.cuh"
 //$ end
 //$ end

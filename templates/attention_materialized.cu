@@ -18,8 +18,7 @@
 //$ let shared_bytes = 4 * (block_m + block_n) * (depth + 1)
 //$ let warps = threads / 32
 //$ if mask == custom_mask
-//$ tables tables
-//$ if tables > 0
+//$ if mask_tables > 0
 //$ include "part/tables.cuh"
 //$ end
 //$ end

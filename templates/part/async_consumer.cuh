@@ -12,7 +12,7 @@
 struct Span {
     Tile tile;
     int unseen; // tiles of keys that only other warpgroups see, before this one's
-    //$ if not tile_map or in_turns
+    //$ if mask_tiles != bitmap or in_turns
     int after; // and after those
     //$ end
     //$ if mask == custom_mask
@@ -25,7 +25,7 @@ struct Span {
     //$ end
     int next;   // tile of keys that is weighed next
     bool whole; // all rows of the unit see all of it
-    //$ if mask == custom_mask and not intervals
+    //$ if mask_tiles == bitmap
     Seen seen; // of the next tile, unless all is
     //$ end
     //$ if mask == custom_mask or score == custom_score
@@ -47,7 +47,7 @@ struct Consumer {
     Ring<Q_STAGES> queries;
     int step; // tiles of keys that went through this warpgroup
     Span span;
-    //$ if ahead > 0
+    //$ if score_bias == bias_rows
     Ring<AHEAD_STAGES> ahead; // tiles that were scored, or went by
     //$ end
     //$ if rescale == from_sum
@@ -56,7 +56,7 @@ struct Consumer {
     //$ if rescale != always and not plain_scores
     bool search; // the next tile for a maximum
     //$ end
-    //$ if folded > 0
+    //$ if folded
     Fold fold;
     float rest[2]; // of its scores, at this thread's first key, less what they are taken less
     //$ end
@@ -81,7 +81,7 @@ struct Consumer {
         //$ if rescale == from_sum
         follow = false;
         //$ end
-        //$ if ahead > 0
+        //$ if score_bias == bias_rows
         ahead = {0};
         //$ end
     }
@@ -106,7 +106,7 @@ struct Consumer {
         __syncwarp();
         if (elect_one())
             barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
-        //$ if tile_map and not in_turns
+        //$ if mask_tiles == bitmap and not in_turns
         span.unseen = queries.count > 0 ? line_of(a, span.tile, unit)->after : 0; // of the tile before
         //$ else
         span.unseen = span.after; // of the tile before
@@ -120,7 +120,7 @@ struct Consumer {
         if (tile.query >= 0) {
             span.walk = walk_of_unit(a, tile, unit);
             span.unseen += span.walk.unseen;
-            //$ if intervals
+            //$ if mask_tiles == intervals
             span.after = span.walk.after;
             //$ end
         }
@@ -146,7 +146,7 @@ struct Consumer {
         for (; span.unseen > 0; span.unseen--, step++) {
             barrier_wait(&shared.k_full[keys(0).stage()], keys(0).parity());
             barrier_wait(&shared.v_full[values().stage()], values().parity());
-            //$ if ahead > 0
+            //$ if score_bias == bias_rows
             if (await_ahead())
                 ahead_done();
             //$ end
@@ -257,13 +257,13 @@ struct Consumer {
         //$ if rescale != always and not plain_scores
         search = lacks_max(rows);
         //$ end
-        //$ if folded > 0 and rescale == from_sum
+        //$ if folded and rescale == from_sum
         take_rest(search || follow);
-        //$ elif folded > 0
+        //$ elif folded
         take_rest(true);
         //$ end
     }
-    //$ if folded > 0
+    //$ if folded
     // Scores are taken less m, or less something close to them while m is searched.
     __device__ __forceinline__ void take_rest(bool search) {
 #pragma unroll
@@ -312,7 +312,7 @@ struct Consumer {
             multiply_scores_again(s, shared.q[queries.stage()][index], shared.k[keys(0).stage()]);
             //$ end
             follow = true;
-            //$ if folded > 0
+            //$ if folded
             take_rest(true);
             //$ end
             weigh_scores<true>(masked, first, true, sum);
@@ -322,7 +322,7 @@ struct Consumer {
         scores_done(keys(0));
         weigh_scores<true>(is_masked(first), first, search, sum);
         //$ end
-        //$ if ahead > 0
+        //$ if score_bias == bias_rows
         score_done();
         //$ end
         rows.sum[0] += sum[0];
@@ -339,7 +339,7 @@ struct Consumer {
         //$ end
         if (masked)
             mask_scores();
-        //$ if folded > 0
+        //$ if folded
         if (FOLLOW) {
             const int first_row = row(), key = span.next * BLOCK_N;
             follow_max(s, rows, {first_rest(a, span.where, position(first_row), key),
@@ -367,7 +367,7 @@ struct Consumer {
     }
 
     __device__ __forceinline__ void begin_rows() {
-        //$ if folded > 0
+        //$ if folded
         fold = fold_score(a, span.where);
         //$ end
         rows = no_rows();

@@ -3,7 +3,7 @@
     // Which keys of a tile this thread's rows see.
     __device__ __forceinline__ Seen seen_of(int tile_n) {
         int key = tile_n * BLOCK_N + lane % 4 * 2;
-        //$ if intervals
+        //$ if mask_tiles == intervals
         const int first_row = row(), upper = position(first_row), lower = position(first_row + 8);
         const Keys keys[2] = {keys_of(a, span.where, upper, upper), keys_of(a, span.where, lower, lower)};
         return seen_between(key, {keys[0].first, keys[1].first}, {keys[0].end, keys[1].end});
@@ -14,7 +14,7 @@
         //$ else
         Seen seen = {};
         int first_row = row(), position[2] = {this->position(first_row), this->position(first_row + 8)};
-        //$ if lookup == 2
+        //$ if mask_lookup == by_pair
         if (keys_in_pairs(a) && (tile_n + 1) * BLOCK_N <= a.len_kv) {
             int first = set_apart(key); // so that addresses are of rows, plus constants
 #pragma unroll
@@ -32,7 +32,7 @@
         Seen there = seen_below(key, {a.len_kv, a.len_kv});
 #pragma unroll
         for (int word = 0; word < Seen::WORDS; word++, key += 128) {
-//$ if lookup == 0
+//$ if mask_lookup == no_lookup
 #pragma unroll 4
 //$ else
 #pragma unroll 1
@@ -59,14 +59,14 @@
         span.next = --span.tiles;
         span.whole = span.next < span.unmasked;
         //$ end
-        //$ if mask == custom_mask and not intervals
+        //$ if mask_tiles == bitmap
         if (!span.whole)
             span.seen = seen_of(span.next);
         //$ end
     }
     // s = -INFINITY where the mask says so.
     __device__ __forceinline__ void mask_scores() {
-        //$ if mask == custom_mask and not intervals
+        //$ if mask_tiles == bitmap
         mask_tile(s, span.seen); // of find_next
         //$ else
         mask_tile(s, seen_of(span.next));

@@ -82,7 +82,7 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
         }
     }
 }
-//$ if ahead > 0
+//$ if score_bias == bias_rows
 
 // What the score adds: rows of its tensor for one unit of queries, columns of one tile of keys. LANES neighbours copy a row.
 __device__ __forceinline__ void copy_ahead(const attention_params &p, const Tile &tile, int query, int key, Ahead &to) {

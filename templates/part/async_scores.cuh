@@ -1,29 +1,29 @@
 // The part of a Consumer that makes of S what a score's expression says.
 
-    //$ if folded > 0
+    //$ if folded
     // S of tile `tile_n` as the problem has it, less `from` of their row, as exponents of 2.
     //$ else
     // S of tile `tile_n` as the problem has it.
     //$ end
     __device__ __forceinline__ void score_tile(int tile_n) {
-        //$ if folded == 0
+        //$ if not folded
         int key = tile_n * BLOCK_N + lane % 4 * 2;
         //$ end
-        //$ if ahead > 0
+        //$ if score_bias == bias_rows
         if (!await_ahead() || (tile_n + 1) * BLOCK_N > a.len_kv)
             fill_ahead(tile_n * BLOCK_N);
         score_ahead(key);
         //$ end
-        //$ if folded == 0 and ahead == 0
+        //$ if not folded and score_bias == no_bias
         if (sizeof(ScoreKey) > sizeof(int) && keys_in_pairs(a) && (tile_n + 1) * BLOCK_N <= a.len_kv)
             score_each<ScoreKey>(key);
         else
             score_each<int>(key);
-        //$ elif folded > 0
+        //$ elif folded
         apply_fold(s, fold, rest);
         //$ end
     }
-    //$ if ahead > 0
+    //$ if score_bias == bias_rows
     // False when nothing is copied ahead.
     __device__ __forceinline__ bool await_ahead() {
         if (!rows_in_pieces(a))
@@ -71,7 +71,7 @@
         }
     }
     //$ end
-    //$ if folded == 0 and ahead == 0
+    //$ if not folded and score_bias == no_bias
     template <typename Key> __device__ __forceinline__ void score_each(int key) {
         const int first_row = row(), q[2] = {position(first_row), position(first_row + 8)};
         int first[2] = {set_apart(key), set_apart(key)}; // so that addresses are of rows, plus constants

@@ -1,7 +1,7 @@
 //$ include "part/formula.cuh"
 //$ include "part/softmax_rows.cuh"
 
-//$ if folded == 2
+//$ if score_form == tanh
 // The score is cap * tanh(factor * s) + rest. Cap and factor are the same for a whole head.
 __device__ __forceinline__ float score_cap(const attention_params &p, const Where &at) {
     //$ code cap
@@ -12,29 +12,29 @@ __device__ __forceinline__ float score_cap(const attention_params &p, const Wher
 __device__ __forceinline__ float score_factor(const attention_params &p, const Where &at) {
     //$ code factor
 }
-//$ if keyed == 2
+//$ if score_rest == alibi
 // The rest is slope * (k - q).
 //$ else
 __device__ __forceinline__ float score_rest(const attention_params &p, const Where &at, int q, int k) {
     //$ code rest
 }
 //$ end
-//$ if keyed > 0
+//$ if score_rest != constant
 // By which the rest grows from one key to the next, the same for a whole head.
 __device__ __forceinline__ float score_slope(const attention_params &p, const Where &at) {
     //$ code slope
 }
 //$ end
 
-//$ if folded == 2
+//$ if score_form == tanh
 constexpr float SMALL = 0.31f, MEDIUM = 0.95f; // how far the polynomials for tanh(x) reach
 //$ end
 // What is the same for all queries and keys of a head, for scores as exponents of 2, made of products before scaling.
 struct Fold {
-    //$ if keyed > 0
+    //$ if score_rest != constant
     float slope; // by which the rest grows from key to key
     //$ end
-    //$ if folded == 2
+    //$ if score_form == tanh
     float cap, factor; // x = factor * product
     float small;       // products up to here have |x| <= SMALL
     // For those cap * tanh(x) = v ((v^2 + curve[0])^2 + curve[1]) to 2^-19 of it, where v = shrink * product.
@@ -46,11 +46,11 @@ struct Fold {
 
 __device__ __forceinline__ Fold fold_score(const attention_params &p, const Where &at) {
     Fold fold;
-    //$ if keyed > 0
+    //$ if score_rest != constant
     fold.slope = score_slope(p, at) * LOG2_E;
     //$ end
     float factor = score_factor(p, at) * p.scale;
-    //$ if folded == 2
+    //$ if score_form == tanh
     fold.cap = score_cap(p, at) * LOG2_E;
     fold.factor = factor;
     // The odd polynomial of degree 5 that is nearest to tanh, relative to it, up to SMALL: of x it would be
@@ -71,7 +71,7 @@ __device__ __forceinline__ Fold fold_score(const attention_params &p, const Wher
 // The rest of a score, less `from`, as an exponent of 2.
 __device__ __forceinline__ float rest_at(const attention_params &p, const Where &at, const Fold &fold, int q, int k,
                                          float from) {
-    //$ if keyed == 2
+    //$ if score_rest == alibi
     return fmaf(static_cast<float>(k - q), fold.slope, -from * LOG2_E);
     //$ else
     return (score_rest(p, at, q, k) - from) * LOG2_E;
@@ -81,7 +81,7 @@ __device__ __forceinline__ float rest_at(const attention_params &p, const Where 
 // What a row that has no m yet takes its scores less: the rest of one of them, so that a large one does not swallow what
 // differs from key to key.
 __device__ __forceinline__ float first_rest(const attention_params &p, const Where &at, int q, int k) {
-    //$ if keyed == 2
+    //$ if score_rest == alibi
     float rest = static_cast<float>(k - q) * score_slope(p, at);
     //$ else
     float rest = score_rest(p, at, q, k);
@@ -91,14 +91,14 @@ __device__ __forceinline__ float first_rest(const attention_params &p, const Whe
 
 // The rest of this thread's element i of a tile, of which `rest[r]` is that at its first key.
 __device__ __forceinline__ float rest_of(const Fold &fold, const float (&rest)[2], int i) {
-    //$ if keyed > 0
+    //$ if score_rest != constant
     return fmaf(static_cast<float>(8 * (i / 4) + i % 2), fold.slope, rest[i / 2 % 2]);
     //$ else
     return rest[i / 2 % 2];
     //$ end
 }
 
-//$ if folded == 2
+//$ if score_form == tanh
 // s = cap * tanh(x) + rest by the curve, in place but for one register: so several elements are under way at once.
 __device__ __forceinline__ void cap_small(float (&s)[BLOCK_N / 2], const Fold &fold, const float (&rest)[2]) {
 #pragma unroll
@@ -126,7 +126,7 @@ __device__ __forceinline__ void cap_any(float (&s)[BLOCK_N / 2], const Fold &fol
     float up[2] = {rest[0] + fold.cap, rest[1] + fold.cap}, twice = fold.factor * (2 * LOG2_E);
 #pragma unroll 1
     for (int round = 0; round < BLOCK_N / 2 / MANY; round++) {
-        //$ if keyed > 0
+        //$ if score_rest != constant
         float step = static_cast<float>(2 * MANY * round), at[2] = {fmaf(step, fold.slope, up[0]), fmaf(step, fold.slope, up[1])};
         //$ else
         const float(&at)[2] = up;

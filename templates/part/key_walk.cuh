@@ -3,7 +3,7 @@ struct KeyWalk {
     int unseen; // tiles before those, which only other units of the tile of queries see
     int left;   // tiles to come
     int after;  // as unseen
-    //$ if tile_map
+    //$ if mask_tiles == bitmap
     int word;            // of the map (part/tile_map.cuh)
     unsigned bits, full; // of it: tiles to come; those of which all queries see all keys
     //$ else
@@ -13,7 +13,7 @@ struct KeyWalk {
     bool whole; // all queries see all keys of the tile that next_keys has returned
 };
 
-//$ if tile_map
+//$ if mask_tiles == bitmap
 __device__ __forceinline__ MapLine *line_of(const attention_params &p, const Tile &tile, int unit) {
     const long long head = static_cast<long long>(tile.batch) * p.heads + tile.head;
     const int query = set_apart(tile.query); // or addresses would be kept from one use to the next

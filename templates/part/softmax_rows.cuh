@@ -16,12 +16,12 @@ struct Rows {
     float sum[2];  // l: this thread's share of the sum of 2^((s - m) c)
     float keep[2]; // what the last tile left of O: 2^((m_before - m) c)
     bool grown;    // some row of the warp has keep != 1
-    //$ if folded == 0
+    //$ if not folded
     bool far;      // some row of the warp has an m c in which rounding would move a weight
     //$ end
 };
 
-//$ if folded > 0
+//$ if folded
 __device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false}; }
 //$ else
 __device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false, false}; }
@@ -64,7 +64,7 @@ __device__ __forceinline__ Seen seen_below(int key, const int (&end)[2]) {
     }
     return seen;
 }
-//$ if intervals
+//$ if mask_tiles == intervals
 
 // Keys of [first[row], end[row]).
 __device__ __forceinline__ Seen seen_between(int key, const int (&first)[2], const int (&end)[2]) {
@@ -81,7 +81,7 @@ __device__ __forceinline__ Seen seen_between(int key, const int (&first)[2], con
 // What exponents are taken relative to: 0 as long as all scores of the row are -INFINITY.
 __device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
 
-//$ if folded == 0
+//$ if not folded
 // Does some row of the warp have an m c that is rounded by 2^-13 or more?
 __device__ __forceinline__ bool is_far(const Rows &rows, float c) {
     return __any_sync(0xffffffffu, fmaxf(fabsf(finite_max(rows.max[0])), fabsf(finite_max(rows.max[1]))) * c > 4096);
@@ -107,7 +107,7 @@ __device__ __forceinline__ void raise_max(Rows &rows, float (&higher)[2], float 
         rows.keep[r] = exp2_approx((before - finite_max(rows.max[r])) * c);
         rows.sum[r] *= rows.keep[r];
     }
-    //$ if folded == 0
+    //$ if not folded
     rows.far = is_far(rows, c);
     //$ end
 }
@@ -128,7 +128,7 @@ __device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum
 }
 
 //$ end
-//$ if folded > 0
+//$ if folded
 // m is raised to the maximum of scores that are less `from`, as exponents of 2; they become less m'.
 __device__ __forceinline__ void follow_max(float (&s)[BLOCK_N / 2], Rows &rows, const float (&from)[2], float slack) {
     float higher[2];
@@ -197,7 +197,7 @@ __device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], const Rows &rows,
     }
 }
 //$ end
-//$ if folded > 0
+//$ if folded
 
 // s = 2^s, of exponents less m; and this thread's sums.
 __device__ __forceinline__ void weigh_exponents(float (&s)[BLOCK_N / 2], float (&sum)[2]) {

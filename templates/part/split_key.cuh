@@ -42,7 +42,7 @@ __device__ __forceinline__ unsigned char of_pair(const unsigned char *row, int p
 __device__ __forceinline__ bool keys_in_pairs(const attention_params &p) {
     //$ code pairs
 }
-//$ if ahead > 0
+//$ if score_bias == bias_rows
 // A key whose element of the tensor that is copied ahead has come, in a pair with its neighbour's.
 struct KeyAhead : SplitKey {
     unsigned pair;
@@ -61,7 +61,7 @@ __device__ __forceinline__ bool rows_in_pieces(const attention_params &p) {
 }
 //$ end
 //$ code key
-//$ if ahead > 0
+//$ if score_bias == bias_rows
 __device__ __forceinline__ const unsigned short *element_ahead(const attention_params &p, const Where &at, int q, int key) {
     const unsigned short *element;
     PlaceAhead place;

@@ -102,7 +102,7 @@ __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &
     //$ else
     queue.item += gridDim.x / CLUSTER;
     //$ end
-    //$ if ahead > 0
+    //$ if score_bias == bias_rows
     // Batches of a head go together: what the score adds may be the same for them.
     int row_head = head / p.batch, batch = head % p.batch;
     //$ else
