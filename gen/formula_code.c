@@ -357,18 +357,18 @@ static void print_types(int dims, struct text *text) {
 }
 
 /* An element that is there, and where it was. */
-static void print_ahead(const struct formula_set *set, struct text *text) {
+static void print_bias(const struct formula_set *set, struct text *text) {
     const struct formula_param *param = bias_param(set);
     if (!param)
         return;
     const char *load = storages[param->storage].load, *hole = strstr(load, "%s");
     text_print(text, "__device__ __forceinline__ float tensor_%s(const attention_params &", param->name);
     print_types(param->dims - 1, text);
-    text_print(text, ", KeyAhead k) {\n    return %.*sk.element()%s;\n}\n", (int)(hole - load), load, hole + 2);
+    text_print(text, ", BiasKey k) {\n    return %.*sk.element()%s;\n}\n", (int)(hole - load), load, hole + 2);
     text_print(text, "__device__ __forceinline__ float tensor_%s(const attention_params &p", param->name);
     print_index_names(param->dims - 1, text);
     int i = number_of(set, param);
-    text_print(text, ", PlaceAhead k) {\n    *k.element = static_cast<const unsigned short *>(p.param[%d].data)", i);
+    text_print(text, ", BiasPlace k) {\n    *k.element = static_cast<const unsigned short *>(p.param[%d].data)", i);
     for (int d = 0; d < param->dims - 1; d++)
         text_print(text, " + i%d * p.param[%d].stride[%d]", d, i, d);
     text_print(text, " + k.first * p.param[%d].stride[%d]", i, param->dims - 1);
@@ -412,7 +412,6 @@ static void print_key(const struct formula_set *set, struct text *text) {
             text_print(text, "%s;\n}\n", hole + 2);
         }
     }
-    print_ahead(set, text);
 }
 
 static void print_pairs(const struct formula_set *set, struct text *text) {
@@ -467,6 +466,7 @@ static const struct {
     [CODE_TABLES] = {"tables", print_tables, true, false},
     [CODE_MASK] = {"mask", print_mask, true, false},
     [CODE_KEY] = {"key", print_key, false, false},
+    [CODE_BIAS] = {"bias", print_bias, false, true},
     [CODE_PAIRS] = {"pairs", print_pairs, false, false},
     [CODE_PIECES] = {"pieces", print_pieces, false, true},
     [CODE_SCORE] = {"score", print_score, false, true},

@@ -1,5 +1,5 @@
 /* formula_code: what directive `code` is replaced by: the mask and the score of a variant as lines of CUDA, for
-   templates/part/formula.cuh, which says around them what they mean. Nothing reaches a source but printed trees and names
+   templates/expression/formula.cuh, which says around them what they mean. Nothing reaches a source but printed trees and names
    that formula_declare has checked. */
 #ifndef ATTILE_FORMULA_CODE_H
 #define ATTILE_FORMULA_CODE_H
@@ -10,9 +10,10 @@ enum formula_code {
     CODE_HELPERS, /* functions that the expressions call */
     CODE_TENSORS, /* one function a tensor parameter: tensor_NAME(p, i, j) */
     CODE_BOUNDS,  /* tensor_NAME_least and _most for the tensors of the mask, over boxes of indices */
-    CODE_TABLES,  /* make the tables of part/tables.cuh */
+    CODE_TABLES,  /* make the tables of expression/tables_launch.cuh */
     CODE_MASK,    /* return MASK; over at, q, k */
     CODE_KEY, /* what a key is for mask and score: SplitKey where that makes float(k - q) and tensors cheaper, else int */
+    CODE_BIAS,   /* an element of the rows of a bias (formula_has_bias_rows) that is there, and where it was */
     CODE_PAIRS,  /* return whether tensors can be looked up by a SplitKey */
     CODE_PIECES, /* return whether rows of a bias (formula_has_bias_rows) can be copied in pieces of 16 bytes */
     CODE_SCORE,  /* return SCORE; over at, q, k, s */
@@ -27,7 +28,7 @@ enum formula_code {
     FORMULA_CODES
 };
 
-/* Will a SplitKey (templates/part/split_key.cuh) do for the tensors that the mask looks up by k? */
+/* Will a SplitKey (templates/expression/split_key.cuh) do for the tensors that the mask looks up by k? */
 bool formula_splits_mask(const struct formula_set *set);
 
 /* Bit i: tensor i is looked up by k in its last dimension. Null has none. */

@@ -268,7 +268,7 @@ static void read_include(struct page *page, struct slice word, struct slice rest
     int index;
     if (rest.size < 3 || *rest.text != '"' || rest.text[rest.size - 1] != '"' ||
         memchr(rest.text + 1, '"', (size_t)rest.size - 2)) {
-        diag_error(page->reader->diag, page_place(page, rest.text), "expected '%.*s \"part/name.cuh\"'", word.size,
+        diag_error(page->reader->diag, page_place(page, rest.text), "expected '%.*s \"room/name.cuh\"'", word.size,
                    word.text);
         return;
     }
@@ -293,6 +293,12 @@ static void read_code(struct page *page, struct slice word, struct slice rest) {
                word.text, rest.size, rest.text, near);
 }
 
+/* For readers of the template. */
+static void read_note(struct page *page, struct slice word, struct slice rest) {
+    if (!rest.size)
+        diag_error(page->reader->diag, page_place(page, word.text), "expected words after '%.*s'", word.size, word.text);
+}
+
 static const struct directive {
     const char *word;
     void (*read)(struct page *page, struct slice word, struct slice rest);
@@ -305,6 +311,7 @@ static const struct directive {
     {"elif", read_elif, true},        {"else", read_else, true},
     {"end", read_end, true},          {"for", read_for, true},
     {"include", read_include, false}, {"code", read_code, false},
+    {"note", read_note, true},
 };
 enum { DIRECTIVES = sizeof directives / sizeof *directives };
 

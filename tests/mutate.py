@@ -150,13 +150,13 @@ MUTANTS = [
     # --- kernels --------------------------------------------------------------------------------------------------------
     ("templates/attention_flash_tiled.cu", "key0 + BLOCK_N > keys_of_all;", "key0 + BLOCK_N > keys_of_all + 1;",
      "test_flash_tiled"),
-    ("templates/part/copy_rows.cuh", "return aligned && (batch_stride | head_stride | row_stride | columns) % 4 == 0;",
+    ("templates/load/copy_rows.cuh", "return aligned && (batch_stride | head_stride | row_stride | columns) % 4 == 0;",
      "return (batch_stride | head_stride | row_stride | columns) % 4 == 0;", "test_flash_tiled"),
-    ("templates/part/copy_rows.cuh", "(batch_stride | head_stride | row_stride | columns) % 4",
+    ("templates/load/copy_rows.cuh", "(batch_stride | head_stride | row_stride | columns) % 4",
      "(head_stride | row_stride | columns) % 4", "test_flash_tiled"),
-    ("templates/part/copy_rows.cuh", "(batch_stride | head_stride | row_stride | columns) % 4",
+    ("templates/load/copy_rows.cuh", "(batch_stride | head_stride | row_stride | columns) % 4",
      "(batch_stride | row_stride | columns) % 4", "test_flash_tiled"),
-    ("templates/part/tile_map.cuh", "min(key0 + BLOCK_N, keys.end) - 1;", "min(key0 + BLOCK_N, keys.end) - 2;",
+    ("templates/walk/bitmap_launch.cuh", "min(key0 + BLOCK_N, keys.end) - 1;", "min(key0 + BLOCK_N, keys.end) - 2;",
      "test_masks"),
     # --- the oracle and its tolerance ---------------------------------------------------------------------------------
     ("tests/score_error.c", "UNIT = 0x1p-24", "UNIT = 0x1p-17", "test_tolerance test_masks"),

@@ -152,7 +152,7 @@ Test(check, wrong_kernels_are_caught) {
          "rows=2,cols=9", "y[row 0, column 3]"},
         {"a write between rows", "softmax_online.cu", store, "y[col == 8 ? 9 : col] = to_output(", three_pass,
          "rows=2,cols=9", "bytes outside of the tensor were written"},
-        {"one key too many under the mask", "part/mask.cuh", "p.len_kv + 1", "p.len_kv + 2",
+        {"one key too many under the mask", "walk/keys_seen_causal.cuh", "p.len_kv + 1", "p.len_kv + 2",
          "family=attention_forward dtype=fp32 head_dim=8 mask=causal", "len_q=9,len_kv=12", "o[row "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -153,16 +153,16 @@ Test(template, includes_are_bounded_in_depth_and_number) {
     text_print(&deep, "//$ include \"p0\"\n");
     for (int i = 0; i < 20; i++)
         text_print(&deep, "@ p%d\n//$ include \"p%d\"\n", i, i + 1);
-    for (int i = 0; i < 40; i++)
+    for (int i = 0; i < 140; i++)
         text_print(&wide, "//$ include \"p%d\"\n", i);
-    for (int i = 0; i < 40; i++)
+    for (int i = 0; i < 140; i++)
         text_print(&wide, "@ p%d\n\n", i);
     struct diag diag = {0};
     cr_expect_null(open_text(text_string(&deep), &diag));
     cr_expect(strstr(text_string(&diag.text), "more than 8 includes within each other"), "%s", text_string(&diag.text));
     diag_free(&diag);
     cr_expect_null(open_text(text_string(&wide), &diag));
-    cr_expect(strstr(text_string(&diag.text), "more than 32 files in one template"), "%s", text_string(&diag.text));
+    cr_expect(strstr(text_string(&diag.text), "more than 128 files in one template"), "%s", text_string(&diag.text));
     diag_free(&diag);
     text_free(&deep);
     text_free(&wide);
