@@ -5,7 +5,9 @@
 __device__ __forceinline__ int heads_of_tile(const attention_params &p) { return p.heads / p.kv_heads; }
 __device__ __forceinline__ int queries_of_unit(const attention_params &p) { return 64 / heads_of_tile(p); }
 __device__ __forceinline__ int queries_of_tile(const attention_params &p) { return TILE_ROWS / 64 * queries_of_unit(p); }
-__device__ __forceinline__ int rows_of_unit(const attention_params &p) { return queries_of_unit(p) * heads_of_tile(p); }
+__device__ __forceinline__ int rows_of_unit(const attention_params &p) {
+    return queries_of_unit(p) * heads_of_tile(p);
+}
 
 // Heads that have tiles of their own: those of the keys.
 __device__ __forceinline__ int tile_heads(const attention_params &p) { return p.kv_heads; }
