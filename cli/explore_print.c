@@ -1,6 +1,6 @@
 #include "explore.h"
-#include "inputs.h"
 #include "terminal.h"
+#include "shape_text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -158,7 +158,7 @@ static void print_predicted(struct exploration *e, int problem) {
 static void print_shapes(struct exploration *e, struct text *text) {
     for (int k = 0; k < e->shapes.count; k++) {
         struct text sizes = {0};
-        inputs_print_shape(&e->shapes.shape[k], e->spec->family, &sizes);
+        shape_print(&e->shapes.shape[k], e->spec->family, &sizes);
         text_print(text, "  %c  %s\n", k < TIMES_SHOWN ? 'A' + k : ' ', text_string(&sizes));
         text_free(&sizes);
     }
@@ -256,7 +256,7 @@ void explore_print_json(struct exploration *e) {
         struct variant variant;
         struct text problem = {0}, schedule = {0};
         explore_variant(e, candidate, &variant);
-        catalog_print_problem(&variant, &problem, &schedule);
+        variant_print_problem(&variant, &problem, &schedule);
         json_object(&json, NULL);
         json_string(&json, "variant", variant.name);
         json_string(&json, "problem", text_string(&problem));

@@ -4,6 +4,7 @@
 #include "inputs.h"
 #include "nvrtc.h"
 #include "session.h"
+#include "shape_text.h"
 #include "terminal.h"
 
 #include <inttypes.h>
@@ -171,7 +172,7 @@ static bool run_shape(struct job *job, att_kernel *kernel, struct row *row, int 
     bool right = check_run(job->session, kernel, &job->workload, &job->options, &result);
     if (!right) {
         struct text sizes = {0};
-        inputs_print_shape(&shape, row->variant->knobs.family, &sizes);
+        shape_print(&shape, row->variant->knobs.family, &sizes);
         progress_close(&job->progress);
         row->code = cli_worse(row->code, result.status == ATT_OK ? CLI_MISMATCH : cli_exit_code(result.status));
         cli_error(cli, row->code, "%s on %s, %s: %" PRId64 " wrong\n%s", row->variant->name, sizes.bytes,
@@ -210,7 +211,7 @@ static att_kernel *find(struct job *job, struct row *row) {
     struct text problem = {0}, schedule = {0};
     att_kernel *kernel = NULL;
     if (job->catalog.spec)
-        catalog_print_problem(row->variant, &problem, &schedule);
+        variant_print_problem(row->variant, &problem, &schedule);
     else
         catalog_print_given(&job->catalog, &problem, &schedule);
     row->status = att_find(job->session, text_string(&problem), text_string(&schedule), &kernel);

@@ -2,7 +2,6 @@
 #include "catalog.h"
 #include "duration.h"
 #include "field.h"
-#include "inputs.h"
 #include "report_file.h"
 #include "shapes.h"
 #include "shard.h"
@@ -11,6 +10,7 @@
 #include "tune_merge.h"
 #include "tune_report.h"
 #include "tuner.h"
+#include "shape_text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -160,7 +160,7 @@ static enum exit_code add_cell(struct job *job, int problem, int number) {
     if (!field_fits(knobs, shape))
         return CLI_OK;
     field_print_problem(knobs, &problem_text);
-    inputs_print_shape(shape, job->spec->family, &shape_text);
+    shape_print(shape, job->spec->family, &shape_text);
     bool good = tuner_add_cell(&job->tuner, text_string(&problem_text), shape, text_string(&shape_text)) &&
                 (job->validated ? tune_pick_two(job->validated, knobs, shape, &job->tuner)
                                 : field_pick(set, &job->candidates, problem, number, most,

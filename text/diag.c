@@ -115,3 +115,17 @@ const char *diag_nearest(const char *word, size_t size, const char *(*next)(void
     }
     return nearest;
 }
+
+enum { SHOWN = 40 };
+
+struct shown shown(const char *s, size_t size) {
+    struct shown result = {{0}};
+    size_t count = size > SHOWN ? SHOWN : size;
+    while (count < size && count > 0 && ((unsigned char)s[count] & 0xC0) == 0x80)
+        count--; /* never cut a character in two */
+    for (size_t i = 0; i < count; i++)
+        result.text[i] = (char)((unsigned char)s[i] < ' ' || s[i] == 127 ? '?' : s[i]);
+    if (count < size)
+        memcpy(result.text + count, "...", 4);
+    return result;
+}

@@ -8,12 +8,6 @@
 
 #include <stdint.h>
 
-/* User text made safe to show in a message: cut to a readable length, control bytes replaced. */
-struct shown {
-    char text[56];
-};
-struct shown shown(const char *s, size_t size);
-
 /* Decimal digits, nothing else: no sign, no leading zero, no 0x, no 1e3, whatever a YAML reader would make of them.
    `what` names the value in the error. */
 bool integer_read(const char *what, const char *s, size_t size, int64_t least, int64_t most, struct place place,

@@ -1,5 +1,4 @@
 #include "yaml_reader.h"
-#include "knob_text.h"
 
 #include <yaml.h>
 

@@ -33,6 +33,12 @@ void diag_note(struct diag *diag, struct place place, const char *format, ...) T
 
 void diag_free(struct diag *diag); /* leaves an empty, reusable diag */
 
+/* User text made safe to show in a message: cut to a readable length, control bytes replaced. */
+struct shown {
+    char text[56];
+};
+struct shown shown(const char *s, size_t size);
+
 /* The candidate nearest to `word` in edit distance, near enough to be meant, or null. `next` returns the candidates
    one after the other and null at the end. */
 const char *diag_nearest(const char *word, size_t size, const char *(*next)(void *context), void *context);

@@ -1,5 +1,5 @@
 #include "embedded.h"
-#include "tuned.h"
+#include "gen.h"
 
 #include <string.h>
 
@@ -9,15 +9,6 @@ const char *template_embedded(void *context, const char *name, size_t *size) {
         if (strcmp(file->name, name) == 0) {
             *size = file->size;
             return file->text;
-        }
-    return NULL;
-}
-
-const char *tuned_embedded(const char *file, size_t *size) {
-    for (const struct embedded_file *at = embedded_tuned; at->name; at++)
-        if (strcmp(at->name, file) == 0) {
-            *size = at->size;
-            return at->text;
         }
     return NULL;
 }

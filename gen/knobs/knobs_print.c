@@ -1,5 +1,5 @@
 /* knobs_print: struct knobs -> "dtype=bf16 head_dim=96 mask=\"k <= q\"", as knobs_parse reads it. */
-#include "gen.h"
+#include "knobs.h"
 
 void knob_print(const struct knobs *knobs, enum knob_id id, struct text *text) {
     int value = knob_get(knobs, id);

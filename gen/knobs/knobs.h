@@ -2,6 +2,8 @@
 #ifndef ATTILE_KNOBS_H
 #define ATTILE_KNOBS_H
 
+#include "text.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -95,5 +97,11 @@ const char *knob_formula(const struct knobs *knobs, enum knob_id id);
 
 /* Have both the same value of this knob, expression and its params included? */
 bool knob_same(const struct knobs *a, const struct knobs *b, enum knob_id id);
+
+/* One value as a user would write it: "causal", "64", "\"k <= q\"". */
+void knob_print(const struct knobs *knobs, enum knob_id id, struct text *text);
+
+/* "dtype=bf16 head_dim=96": the knobs of `which` (bit KNOB_... set) that are not AUTO, as knobs_parse reads them. */
+void knobs_print(const struct knobs *knobs, unsigned which, struct text *text);
 
 #endif

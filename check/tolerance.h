@@ -5,7 +5,7 @@
 
 #include "oracle.h"
 
-/* Element types in the order of knob `dtype` in gen/knobs.def. */
+/* Element types in the order of knob `dtype` in gen/knobs/knobs.def. */
 enum tolerance_type { TOLERANCE_FP32, TOLERANCE_FP16, TOLERANCE_BF16 };
 
 /* o, lse: the oracle's answer to `problem`. `weights`: what the kernel rounds its weights to before it multiplies them

@@ -1,4 +1,5 @@
 #include "file.h"
+#include "transfer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,19 +50,6 @@ static bool same_content(const char *path, const void *bytes, size_t size) {
     return same;
 }
 
-static bool write_all(int fd, const char *bytes, size_t size) {
-    while (size > 0) {
-        ssize_t put = write(fd, bytes, size);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return false;
-        bytes += put;
-        size -= (size_t)put;
-    }
-    return true;
-}
-
 bool file_save(const char *path, const void *bytes, size_t size, bool *changed, struct text *error) {
     bool same = same_content(path, bytes, size);
     if (changed)
@@ -77,7 +65,7 @@ bool file_save(const char *path, const void *bytes, size_t size, bool *changed, 
     }
     mode_t mask = umask(0); /* mkostemp makes a private file; the result is an ordinary one */
     umask(mask);
-    bool ok = write_all(fd, bytes, size) && fchmod(fd, 0666 & ~mask) == 0;
+    bool ok = transfer_write(fd, bytes, size) && fchmod(fd, 0666 & ~mask) == 0;
     ok = close(fd) == 0 && ok && rename(temporary.bytes, path) == 0;
     if (!ok) {
         fail(error, "cannot write", path);

@@ -13,28 +13,29 @@ static const char *const group_titles[] = {
 
 static void print_intro(struct text *text) {
     text_print(
-        text, "# Specs\n"
-              "\n"
-              "<!-- Printed from gen/knobs.def and the tables beside it. Change those, then run test_reference with\n"
-              "     ATTILE_UPDATE_GOLDEN=1. -->\n"
-              "\n"
-              "A spec is a YAML file that says which knobs may take which values. Every combination is a variant, and\n"
-              "every variant becomes one kernel. [docs/spec.md](../docs/spec.md) introduces specs; this page lists\n"
-              "every field.\n"
-              "\n"
-              "```yaml\n"
-              "family: attention_forward\n"
-              "problem:                     # a list is an axis: one variant for each value\n"
-              "  dtype: [fp32, bf16]\n"
-              "  head_dim: [64, 96]\n"
-              "schedule:\n"
-              "  algorithm: flash_tiled\n"
-              "  block_m: [32, 64]\n"
-              "require:\n"
-              "  - head_dim != 96 or block_m == 32\n"
-              "test:\n"
-              "  shapes: [{heads: 4, kv_heads: 2, len_q: 20, len_kv: 33}]\n"
-              "```\n");
+        text,
+        "# Specs\n"
+        "\n"
+        "<!-- Printed from gen/knobs/knobs.def and the tables beside it. Change those, then run test_reference with\n"
+        "     ATTILE_UPDATE_GOLDEN=1. -->\n"
+        "\n"
+        "A spec is a YAML file that says which knobs may take which values. Every combination is a variant, and\n"
+        "every variant becomes one kernel. [docs/spec.md](../docs/spec.md) introduces specs; this page lists\n"
+        "every field.\n"
+        "\n"
+        "```yaml\n"
+        "family: attention_forward\n"
+        "problem:                     # a list is an axis: one variant for each value\n"
+        "  dtype: [fp32, bf16]\n"
+        "  head_dim: [64, 96]\n"
+        "schedule:\n"
+        "  algorithm: flash_tiled\n"
+        "  block_m: [32, 64]\n"
+        "require:\n"
+        "  - head_dim != 96 or block_m == 32\n"
+        "test:\n"
+        "  shapes: [{heads: 4, kv_heads: 2, len_q: 20, len_kv: 33}]\n"
+        "```\n");
 }
 
 static void print_keys(struct text *text) {
