@@ -1,7 +1,7 @@
 /* choose: a problem in words -> the variants that answer it, best first, each with the rule that put it there.
 
    1. What the rows of the tuned tables say of this device and problem, or of a similar one (choose_measured.c).
-   2. The table of preferences in choose.c: what suits most shapes on this kind of device.
+   2. The table of preferences in choose_preferred.c: what suits most shapes on this kind of device.
 
    A schedule in the request is kept in all of them. Whatever is infeasible, out of service, or cannot take the
    alignment that the request states is passed over. */
