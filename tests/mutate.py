@@ -42,11 +42,11 @@ MUTANTS = [
     ("runtime/cache_dir.c", "if (getauxval(AT_SECURE))", "if (0)", "test_cache_dir"),
     ("runtime/cache_dir.c", "if (places[0].base && places[0].base[0] != '/') {", "if (0) {", "test_cache_dir"),
     # --- runtime: the cache -------------------------------------------------------------------------------------------
-    ("runtime/cache_admin.c", "if (now.st_ino != then->st_ino || now.st_size != then->st_size || "
+    ("runtime/cache_sweep.c", "if (now.st_ino != then->st_ino || now.st_size != then->st_size || "
      "now.st_mtim.tv_sec != then->st_mtim.tv_sec ||\n        now.st_mtim.tv_nsec != then->st_mtim.tv_nsec) {", "if (0) {",
      "test_cache_race test_cache_admin"),
-    ("runtime/cache_admin.c", "age >= seconds || -age > temporary_seconds", "age >= seconds", "test_cache_admin"),
-    ("runtime/cache_admin.c", "tally->error = errno == EBUSY ? tally->error : errno;", "tally->error = errno;",
+    ("runtime/cache_sweep.c", "age >= seconds || -age > CACHE_TEMPORARY", "age >= seconds", "test_cache_admin"),
+    ("runtime/cache_sweep.c", "tally->error = errno == EBUSY ? tally->error : errno;", "tally->error = errno;",
      "test_cache_race"),
     ("runtime/cache_lock.c", "if (now_ns() >= end)", "if (0)", "test_cache test_cache_faults test_cache_storm"),
     ("runtime/cache_lock.c", "if (flock(file, LOCK_EX | LOCK_NB) == 0)", "if (1)", "test_cache test_cache_storm"),
