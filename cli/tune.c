@@ -9,7 +9,7 @@
 #include "tune_compare.h"
 #include "tune_merge.h"
 #include "tune_report.h"
-#include "tuner.h"
+#include "tuner_run.h"
 #include "shape_text.h"
 
 #include <math.h>
@@ -357,6 +357,7 @@ enum exit_code verb_tune(struct cli *cli) {
     struct job job = {.cli = cli, .journal = {.file = -1}};
     cli_catch_interrupt();
     enum exit_code code = tune(&job);
+    tuner_disconnect(&job.tuner);
     tuner_close(&job.tuner);
     candidates_free(&job.candidates);
     att_close(job.validated);

@@ -1,5 +1,5 @@
 /* Doing it: one loop that hands orders to workers, waits for replies, and replaces workers that died or hang. */
-#include "tuner.h"
+#include "tuner_run.h"
 #include "clock.h"
 
 #include <errno.h>
