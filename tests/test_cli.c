@@ -121,6 +121,8 @@ Test(cli, mistakes_have_their_exit_code_and_say_what_to_do) {
         {"show 'family=attention_forward mask=casual'", 3, "did you mean 'causal'?"},
         {"show 'family=softmax algorithm=flash'", 3, "is not feasible"},
         {"run 'family=softmax'", 2, "give --shape or files"},
+        {"run 'family=softmax' --shape rows=3,cols=3 --variant 'threads=64'", 2, "a problem is one variant"},
+        {"run 'family=softmax algorithm=flash' --device host --shape rows=1,cols=1", 3, "no kernel answers this problem"},
         {"run 'family=softmax' --shape rows=3", 2, "cols is missing"},
         {"run 'family=softmax' --q tests/data/minilm_q.npy", 2, "softmax has no tensor q"},
         {"run 'family=softmax' --x tests/data/paragraph.txt", 2, "not a .npy file"},
