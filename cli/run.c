@@ -289,7 +289,8 @@ static enum exit_code run_all(struct job *job) {
         run_variant(job, &row);
         if (cli_interrupted()) /* half a row says nothing */
             break;
-        print_row(job, &row);
+        if (job->catalog.spec || row.variant != &variant) /* else nothing was chosen */
+            print_row(job, &row);
         job->right += row.code == CLI_OK;
         code = cli_worse(code, row.code);
         if (hopeless(row.status))
@@ -388,7 +389,7 @@ static enum exit_code run(struct job *job) {
     code = run_all(job);
     if (cli->json)
         json_close(&job->json);
-    else
+    else if (job->catalog.spec || job->table.rows > 1)
         table_print(&job->table, cli->color_out, &cli->out);
     return code;
 }
