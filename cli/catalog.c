@@ -149,7 +149,7 @@ enum exit_code catalog_count(struct catalog *catalog, const struct cli *cli, int
 }
 
 void catalog_print_given(const struct catalog *catalog, struct text *problem, struct text *schedule) {
-    const struct variant given = {.knobs = catalog->given, .used = ~0u};
+    const struct variant given = {.knobs = catalog->given, .used = KNOB_ALL};
     variant_print_problem(&given, problem, schedule);
     for (int i = 0; i < SHAPE_COUNT; i++)
         if (shape_get(&catalog->hints.shape, (enum shape_id)i) >= 0)

@@ -40,7 +40,7 @@ enum { VARIANT_NAME = 192, VARIANT_REASON = 256 };
 
 struct variant {
     struct knobs knobs; /* complete: AUTO only in knobs that this variant's template does not use */
-    unsigned used;      /* bit KNOB_... set: the template uses this knob; family, algorithm, target always */
+    knob_flags used;    /* knobs that the template uses; family, algorithm, target always */
     bool feasible;
     int block_threads; /* of the largest block of its launches */
     int shared_bytes;  /* likewise, dynamic shared memory */
@@ -135,8 +135,8 @@ struct variants {
     const struct spec *spec;
     const struct template_set *set;
     int index[KNOB_COUNT];
-    unsigned used;        /* by the variant at `index`; bit KNOB_... */
-    unsigned used_by_any; /* algorithm of the spec */
+    knob_flags used;        /* by the variant at `index` */
+    knob_flags used_by_any; /* by any algorithm of the spec */
     bool done;
 };
 

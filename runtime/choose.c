@@ -36,7 +36,7 @@ bool choose_next(struct att_session *session, const struct request *request, str
                      : choose_measured(session, request, choice)))
             continue;
         if (!choose_is_usable(session, request, &tables, &choice->variant)) {
-            bool plain = number && request->knobs.algorithm == AUTO && !(choice->by_rule >> KNOB_algorithm & 1);
+            bool plain = number && request->knobs.algorithm == AUTO && !knob_in(choice->by_rule, KNOB_algorithm);
             if (!*choice->reason || (plain && !general))
                 snprintf(choice->reason, sizeof choice->reason, "%s", choice->variant.reason);
             general = general || plain;

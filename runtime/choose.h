@@ -26,7 +26,7 @@ enum { CHOICE_RULE = 320 };
 struct choice {
     struct variant variant;
     char rule[CHOICE_RULE];      /* why this one */
-    unsigned by_rule;            /* bit KNOB_...: the rule set it, not the caller, the template or the table of knobs */
+    knob_flags by_rule;          /* the rule set them, not the caller, the template or the table of knobs */
     char reason[VARIANT_REASON]; /* why there is none, while there was none */
     int next;                    /* place among all candidates; start with 0 */
 };

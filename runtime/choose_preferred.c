@@ -32,7 +32,7 @@ bool choose_complete(const struct template_set *set, struct knobs knobs, int tar
         return variant_complete(set, &knobs, true, variant);
     knobs.target = target;
     variant_complete(set, &knobs, false, variant);
-    if (!(variant->used >> KNOB_target & 1))
+    if (!knob_in(variant->used, KNOB_target))
         knobs.target = target_any;
     return variant_complete(set, &knobs, true, variant);
 }
@@ -47,7 +47,7 @@ bool choose_preferred(const att_session *session, const struct request *request,
         choose_missing(session, row->target) ||
         (host && row->gpu_only && knobs.target == AUTO && knobs.algorithm == AUTO))
         return false;
-    choice->by_rule = knobs.target == AUTO ? 1u << KNOB_target : 0;
+    choice->by_rule = knobs.target == AUTO ? KNOB_FLAG(KNOB_target) : 0;
     const struct {
         enum knob_id knob;
         int value;
@@ -58,7 +58,7 @@ bool choose_preferred(const att_session *session, const struct request *request,
     for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++)
         if (wishes[i].value != ANY && knob_get(&knobs, wishes[i].knob) == AUTO) {
             knob_set(&knobs, wishes[i].knob, wishes[i].value);
-            choice->by_rule |= 1u << wishes[i].knob;
+            choice->by_rule |= KNOB_FLAG(wishes[i].knob);
         }
     choose_complete(session->templates, knobs, row->target, &choice->variant);
     snprintf(choice->rule, sizeof choice->rule, "%s%s, with the template's defaults%s",

@@ -301,7 +301,7 @@ const char *expr_text(const struct expr *expr) { return expr->text; }
 struct place expr_place(const struct expr *expr) {
     return expr->place;
 }
-unsigned expr_knobs(const struct expr *expr) { return expr->knobs; }
+knob_flags expr_knobs(const struct expr *expr) { return expr->knobs; }
 struct expr_type expr_type(const struct expr *expr) {
     return expr->node[expr->root].type;
 }

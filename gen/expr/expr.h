@@ -53,7 +53,7 @@ void expr_free(struct expr *expr); /* accepts null */
 const char *expr_text(const struct expr *expr);      /* as written, without blanks around it */
 struct place expr_place(const struct expr *expr);    /* of its first byte */
 struct expr_type expr_type(const struct expr *expr); /* of a list: the type of its items */
-unsigned expr_knobs(const struct expr *expr);        /* bit KNOB_... set: the expression names this knob */
+knob_flags expr_knobs(const struct expr *expr);      /* that it names */
 int expr_items(const struct expr *expr);             /* how many items a list has */
 
 /* The values that names stand for. */

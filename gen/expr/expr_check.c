@@ -145,7 +145,7 @@ static void resolve_name(struct checker *c, int node) {
         n->number = knob;
         n->type.kind = knob_table[knob].kind == KNOB_KIND_INT ? EXPR_INT : EXPR_WORD;
         n->type.words = knob_table[knob].words;
-        c->expr->knobs |= 1u << knob;
+        c->expr->knobs |= KNOB_FLAG(knob);
         return;
     }
     int shape = shape_find(name, size);

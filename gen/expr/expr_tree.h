@@ -51,7 +51,7 @@ struct tree_node {
 struct expr {
     struct place place; /* of text[0] */
     char *text;         /* owned copy, NUL-terminated */
-    unsigned knobs;
+    knob_flags knobs;
     int root;
     int count;
     struct tree_node *node; /* owned */

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* KNOB_FAMILY, KNOB_DTYPE, ...: the rows of the table, in order. Lower case inside so that one spelling serves all. */
 enum knob_id {
@@ -14,6 +15,14 @@ enum knob_id {
 #include "knobs.def"
     KNOB_COUNT
 };
+
+/* A set of knobs: bit KNOB_FLAG(id) set for each. */
+typedef uint64_t knob_flags;
+#define KNOB_FLAG(id) ((knob_flags)1 << (id))
+#define KNOB_ALL      (~(knob_flags)0)
+_Static_assert(KNOB_COUNT <= 64, "knob_flags has a bit for every knob");
+
+static inline bool knob_in(knob_flags set, int id) { return set >> id & 1; }
 
 enum { AUTO = -1 }; /* the value of a knob that is left to the template or to derive.c */
 
@@ -101,7 +110,7 @@ bool knob_same(const struct knobs *a, const struct knobs *b, enum knob_id id);
 /* One value as a user would write it: "causal", "64", "\"k <= q\"". */
 void knob_print(const struct knobs *knobs, enum knob_id id, struct text *text);
 
-/* "dtype=bf16 head_dim=96": the knobs of `which` (bit KNOB_... set) that are not AUTO, as knobs_parse reads them. */
-void knobs_print(const struct knobs *knobs, unsigned which, struct text *text);
+/* "dtype=bf16 head_dim=96": the knobs of `which` that are not AUTO, as knobs_parse reads them. */
+void knobs_print(const struct knobs *knobs, knob_flags which, struct text *text);
 
 #endif

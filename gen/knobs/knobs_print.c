@@ -12,15 +12,15 @@ void knob_print(const struct knobs *knobs, enum knob_id id, struct text *text) {
         text_print(text, "%d", value);
 }
 
-void knobs_print(const struct knobs *knobs, unsigned which, struct text *text) {
+void knobs_print(const struct knobs *knobs, knob_flags which, struct text *text) {
     const char *separator = text->size ? " " : "";
     for (int id = 0; id < KNOB_COUNT; id++) {
-        if (!(which >> id & 1) || knob_get(knobs, (enum knob_id)id) == AUTO)
+        if (!knob_in(which, id) || knob_get(knobs, (enum knob_id)id) == AUTO)
             continue;
         text_print(text, "%s%s=", separator, knob_table[id].name);
         knob_print(knobs, (enum knob_id)id, text);
         separator = " ";
     }
-    if (which >> KNOB_mask & 1 && *knobs->formulas.params)
+    if (knob_in(which, KNOB_mask) && *knobs->formulas.params)
         text_print(text, "%sparams=\"%s\"", separator, knobs->formulas.params);
 }

@@ -105,7 +105,7 @@ static void print_knobs(struct emitter *e, const struct variant *variant, int wi
     for (int id = 0; id < KNOB_COUNT; id++) {
         const struct knob_info *info = &knob_table[id];
         char value[64];
-        if (!(variant->used >> id & 1) || knob_is_open((enum knob_id)id, knob_get(&variant->knobs, (enum knob_id)id)))
+        if (!knob_in(variant->used, id) || knob_is_open((enum knob_id)id, knob_get(&variant->knobs, (enum knob_id)id)))
             continue;
         expr_print_value((struct expr_type){info->words ? EXPR_WORD : EXPR_INT, info->words},
                          knob_get(&variant->knobs, id), value, sizeof value);
@@ -175,7 +175,7 @@ void emit_header(struct emitter *e, const struct emit_facts *facts) {
 void emit_mention(struct emit_mentions *mentions, const char *name, size_t size) {
     int knob = template_constant(name, size);
     if (knob >= 0)
-        mentions->knobs |= 1u << knob;
+        mentions->knobs |= KNOB_FLAG(knob);
     for (int i = 0; i < mentions->facts->lets; i++) {
         int slot = mentions->facts->let[i]->index;
         const char *upper = mentions->facts->walk->template->slot_upper[slot];
@@ -234,7 +234,7 @@ void emit_prologue(struct emitter *e, const struct emit_mentions *mentions) {
     const struct emit_facts *facts = mentions->facts;
     for (int id = 0; id < KNOB_COUNT; id++) {
         char name[64];
-        if (!(mentions->knobs & facts->variant->used & 1u << id))
+        if (!knob_in(mentions->knobs & facts->variant->used, id))
             continue;
         size_t size = strlen(knob_table[id].name);
         for (size_t i = 0; i <= size && i < sizeof name; i++) {

@@ -40,7 +40,7 @@ struct emit_facts {
 /* Which knobs and lets a body mentions in capitals, as the constants that they become. */
 struct emit_mentions {
     const struct emit_facts *facts;
-    unsigned knobs; /* bit KNOB_... set */
+    knob_flags knobs;
     bool slot[TEMPLATE_SLOTS];
 };
 void emit_mention(struct emit_mentions *mentions, const char *name, size_t size); /* a name in capitals */

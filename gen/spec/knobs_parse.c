@@ -77,8 +77,8 @@ static bool may_stand_here(int id, unsigned groups, struct place place, struct d
 struct result {
     struct knobs knobs;
     struct hints hints;
-    bool hinted;    /* sizes may stand here */
-    unsigned given; /* bit KNOB_... */
+    bool hinted; /* sizes may stand here */
+    knob_flags given;
     struct formula_texts formulas;
     struct place size_place[SHAPE_COUNT]; /* line 0 = not given */
     struct place alignment_place;
@@ -89,9 +89,9 @@ static void parse_knob(const char *name, size_t name_size, struct place name_pla
     int value, id = knob_name_read(name, name_size, groups, name_place, diag);
     if (id < 0 || !may_stand_here(id, groups, name_place, diag))
         return;
-    if (result->given & 1u << id)
+    if (knob_in(result->given, id))
         diag_error(diag, name_place, "%s is given twice", knob_table[id].name);
-    result->given |= 1u << id;
+    result->given |= KNOB_FLAG(id);
     if (!knob_value_read((enum knob_id)id, word.text, word.size, word.place, diag, &value))
         return;
     knob_set(&result->knobs, (enum knob_id)id, value);

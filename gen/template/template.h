@@ -59,10 +59,10 @@ struct template_file {
 };
 
 struct template {
-    const char *name;              /* as in templates.def */
-    bool missing;                  /* no such file */
-    unsigned families;             /* bit family_... set, and SHAPE_OF_DEVICE: whose run-time sizes it may use */
-    unsigned used;                 /* bit KNOB_... set */
+    const char *name;  /* as in templates.def */
+    bool missing;      /* no such file */
+    unsigned families; /* bit family_... set, and SHAPE_OF_DEVICE: whose run-time sizes it may use */
+    knob_flags used;
     struct expr *tune[KNOB_COUNT]; /* list of values worth trying for a knob that is left open, or null */
     struct template_file file[TEMPLATE_FILES];
     int files;

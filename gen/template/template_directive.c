@@ -116,7 +116,7 @@ static void read_default(struct page *page, struct slice word, struct slice rest
                knob_table[knob].words != type.words) {
         diag_error(diag, expr_place(value), "this is not a value of knob %s", knob_table[knob].name);
     } else {
-        page->reader->template->used |= 1u << knob;
+        page->reader->template->used |= KNOB_FLAG(knob);
         page_add(page, (struct template_op){.kind = OP_DEFAULT, .index = knob, .expr = {value}});
         return;
     }

@@ -12,7 +12,7 @@ static void mark_used(void *context, const char *name, size_t size, bool capital
     struct template *template = context;
     int knob = capitals ? template_constant(name, size) : -1;
     if (knob >= 0)
-        template->used |= 1u << knob;
+        template->used |= KNOB_FLAG(knob);
 }
 
 static void add_text(struct page *page, const char *text, int size) {

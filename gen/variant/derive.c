@@ -142,7 +142,7 @@ static bool drop_unused(struct variant *variant, const struct template *template
     for (int id = 0; id < KNOB_COUNT; id++) {
         int value = knob_get(&variant->knobs, id);
         char shown[64];
-        if (variant->used >> id & 1)
+        if (knob_in(variant->used, id))
             continue;
         expr_print_value((struct expr_type){knob_table[id].words ? EXPR_WORD : EXPR_INT, knob_table[id].words}, value,
                          shown, sizeof shown);
@@ -151,7 +151,7 @@ static bool drop_unused(struct variant *variant, const struct template *template
                           template->name);
         knob_set(&variant->knobs, id, AUTO);
     }
-    if (!(variant->used >> KNOB_mask & 1) && !(variant->used >> KNOB_score & 1))
+    if (!knob_in(variant->used, KNOB_mask) && !knob_in(variant->used, KNOB_score))
         variant->knobs.formulas = (struct formulas){0};
     return true;
 }
@@ -170,16 +170,16 @@ static bool run_directives(struct variant *variant, const struct template *templ
     if (counts.launches == 0)
         return refuse(variant, "%s launches nothing for these knobs", template->name);
     for (int id = 0; id < KNOB_COUNT; id++)
-        if ((variant->used >> id & 1) && knob_get(&variant->knobs, id) == AUTO)
+        if (knob_in(variant->used, id) && knob_get(&variant->knobs, id) == AUTO)
             return refuse(variant, "%s was left out and has no default here (%s)", knob_table[id].name, template->name);
     return true;
 }
 
 /* What follows from other knobs alone. */
-static void derive(struct knobs *knobs, unsigned used) {
-    if (knobs->dtype_out == AUTO && (used >> KNOB_dtype_out & 1))
+static void derive(struct knobs *knobs, knob_flags used) {
+    if (knobs->dtype_out == AUTO && knob_in(used, KNOB_dtype_out))
         knobs->dtype_out = knobs->dtype; /* both lists have the same words in the same order */
-    if (knobs->head_dim_v == AUTO && (used >> KNOB_head_dim_v & 1))
+    if (knobs->head_dim_v == AUTO && knob_in(used, KNOB_head_dim_v))
         knobs->head_dim_v = knobs->head_dim;
     if (knobs->target == AUTO)
         knobs->target = target_any;
@@ -225,7 +225,7 @@ static bool make_name(struct variant *variant) {
     size_t at = 0;
     for (int id = 0; id < KNOB_COUNT; id++) {
         char part[VARIANT_NAME];
-        if (!(variant->used >> id & 1) || is_implied(&variant->knobs, id))
+        if (!knob_in(variant->used, id) || is_implied(&variant->knobs, id))
             continue;
         print_part(&variant->knobs, id, part, sizeof part);
         int size = snprintf(variant->name + at, VARIANT_NAME - at, "%s%s", at ? "_" : "", part);
@@ -250,10 +250,10 @@ bool variant_complete(const struct template_set *set, const struct knobs *knobs,
     if (!template)
         return false;
     variant->knobs.algorithm = row->algorithm;
-    variant->used = template->used | 1u << KNOB_family | 1u << KNOB_algorithm | 1u << KNOB_target;
+    variant->used = template->used | KNOB_FLAG(KNOB_family) | KNOB_FLAG(KNOB_algorithm) | KNOB_FLAG(KNOB_target);
     if (row->loop_order != ANY_LOOP_ORDER) {
         variant->knobs.loop_order = row->loop_order;
-        variant->used |= 1u << KNOB_loop_order;
+        variant->used |= KNOB_FLAG(KNOB_loop_order);
     }
     derive(&variant->knobs, variant->used); /* first: head_dim_v may follow from a head_dim that is not used itself */
     if (!drop_unused(variant, template, strict))
@@ -272,7 +272,7 @@ bool variant_same(const struct variant *a, const struct variant *b) {
 void variant_print(const struct variant *variant, struct text *text) {
     const char *separator = "";
     for (int id = 0; id < KNOB_COUNT; id++) {
-        if (!(variant->used >> id & 1))
+        if (!knob_in(variant->used, id))
             continue;
         text_print(text, "%s%s: ", separator, knob_table[id].name);
         knob_print(&variant->knobs, (enum knob_id)id, text);

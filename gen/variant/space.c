@@ -84,7 +84,7 @@ struct spec *spec_from_knobs(const char *name, const char *text, struct diag *di
 static int fill(const struct space *space, const struct template *template, enum knob_id id, int *value) {
     const struct expr *list = template->tune[id];
     int count = 0;
-    if (!(template->used >> id & 1) || (!list && !knob_table[id].words)) {
+    if (!(knob_in(template->used, id)) || (!list && !knob_table[id].words)) {
         value[count++] = id == KNOB_target ? target_any : knob_table[id].fallback;
         return count;
     }

@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool uses(unsigned used, int id) { return (used >> id & 1) != 0; }
-
 /* A value from `custom` on is an expression: leave the word there, copy the text, add what it needs. */
 static void take_formula(const struct spec *spec, int *value, int custom, char text[FORMULAS_TEXT], unsigned *params) {
     if (*value < custom)
@@ -34,11 +32,11 @@ static struct knobs knobs_at(const struct spec *spec, const int *index) {
 }
 
 /* Which knobs the templates use that the spec can choose: the choice hangs on algorithm and loop order alone. */
-static unsigned find_used_by_any(const struct variants *variants) {
+static knob_flags find_used_by_any(const struct variants *variants) {
     const struct spec_axis *algorithms = &variants->spec->axis[KNOB_algorithm];
     const struct spec_axis *orders = &variants->spec->axis[KNOB_loop_order];
     int index[KNOB_COUNT] = {0};
-    unsigned used = 0;
+    knob_flags used = 0;
     for (index[KNOB_algorithm] = 0; index[KNOB_algorithm] < algorithms->count; index[KNOB_algorithm]++)
         for (index[KNOB_loop_order] = 0; index[KNOB_loop_order] < orders->count; index[KNOB_loop_order]++) {
             struct knobs knobs = knobs_at(variants->spec, index);
@@ -56,7 +54,9 @@ void variants_open(struct variants *variants, const struct spec *spec, const str
 
 /* A wheel stands still at 0 while the template does not use its knob. Only wheels that turn faster than the algorithm's
    may: the slower ones may matter to the next algorithm. */
-static bool turns(const struct variants *variants, int id) { return id <= KNOB_algorithm || uses(variants->used, id); }
+static bool turns(const struct variants *variants, int id) {
+    return id <= KNOB_algorithm || knob_in(variants->used, id);
+}
 
 static void advance(struct variants *variants) {
     for (int id = KNOB_COUNT - 1; id >= 0; id--) {
@@ -72,7 +72,7 @@ static void advance(struct variants *variants) {
 /* The same variant has been, or will be, at index 0 of the knobs that it does not use. */
 static bool is_repeated(const struct variants *variants) {
     for (int id = 0; id < KNOB_COUNT; id++)
-        if (!uses(variants->used, id) && variants->index[id] > 0)
+        if (!knob_in(variants->used, id) && variants->index[id] > 0)
             return true;
     return false;
 }
@@ -111,7 +111,7 @@ static bool check_condition(const struct variants *variants, int which, const st
 /* The spec's own conditions come first: what its author asked for is the nearest reason. */
 static void check_conditions(const struct variants *variants, struct variant *variant) {
     for (int i = 0; i < variants->spec->requires; i++) {
-        unsigned needed = expr_knobs(variants->spec->require[i]);
+        knob_flags needed = expr_knobs(variants->spec->require[i]);
         if ((needed & ~variants->used) == 0 && !check_condition(variants, i, &variant->knobs, variant))
             return;
     }
@@ -121,7 +121,8 @@ static void check_conditions(const struct variants *variants, struct variant *va
 static bool check_given(const struct variants *variants, const struct knobs *given, struct variant *variant) {
     for (int id = 0; id < KNOB_COUNT; id++) {
         const struct spec_axis *axis = &variants->spec->axis[id];
-        bool matters = uses(variants->used_by_any, id) || knob_get(given, (enum knob_id)id) == knob_table[id].fallback;
+        bool matters =
+            knob_in(variants->used_by_any, id) || knob_get(given, (enum knob_id)id) == knob_table[id].fallback;
         if (axis->place.line == 0 || matters)
             continue;
         refuse(variant, "%s:%d: %s is given, and no algorithm of this spec uses it", variants->spec->input.name,
@@ -135,7 +136,7 @@ bool variants_next(struct variants *variants, struct variant *variant) {
     while (!variants->done) {
         struct knobs given = knobs_at(variants->spec, variants->index);
         variant_complete(variants->set, &given, false, variant);
-        variants->used = variant->used ? variant->used : ~0u; /* no template: nothing is known to be equal */
+        variants->used = variant->used ? variant->used : KNOB_ALL; /* no template: nothing is known to be equal */
         bool repeated = is_repeated(variants);
         if (!repeated && (!variant->used || check_given(variants, &given, variant)))
             check_conditions(variants, variant);
