@@ -60,7 +60,8 @@ static void release(att_session *session, att_kernel *kernel) {
 
 /* --- kernels of variants --------------------------------------------------------------------------------------- */
 
-static att_kernel *add_kernel(att_session *session, const struct variant *variant, const struct text *name) {
+static att_kernel *add_kernel(att_session *session, const struct variant *variant, enum kernel_kind kind,
+                              const struct text *name) {
     att_kernel *kernel = calloc(1, sizeof *kernel);
     if (!kernel || !names_add(&session->variants, name, kernel)) {
         free(kernel);
@@ -68,6 +69,7 @@ static att_kernel *add_kernel(att_session *session, const struct variant *varian
     }
     kernel->session = session;
     kernel->variant = *variant;
+    kernel->kind = kind;
     kernel->info =
         (struct att_kernel_info){.registers = -1, .spill_bytes = -1, .instructions = -1, .compiler_seconds = -1};
     pthread_mutex_init(&kernel->lock, NULL);
@@ -78,16 +80,16 @@ static att_kernel *add_kernel(att_session *session, const struct variant *varian
 }
 
 /* The kernel of a variant, new or known, with one more user. Null: out of memory. */
-static att_kernel *intern(att_session *session, const struct variant *variant, const char *kind) {
+static att_kernel *intern(att_session *session, const struct variant *variant, enum kernel_kind kind) {
     struct text canonical = {0};
     att_kernel *kernel = NULL;
-    text_print(&canonical, "%s\n", kind);
+    text_print(&canonical, "%d\n", kind);
     variant_print(variant, &canonical);
     if (!canonical.failed) {
         pthread_mutex_lock(&session->lock);
         kernel = names_find(&session->variants, &canonical);
         if (!kernel)
-            kernel = add_kernel(session, variant, &canonical);
+            kernel = add_kernel(session, variant, kind, &canonical);
         if (kernel)
             use(session, kernel);
         pthread_mutex_unlock(&session->lock);
@@ -113,7 +115,7 @@ static void add_stand_in(att_session *session, const struct request *request, at
     if (strcmp(kernel->info.from, "bundle") == 0 &&
         !bundle_find(session->bundles, &choice.variant, session->info.arch, false))
         return;
-    att_kernel *stand_in = intern(session, &choice.variant, "");
+    att_kernel *stand_in = intern(session, &choice.variant, KERNEL_OF_VARIANT);
     pthread_mutex_lock(&session->lock);
     if (!kernel->stand_in)
         kernel->stand_in = stand_in; /* when memory is short there is none */
@@ -122,8 +124,15 @@ static void add_stand_in(att_session *session, const struct request *request, at
     pthread_mutex_unlock(&session->lock);
 }
 
-/* The best candidate that compiles, with one more user. A bundle may answer differently when the schedule is open, and a kernel with a
-   stand-in differs from the same one that was asked for by its schedule: each kind is remembered on its own. */
+/* Without bundles an open schedule is answered by the variant itself. */
+static enum kernel_kind kind_for(const att_session *session, const struct request *request,
+                                 const struct variant *variant) {
+    if (wants_stand_in(request, variant))
+        return KERNEL_OF_ANY_ARGUMENTS;
+    return request->any_schedule && session->bundles ? KERNEL_OF_ANY_SCHEDULE : KERNEL_OF_VARIANT;
+}
+
+/* The best candidate that compiles, with one more user. */
 static enum att_status find_new(att_session *session, const char *problem, const char *schedule, att_kernel **result,
                                 struct failure *failure) {
     struct request request;
@@ -131,14 +140,13 @@ static enum att_status find_new(att_session *session, const char *problem, const
     if (choose_read(session, problem, schedule, &request, failure) != ATT_OK)
         return failure->status;
     while (choose_next(session, &request, &choice, NULL)) {
-        bool stand_in = wants_stand_in(&request, &choice.variant);
-        bool any = request.any_schedule && (session->bundles || stand_in);
-        att_kernel *kernel = intern(session, &choice.variant, any ? stand_in ? "any arguments" : "any schedule" : "");
+        enum kernel_kind kind = kind_for(session, &request, &choice.variant);
+        att_kernel *kernel = intern(session, &choice.variant, kind);
         if (!kernel)
             return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while finding a kernel");
         failure_clear(failure); /* of the candidate before */
-        if (kernel_build(kernel, request.any_schedule, failure) == ATT_OK) {
-            if (stand_in)
+        if (kernel_build(kernel, failure) == ATT_OK) {
+            if (kind == KERNEL_OF_ANY_ARGUMENTS)
                 add_stand_in(session, &request, kernel);
             *result = kernel;
             return ATT_OK;
@@ -207,7 +215,7 @@ static void prepare_stand_in(const att_kernel *kernel) {
     att_kernel *stand_in = kernel->stand_in;
     struct failure failure = {0};
     if (!atomic_load(&stand_in->prepared) &&
-        (kernel_build(stand_in, false, &failure) != ATT_OK || kernel_prepare(stand_in, &failure) != ATT_OK))
+        (kernel_build(stand_in, &failure) != ATT_OK || kernel_prepare(stand_in, &failure) != ATT_OK))
         session_log(kernel->session, ATT_LOG_WARNING, "%s has no stand-in for arguments that it cannot take: %s",
                     kernel->variant.name, text_string(&failure.text));
     failure_clear(&failure);

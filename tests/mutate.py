@@ -42,11 +42,11 @@ MUTANTS = [
     ("runtime/cache_dir.c", "if (getauxval(AT_SECURE))", "if (0)", "test_cache_dir"),
     ("runtime/cache_dir.c", "if (places[0].base && places[0].base[0] != '/') {", "if (0) {", "test_cache_dir"),
     # --- runtime: the cache -------------------------------------------------------------------------------------------
-    ("runtime/cache_admin.c", "if (now.st_ino != then->st_ino || now.st_size != then->st_size || "
+    ("runtime/cache_sweep.c", "if (now.st_ino != then->st_ino || now.st_size != then->st_size || "
      "now.st_mtim.tv_sec != then->st_mtim.tv_sec ||\n        now.st_mtim.tv_nsec != then->st_mtim.tv_nsec) {", "if (0) {",
      "test_cache_race test_cache_admin"),
-    ("runtime/cache_admin.c", "age >= seconds || -age > temporary_seconds", "age >= seconds", "test_cache_admin"),
-    ("runtime/cache_admin.c", "tally->error = errno == EBUSY ? tally->error : errno;", "tally->error = errno;",
+    ("runtime/cache_sweep.c", "age >= seconds || -age > CACHE_TEMPORARY", "age >= seconds", "test_cache_admin"),
+    ("runtime/cache_sweep.c", "tally->error = errno == EBUSY ? tally->error : errno;", "tally->error = errno;",
      "test_cache_race"),
     ("runtime/cache_lock.c", "if (now_ns() >= end)", "if (0)", "test_cache test_cache_faults test_cache_storm"),
     ("runtime/cache_lock.c", "if (flock(file, LOCK_EX | LOCK_NB) == 0)", "if (1)", "test_cache test_cache_storm"),
@@ -72,8 +72,8 @@ MUTANTS = [
     ("runtime/bundle.c", "built_number <= device_number", "built_number < device_number", "test_bundle"),
     ("runtime/plan_text.c", "if (!operand && depth < 2)", "if (!operand && depth < 1)", "test_bundle"),
     ("runtime/plan_text.c", "plan->launches > 0 && is_word", "is_word", "test_bundle"),
-    ("gen/plan.c", "if (b == 0 || (a == INT64_MIN && b == -1))", "if (b == 0)", "test_plan"),
-    ("gen/plan.c", "*result = a < b ? a : b; return true;", "*result = a > b ? a : b; return true;", "test_plan"),
+    ("gen/plan/plan.c", "if (b == 0 || (a == INT64_MIN && b == -1))", "if (b == 0)", "test_plan"),
+    ("gen/plan/plan.c", "*result = a < b ? a : b; return true;", "*result = a > b ? a : b; return true;", "test_plan"),
     # --- runtime: arguments -------------------------------------------------------------------------------------------
     ("runtime/tensor_check.c", "output->begin >= other->end ||", "output->begin + 4 >= other->end ||", "test_arguments"),
     ("runtime/tensor_check.c", "if (output->in_place && same_place(output, other))", "if (same_place(output, other))",
@@ -107,22 +107,22 @@ MUTANTS = [
     ("runtime/tables.c", "if (tables->own && tuned_is_for(tables->own, device))\n        list", "if (tables->own)\n        list",
      "test_choose test_tuned"),
     # --- gen ----------------------------------------------------------------------------------------------------------
-    ("gen/text.c", "while (room < need)", "while (room < need - 1)", "test_text"),
-    ("gen/text.c", "(size_t)size >= room && grow", "(size_t)size > room && grow", "test_text"),
-    ("gen/expr_eval.c", "if (left == INT64_MIN)", "if (0)", "test_expr"),
-    ("gen/expr_eval.c", "if ((left != 0) == (n->op == TREE_OR)) {", "if ((left != 0) == (n->op == TREE_AND)) {", "test_expr"),
-    ("gen/formula_bound.c", "{two(b, n->op, x.least, y.most), two(b, n->op, x.most, y.least)};\n    default",
+    ("text/text.c", "while (room < need)", "while (room < need - 1)", "test_text"),
+    ("text/text.c", "(size_t)size >= room && grow", "(size_t)size > room && grow", "test_text"),
+    ("gen/expr/expr_eval.c", "if (left == INT64_MIN)", "if (0)", "test_expr"),
+    ("gen/expr/expr_eval.c", "if ((left != 0) == (n->op == TREE_OR)) {", "if ((left != 0) == (n->op == TREE_AND)) {", "test_expr"),
+    ("gen/formula/formula_bound.c", "{two(b, n->op, x.least, y.most), two(b, n->op, x.most, y.least)};\n    default",
      "{two(b, n->op, x.least, y.least), two(b, n->op, x.most, y.most)};\n    default", "test_formula_bound"),
-    ("gen/formula_bound.c", "if (first >= 0 && last < size)", "if (first >= 0 && last <= size)",
+    ("gen/formula/formula_bound.c", "if (first >= 0 && last < size)", "if (first >= 0 && last <= size)",
      "test_formula_bound test_masks"),
-    ("gen/formula_range.c", "b.least > 0 && a.least >= 0 && a.most < b.least", "b.least > 0 && a.least >= 0 && a.most <= b.least",
+    ("gen/formula/formula_range.c", "b.least > 0 && a.least >= 0 && a.most < b.least", "b.least > 0 && a.least >= 0 && a.most <= b.least",
      "test_formula_range"),
-    ("gen/formula_range.c", "out->least = tree_shift(a.least, a.least < 0 ? few : many, false);",
+    ("gen/formula/formula_range.c", "out->least = tree_shift(a.least, a.least < 0 ? few : many, false);",
      "out->least = tree_shift(a.least, many, false);", "test_formula_range"),
-    ("gen/spec_test.c", "if (shape->kv_heads != 0 && shape->heads % shape->kv_heads != 0)", "if (0)", "test_spec"),
-    ("gen/spec_test.c", "if (list->children > SPEC_SHAPES) {", "if (list->children > SPEC_SHAPES + 1) {", "test_spec"),
-    ("gen/yaml_reader.c", "old->size == key->size && memcmp", "memcmp", "test_spec"),
-    ("gen/space.c", "count += good && (id != KNOB_target || space->targets >> value[count] & 1);", "count += good;",
+    ("gen/spec/spec_test.c", "if (shape->kv_heads != 0 && shape->heads % shape->kv_heads != 0)", "if (0)", "test_spec"),
+    ("gen/spec/spec_test.c", "if (list->children > SPEC_SHAPES) {", "if (list->children > SPEC_SHAPES + 1) {", "test_spec"),
+    ("gen/yaml/yaml_reader.c", "old->size == key->size && memcmp", "memcmp", "test_spec"),
+    ("gen/variant/space.c", "count += good && (id != KNOB_target || space->targets >> value[count] & 1);", "count += good;",
      "test_space"),
     # --- model, tune --------------------------------------------------------------------------------------------------
     ("model/model.c", "t->seconds = fmax(t->compute_seconds, t->memory_seconds) +", "t->seconds = t->compute_seconds +",
@@ -140,11 +140,11 @@ MUTANTS = [
     ("tune/winners.c", "if (cell->setting != setting)", "if (0)", "test_winners"),
     # --- cli ----------------------------------------------------------------------------------------------------------
     ("cli/build.c", "return atoi(arch + 3) >= atoi(name + 3);", "return atoi(arch + 3) > atoi(name + 3);", "test_cli"),
-    ("cli/npy.c", "if (there != bytes) {", "if (there < bytes) {", "test_npy"),
-    ("cli/npy.c", "if (npy->dims == NPY_DIMS)", "if (npy->dims > NPY_DIMS)", "test_npy"),
-    ("cli/npy.c", "if (!field || seen & field)", "if (!field)", "test_npy"),
+    ("check/npy.c", "if (there != bytes) {", "if (there < bytes) {", "test_npy"),
+    ("check/npy.c", "if (npy->dims == NPY_DIMS)", "if (npy->dims > NPY_DIMS)", "test_npy"),
+    ("check/npy.c", "if (!field || seen & field)", "if (!field)", "test_npy"),
     ("cli/shard.c", "return *end || value > SHARDS ? -1", "return *end ? -1", "test_options test_tune"),
-    ("cli/json.c", "if ((at[k] & 0xC0) != 0x80)", "if (0)", "test_json"),
+    ("text/json.c", "if ((at[k] & 0xC0) != 0x80)", "if (0)", "test_json"),
     ("cli/duration.c", "*seconds > 0 &&", "", "test_options test_tune"),
     ("cli/tune_compare.c", "sum.least = fmin(sum.least, ratio);", "sum.least = ratio;", "test_tune_compare"),
     # --- kernels --------------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ MUTANTS = [
     ("templates/walk/bitmap_launch.cuh", "min(key0 + BLOCK_N, keys.end) - 1;", "min(key0 + BLOCK_N, keys.end) - 2;",
      "test_masks"),
     # --- the oracle and its tolerance ---------------------------------------------------------------------------------
-    ("tests/score_error.c", "UNIT = 0x1p-24", "UNIT = 0x1p-17", "test_tolerance test_masks"),
+    ("check/score_error.c", "UNIT = 0x1p-24", "UNIT = 0x1p-17", "test_tolerance test_masks"),
 ]
 
 

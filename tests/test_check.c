@@ -1,6 +1,7 @@
 /* The check is checked: it passes right kernels in every layout and family, and catches each way of being wrong. */
 #include "check.h"
 #include "inputs.h"
+#include "shape_text.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -40,7 +41,7 @@ static struct workload make(const char *problem, const char *sizes) {
     struct workload workload;
     struct shape shape;
     struct text error = {0};
-    cr_assert(inputs_parse_shape(sizes, knobs.family, &shape, &error), "%s", text_string(&error));
+    cr_assert(shape_parse(sizes, knobs.family, &shape, &error), "%s", text_string(&error));
     cr_assert(workload_make(&workload, &knobs, &shape, NULL, 5, &error), "%s", text_string(&error));
     return workload;
 }
@@ -270,7 +271,7 @@ Test(inputs, shapes_are_parsed_by_the_table_and_mistakes_named) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct shape shape;
         struct text error = {0};
-        bool good = inputs_parse_shape(cases[i].text, family_attention_forward, &shape, &error);
+        bool good = shape_parse(cases[i].text, family_attention_forward, &shape, &error);
         cr_assert_eq(good, !cases[i].reason, "case %zu: %s", i, text_string(&error));
         cr_assert(good || strstr(text_string(&error), cases[i].reason), "case %zu says: %s", i, text_string(&error));
         text_free(&error);

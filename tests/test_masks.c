@@ -2,7 +2,6 @@
    the oracle, what a launch refuses, and which tiles are really loaded. */
 #include "check.h"
 #include "helper_formula.h"
-#include "inputs.h"
 #include "oracle.h"
 #include "session.h"
 

@@ -39,7 +39,7 @@ static struct template_set *open_text(const char *source, struct diag *diag) {
     return template_text_open(&text, diag);
 }
 
-static unsigned used_by(const char *source) {
+static knob_flags used_by(const char *source) {
     struct diag diag = {0};
     struct template_set *set = open_text(source, &diag);
     struct knobs knobs = template_text_knobs();
@@ -48,7 +48,7 @@ static unsigned used_by(const char *source) {
     cr_assert_not_null(set, "%s", text_string(&diag.text));
     const struct template *template = template_find(set, &knobs, &row, reason, sizeof reason);
     cr_assert_not_null(template, "%s", reason);
-    unsigned used = template->used;
+    knob_flags used = template->used;
     template_set_close(set);
     return used;
 }
@@ -56,28 +56,28 @@ static unsigned used_by(const char *source) {
 Test(template, a_knob_is_used_when_a_directive_a_value_or_the_text_names_it) {
     static const struct {
         const char *text;
-        unsigned used;
+        knob_flags used;
     } cases[] = {
         {"", 0},
-        {"int x = BLOCK_M;\n", 1u << KNOB_block_m},
+        {"int x = BLOCK_M;\n", KNOB_FLAG(KNOB_block_m)},
         {"int x = BLOCK_M_ + XBLOCK_M + BLOCK;\n", 0},
         {"int x = block_m;\n", 0},
         {"// BLOCK_M in a comment\n/* and BLOCK_N\n THREADS */ int y;\n", 0},
-        {"const char *s = \"BLOCK_M\"; int i = BLOCK_N;\n", 1u << KNOB_block_n},
-        {"f(1/THREADS); /**/ g(HEAD_DIM_V);\n", 1u << KNOB_threads | 1u << KNOB_head_dim_v},
-        {"char quote = '\"'; int x = BLOCK_M;\n", 1u << KNOB_block_m},
+        {"const char *s = \"BLOCK_M\"; int i = BLOCK_N;\n", KNOB_FLAG(KNOB_block_n)},
+        {"f(1/THREADS); /**/ g(HEAD_DIM_V);\n", KNOB_FLAG(KNOB_threads) | KNOB_FLAG(KNOB_head_dim_v)},
+        {"char quote = '\"'; int x = BLOCK_M;\n", KNOB_FLAG(KNOB_block_m)},
         {"MASK DTYPE TARGET\n", 0}, /* words become no constants */
-        {"//$ if mask == causal\n//$ end\n", 1u << KNOB_mask},
-        {"int x = $head_dim;\n", 1u << KNOB_head_dim},
-        {"int x = ${2 * head_dim + threads};\n", 1u << KNOB_head_dim | 1u << KNOB_threads},
-        {"//$ default threads = block_m\n", 1u << KNOB_threads | 1u << KNOB_block_m},
-        {"//$ include \"p.cuh\"\n@ p.cuh\nBLOCK_N\n", 1u << KNOB_block_n},
+        {"//$ if mask == causal\n//$ end\n", KNOB_FLAG(KNOB_mask)},
+        {"int x = $head_dim;\n", KNOB_FLAG(KNOB_head_dim)},
+        {"int x = ${2 * head_dim + threads};\n", KNOB_FLAG(KNOB_head_dim) | KNOB_FLAG(KNOB_threads)},
+        {"//$ default threads = block_m\n", KNOB_FLAG(KNOB_threads) | KNOB_FLAG(KNOB_block_m)},
+        {"//$ include \"p.cuh\"\n@ p.cuh\nBLOCK_N\n", KNOB_FLAG(KNOB_block_n)},
         {"//$ if head_dim == 1\n//$ include \"p.cuh\"\n//$ end\n@ p.cuh\nBLOCK_N\n",
-         1u << KNOB_block_n | 1u << KNOB_head_dim},
+         KNOB_FLAG(KNOB_block_n) | KNOB_FLAG(KNOB_head_dim)},
         {"@ p.cuh\nBLOCK_N\n", 0}, /* a file that nobody includes */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        cr_expect_eq(used_by(cases[i].text), cases[i].used, "%s uses %x", cases[i].text, used_by(cases[i].text));
+        cr_expect_eq(used_by(cases[i].text), cases[i].used, "%s uses other knobs", cases[i].text);
 }
 
 Test(template, the_row_is_chosen_by_family_algorithm_and_loop_order) {

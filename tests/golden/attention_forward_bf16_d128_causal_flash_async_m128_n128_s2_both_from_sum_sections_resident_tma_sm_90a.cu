@@ -754,7 +754,9 @@ struct TileQueue {
 __device__ __forceinline__ int tiles_of_head(const attention_params &p) {
     return (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
 }
-__device__ __forceinline__ int pairs_of_head(const attention_params &p) { return (tiles_of_head(p) + 1) / 2; }
+__device__ __forceinline__ int pairs_of_head(const attention_params &p) {
+    return (tiles_of_head(p) + 1) / 2;
+}
 
 __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
     return {worker(), pairs_of_head(p) * tile_heads(p) * p.batch, false};
