@@ -34,7 +34,7 @@ static void close_classifier(struct classifier *c) {
     formula_keys_free(&c->keys);
 }
 
-/* As templates/part/formula.cuh does it. */
+/* As templates/expression/formula.cuh does it. */
 static enum formula_class classify(const struct classifier *c, int64_t first, int64_t end, int64_t full_first,
                                    int64_t full_end) {
     const int64_t *name = c->env->name;

@@ -20,7 +20,7 @@
 
 struct template_set;
 
-/* Finds a template by its name relative to templates/, "part/softmax.cuh" say. Returns null when there is none.
+/* Finds a template by its name relative to templates/, "fragment/softmax.cuh" say. Returns null when there is none.
    The text must live until template_set_close. A loader may add an error to the diag of template_set_open; then there
    is no set. */
 typedef const char *template_loader(void *context, const char *name, size_t *size);

@@ -219,7 +219,7 @@ enum att_status formula_args_read(const struct formula_set *set, const struct at
 
 /* --- tables ------------------------------------------------------------------------------------------------------ */
 
-enum { TABLE_RUN = 64, TABLE_BOUNDS = 8 }; /* as in templates/part/bounds.cuh */
+enum { TABLE_RUN = 64, TABLE_BOUNDS = 8 }; /* as in templates/expression/bounds.cuh */
 
 /* Bytes of the table of a tensor of this shape, a multiple of the alignment; false on overflow. */
 static bool table_bytes(int dims, const int64_t *size, int64_t *bytes) {

@@ -5,7 +5,7 @@
 #include "arguments.h"
 #include "formulas.h"
 
-/* Bytes of workspace for the tables of bounds (templates/part/tables.cuh) at these sizes; 0 when the mask needs none.
+/* Bytes of workspace for the tables of bounds (templates/expression/tables_launch.cuh) at these sizes; 0 when the mask needs none.
    Scalars in args are read where the shape of a tensor speaks of them. */
 enum att_status formula_args_workspace(const struct formula_set *set, const struct att_attention_args *args,
                                        const struct shape *shape, size_t *bytes, struct failure *failure);

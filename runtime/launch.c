@@ -13,7 +13,7 @@ static enum att_status too_large(const char *what, struct failure *failure) {
                        "the sizes are too large together: %s cannot be computed in 64 bits", what);
 }
 
-/* Does it begin with a launch that makes tables (templates/part/tables.cuh)? */
+/* Does it begin with a launch that makes tables (templates/expression/tables_launch.cuh)? */
 static bool makes_tables(const struct plan *plan) { return strcmp(plan->launch[0].entry, "attention_tables") == 0; }
 
 /* What the kernel works with, and the tables of its mask behind that. */

@@ -71,8 +71,8 @@ Test(template, a_knob_is_used_when_a_directive_a_value_or_the_text_names_it) {
         {"int x = $head_dim;\n", KNOB_FLAG(KNOB_head_dim)},
         {"int x = ${2 * head_dim + threads};\n", KNOB_FLAG(KNOB_head_dim) | KNOB_FLAG(KNOB_threads)},
         {"//$ default threads = block_m\n", KNOB_FLAG(KNOB_threads) | KNOB_FLAG(KNOB_block_m)},
-        {"//$ include \"p.cuh\"\n@ p.cuh\nBLOCK_N\n", KNOB_FLAG(KNOB_block_n)},
-        {"//$ if head_dim == 1\n//$ include \"p.cuh\"\n//$ end\n@ p.cuh\nBLOCK_N\n",
+        {"//$ include \"p.cuh\"\n@ p.cuh\n//$ needs block_n\nBLOCK_N\n", KNOB_FLAG(KNOB_block_n)},
+        {"//$ if head_dim == 1\n//$ include \"p.cuh\"\n//$ end\n@ p.cuh\n//$ needs block_n\nBLOCK_N\n",
          KNOB_FLAG(KNOB_block_n) | KNOB_FLAG(KNOB_head_dim)},
         {"@ p.cuh\nBLOCK_N\n", 0}, /* a file that nobody includes */
     };

@@ -301,6 +301,13 @@ const char *expr_text(const struct expr *expr) { return expr->text; }
 struct place expr_place(const struct expr *expr) {
     return expr->place;
 }
+bool expr_names(const struct expr *expr, int name) {
+    for (int i = 0; i < expr->count; i++)
+        if (expr->node[i].op == TREE_SLOT && expr->node[i].number == name)
+            return true;
+    return false;
+}
+
 knob_flags expr_knobs(const struct expr *expr) { return expr->knobs; }
 struct expr_type expr_type(const struct expr *expr) {
     return expr->node[expr->root].type;

@@ -54,6 +54,7 @@ const char *expr_text(const struct expr *expr);      /* as written, without blan
 struct place expr_place(const struct expr *expr);    /* of its first byte */
 struct expr_type expr_type(const struct expr *expr); /* of a list: the type of its items */
 knob_flags expr_knobs(const struct expr *expr);      /* that it names */
+bool expr_names(const struct expr *expr, int name);  /* does it name this one of expr_scope.names? */
 int expr_items(const struct expr *expr);             /* how many items a list has */
 
 /* The values that names stand for. */

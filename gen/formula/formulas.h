@@ -47,7 +47,7 @@ struct formula_set {
 /* False, with the reason, when memory ran out, the texts in knobs are not those that formulas_read wrote, or there is
    no room for `sinks` beside the parameters. Close it in any case. It must stay where it is while open. Tensors that
    are `tabled` have a table of bounds, one for each run of elements of their last dimension, which a kernel makes
-   before it begins (templates/part/tables.cuh). */
+   before it begins (templates/expression/tables_launch.cuh). */
 bool formula_set_open(struct formula_set *set, const struct knobs *knobs);
 void formula_set_close(struct formula_set *set);
 

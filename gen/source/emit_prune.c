@@ -1,20 +1,21 @@
-/* emit_prune: functions that no kernel reaches leave the body of a source, so that parts can hold what some variants
-   need without a condition around each function. Taken out is the definition with the comment above it.
+/* emit_prune: functions, types and constants that no kernel reaches leave the body of a source, so that parts can hold what
+   some variants need without a condition around each. Taken out is the definition with the comment above it, and the
+   name of a part of which nothing is left.
 
    What stands outside of functions is gone through word by word, then each function that was named, once: the text is
    large, and what stays of it is read only once, by this and by emit_mention, which sees the same words.
 
-   It knows functions by how they are laid out, as the formatter does it: a head that starts at the left margin and says
-   __device__ within its first line or the one after `template <...>`, and an end at the left margin, or on the line of
-   the first brace. What it does not recognise stays, and so does whatever has the name of something that is used. */
+   It knows definitions by how they are laid out, as the formatter does it: a head that starts at the left margin, with
+   `template <...>` on the same line or on the one before, and says __device__ or begins with struct, using or constexpr;
+   and an end at the left margin, or on the line of the first brace or semicolon. What it does not recognise stays, and so does whatever has the name of something that is used. */
 #include "emit.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { FUNCTIONS = 256, BUCKETS = 256 };
+enum { FUNCTIONS = 512, BUCKETS = 256 };
 
-/* A definition or declaration; several may have one name. */
+/* A definition or declaration, of a function as a rule; several may have one name. */
 struct function {
     int first, last; /* lines, its comment included */
     const char *name;
@@ -48,14 +49,38 @@ static bool is_margin(const struct pruning *p, int line) { /* does code start at
     return size_of(p, line) && text_is_name(*p->line[line]);
 }
 
-/* The line with __device__ of a function that starts at `line`, or -1. */
+/* After a word that a line begins with, or that follows its `template <...>`; or null. */
+static const char *after_word(const struct pruning *p, int line, const char *word) {
+    const char *at = find(p, line, word);
+    bool first = at == p->line[line], of_template = at && at - p->line[line] > 2 && memcmp(at - 2, "> ", 2) == 0;
+    return first || (of_template && starts(p, line, "template <")) ? at + strlen(word) : NULL;
+}
+
+/* Where the name stands that a line defines as a type or a constant, or null. */
+static const char *find_defined(const struct pruning *p, int line) {
+    const char *at = after_word(p, line, "struct "), *end = p->line[line + 1];
+    if (at && memcmp(at, "alignas(", 8) == 0 && (at = memchr(at, ')', (size_t)(end - at))))
+        at += 2;
+    if (!at)
+        at = after_word(p, line, "using ");
+    if (!at && after_word(p, line, "constexpr ")) { /* TYPE NAME = VALUE; of one constant */
+        const char *equals = find(p, line, " = ");
+        for (at = equals; at && text_is_name(at[-1]);)
+            at--;
+        if (!equals || memmem(equals + 3, (size_t)(end - equals) - 3, " = ", 3))
+            return NULL;
+    }
+    return at;
+}
+
+/* The line with the name of what is defined from `line` on, or -1. */
 static int find_head(const struct pruning *p, int line) {
     if (!is_margin(p, line))
         return -1;
-    if (find(p, line, "__device__"))
+    if (find(p, line, "__device__") || find_defined(p, line))
         return line;
     bool split = starts(p, line, "template <") && line + 1 < p->body->lines && is_margin(p, line + 1);
-    return split && find(p, line + 1, "__device__") ? line + 1 : -1;
+    return split && (find(p, line + 1, "__device__") || find_defined(p, line + 1)) ? line + 1 : -1;
 }
 
 /* Braces that a line leaves open. */
@@ -78,14 +103,20 @@ static int find_end(const struct pruning *p, int line) {
         if (open)
             continue;
         open = find(p, line, "{");
-        if (open ? open_braces(p, line) == 0 : size_of(p, line) && p->line[line + 1][-2] == ';')
+        if (open ? open_braces(p, line) == 0 : find(p, line, ";") != NULL)
             return line;
     }
     return -1;
 }
 
-/* What stands before the first parenthesis after __device__, without the arguments of a specialisation. */
+/* Of a function what stands before the first parenthesis after __device__, without the arguments of a specialisation. */
 static bool take_name(const struct pruning *p, int head, struct function *function) {
+    if (!find(p, head, "__device__")) {
+        function->name = find_defined(p, head);
+        for (function->size = 0; text_is_name(function->name[function->size]);)
+            function->size++;
+        return function->size > 0;
+    }
     const char *start = find(p, head, "__device__") + strlen("__device__"), *at = start + strcspn(start, "({;=");
     if (*at != '(') /* a variable */
         return false;
@@ -102,10 +133,17 @@ static bool take_name(const struct pruning *p, int head, struct function *functi
     return function->size > 0;
 }
 
+/* Is this the name of a part, above its lines? */
+static bool is_heading(const struct pruning *p, int line) {
+    const char *file = p->body->origin[line].file;
+    return file && starts(p, line, "// ") && text_equals(p->line[line] + 3, size_of(p, line) - 3, file);
+}
+
 /* The first line of the comment above, from the same file; a comment after an empty line is about more than the function. */
 static int find_comment(const struct pruning *p, int line) {
     const struct line_origin *origin = p->body->origin;
-    while (line > 0 && starts(p, line - 1, "//") && origin[line - 1].file == origin[line].file)
+    while (line > 0 && starts(p, line - 1, "//") && origin[line - 1].file == origin[line].file &&
+           !is_heading(p, line - 1))
         line--;
     return line;
 }
@@ -159,16 +197,31 @@ static void find_used(struct pruning *p) {
         note_words(p, p->function[p->used[i]].first, p->function[p->used[i]].last + 1);
 }
 
+/* Does a line below this name of a part stay? `goes`: the lines that do not. */
+static bool has_lines(const struct pruning *p, int heading, const bool *goes) {
+    for (int i = heading + 1; i < p->body->lines; i++)
+        if (!goes[i] && size_of(p, i) && p->body->origin[i].file == p->body->origin[heading].file)
+            return true;
+    return false;
+}
+
+/* Which lines go: `goes` has room for all. */
+static void find_going(const struct pruning *p, bool *goes) {
+    for (int i = 0; i < p->functions; i++)
+        for (int line = p->function[i].first; !p->function[i].used && line <= p->function[i].last; line++)
+            goes[line] = true;
+    for (int line = 0; line < p->body->lines; line++)
+        goes[line] = goes[line] || (is_heading(p, line) && !has_lines(p, line, goes));
+}
+
 /* Move the lines that stay up; of empty lines that come together one stays. */
-static void keep_used(const struct pruning *p, struct emitter *body) {
+static void keep_used(const struct pruning *p, struct emitter *body, const bool *goes) {
     bool blank = true;
     int lines = 0;
     body->text.size = 0;
-    for (int i = 0, line = 0; line < p->body->lines; line++) {
+    for (int line = 0, all = body->lines; line < all; line++) {
         size_t size = size_of(p, line);
-        while (i < p->functions && p->function[i].last < line)
-            i++;
-        if ((blank && !size) || (i < p->functions && line >= p->function[i].first && !p->function[i].used))
+        if ((blank && !size) || goes[line])
             continue;
         memmove(body->text.bytes + body->text.size, p->line[line], size + 1);
         body->text.size += size + 1;
@@ -183,7 +236,8 @@ static void keep_used(const struct pruning *p, struct emitter *body) {
 void emit_prune(struct emitter *body, struct emit_mentions *mentions) {
     struct pruning *p = calloc(1, sizeof *p);
     const char **line = calloc((size_t)body->lines + 1, sizeof *line);
-    if (p && line && !body->text.failed) {
+    bool *goes = calloc((size_t)body->lines + 1, sizeof *goes);
+    if (p && line && goes && !body->text.failed) {
         const char *at = text_string(&body->text);
         for (int i = 0; i < body->lines; i++, at = strchr(at, '\n') + 1)
             line[i] = at;
@@ -193,9 +247,11 @@ void emit_prune(struct emitter *body, struct emit_mentions *mentions) {
         p->mentions = mentions;
         find_functions(p);
         find_used(p);
-        keep_used(p, body);
+        find_going(p, goes);
+        keep_used(p, body, goes);
     }
-    body->text.failed |= !p || !line;
+    body->text.failed |= !p || !line || !goes;
+    free(goes);
     free(line);
     free(p);
 }

@@ -11,6 +11,7 @@ struct expansion {
     struct emitter body;
     struct emit_facts facts;
     struct formula_set formulas;
+    bool headed[TEMPLATE_FILES]; /* whose name has been written */
 };
 
 static const char *name_of(const struct expansion *x, const struct walk *walk, const struct template_file *file) {
@@ -25,6 +26,24 @@ static bool put(struct walk *walk, const struct template_file *file, const struc
                      EMIT_LIMIT >> 20);
 }
 
+/* The name of a part stands above the first of its lines that are not empty. */
+static bool put_heading(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+    struct expansion *x = walk->context;
+    int index = (int)(file - walk->template->file);
+    bool blank = true;
+    for (int i = 0; op->kind == OP_TEXT && blank && i < op->size; i++)
+        blank = text_is_blank(op->text[i]) || op->text[i] == '\n';
+    if (index == 0 || x->headed[index] || (op->kind == OP_TEXT && blank))
+        return true;
+    x->headed[index] = true;
+    return put(walk, file, op, "\n", 1) && put(walk, file, op, "// ", 3) &&
+           put(walk, file, op, file->name, strlen(file->name)) && put(walk, file, op, "\n", 1);
+}
+
+static bool put_text(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+    return put_heading(walk, file, op) && put(walk, file, op, op->text, (size_t)op->size);
+}
+
 static bool put_value(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     struct expr_env env = walk_env(walk);
     char value[64];
@@ -32,25 +51,24 @@ static bool put_value(struct walk *walk, const struct template_file *file, const
     if (!expr_eval(op->expr[0], &env, &number, &walk->fault))
         return false;
     expr_print_value(expr_type(op->expr[0]), number, value, sizeof value);
-    return put(walk, file, op, value, strlen(value));
+    return put_heading(walk, file, op) && put(walk, file, op, value, strlen(value));
 }
 
 static bool put_code(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     struct expansion *x = walk->context;
     struct text code = {0};
     formula_code_print(&x->formulas, (enum formula_code)op->index, &code);
-    bool good = put(walk, file, op, text_string(&code), code.size);
+    bool good = put_heading(walk, file, op) && put(walk, file, op, text_string(&code), code.size);
     x->body.text.failed |= code.failed;
     text_free(&code);
     return good;
 }
 
-static bool put_part(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+static bool keep_part(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     struct expansion *x = walk->context;
-    const char *name = walk->template->file[op->index].name;
-    x->facts.part[x->facts.parts++] = name;
-    return put(walk, file, op, "\n", 1) && put(walk, file, op, "// ", 3) && put(walk, file, op, name, strlen(name)) &&
-           put(walk, file, op, "\n", 1);
+    (void)file;
+    x->facts.part[x->facts.parts++] = walk->template->file[op->index].name;
+    return true;
 }
 
 static bool keep_let(struct walk *walk, const struct template_file *file, const struct template_op *op) {
@@ -96,14 +114,10 @@ static bool keep_map(struct walk *walk, const struct template_file *file, const 
     return true;
 }
 
-static bool put_text(struct walk *walk, const struct template_file *file, const struct template_op *op) {
-    return put(walk, file, op, op->text, (size_t)op->size);
-}
-
 static bool visit(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     static walk_visitor *const visitors[] = {
-        [OP_TEXT] = put_text,      [OP_VALUE] = put_value,          [OP_INCLUDE] = put_part, [OP_LET] = keep_let,
-        [OP_LAUNCH] = keep_launch, [OP_WORKSPACE] = keep_workspace, [OP_MAP] = keep_map,     [OP_CODE] = put_code,
+        [OP_TEXT] = put_text,      [OP_VALUE] = put_value,          [OP_INCLUDE] = keep_part, [OP_LET] = keep_let,
+        [OP_LAUNCH] = keep_launch, [OP_WORKSPACE] = keep_workspace, [OP_MAP] = keep_map,      [OP_CODE] = put_code,
     };
     walk_visitor *visitor = (size_t)op->kind < sizeof visitors / sizeof *visitors ? visitors[op->kind] : NULL;
     return !visitor || visitor(walk, file, op); /* defaults and requires had their say in derive.c */

@@ -46,12 +46,18 @@ struct template_op {
     struct expr *expr[TEMPLATE_EXPRS];
 };
 
+/* What a file does with a slot. */
+enum { NAME_NEEDED = 1, NAME_READ = 2, NAME_SET = 4 };
+
 struct template_file {
     char *name;         /* owned */
     struct input input; /* text borrowed from the loader */
     struct template_op *op;
     int ops;
-    bool open; /* being parsed: including it now would never end */
+    bool open;                          /* being parsed: including it now would never end */
+    knob_flags needs, reads;            /* knobs that `needs` declares, and those that it names */
+    unsigned char slot[TEMPLATE_SLOTS]; /* NAME_... */
+    int needs_line;                     /* of the last `needs`, or 0 */
 };
 
 struct template {

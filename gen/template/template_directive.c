@@ -76,7 +76,7 @@ static bool read_binding(struct page *page, struct slice word, struct slice rest
     *value = expr_parse(page_place(page, rest.text), rest.text, (size_t)rest.size, NULL, EXPR_ANY, &scope,
                         page->reader->diag);
     if (*value)
-        t->used |= expr_knobs(*value);
+        page_reads(page, *value);
     return *value != NULL;
 }
 
@@ -90,6 +90,8 @@ static void read_let(struct page *page, struct slice word, struct slice rest) {
         expr_free(value);
     else
         page_add(page, (struct template_op){.kind = OP_LET, .index = slot, .expr = {value}});
+    if (slot >= 0)
+        page->file->slot[slot] |= NAME_SET;
 }
 
 static const char *next_knob(void *context) {
@@ -257,6 +259,8 @@ static void read_for(struct page *page, struct slice word, struct slice rest) {
                    "expected '%.*s NAME in LIST' or '%.*s NAME below COUNT'", word.size, word.text, word.size,
                    word.text);
     int slot = list || count ? page_slot(page, name, expr_type(list ? list : count), false) : -1;
+    if (slot >= 0)
+        page->file->slot[slot] |= NAME_SET;
     /* After an error the block still opens, so that its end is not reported as well; nothing is walked then. */
     if (page_add(page, (struct template_op){.kind = OP_FOR, .index = slot, .expr = {list, count}})) {
         open_block(page, word);
@@ -293,10 +297,34 @@ static void read_code(struct page *page, struct slice word, struct slice rest) {
                word.text, rest.size, rest.text, near);
 }
 
+/* NAME NAME ...: what a part reads of what is set above its include. */
+static void read_needs(struct page *page, struct slice word, struct slice rest) {
+    struct template *t = page->reader->template;
+    page->file->needs_line = page->number;
+    if (!rest.size)
+        diag_error(page->reader->diag, page_place(page, word.text), "expected 'needs NAME NAME ...'");
+    while (rest.size) {
+        struct slice name = slice_name(&rest);
+        int knob = knob_find(name.text, (size_t)name.size), slot = 0;
+        while (slot < t->slots && !(t->slot[slot].name && slice_is(name, t->slot[slot].name)))
+            slot++;
+        if (knob >= 0) {
+            page->file->needs |= KNOB_FLAG(knob);
+        } else if (slot < t->slots) {
+            page->file->slot[slot] |= NAME_NEEDED;
+        } else {
+            diag_error(page->reader->diag, page_place(page, name.size ? name.text : rest.text),
+                       "expected a knob, a fact or a 'let' that is set above the include of this file");
+            return;
+        }
+    }
+}
+
 /* For readers of the template. */
 static void read_note(struct page *page, struct slice word, struct slice rest) {
     if (!rest.size)
-        diag_error(page->reader->diag, page_place(page, word.text), "expected words after '%.*s'", word.size, word.text);
+        diag_error(page->reader->diag, page_place(page, word.text), "expected words after '%.*s'", word.size,
+                   word.text);
 }
 
 static const struct directive {
@@ -311,7 +339,7 @@ static const struct directive {
     {"elif", read_elif, true},        {"else", read_else, true},
     {"end", read_end, true},          {"for", read_for, true},
     {"include", read_include, false}, {"code", read_code, false},
-    {"note", read_note, true},
+    {"note", read_note, true},        {"needs", read_needs, false},
 };
 enum { DIRECTIVES = sizeof directives / sizeof *directives };
 

@@ -55,8 +55,17 @@ struct expr *page_expr(struct page *page, struct slice s, size_t *used, unsigned
     struct expr *expr =
         expr_parse(page_place(page, s.text), s.text, (size_t)s.size, used, wanted, &scope, page->reader->diag);
     if (expr)
-        t->used |= expr_knobs(expr);
+        page_reads(page, expr);
     return expr;
+}
+
+void page_reads(struct page *page, const struct expr *expr) {
+    struct template *t = page->reader->template;
+    t->used |= expr_knobs(expr);
+    page->file->reads |= expr_knobs(expr);
+    for (int i = 0; i < t->slots; i++)
+        if (expr_names(expr, i))
+            page->file->slot[i] |= NAME_READ;
 }
 
 int page_slot(struct page *page, struct slice name, struct expr_type type, bool again) {
@@ -75,8 +84,8 @@ int page_slot(struct page *page, struct slice name, struct expr_type type, bool 
     for (int i = 0; i < t->slots; i++)
         if (t->slot[i].name && slice_is(name, t->slot[i].name)) {
             if (i < FACT_COUNT) {
-                diag_error(diag, page_place(page, name.text), "'%.*s' is a fact that every template has; choose another name",
-                           name.size, name.text);
+                diag_error(diag, page_place(page, name.text),
+                           "'%.*s' is a fact that every template has; choose another name", name.size, name.text);
                 return -1;
             }
             if (again && t->slot[i].type.kind == type.kind && t->slot[i].type.words == type.words)

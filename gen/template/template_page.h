@@ -45,6 +45,9 @@ struct template_op *page_add(struct page *page, struct template_op op);
 /* Parse an expression that is all of `s`, or (with `used`) its beginning. With `sizes` it may name run-time sizes. */
 struct expr *page_expr(struct page *page, struct slice s, size_t *used, unsigned wanted, bool sizes);
 
+/* Note which names an expression of this page reads. */
+void page_reads(struct page *page, const struct expr *expr);
+
 /* The slot for a new name; -1 after an error. A `let` may name a slot again, in another branch, with the same type. */
 int page_slot(struct page *page, struct slice name, struct expr_type type, bool again);
 

@@ -3,17 +3,11 @@
    on, so that one pass finds them all; what was read is then thrown away. */
 #include "template_page.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* --- text and values --- */
-
-static void mark_used(void *context, const char *name, size_t size, bool capitals) {
-    struct template *template = context;
-    int knob = capitals ? template_constant(name, size) : -1;
-    if (knob >= 0)
-        template->used |= KNOB_FLAG(knob);
-}
 
 static void add_text(struct page *page, const char *text, int size) {
     struct template_file *file = page->file;
@@ -71,6 +65,69 @@ static void read_text(struct page *page, int whole) {
         at = dollar + read_value(page, dollar);
     }
     add_text(page, at, (int)(end - at));
+}
+
+/* --- names --- */
+
+/* A name in capitals is a constant. */
+static void read_constant(void *context, const char *name, size_t size, bool capitals) {
+    struct page *page = context;
+    struct template *t = page->reader->template;
+    int knob = capitals ? template_constant(name, size) : -1;
+    if (knob >= 0) {
+        t->used |= KNOB_FLAG(knob);
+        page->file->reads |= KNOB_FLAG(knob);
+    }
+    for (int i = FACT_COUNT; capitals && i < t->slots; i++)
+        if (text_equals(name, size, t->slot_upper[i]))
+            page->file->slot[i] |= NAME_READ;
+}
+
+/* Where a file has a name, in small letters or in capitals. */
+struct sought {
+    const char *name;
+    const char *at;
+};
+static void seek_name(void *context, const char *name, size_t size, bool capitals) {
+    struct sought *sought = context;
+    size_t i = 0;
+    (void)capitals;
+    while (i < size && sought->name[i] && tolower((unsigned char)name[i]) == sought->name[i])
+        i++;
+    if (!sought->at && i == size && !sought->name[i])
+        sought->at = name;
+}
+static struct place place_of(const struct template_file *file, const char *name) {
+    struct sought sought = {name, NULL};
+    struct place place = {&file->input, 1, 1};
+    for (const char *at = file->input.text, *end = at + file->input.size; at < end && !sought.at;) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at)), *next = newline ? newline + 1 : end;
+        const char *directive = memmem(at, (size_t)(next - at), "//$ ", 4), *from = directive ? directive + 4 : at;
+        template_words(from, (size_t)(next - from), seek_name, &sought);
+        place.col = sought.at ? (int)(sought.at - at) + 1 : 1;
+        place.line += !sought.at;
+        at = next;
+    }
+    return place;
+}
+
+/* A part says at its top what it reads. */
+static void check_name(struct page *page, const char *name, bool needed, bool read) {
+    if (read && !needed)
+        diag_error(page->reader->diag, place_of(page->file, name),
+                   "'%s' is set elsewhere: declare it at the top of this file with '//$ needs %s'", name, name);
+    if (needed && !read)
+        diag_error(page->reader->diag, (struct place){&page->file->input, page->file->needs_line, 1},
+                   "this file says that it needs '%s', and does not read it", name);
+}
+static void check_names(struct page *page) {
+    const struct template *t = page->reader->template;
+    const struct template_file *file = page->file;
+    for (int id = 0; id < KNOB_COUNT; id++)
+        check_name(page, knob_table[id].name, knob_in(file->needs, id), knob_in(file->reads, id));
+    for (int i = 0; i < t->slots; i++)
+        if (t->slot[i].name && !(file->slot[i] & NAME_SET))
+            check_name(page, t->slot[i].name, file->slot[i] & NAME_NEEDED, file->slot[i] & NAME_READ);
 }
 
 /* --- lines and files --- */
@@ -155,9 +212,11 @@ bool page_include(struct reader *reader, const char *name, size_t size, struct p
     read_lines(&page);
     reader->depth--;
     file->open = false;
+    template_words(text, length, read_constant, &page);
+    if (from.input)
+        check_names(&page);
     if (from.input && reader->diag->errors > errors)
         diag_note(reader->diag, from, "%s is included here", copy);
-    template_words(text, length, mark_used, t);
     return !reader->failed;
 }
 

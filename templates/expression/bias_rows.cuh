@@ -1,3 +1,4 @@
+//$ needs block_n
 //$ include "expression/split_key.cuh"
 
 // What a score adds to S lies in rows of a tensor, which can be copied before S is known.

@@ -1,3 +1,4 @@
+//$ needs mask score algorithm
 //$ include "params/attention.h"
 //$ include "target/any.cuh"
 //$ let by_tiles = algorithm != flash and algorithm != multi_pass
@@ -28,7 +29,7 @@ __device__ __forceinline__ int position_of(const attention_params &p, int query)
 
 //$ if mask == custom_mask
 //$ if algorithm == flash_async
-// Does the query see the key? That is an int, or a SplitKey (expression/split_key.cuh).
+// Does the query see the key? That is an int, or whatever else stands for one.
 template <typename Key>
 __device__ __forceinline__ bool sees(const attention_params &p, const Where &at, int q, Key k) {
     //$ else
@@ -91,7 +92,7 @@ __device__ __forceinline__ bool is_full(const attention_params &p, const Where &
 
 //$ if score == custom_score
 //$ if algorithm == flash_async
-// What becomes of the scaled score s. The key is an int, or a SplitKey (expression/split_key.cuh).
+// What becomes of the scaled score s. The key is an int, or whatever else stands for one.
 template <typename Key>
 __device__ __forceinline__ float score_of(const attention_params &p, const Where &at, int q, Key k, float s) {
     //$ else

@@ -1,3 +1,4 @@
+//$ needs algorithm
 //$ launch attention_tables grid (batch * (len_q + len_kv) + 2047) / 2048 block 128 shared 0
 //$ include "expression/bounds.cuh"
 

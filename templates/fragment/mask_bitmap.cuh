@@ -1,3 +1,4 @@
+//$ needs block_n mask_lookup
 //$ include "fragment/seen_keys.cuh"
 //$ include "fragment/unit.cuh"
 

@@ -1,3 +1,4 @@
+//$ needs block_n
 //$ include "fragment/seen_keys.cuh"
 //$ include "fragment/unit.cuh"
 

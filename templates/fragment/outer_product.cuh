@@ -1,3 +1,5 @@
+//$ needs mask
+
 // Register tiles as sums of outer products. Every index is a constant once the loops around are unrolled.
 
 __device__ __forceinline__ float element(float4 x, int e) { return e == 0 ? x.x : e == 1 ? x.y : e == 2 ? x.z : x.w; }

@@ -1,3 +1,5 @@
+//$ needs head_dim_v block_n bfloat16 p_steps
+
 // P (64, BLOCK_N) as operand of O += P V: in registers, where its fragments are pairs of S's, in the same thread.
 struct Weights {
     unsigned pairs[BLOCK_N / 16][4];

@@ -1,3 +1,5 @@
+//$ needs head_dim_v block_n p_panels bfloat16 p_steps
+
 // P (64, BLOCK_N) as operand of O += P V: in shared memory, in rows of 16 bytes, swizzled.
 struct Weights {
     Panels<P_PANELS, 64> *panels;

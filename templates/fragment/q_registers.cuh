@@ -1,4 +1,6 @@
-// Q (64, HEAD_DIM) of a unit as operand of S = Q K^T: in registers, 16 columns a step.
+//$ needs block_n q_panels bfloat16 q_steps
+
+// Q (64, d) of a unit as operand of S = Q K^T: in registers, 16 columns a step.
 struct Queries {
     unsigned pairs[Q_STEPS][4];
 };

@@ -1,4 +1,6 @@
-// Q (64, HEAD_DIM) of a unit as operand of S = Q K^T: in shared memory, where it was copied to.
+//$ needs block_n q_bytes bfloat16 q_steps
+
+// Q (64, d) of a unit as operand of S = Q K^T: in shared memory, where it was copied to.
 struct Queries {
     unsigned long long first; // descriptor of the first place of Q
 };

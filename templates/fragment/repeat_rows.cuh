@@ -1,3 +1,4 @@
+//$ needs dtype head_dim head_dim_v mask score sinks block_n
 //$ include "fragment/reduce.cuh"
 //$ include "sequence/element.cuh"
 //$ include "fragment/softmax_rows.cuh"

@@ -1,3 +1,4 @@
+//$ needs block_n bias_stages
 //$ include "expression/bias_rows.cuh"
 //$ include "fragment/unit.cuh"
 

@@ -1,3 +1,4 @@
+//$ needs block_n
 //$ include "expression/split_key.cuh"
 //$ include "fragment/unit.cuh"
 

@@ -1,3 +1,4 @@
+//$ needs block_n
 //$ include "fragment/score_rest.cuh"
 
 // The score is factor * s + rest. The factor is the same for a whole head.

@@ -1,3 +1,4 @@
+//$ needs score_form score_rest
 //$ include "expression/formula.cuh"
 //$ include "fragment/softmax_rows.cuh"
 
@@ -42,6 +43,7 @@ struct Rest {
         return first[i / 2 % 2];
         //$ end
     }
+    //$ if score_form == tanh
     // So many columns further on.
     __device__ __forceinline__ Rest after(int columns) const {
         //$ if score_rest != constant
@@ -51,6 +53,7 @@ struct Rest {
         return *this;
         //$ end
     }
+    //$ end
 };
 
 __device__ __forceinline__ void begin_rest(Rest &rest, const attention_params &p, const Where &at) {

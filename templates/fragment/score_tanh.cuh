@@ -1,3 +1,4 @@
+//$ needs block_n
 //$ include "fragment/score_rest.cuh"
 
 // The score is cap * tanh(factor * s) + rest. Cap and factor are the same for a whole head.

@@ -1,3 +1,5 @@
+//$ needs block_n panels bfloat16 q_steps
+
 // S once more, when its first weights were out of range. A warp does so for its own 16 rows, so that the others need not agree:
 // Q is in registers, K still in shared memory, and accumulators of mma lie as those of wgmma do.
 

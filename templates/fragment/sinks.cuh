@@ -1,3 +1,4 @@
+//$ needs score
 //$ include "fragment/softmax_rows.cuh"
 
 // A logit that takes weight and has no value, in units of what m is taken of: scores before scaling, or the scores where an

@@ -1,3 +1,4 @@
+//$ needs block_n
 //$ include "fragment/softmax_rows.cuh"
 
 // Of scores that are made as exponents of 2, less something close to their maximum.

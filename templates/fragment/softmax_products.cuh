@@ -1,3 +1,4 @@
+//$ needs block_n
 //$ include "fragment/softmax_rows.cuh"
 
 // Of scores that are products before scaling, or made by an expression: exponents of 2 are (s - m) c.

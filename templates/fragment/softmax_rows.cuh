@@ -1,3 +1,4 @@
+//$ needs head_dim_v score rescale folded
 //$ include "target/sm_90a.cuh"
 
 // The online softmax on accumulators of wgmma. One of them, (64, N) over the 128 threads of a warpgroup: thread t holds,
@@ -14,7 +15,7 @@ struct Rows {
     float max[2];  // m: what scores are taken relative to, before scaling
     //$ end
     float sum[2];  // l: this thread's share of the sum of 2^((s - m) c)
-    float keep[2]; // what the last tile left of O: 2^((m_before - m) c)
+    float keep[2]; // what the last tile left of O: 2^((m - m') c)
     bool grown;    // some row of the warp has keep != 1
     //$ if not folded
     bool far;      // some row of the warp has an m c in which rounding would move a weight

@@ -1,3 +1,4 @@
+//$ needs mask score
 //$ include "work/tile.cuh"
 
 // The 64 rows of a tile of queries that one warpgroup works on, as accumulators of wgmma hold them: thread t has rows

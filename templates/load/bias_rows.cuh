@@ -1,3 +1,5 @@
+//$ needs block_n consumers bias_stages units
+
 // One warp copies what the score adds to S: for each unit of queries, by tiles of keys.
 
 // LANES neighbours copy a row.

@@ -1,3 +1,4 @@
+//$ needs dtype dtype_out threads target chunks pitch
 //$ include "sequence/element.cuh"
 //$ let copy_async = dtype == fp32 and target != any
 //$ if copy_async

@@ -1,3 +1,4 @@
+//$ needs lanes
 //$ include "sequence/element.cuh"
 //$ include "fragment/reduce.cuh"
 

@@ -1,3 +1,5 @@
+//$ needs block_n units
+
 // One thread copies tiles of K, one those of V: each one tensor, one ring of stages.
 template <int PANELS_OF, int STAGES_OF>
 __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &shared, const tensor_map &map,

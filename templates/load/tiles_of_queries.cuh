@@ -1,3 +1,5 @@
+//$ needs store consumers panels panels_v q_stages
+
 // One thread hands out tiles of queries, has their O taken away, and copies their Q in.
 //$ if store == tma
 

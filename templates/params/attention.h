@@ -1,3 +1,5 @@
+//$ needs mask score sinks fixed_len_q fixed_len_kv fixed_heads fixed_kv_heads
+
 /* What a kernel of this family is told at launch. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 //$ require fixed_heads == 0 or fixed_kv_heads == 0 or fixed_heads % fixed_kv_heads == 0
@@ -52,7 +54,7 @@ struct attention_params {
     /* What the mask and the score take, in the order of their declaration. Last, because kernels without do without. */
     struct attention_param {
         const void *data;    /* of a tensor */
-        void *table;         /* its bounds (part/tables.cuh); null = it has none */
+        void *table;         /* the bounds of its runs of elements, if the mask asks for them; else null */
         long long stride[4]; /* in elements, of each dimension */
         int size[4];
         int whole; /* a scalar */

@@ -1,3 +1,6 @@
+//$ needs head_dim_v mask score sinks block_n stages rescale store weights_in queries_in mask_tiles score_bias
+//$ needs plain_scores folded in_turns panels k_bytes v_bytes q_stages k_stages units_apart
+
 // What one warpgroup of consumers does, with everything that it holds in registers: S, O, P and Q as 16-bit pairs where they
 // are not in shared memory, and about 32 a thread besides, which the template's last requirement counts.
 struct Consumer {

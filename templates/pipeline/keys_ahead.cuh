@@ -1,3 +1,5 @@
+//$ needs plain_scores
+
 // S of the tile of keys ahead and O += P V of this one, both at once.
 __device__ __forceinline__ void issue_round(Consumer &c) {
     c.issue_scores(c.keys(1));

@@ -1,3 +1,5 @@
+//$ needs store queries_in score_bias plain_scores folded
+
 // S of the tile that is prepared -> weights. `first`: of its rows. As long as m stays as it is, the sum shows whether it will
 // do. If not, S is multiplied once more, and from then on m follows the maximum. Each way has code of its own, or ptxas would
 // not overlap what the usual one does.

@@ -1,3 +1,5 @@
+//$ needs rescale score_bias plain_scores
+
 // S of the tile that is prepared -> weights. `first`: of its rows.
 __device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);

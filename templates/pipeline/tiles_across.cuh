@@ -1,3 +1,4 @@
+//$ needs stages units_apart
 //$ include "pipeline/keys_ahead.cuh"
 
 // Tiles of queries without a stop in between: the first S of the next one is multiplied beside the last P V of this one, and

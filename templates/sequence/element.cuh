@@ -1,3 +1,4 @@
+//$ needs dtype dtype_out
 //$ include "target/any.cuh"
 
 // Element types of the tensors in memory. 16-bit types are their raw bits; arithmetic is always in float.

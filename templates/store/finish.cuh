@@ -1,3 +1,5 @@
+//$ needs mask store
+
 // O = O / l;  LSE = m scale + ln l: of a unit whose last tile of keys is done.
 __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int stage) {
     const Rows &rows = c.rows;

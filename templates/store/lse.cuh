@@ -1,3 +1,4 @@
+//$ needs score
 //$ include "fragment/unit.cuh"
 
 // LSE = m + ln l of a row, where the caller wants it.

@@ -1,3 +1,5 @@
+//$ needs head_dim_v sinks block_threads
+
 // No keys at all: O = 0, LSE = -infinity, or the sink's.
 __device__ __forceinline__ void write_nothing(const attention_params &p) {
 #pragma unroll 1

@@ -1,3 +1,4 @@
+//$ needs head_dim_v store
 //$ include "fragment/repeat_rows.cuh"
 
 // Rows that are done over, in place of what store_rows has stored.

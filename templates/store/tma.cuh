@@ -1,3 +1,5 @@
+//$ needs head_dim_v bfloat16_out
+
 // A unit's rows of O, divided by l, to where Q was, from where the copy unit takes them: rows of 16 bytes, in its swizzle.
 __device__ __forceinline__ void store_rows(const Consumer &c, const Unit &, int stage, const float (&scale)[2]) {
     named_barrier_sync(4 + c.index, 128); // all of the warpgroup's products have read Q

@@ -2,7 +2,7 @@
 // same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-#ifndef INFINITY // a macro of <math.h>, which NVRTC has not
+#ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 

@@ -1,3 +1,5 @@
+//$ needs dtype dtype_out head_dim head_dim_v block_n rescale weights_in queries_in score_bias
+
 // sm_90a: what Hopper adds, one instruction each, of products all their steps. The host device has its own bodies under
 // these names.
 //$ let bfloat16 = dtype == bf16

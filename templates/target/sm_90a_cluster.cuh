@@ -1,3 +1,4 @@
+//$ needs target
 //$ require target == sm_90a
 //$ include "target/sm_90a.cuh"
 

@@ -1,3 +1,4 @@
+//$ needs tile_rows units units_apart
 //$ include "walk/bitmap_launch.cuh"
 
 // The tiles of keys that queries go over, from the last to the first, as a map of bits in the workspace has them

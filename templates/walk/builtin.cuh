@@ -1,3 +1,4 @@
+//$ needs mask block_n units_apart
 //$ include "walk/keys_seen.cuh"
 
 // The tiles of keys that queries go over, from the last to the first, which may be the only one with a mask. At least one, so

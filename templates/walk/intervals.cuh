@@ -1,3 +1,4 @@
+//$ needs block_n tile_rows units_apart
 //$ include "expression/formula.cuh"
 
 // The tiles of keys that queries go over, from the last to the first, where all they see is an interval; at least one, so that

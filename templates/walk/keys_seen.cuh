@@ -1,3 +1,4 @@
+//$ needs mask
 //$ if mask == causal
 //$ include "walk/keys_seen_causal.cuh"
 //$ elif mask == none

@@ -1,3 +1,4 @@
+//$ needs block_m cluster share
 //$ include "target/sm_90a_cluster.cuh"
 
 // The blocks of a cluster work on a tile of queries together. Each loads a share of every tile of keys, for all of them.

@@ -1,3 +1,4 @@
+//$ needs score_bias tile_rows
 //$ include "work/tile.cuh"
 
 // A tile holds queries of one head.

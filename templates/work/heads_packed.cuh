@@ -1,3 +1,4 @@
+//$ needs tile_rows
 //$ include "work/tile.cuh"
 
 // A unit holds the rows of all heads that share a key head, head by head, of as many queries as there is room for; the

@@ -1,3 +1,5 @@
+//$ needs head_dim head_dim_v
+
 // Which item of work comes when: blocks start in the order of their index, each as soon as an SM is free, so the order
 // decides who shares the L2 cache and who is left over at the end.
 struct Place {

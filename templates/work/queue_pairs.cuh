@@ -1,3 +1,4 @@
+//$ needs cluster query_heads shared_bytes block_threads tile_rows
 //$ if query_heads == packed
 //$ launch attention_flash_async grid min(len_q * kv_heads * batch, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster
 //$ else

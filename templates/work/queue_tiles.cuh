@@ -1,3 +1,4 @@
+//$ needs blocks cluster query_heads shared_bytes block_threads tile_rows
 //$ if blocks == per_tile
 //$ launch attention_flash_async grid (len_q + tile_rows - 1) / tile_rows * heads * batch * cluster block block_threads shared shared_bytes cluster cluster
 //$ elif query_heads == packed

@@ -158,9 +158,8 @@ constexpr int P_STEPS = 8;              // block_n / 16
 // on one tile of queries after the other, and the matrix unit does not stop at the border: the first S of the next one is
 // multiplied together with the last P V of this one.
 
-// params/attention_tma.h
-
 // params/attention.h
+
 /* What a kernel of this family is told at launch. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
@@ -183,6 +182,8 @@ struct attention_params {
     float scale; /* S = scale * Q K^T */
 };
 
+// params/attention_tma.h
+
 /* What the copy unit knows about a tensor: address, sizes, strides, box. Made by the runtime, opaque to kernels. */
 struct tensor_map {
     alignas(64) unsigned long long word[16];
@@ -193,8 +194,6 @@ struct attention_tma_params {
     struct tensor_map q_map, k_map, v_map, o_map;
     struct attention_params attention;
 };
-
-// sequence/element.cuh
 
 // target/any.cuh
 // any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
@@ -235,6 +234,8 @@ __device__ __forceinline__ float exp2_approx(float x) {
 
 #endif
 
+// sequence/element.cuh
+
 // Element types of the tensors in memory. 16-bit types are their raw bits; arithmetic is always in float.
 
 using Input = unsigned short; // bfloat16
@@ -244,6 +245,7 @@ using Output = unsigned short; // bfloat16
 __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(x); }
 
 // target/sm_90a.cuh
+
 // sm_90a: what Hopper adds, one instruction each, of products all their steps. The host device has its own bodies under
 // these names.
 
@@ -603,8 +605,6 @@ template <int SIZE> struct Ring {
 // A tile of 16-bit elements lies in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by the copy unit.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
-// work/heads_apart.cuh
-
 // work/tile.cuh
 
 // A tile of queries consists of units of 64 rows, one for each consumer warpgroup.
@@ -618,6 +618,8 @@ struct Row {
     int query; // len_q or more: of nobody
     int head;
 };
+
+// work/heads_apart.cuh
 
 // A tile holds queries of one head.
 __device__ __forceinline__ int queries_of_unit(const attention_params &) { return 64; }
@@ -671,6 +673,7 @@ __device__ __forceinline__ void release_keys_by_warp(Barrier *empty) { release_b
 __device__ __forceinline__ void release_keys(Barrier *empty) { release(empty); }
 
 // work/order_sections.cuh
+
 // Which item of work comes when: blocks start in the order of their index, each as soon as an SM is free, so the order
 // decides who shares the L2 cache and who is left over at the end.
 struct Place {
@@ -688,10 +691,6 @@ __device__ __forceinline__ Place place_of(const attention_params &p, int items, 
     return {first + within % wide, within / wide};
 }
 
-// walk/builtin.cuh
-
-// walk/keys_seen.cuh
-
 // walk/keys_seen_causal.cuh
 // How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
 // they hold, NaN included, stays out of the row. The last query and the last key are aligned; subtracting first keeps the
@@ -699,6 +698,8 @@ __device__ __forceinline__ Place place_of(const attention_params &p, int items, 
 __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
     return max(0, query - p.len_q + p.len_kv + 1);
 }
+
+// walk/builtin.cuh
 
 // The tiles of keys that queries go over, from the last to the first, which may be the only one with a mask. At least one, so
 // that all take the same way.
@@ -798,6 +799,7 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 }
 
 // load/tiles_of_queries.cuh
+
 // One thread hands out tiles of queries, has their O taken away, and copies their Q in.
 
 // O leaves from where Q was.
@@ -844,6 +846,7 @@ __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Sha
 }
 
 // load/tiles_of_keys.cuh
+
 // One thread copies tiles of K, one those of V: each one tensor, one ring of stages.
 template <int PANELS_OF, int STAGES_OF>
 __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &shared, const tensor_map &map,
@@ -870,6 +873,7 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
 }
 
 // fragment/q_shared.cuh
+
 // Q (64, HEAD_DIM) of a unit as operand of S = Q K^T: in shared memory, where it was copied to.
 struct Queries {
     unsigned long long first; // descriptor of the first place of Q
@@ -881,6 +885,7 @@ __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], const Q
 }
 
 // fragment/p_registers.cuh
+
 // P (64, BLOCK_N) as operand of O += P V: in registers, where its fragments are pairs of S's, in the same thread.
 struct Weights {
     unsigned pairs[BLOCK_N / 16][4];
@@ -897,9 +902,8 @@ __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], cons
     wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(o, p.pairs, v);
 }
 
-// fragment/mask_builtin.cuh
-
 // fragment/seen_keys.cuh
+
 // Which of a thread's columns, 8 i and 8 i + 1 from its first key on, its rows see: bits, whose order is that of the columns.
 struct Seen {
     static constexpr int COLUMNS = BLOCK_N / 4, WORDS = (COLUMNS + 31) / 32;
@@ -945,13 +949,13 @@ struct Unit {
     __device__ __forceinline__ Row at(int row) const { return row_of(p, tile, index, row); }
 };
 
+// fragment/mask_builtin.cuh
+
 // Which keys of a tile this thread's rows see: those below an end, which few tiles need, so it is not kept.
 __device__ __forceinline__ Seen seen_of(const Unit &unit, int tile_n) {
     const int key = tile_n * BLOCK_N + unit.lane % 4 * 2, row = unit.row();
     return seen_below(key, {keys_end(unit.p, unit.at(row).query + 1), keys_end(unit.p, unit.at(row + 8).query + 1)});
 }
-
-// fragment/softmax_products.cuh
 
 // fragment/softmax_rows.cuh
 
@@ -1022,6 +1026,8 @@ __device__ __forceinline__ void rescale(float (&o)[HEAD_DIM_V / 2], const Rows &
             o[i] *= rows.keep[i / 2 % 2];
 }
 
+// fragment/softmax_products.cuh
+
 // Of scores that are products before scaling, or made by an expression: exponents of 2 are (s - m) c.
 
 // m is raised to the maximum of the scores. Not `exact`: of those in every STEP-th group of 8 columns.
@@ -1079,6 +1085,7 @@ __device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], const Rows &rows,
 __device__ __forceinline__ void release_k(Barrier *empty) { release_keys_by_warp(empty); }
 
 // pipeline/consumer.cuh
+
 // What one warpgroup of consumers does, with everything that it holds in registers: S, O, P and Q as 16-bit pairs where they
 // are not in shared memory, and about 32 a thread besides, which the template's last requirement counts.
 struct Consumer {
@@ -1222,6 +1229,7 @@ __device__ __forceinline__ void store_lse(const Unit &unit, Row to, float max, f
 }
 
 // store/tma.cuh
+
 // A unit's rows of O, divided by l, to where Q was, from where the copy unit takes them: rows of 16 bytes, in its swizzle.
 __device__ __forceinline__ void store_rows(const Consumer &c, const Unit &, int stage, const float (&scale)[2]) {
     named_barrier_sync(4 + c.index, 128); // all of the warpgroup's products have read Q
@@ -1236,10 +1244,6 @@ __device__ __forceinline__ void store_rows(const Consumer &c, const Unit &, int 
                        j > i ? pack<BFLOAT16_OUT>(c.o[j + 2] * scale[1], c.o[j + 3] * scale[1]) : 0);
     }
 }
-
-// store/repeated_rows.cuh
-
-// fragment/repeat_rows.cuh
 
 // fragment/reduce.cuh
 // Reductions: the threads that share a row combine one value each, and all of them get the answer. The order is fixed,
@@ -1265,6 +1269,8 @@ template <int COUNT> __device__ __forceinline__ float lanes_max(float x) {
     return lanes_reduce<COUNT, float, larger>(x);
 }
 template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { return lanes_reduce<COUNT, float, plus>(x); }
+
+// fragment/repeat_rows.cuh
 
 // Rows that are done over by the definition, 32 keys at a time, by the whole warp: lane i has key i of them, and columns i,
 // i + 32, ... of O. A weight of 0 keeps out every number but NaN and infinity: 0 times those is NaN. So a row of O that is not
@@ -1357,6 +1363,8 @@ __device__ __forceinline__ RepeatedRow repeat_row(const attention_params &p, Til
     return row;
 }
 
+// store/repeated_rows.cuh
+
 // Rows that are done over, in place of what store_rows has stored.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, unsigned again) {
     const attention_params &p = unit.p;
@@ -1382,6 +1390,7 @@ __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit,
 }
 
 // store/finish.cuh
+
 // O = O / l;  LSE = m scale + ln l: of a unit whose last tile of keys is done.
 __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int stage) {
     const Rows &rows = c.rows;
@@ -1405,6 +1414,7 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
 }
 
 // fragment/scores_again_shared.cuh
+
 // S once more, when its first weights were out of range. A warp does so for its own 16 rows, so that the others need not agree:
 // Q and K are still in shared memory, and accumulators of mma lie as those of wgmma do.
 
@@ -1431,6 +1441,7 @@ __device__ __forceinline__ void multiply_scores_again(float (&s)[BLOCK_N / 2], c
 }
 
 // pipeline/rescale_from_sum.cuh
+
 // S of the tile that is prepared -> weights. `first`: of its rows. As long as m stays as it is, the sum shows whether it will
 // do. If not, S is multiplied once more, and from then on m follows the maximum. Each way has code of its own, or ptxas would
 // not overlap what the usual one does.
@@ -1453,9 +1464,8 @@ __device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
     c.rows.sum[1] += sum[1];
 }
 
-// pipeline/tiles_across.cuh
-
 // pipeline/keys_ahead.cuh
+
 // S of the tile of keys ahead and O += P V of this one, both at once.
 __device__ __forceinline__ void issue_round(Consumer &c) {
     c.issue_scores(c.keys(1));
@@ -1484,6 +1494,8 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
         keep_weights(c.s, c.weights);
     }
 }
+
+// pipeline/tiles_across.cuh
 
 // Tiles of queries without a stop in between: the first S of the next one is multiplied beside the last P V of this one, and
 // is in registers beside its O. After the last tile it is a product that nobody looks at: with a branch around it ptxas would
@@ -1518,6 +1530,7 @@ __device__ __forceinline__ void run(Consumer &c) {
 }
 
 // store/nothing.cuh
+
 // No keys at all: O = 0, LSE = -infinity, or the sink's.
 __device__ __forceinline__ void write_nothing(const attention_params &p) {
 #pragma unroll 1

@@ -46,9 +46,8 @@ constexpr int ROWS = 16; // threads / lanes
 // adds exp(score - m) / l times its value row. Nothing of size len_q x len_kv is ever written.
 // A row of Q belongs to LANES lanes, which hold it in registers; K is read twice and V once for every query.
 
-// sequence/head.cuh
-
 // params/attention.h
+
 /* What a kernel of this family is told at launch. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
@@ -70,8 +69,6 @@ struct attention_params {
     int len_kv;
     float scale; /* S = scale * Q K^T */
 };
-
-// sequence/element.cuh
 
 // target/any.cuh
 // any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
@@ -99,6 +96,8 @@ __device__ __forceinline__ unsigned short float_to_bfloat16(float x) {
 
 #endif
 
+// sequence/element.cuh
+
 // Element types of the tensors in memory. 16-bit types are their raw bits; arithmetic is always in float.
 
 using Input = unsigned short; // bfloat16
@@ -106,6 +105,8 @@ __device__ __forceinline__ float to_float(Input x) { return bfloat16_to_float(x)
 
 using Output = unsigned short; // bfloat16
 __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(x); }
+
+// sequence/head.cuh
 
 // Where the tensors of one head begin. All offsets are 64-bit: a tensor may hold more than 2^31 elements.
 
@@ -127,13 +128,9 @@ __device__ __forceinline__ Head head_at(const attention_params &p, long long ind
             p.lse ? p.lse + batch * p.lse_batch_stride + head * p.lse_head_stride : nullptr};
 }
 
-// walk/keys_seen.cuh
-
 // walk/keys_seen_none.cuh
 // How many keys a query sees: all.
 __device__ __forceinline__ int keys_seen(const attention_params &p, int) { return p.len_kv; }
-
-// load/slice.cuh
 
 // fragment/reduce.cuh
 // Reductions: the threads that share a row combine one value each, and all of them get the answer. The order is fixed,
@@ -155,6 +152,8 @@ template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forc
 }
 
 template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { return lanes_reduce<COUNT, float, plus>(x); }
+
+// load/slice.cuh
 
 // A row of DIM numbers spread over the LANES lanes that share it: lane j holds elements j, j + LANES, j + 2 LANES, ...,
 // so neighbouring lanes touch neighbouring addresses. Places past the end hold 0.

@@ -57,9 +57,8 @@ constexpr int WARPS = 8;            // threads / 32
 // tiles of block_m x block_n that are summed up in registers, DEPTH at a time, from shared memory. However good the
 // products, the matrix itself is written twice and read three times.
 
-// sequence/head.cuh
-
 // params/attention.h
+
 /* What a kernel of this family is told at launch. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
@@ -82,8 +81,6 @@ struct attention_params {
     float scale; /* S = scale * Q K^T */
 };
 
-// sequence/element.cuh
-
 // target/any.cuh
 // any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
 // same; the host device has its own bodies under these names (runtime/host/device/).
@@ -101,6 +98,8 @@ template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
 
 #endif
 
+// sequence/element.cuh
+
 // Element types of the tensors in memory. 16-bit types are their raw bits; arithmetic is always in float.
 
 using Input = float;
@@ -108,6 +107,8 @@ __device__ __forceinline__ float to_float(Input x) { return x; }
 
 using Output = float;
 __device__ __forceinline__ Output to_output(float x) { return x; }
+
+// sequence/head.cuh
 
 // Where the tensors of one head begin. All offsets are 64-bit: a tensor may hold more than 2^31 elements.
 
@@ -129,8 +130,6 @@ __device__ __forceinline__ Head head_at(const attention_params &p, long long ind
             p.lse ? p.lse + batch * p.lse_batch_stride + head * p.lse_head_stride : nullptr};
 }
 
-// walk/keys_seen.cuh
-
 // walk/keys_seen_causal.cuh
 // How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
 // they hold, NaN included, stays out of the row. The last query and the last key are aligned; subtracting first keeps the
@@ -138,8 +137,6 @@ __device__ __forceinline__ Head head_at(const attention_params &p, long long ind
 __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
     return max(0, query - p.len_q + p.len_kv + 1);
 }
-
-// fragment/softmax.cuh
 
 // fragment/reduce.cuh
 // Reductions: the threads that share a row combine one value each, and all of them get the answer. The order is fixed,
@@ -158,6 +155,8 @@ template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forc
         x = join(x, shuffle_xor(x, group, step));
     return x;
 }
+
+// fragment/softmax.cuh
 
 // The online softmax. What a row has seen so far is two numbers, and two such states over different scores join to the
 // state over both, in any order and any grouping; {-INFINITY, 0} is the neutral element. Everything that tiles, splits

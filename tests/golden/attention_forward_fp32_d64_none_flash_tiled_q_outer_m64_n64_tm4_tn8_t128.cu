@@ -88,9 +88,8 @@ constexpr int UNROLL = 1;
 // A thread with up to 64 accumulators gets along with 128 registers, others take what there is.
 // Two steps of score() at once hide more latency, where there are registers for it.
 
-// sequence/head.cuh
-
 // params/attention.h
+
 /* What a kernel of this family is told at launch. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
@@ -112,8 +111,6 @@ struct attention_params {
     int len_kv;
     float scale; /* S = scale * Q K^T */
 };
-
-// sequence/element.cuh
 
 // target/any.cuh
 // any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
@@ -139,6 +136,8 @@ __device__ __forceinline__ float exp2_approx(float x) {
 
 #endif
 
+// sequence/element.cuh
+
 // Element types of the tensors in memory. 16-bit types are their raw bits; arithmetic is always in float.
 
 using Input = float;
@@ -146,6 +145,8 @@ __device__ __forceinline__ float to_float(Input x) { return x; }
 
 using Output = float;
 __device__ __forceinline__ Output to_output(float x) { return x; }
+
+// sequence/head.cuh
 
 // Where the tensors of one head begin. All offsets are 64-bit: a tensor may hold more than 2^31 elements.
 
@@ -166,8 +167,6 @@ __device__ __forceinline__ Head head_at(const attention_params &p, long long ind
             static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride,
             p.lse ? p.lse + batch * p.lse_batch_stride + head * p.lse_head_stride : nullptr};
 }
-
-// walk/keys_seen.cuh
 
 // walk/keys_seen_none.cuh
 // How many keys a query sees: all.
@@ -244,6 +243,7 @@ __device__ __forceinline__ void store_chunk(Output *to, float4 x, int count, boo
 }
 
 // fragment/outer_product.cuh
+
 // Register tiles as sums of outer products. Every index is a constant once the loops around are unrolled.
 
 __device__ __forceinline__ float element(float4 x, int e) { return e == 0 ? x.x : e == 1 ? x.y : e == 2 ? x.z : x.w; }

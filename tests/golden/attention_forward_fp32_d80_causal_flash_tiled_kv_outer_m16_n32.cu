@@ -62,9 +62,8 @@ constexpr int SHARED_BYTES = 27904;
 // belongs to LANES lanes. Compare the other loop order, which reads K and V over again but never takes o out of
 // registers: the same sums, less traffic, and as many independent blocks as there are query tiles.
 
-// sequence/head.cuh
-
 // params/attention.h
+
 /* What a kernel of this family is told at launch. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
@@ -87,8 +86,6 @@ struct attention_params {
     float scale; /* S = scale * Q K^T */
 };
 
-// sequence/element.cuh
-
 // target/any.cuh
 // any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
 // same; the host device has its own bodies under these names (runtime/host/device/).
@@ -106,6 +103,8 @@ template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
 
 #endif
 
+// sequence/element.cuh
+
 // Element types of the tensors in memory. 16-bit types are their raw bits; arithmetic is always in float.
 
 using Input = float;
@@ -113,6 +112,8 @@ __device__ __forceinline__ float to_float(Input x) { return x; }
 
 using Output = float;
 __device__ __forceinline__ Output to_output(float x) { return x; }
+
+// sequence/head.cuh
 
 // Where the tensors of one head begin. All offsets are 64-bit: a tensor may hold more than 2^31 elements.
 
@@ -134,8 +135,6 @@ __device__ __forceinline__ Head head_at(const attention_params &p, long long ind
             p.lse ? p.lse + batch * p.lse_batch_stride + head * p.lse_head_stride : nullptr};
 }
 
-// walk/keys_seen.cuh
-
 // walk/keys_seen_causal.cuh
 // How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
 // they hold, NaN included, stays out of the row. The last query and the last key are aligned; subtracting first keeps the
@@ -143,8 +142,6 @@ __device__ __forceinline__ Head head_at(const attention_params &p, long long ind
 __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
     return max(0, query - p.len_q + p.len_kv + 1);
 }
-
-// load/slice.cuh
 
 // fragment/reduce.cuh
 // Reductions: the threads that share a row combine one value each, and all of them get the answer. The order is fixed,
@@ -170,6 +167,8 @@ template <int COUNT> __device__ __forceinline__ float lanes_max(float x) {
     return lanes_reduce<COUNT, float, larger>(x);
 }
 template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { return lanes_reduce<COUNT, float, plus>(x); }
+
+// load/slice.cuh
 
 // A row of DIM numbers spread over the LANES lanes that share it: lane j holds elements j, j + LANES, j + 2 LANES, ...,
 // so neighbouring lanes touch neighbouring addresses. Places past the end hold 0.

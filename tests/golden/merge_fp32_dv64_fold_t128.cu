@@ -54,10 +54,6 @@ struct merge_params {
     int parts, batch, heads, len_q;
 };
 
-// load/slice.cuh
-
-// sequence/element.cuh
-
 // target/any.cuh
 // any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
 // same; the host device has its own bodies under these names (runtime/host/device/).
@@ -68,6 +64,8 @@ struct merge_params {
 #endif
 
 #endif
+
+// sequence/element.cuh
 
 // Element types of the tensors in memory. 16-bit types are their raw bits; arithmetic is always in float.
 
@@ -80,6 +78,8 @@ __device__ __forceinline__ Output to_output(float x) { return x; }
 // fragment/reduce.cuh
 // Reductions: the threads that share a row combine one value each, and all of them get the answer. The order is fixed,
 // so equal inputs give equal bits.
+
+// load/slice.cuh
 
 // A row of DIM numbers spread over the LANES lanes that share it: lane j holds elements j, j + LANES, j + 2 LANES, ...,
 // so neighbouring lanes touch neighbouring addresses. Places past the end hold 0.

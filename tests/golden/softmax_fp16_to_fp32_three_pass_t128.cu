@@ -43,8 +43,6 @@ struct softmax_params {
     long long rows, cols;
 };
 
-// sequence/element.cuh
-
 // target/any.cuh
 // any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
 // same; the host device has its own bodies under these names (runtime/host/device/).
@@ -69,6 +67,8 @@ __device__ __forceinline__ float half_to_float(unsigned short bits) {
 
 #endif
 
+// sequence/element.cuh
+
 // Element types of the tensors in memory. 16-bit types are their raw bits; arithmetic is always in float.
 
 using Input = unsigned short; // IEEE half
@@ -76,8 +76,6 @@ __device__ __forceinline__ float to_float(Input x) { return half_to_float(x); }
 
 using Output = float;
 __device__ __forceinline__ Output to_output(float x) { return x; }
-
-// fragment/softmax.cuh
 
 // fragment/reduce.cuh
 // Reductions: the threads that share a row combine one value each, and all of them get the answer. The order is fixed,
@@ -111,6 +109,8 @@ template <typename Value, Value join(Value, Value)> __device__ Value block_reduc
     __syncthreads(); // nobody overwrites `partial` before all have read it
     return x;
 }
+
+// fragment/softmax.cuh
 
 // The online softmax. What a row has seen so far is two numbers, and two such states over different scores join to the
 // state over both, in any order and any grouping; {-INFINITY, 0} is the neutral element. Everything that tiles, splits

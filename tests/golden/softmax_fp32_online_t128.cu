@@ -43,8 +43,6 @@ struct softmax_params {
     long long rows, cols;
 };
 
-// sequence/element.cuh
-
 // target/any.cuh
 // any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
 // same; the host device has its own bodies under these names (runtime/host/device/).
@@ -62,6 +60,8 @@ template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
 
 #endif
 
+// sequence/element.cuh
+
 // Element types of the tensors in memory. 16-bit types are their raw bits; arithmetic is always in float.
 
 using Input = float;
@@ -69,8 +69,6 @@ __device__ __forceinline__ float to_float(Input x) { return x; }
 
 using Output = float;
 __device__ __forceinline__ Output to_output(float x) { return x; }
-
-// fragment/softmax.cuh
 
 // fragment/reduce.cuh
 // Reductions: the threads that share a row combine one value each, and all of them get the answer. The order is fixed,
@@ -102,6 +100,8 @@ template <typename Value, Value join(Value, Value)> __device__ Value block_reduc
     __syncthreads(); // nobody overwrites `partial` before all have read it
     return x;
 }
+
+// fragment/softmax.cuh
 
 // The online softmax. What a row has seen so far is two numbers, and two such states over different scores join to the
 // state over both, in any order and any grouping; {-INFINITY, 0} is the neutral element. Everything that tiles, splits

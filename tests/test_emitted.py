@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""An emitted kernel is exactly its case: no function, type, field or constant in it that it does not use, and no comment
+about a file or a name that is not there. Checks every variant of specs/ and every recipe of the cookbook on both kernels.
+
+    tests/test_emitted.py build/release/cli/attile
+"""
+
+import collections
+import glob
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ATTILE = sys.argv.pop(1) if len(sys.argv) > 1 else f"{ROOT}/build/release/cli/attile"
+
+# The runtime fills the first ones, whatever a kernel reads of them; expressions fill the last two.
+WHOLE = {"attention_params", "attention_tma_params", "attention_param", "tensor_map", "softmax_params", "merge_params", "Where", "Keys"}
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+NAME = re.compile(r"[A-Za-z_]\w*")
+FILE = re.compile(r"\b[\w/]+\.(?:cuh|cu|h)\b")
+FIELDS = re.compile(r"    [A-Za-z_][\w<>:, *&]*\s[*&]?\w+(\[[^\]]*\])*(,\s*[*&]?\w+(\[[^\]]*\])*)*;\s*")
+
+
+def fields(code):
+    """(struct, field) of all structs at the left margin, but those of WHOLE."""
+    for struct in re.finditer(r"\nstruct\s+(?:alignas\(\w+\)\s+)?(\w+)[^{;]*\{(.*?)\n\};", code, re.S):
+        for line in struct.group(2).split("\n"):
+            if struct.group(1) not in WHOLE and FIELDS.fullmatch(line):
+                plain = re.sub(r"\[[^\]]*\]|<[^>]*>", "", line).strip().rstrip(";")
+                yield from ((struct.group(1), NAME.findall(part)[-1]) for part in plain.split(","))
+
+
+def unused(source):
+    """What stands in a source without use, in words."""
+    end = source.index("*/") + 2
+    header, body = source[:end], source[end:]
+    code = re.sub(r'"[^"\n]*"', '""', COMMENT.sub("", body))
+    count = collections.Counter(NAME.findall(code))
+    defined = [("function", name) for name in re.findall(r"__device__ [^;{}=]*?\b(\w+)\(", code)]
+    defined += [("type", name) for name in re.findall(r"\bstruct\s+(?:alignas\(\w+\)\s+)?(\w+)", code) if name not in WHOLE]
+    defined += [("type", name) for name in re.findall(r"\busing (\w+) =", code)]
+    defined += [("constant", name) for text in re.findall(r"\bconstexpr [^;]*;", code) for name in re.findall(r"(\w+) = ", text)]
+    defined += [(f"field of {struct}", name) for struct, name in fields(code)]
+    found = [f"{what} {name} is not used" for what, name in defined if count[name] < 2]
+    known, files = set(NAME.findall(code + header)), set(FILE.findall(header))
+    for comment in COMMENT.findall(body):
+        found += [f"a comment names {name}, which is not spliced" for name in FILE.findall(comment) if name not in files]
+        rest = FILE.sub("", comment)
+        names = re.findall(r"\b[A-Za-z]\w*_\w+\b", rest) + re.findall(r"`(\w+)`", rest)
+        found += [f"a comment names {name}, which is not there" for name in names
+                  if name not in known and not re.fullmatch(r"[a-z]+_[a-z]", name)]  # those are mathematics: m_a, o_i
+    return found
+
+
+def sources():
+    """(name, source) of all variants."""
+    with tempfile.TemporaryDirectory() as folder:
+        for path in sorted(glob.glob(f"{ROOT}/specs/*.yaml") + glob.glob(f"{ROOT}/specs/cookbook/*.yaml")):
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            texts = [text]
+            if "/cookbook/" in path:
+                texts.append(text.replace("head_dim: 16", "head_dim: 64\n  dtype: bf16")
+                             .replace("algorithm: flash_tiled", "algorithm: flash_async\ntarget: sm_90a"))
+            for number, text in enumerate(texts):
+                spec, out = f"{folder}/spec.yaml", f"{folder}/{os.path.basename(path)}{number}"
+                with open(spec, "w", encoding="utf-8") as file:
+                    file.write(text)
+                subprocess.run([ATTILE, "generate", "-q", "-o", out, spec], check=True)
+                for name in sorted(glob.glob(f"{out}/*.cu")):
+                    with open(name, encoding="utf-8") as file:
+                        yield os.path.basename(name), file.read()
+
+
+class Emitted(unittest.TestCase):
+    maxDiff = None
+
+    def test_holds_nothing_that_it_does_not_use(self):
+        wrong, variants = {}, 0
+        for name, source in sources():
+            variants += 1
+            for what in unused(source):
+                wrong.setdefault(what, name)
+        self.assertGreater(variants, 100)
+        self.assertEqual(wrong, {})
+
+    def test_notices_what_is_not_used(self):
+        head = "/* k\n   x/part.cuh\n*/\n"
+        for body, what in [
+            ("__device__ int lonely(int x) { return x; }", "function lonely is not used"),
+            ("struct Lonely {};", "type Lonely is not used"),
+            ("using Lonely = int;", "type Lonely is not used"),
+            ("constexpr int LONELY = 1;", "constant LONELY is not used"),
+            ("\nstruct S {\n    int first, lonely[4];\n};\nint f(S s) { return s.first; }", "field of S lonely is not used"),
+            ("// as in x/other.cuh", "a comment names x/other.cuh, which is not spliced"),
+            ("// as next_keys does", "a comment names next_keys, which is not there"),
+            ("// `other`: of a row", "a comment names other, which is not there"),
+        ]:
+            self.assertIn(what, unused(head + body))
+        self.assertEqual(unused(head + "// x/part.cuh\nconstexpr int ONE = 1;\nint x = ONE;"), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
