@@ -27,14 +27,6 @@ __device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 
 __device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false, false}; }
 //$ end
 
-//$ if sinks > 0
-// A logit that takes weight and has no value; one of the lanes that share a row counts it.
-__device__ __forceinline__ void begin_with_sink(Rows &rows, float sink, bool counts) {
-    rows.max[0] = rows.max[1] = sink;
-    rows.sum[0] = rows.sum[1] = counts ? 1 : 0;
-}
-
-//$ end
 // Which of a thread's columns, 8 i and 8 i + 1 from its first key on, its rows see: bits, whose order is that of the columns.
 struct Seen {
     static constexpr int COLUMNS = BLOCK_N / 4, WORDS = (COLUMNS + 31) / 32;
@@ -88,17 +80,28 @@ __device__ __forceinline__ bool is_far(const Rows &rows, float c) {
 }
 
 //$ end
-// m' = max(m, `higher`), which is the tile's maximum over this thread's columns, to which l is scaled, and O will be; or m
-// stays until that is more than 2^slack larger.
-__device__ __forceinline__ void raise_max(Rows &rows, float (&higher)[2], float c, float slack) {
-    rows.grown = __any_sync(0xffffffffu, !(fmaxf(higher[0] - rows.max[0], higher[1] - rows.max[1]) * c <= slack));
-    if (!rows.grown)
-        return;
+//$ if sinks > 0
+// A logit that takes weight and has no value; one of the lanes that share a row counts it.
+__device__ __forceinline__ void begin_with_sink(Rows &rows, float sink, bool counts, float c) {
+    rows.max[0] = rows.max[1] = sink;
+    rows.sum[0] = rows.sum[1] = counts ? 1 : 0;
+    //$ if folded == 0
+    rows.far = is_far(rows, c);
+    //$ end
+}
+
+//$ end
+// Over the four lanes of a row.
+__device__ __forceinline__ void max_of_row(float (&x)[2]) {
 #pragma unroll
-    for (int r = 0; r < 2; r++) { // over the four lanes of the row
-        higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], 1));
-        higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], 2));
+    for (int r = 0; r < 2; r++) {
+        x[r] = fmaxf(x[r], __shfl_xor_sync(0xffffffffu, x[r], 1));
+        x[r] = fmaxf(x[r], __shfl_xor_sync(0xffffffffu, x[r], 2));
     }
+}
+
+// m' = max(m, `higher`), to which l is scaled, and O will be.
+__device__ __forceinline__ void raise_max(Rows &rows, const float (&higher)[2], float c) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         // keep = 2^((m - m') c)
@@ -112,7 +115,7 @@ __device__ __forceinline__ void raise_max(Rows &rows, float (&higher)[2], float 
     //$ end
 }
 
-//$ if rescale != always
+//$ if rescale != always or folded > 0
 // Has some row of the warp seen nothing yet, or only scores of -INFINITY?
 __device__ __forceinline__ bool lacks_max(const Rows &rows) {
     return __any_sync(0xffffffffu, fminf(rows.max[0], rows.max[1]) == -INFINITY);
@@ -129,25 +132,37 @@ __device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum
 
 //$ end
 //$ if folded > 0
-// m is raised to the maximum of scores that are less `from`, as exponents of 2; they become less m'.
+// m is raised to the maximum of scores that are less `from`, as exponents of 2, or stays until that is more than 2^slack larger;
+// they become less m'. Where m' is the maximum, that is taken from them as it was found: m', rounded at the size of the scores, may
+// be far from it.
 __device__ __forceinline__ void follow_max(float (&s)[BLOCK_N / 2], Rows &rows, const float (&from)[2], float slack) {
-    float higher[2];
+    float top[2], more[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float even = s[2 * r], odd = s[2 * r + 1];
 #pragma unroll
         for (int i = 4 + 2 * r; i < BLOCK_N / 2; i += 4)
             even = fmaxf(even, s[i]), odd = fmaxf(odd, s[i + 1]);
-        higher[r] = fmaf(fmaxf(even, odd), LN_2, from[r]);
+        top[r] = fmaxf(even, odd);
+        more[r] = (from[r] - finite_max(rows.max[r])) * LOG2_E;
     }
-    raise_max(rows, higher, LOG2_E, slack);
-    const float less[2] = {(from[0] - finite_max(rows.max[0])) * LOG2_E, (from[1] - finite_max(rows.max[1])) * LOG2_E};
+    rows.grown = __any_sync(0xffffffffu, !(fmaxf(top[0] + more[0], top[1] + more[1]) <= slack)) || lacks_max(rows);
+    if (rows.grown) {
+        max_of_row(top);
+        const float higher[2] = {fmaf(top[0], LN_2, from[0]), fmaf(top[1], LN_2, from[1])};
+        raise_max(rows, higher, LOG2_E);
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+            more[r] = top[r] > -INFINITY && higher[r] == rows.max[r] ? -top[r]
+                                                                     : (from[r] - finite_max(rows.max[r])) * LOG2_E;
+    }
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; i++)
-        s[i] += less[i / 2 % 2];
+        s[i] += more[i / 2 % 2];
 }
 //$ else
-// m is raised to the maximum of the scores. Not `exact`: of those in every STEP-th group of 8 columns.
+// m is raised to the maximum of the scores, or stays until that is more than 2^slack larger. Not `exact`: of those in every STEP-th
+// group of 8 columns.
 template <int STEP>
 __device__ __forceinline__ void follow_max(const float (&s)[BLOCK_N / 2], Rows &rows, float c, bool exact, float slack) {
     float even[2], odd[2];
@@ -166,7 +181,11 @@ __device__ __forceinline__ void follow_max(const float (&s)[BLOCK_N / 2], Rows &
                 for (int r = 0; r < 2; r++)
                     even[r] = fmaxf(even[r], s[i + 2 * r]), odd[r] = fmaxf(odd[r], s[i + 2 * r + 1]);
     float higher[2] = {fmaxf(even[0], odd[0]), fmaxf(even[1], odd[1])};
-    raise_max(rows, higher, c, slack);
+    rows.grown = __any_sync(0xffffffffu, !(fmaxf(higher[0] - rows.max[0], higher[1] - rows.max[1]) * c <= slack));
+    if (rows.grown) {
+        max_of_row(higher);
+        raise_max(rows, higher, c);
+    }
 }
 
 // What is added to s c to make it less m; scores far from 0 are less m from now on, lest rounding move their weights.
@@ -176,7 +195,7 @@ __device__ __forceinline__ void take_max(float (&s)[BLOCK_N / 2], const Rows &ro
     if (rows.far) {
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 2; i++)
-            s[i] -= max[i / 2 % 2];
+            s[i] = __fsub_rn(s[i], max[i / 2 % 2]); // not contracted: docs/numerics.md
         shift[0] = shift[1] = 0;
     }
 }

@@ -48,7 +48,6 @@
      tile_map            false              mask == custom_mask and exact == 0
      intervals           false              mask == custom_mask and exact == 1
      any_score           false              score == custom_score and folded == 0
-     few_numbers         false              sinks == 0 and (folded == 1 or folded == 2 and keyed == 0 and dtype == bf16)
      consumers           2                  block_m / 64
      scores_ahead        true               overlap == within or overlap == both
      in_turns            true               overlap == ping_pong or overlap == both
@@ -709,17 +708,17 @@ __device__ __forceinline__ bool is_far(const Rows &rows, float c) {
     return __any_sync(0xffffffffu, fmaxf(fabsf(finite_max(rows.max[0])), fabsf(finite_max(rows.max[1]))) * c > 4096);
 }
 
-// m' = max(m, `higher`), which is the tile's maximum over this thread's columns, to which l is scaled, and O will be; or m
-// stays until that is more than 2^slack larger.
-__device__ __forceinline__ void raise_max(Rows &rows, float (&higher)[2], float c, float slack) {
-    rows.grown = __any_sync(0xffffffffu, !(fmaxf(higher[0] - rows.max[0], higher[1] - rows.max[1]) * c <= slack));
-    if (!rows.grown)
-        return;
+// Over the four lanes of a row.
+__device__ __forceinline__ void max_of_row(float (&x)[2]) {
 #pragma unroll
-    for (int r = 0; r < 2; r++) { // over the four lanes of the row
-        higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], 1));
-        higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], 2));
+    for (int r = 0; r < 2; r++) {
+        x[r] = fmaxf(x[r], __shfl_xor_sync(0xffffffffu, x[r], 1));
+        x[r] = fmaxf(x[r], __shfl_xor_sync(0xffffffffu, x[r], 2));
     }
+}
+
+// m' = max(m, `higher`), to which l is scaled, and O will be.
+__device__ __forceinline__ void raise_max(Rows &rows, const float (&higher)[2], float c) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         // keep = 2^((m - m') c)
@@ -743,7 +742,8 @@ __device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum
     return __all_sync(0xffffffffu, within);
 }
 
-// m is raised to the maximum of the scores. Not `exact`: of those in every STEP-th group of 8 columns.
+// m is raised to the maximum of the scores, or stays until that is more than 2^slack larger. Not `exact`: of those in every STEP-th
+// group of 8 columns.
 template <int STEP>
 __device__ __forceinline__ void follow_max(const float (&s)[BLOCK_N / 2], Rows &rows, float c, bool exact, float slack) {
     float even[2], odd[2];
@@ -762,7 +762,11 @@ __device__ __forceinline__ void follow_max(const float (&s)[BLOCK_N / 2], Rows &
                 for (int r = 0; r < 2; r++)
                     even[r] = fmaxf(even[r], s[i + 2 * r]), odd[r] = fmaxf(odd[r], s[i + 2 * r + 1]);
     float higher[2] = {fmaxf(even[0], odd[0]), fmaxf(even[1], odd[1])};
-    raise_max(rows, higher, c, slack);
+    rows.grown = __any_sync(0xffffffffu, !(fmaxf(higher[0] - rows.max[0], higher[1] - rows.max[1]) * c <= slack));
+    if (rows.grown) {
+        max_of_row(higher);
+        raise_max(rows, higher, c);
+    }
 }
 
 // What is added to s c to make it less m; scores far from 0 are less m from now on, lest rounding move their weights.
@@ -772,7 +776,7 @@ __device__ __forceinline__ void take_max(float (&s)[BLOCK_N / 2], const Rows &ro
     if (rows.far) {
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 2; i++)
-            s[i] -= max[i / 2 % 2];
+            s[i] = __fsub_rn(s[i], max[i / 2 % 2]); // not contracted: docs/numerics.md
         shift[0] = shift[1] = 0;
     }
 }
@@ -1087,7 +1091,7 @@ __device__ __forceinline__ RepeatedRow repeat_row(const attention_params &p, Til
         }
         s = p.scale < 0 ? -s : s;
         const float higher = fmaxf(row.max, lanes_max<32>(seen ? s : -INFINITY)), shift = finite_max(higher);
-        const float keep = exp2_approx((row.max - shift) * c), weight = seen ? exp2_approx((s - shift) * c) : 0;
+        const float keep = exp2_approx((row.max - shift) * c), weight = seen ? exp2_approx(__fsub_rn(s, shift) * c) : 0;
         row.max = higher;
         row.sum = row.sum * keep + lanes_sum<32>(weight);
 #pragma unroll
