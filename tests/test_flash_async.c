@@ -119,6 +119,15 @@ static void outliers(struct tensors *t, float factor, char name[WORDS]) {
     snprintf(name, WORDS, "outliers of %g", (double)factor);
 }
 
+/* Scores as large as the square of the factor, few of them alike. */
+static void enlarge(struct tensors *t, float factor, char name[WORDS]) {
+    for (int i = 0; i < t->heads * t->len_q * HEAD_DIM; i++)
+        t->q[i] = run_round(t->q[i] * factor, t->type);
+    for (int i = 0; i < t->len_kv * HEAD_DIM; i++)
+        t->k[i] = run_round(t->k[i] * factor, t->type);
+    snprintf(name, WORDS, "all of Q and K %g times as large", (double)factor);
+}
+
 static void all_equal(struct tensors *t, float value, char name[WORDS]) {
     for (int i = 0; i < t->heads * t->len_q * HEAD_DIM; i++)
         t->q[i] = value;
@@ -199,6 +208,7 @@ static const struct {
     {jump_unseen_at_first, {61, 87.5f, 89, 300}, 4},
     {jump_in_the_middle, {61, 87.5f, 89, 300}, 4},
     {outliers, {50, 400}, 2},
+    {enlarge, {77, 3000, 12000}, 3},
     {all_equal, {0, 1, 64}, 3},
     {infinite_keys, {0, 1, 2, 3, 4, 5, 6}, 7},
     {infinite_keys_and_a_shift, {-200, -90, 70, 200}, 4},

@@ -375,6 +375,23 @@ Test(model, no_prediction_beats_the_peaks) {
     template_set_close(set);
 }
 
+/* Few keys for many queries: what Q is read and O is written for takes longer than anything that is computed. */
+Test(model, what_memory_takes_is_counted) {
+    static const struct shape shape = {.batch = 1, .heads = 16, .kv_heads = 16, .len_q = 65536, .len_kv = 16};
+    struct template_set *set = open_set();
+    struct model_gpu gpu = h200(), slow = gpu;
+    struct model_terms terms, slower;
+    struct variant variant =
+        variant_of(set, "family=attention_forward dtype=bf16 head_dim=128 algorithm=flash_async target=sm_90a");
+    slow.memory /= 100;
+    cr_assert(model_predict(&gpu, &variant, &shape, NULL, &terms) &&
+              model_predict(&slow, &variant, &shape, NULL, &slower));
+    cr_expect_leq(slower.bytes / slower.seconds, slow.memory);
+    cr_expect_str_eq(slower.bound, "memory");
+    cr_expect_gt(slower.seconds, 10 * terms.seconds, "%g and %g", slower.seconds, terms.seconds);
+    template_set_close(set);
+}
+
 Test(model, empty_shapes_and_single_elements_are_no_trouble) {
     struct template_set *set = open_set();
     struct model_gpu gpu = h200();

@@ -111,7 +111,7 @@ __device__ __forceinline__ RepeatedRow repeat_row(const attention_params &p, Til
         s = p.scale < 0 ? -s : s;
         //$ end
         const float higher = fmaxf(row.max, lanes_max<32>(seen ? s : -INFINITY)), shift = finite_max(higher);
-        const float keep = exp2_approx((row.max - shift) * c), weight = seen ? exp2_approx((s - shift) * c) : 0;
+        const float keep = exp2_approx((row.max - shift) * c), weight = seen ? exp2_approx(__fsub_rn(s, shift) * c) : 0;
         row.max = higher;
         row.sum = row.sum * keep + lanes_sum<32>(weight);
 #pragma unroll

@@ -1,4 +1,4 @@
-//$ needs score
+//$ needs score folded
 //$ include "fragment/softmax_rows.cuh"
 
 // A logit that takes weight and has no value, in units of what m is taken of: scores before scaling, or the scores where an
@@ -12,7 +12,10 @@ __device__ __forceinline__ float sink_of(const attention_params &p, int head) {
 }
 
 // One of the lanes that share a row counts it.
-__device__ __forceinline__ void begin_with_sink(Rows &rows, float sink, bool counts) {
+__device__ __forceinline__ void begin_with_sink(Rows &rows, float sink, bool counts, float c) {
     rows.max[0] = rows.max[1] = sink;
     rows.sum[0] = rows.sum[1] = counts ? 1 : 0;
+    //$ if not folded
+    rows.far = is_far(rows, c);
+    //$ end
 }

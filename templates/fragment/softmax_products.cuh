@@ -3,7 +3,8 @@
 
 // Of scores that are products before scaling, or made by an expression: exponents of 2 are (s - m) c.
 
-// m is raised to the maximum of the scores. Not `exact`: of those in every STEP-th group of 8 columns.
+// m is raised to the maximum of the scores, or stays until that is more than 2^slack larger. Not `exact`: of those in every
+// STEP-th group of 8 columns.
 template <int STEP>
 __device__ __forceinline__ void follow_max(const float (&s)[BLOCK_N / 2], Rows &rows, float c, bool exact, float slack) {
     float even[2], odd[2];
@@ -22,7 +23,11 @@ __device__ __forceinline__ void follow_max(const float (&s)[BLOCK_N / 2], Rows &
                 for (int r = 0; r < 2; r++)
                     even[r] = fmaxf(even[r], s[i + 2 * r]), odd[r] = fmaxf(odd[r], s[i + 2 * r + 1]);
     float higher[2] = {fmaxf(even[0], odd[0]), fmaxf(even[1], odd[1])};
-    raise_max(rows, higher, c, slack);
+    rows.grown = __any_sync(0xffffffffu, !(fmaxf(higher[0] - rows.max[0], higher[1] - rows.max[1]) * c <= slack));
+    if (rows.grown) {
+        max_of_row(higher);
+        raise_max(rows, higher, c);
+    }
 }
 
 // What is added to s c to make it less m; scores far from 0 are less m from now on, lest rounding move their weights.
@@ -32,7 +37,7 @@ __device__ __forceinline__ void take_max(float (&s)[BLOCK_N / 2], const Rows &ro
     if (rows.far) {
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 2; i++)
-            s[i] -= max[i / 2 % 2];
+            s[i] = __fsub_rn(s[i], max[i / 2 % 2]); // not contracted: docs/numerics.md
         shift[0] = shift[1] = 0;
     }
 }

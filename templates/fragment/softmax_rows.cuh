@@ -38,17 +38,17 @@ __device__ __forceinline__ bool is_far(const Rows &rows, float c) {
 }
 
 //$ end
-// m' = max(m, `higher`), which is the tile's maximum over this thread's columns, to which l is scaled, and O will be; or m
-// stays until that is more than 2^slack larger.
-__device__ __forceinline__ void raise_max(Rows &rows, float (&higher)[2], float c, float slack) {
-    rows.grown = __any_sync(0xffffffffu, !(fmaxf(higher[0] - rows.max[0], higher[1] - rows.max[1]) * c <= slack));
-    if (!rows.grown)
-        return;
+// Over the four lanes of a row.
+__device__ __forceinline__ void max_of_row(float (&x)[2]) {
 #pragma unroll
-    for (int r = 0; r < 2; r++) { // over the four lanes of the row
-        higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], 1));
-        higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], 2));
+    for (int r = 0; r < 2; r++) {
+        x[r] = fmaxf(x[r], __shfl_xor_sync(0xffffffffu, x[r], 1));
+        x[r] = fmaxf(x[r], __shfl_xor_sync(0xffffffffu, x[r], 2));
     }
+}
+
+// m' = max(m, `higher`), to which l is scaled, and O will be.
+__device__ __forceinline__ void raise_max(Rows &rows, const float (&higher)[2], float c) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         // keep = 2^((m - m') c)
@@ -62,13 +62,11 @@ __device__ __forceinline__ void raise_max(Rows &rows, float (&higher)[2], float 
     //$ end
 }
 
-//$ if rescale != always
 // Has some row of the warp seen nothing yet, or only scores of -INFINITY?
 __device__ __forceinline__ bool lacks_max(const Rows &rows) {
     return __any_sync(0xffffffffu, fminf(rows.max[0], rows.max[1]) == -INFINITY);
 }
 
-//$ end
 //$ if rescale == from_sum
 // Weights of a tile up to 2^12 a thread need no better m. Larger ones may leave the range of the input type, and a key that
 // outweighs all others wants a weight of 1, which is not rounded. A row without an m has no range.

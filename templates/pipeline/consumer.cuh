@@ -268,7 +268,7 @@ struct Consumer {
         //$ end
         rows = no_rows();
         //$ if sinks > 0
-        begin_with_sink(rows, sink_of(p, unit.tile.head), unit.lane % 4 == 0);
+        begin_with_sink(rows, sink_of(p, unit.tile.head), unit.lane % 4 == 0, c);
         //$ end
     }
     __device__ __forceinline__ void begin_output() {

@@ -200,7 +200,7 @@ struct attention_tma_params {
 // same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-#ifndef INFINITY // a macro of <math.h>, which NVRTC has not
+#ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
@@ -874,7 +874,7 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
 
 // fragment/q_shared.cuh
 
-// Q (64, HEAD_DIM) of a unit as operand of S = Q K^T: in shared memory, where it was copied to.
+// Q (64, d) of a unit as operand of S = Q K^T: in shared memory, where it was copied to.
 struct Queries {
     unsigned long long first; // descriptor of the first place of Q
 };
@@ -969,7 +969,7 @@ constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 struct Rows {
     float max[2];  // m: what scores are taken relative to, before scaling
     float sum[2];  // l: this thread's share of the sum of 2^((s - m) c)
-    float keep[2]; // what the last tile left of O: 2^((m_before - m) c)
+    float keep[2]; // what the last tile left of O: 2^((m - m') c)
     bool grown;    // some row of the warp has keep != 1
     bool far;      // some row of the warp has an m c in which rounding would move a weight
 };
@@ -984,17 +984,17 @@ __device__ __forceinline__ bool is_far(const Rows &rows, float c) {
     return __any_sync(0xffffffffu, fmaxf(fabsf(finite_max(rows.max[0])), fabsf(finite_max(rows.max[1]))) * c > 4096);
 }
 
-// m' = max(m, `higher`), which is the tile's maximum over this thread's columns, to which l is scaled, and O will be; or m
-// stays until that is more than 2^slack larger.
-__device__ __forceinline__ void raise_max(Rows &rows, float (&higher)[2], float c, float slack) {
-    rows.grown = __any_sync(0xffffffffu, !(fmaxf(higher[0] - rows.max[0], higher[1] - rows.max[1]) * c <= slack));
-    if (!rows.grown)
-        return;
+// Over the four lanes of a row.
+__device__ __forceinline__ void max_of_row(float (&x)[2]) {
 #pragma unroll
-    for (int r = 0; r < 2; r++) { // over the four lanes of the row
-        higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], 1));
-        higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], 2));
+    for (int r = 0; r < 2; r++) {
+        x[r] = fmaxf(x[r], __shfl_xor_sync(0xffffffffu, x[r], 1));
+        x[r] = fmaxf(x[r], __shfl_xor_sync(0xffffffffu, x[r], 2));
     }
+}
+
+// m' = max(m, `higher`), to which l is scaled, and O will be.
+__device__ __forceinline__ void raise_max(Rows &rows, const float (&higher)[2], float c) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         // keep = 2^((m - m') c)
@@ -1030,7 +1030,8 @@ __device__ __forceinline__ void rescale(float (&o)[HEAD_DIM_V / 2], const Rows &
 
 // Of scores that are products before scaling, or made by an expression: exponents of 2 are (s - m) c.
 
-// m is raised to the maximum of the scores. Not `exact`: of those in every STEP-th group of 8 columns.
+// m is raised to the maximum of the scores, or stays until that is more than 2^slack larger. Not `exact`: of those in every
+// STEP-th group of 8 columns.
 template <int STEP>
 __device__ __forceinline__ void follow_max(const float (&s)[BLOCK_N / 2], Rows &rows, float c, bool exact, float slack) {
     float even[2], odd[2];
@@ -1049,7 +1050,11 @@ __device__ __forceinline__ void follow_max(const float (&s)[BLOCK_N / 2], Rows &
                 for (int r = 0; r < 2; r++)
                     even[r] = fmaxf(even[r], s[i + 2 * r]), odd[r] = fmaxf(odd[r], s[i + 2 * r + 1]);
     float higher[2] = {fmaxf(even[0], odd[0]), fmaxf(even[1], odd[1])};
-    raise_max(rows, higher, c, slack);
+    rows.grown = __any_sync(0xffffffffu, !(fmaxf(higher[0] - rows.max[0], higher[1] - rows.max[1]) * c <= slack));
+    if (rows.grown) {
+        max_of_row(higher);
+        raise_max(rows, higher, c);
+    }
 }
 
 // What is added to s c to make it less m; scores far from 0 are less m from now on, lest rounding move their weights.
@@ -1059,7 +1064,7 @@ __device__ __forceinline__ void take_max(float (&s)[BLOCK_N / 2], const Rows &ro
     if (rows.far) {
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 2; i++)
-            s[i] -= max[i / 2 % 2];
+            s[i] = __fsub_rn(s[i], max[i / 2 % 2]); // not contracted: docs/numerics.md
         shift[0] = shift[1] = 0;
     }
 }
@@ -1343,7 +1348,7 @@ __device__ __forceinline__ RepeatedRow repeat_row(const attention_params &p, Til
         }
         s = p.scale < 0 ? -s : s;
         const float higher = fmaxf(row.max, lanes_max<32>(seen ? s : -INFINITY)), shift = finite_max(higher);
-        const float keep = exp2_approx((row.max - shift) * c), weight = seen ? exp2_approx((s - shift) * c) : 0;
+        const float keep = exp2_approx((row.max - shift) * c), weight = seen ? exp2_approx(__fsub_rn(s, shift) * c) : 0;
         row.max = higher;
         row.sum = row.sum * keep + lanes_sum<32>(weight);
 #pragma unroll

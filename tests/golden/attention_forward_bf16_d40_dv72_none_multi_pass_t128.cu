@@ -75,7 +75,7 @@ struct attention_params {
 // same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-#ifndef INFINITY // a macro of <math.h>, which NVRTC has not
+#ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
@@ -214,9 +214,9 @@ __device__ __forceinline__ SoftmaxState softmax_of_nothing() { return {-INFINITY
 __device__ __forceinline__ SoftmaxState softmax_of(float score) { return {score, 1}; }
 
 // exp(score - max). No score above -INFINITY means no max to subtract: -INFINITY - -INFINITY would be NaN, and exp of a
-// score of -INFINITY is 0 beside any number.
+// score of -INFINITY is 0 beside any number. The difference must not be contracted with the product that the score is: docs/numerics.md.
 __device__ __forceinline__ float softmax_weight(float score, float max) {
-    return expf(score - (max == -INFINITY ? 0.0f : max));
+    return expf(__fsub_rn(score, max == -INFINITY ? 0.0f : max));
 }
 
 // m = max(m_a, m_b),  l = l_a exp(m_a - m) + l_b exp(m_b - m). A NaN score is no maximum, but makes the sum NaN.

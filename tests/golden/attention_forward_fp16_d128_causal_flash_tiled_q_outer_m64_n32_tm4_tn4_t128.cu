@@ -72,12 +72,12 @@ constexpr int UNROLL = 2;
 
 // Attention by tiles with queries on chip: a block keeps BLOCK_M queries and walks over the keys, BLOCK_N at a time.
 //
-//     for each tile of keys      S = scale log2(e) Q K^T              (BLOCK_M, BLOCK_N), in registers
+//     for each tile of keys      S = scale Q K^T                      (BLOCK_M, BLOCK_N), in registers
 //                                m' = max(m, row maxima of S)
-//                                P = 2^(S - m')                       (BLOCK_M, BLOCK_N)
-//                                l = 2^(m - m') l + row sums of P
-//                                O = 2^(m - m') O + P V               (BLOCK_M, HEAD_DIM_V), in registers
-//     O = O / l,  LSE = m ln 2 + ln l
+//                                P = e^(S - m')                       (BLOCK_M, BLOCK_N)
+//                                l = e^(m - m') l + row sums of P
+//                                O = e^(m - m') O + P V               (BLOCK_M, HEAD_DIM_V), in registers
+//     O = O / l,  LSE = m + ln l
 //
 // A warp is LANES_M x LANES_N threads and owns whole rows, so m, l, P and O never leave it. A thread holds THREAD_M rows
 // by THREAD_N keys of S and the same rows of O, both sums of outer products of what it reads from shared memory four
@@ -117,7 +117,7 @@ struct attention_params {
 // same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-#ifndef INFINITY // a macro of <math.h>, which NVRTC has not
+#ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
@@ -394,7 +394,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     const bool o_chunks = in_chunks<Output>(p.o, p.o_batch_stride, p.o_head_stride, p.o_row_stride, HEAD_DIM_V);
 
     const int keys = keys_seen(p, min(row0 + BLOCK_M, p.len_q) - 1), keys_of_all = keys_seen(p, row0);
-    const float scale = p.scale * 1.44269504f; // e^x = 2^(x log2(e))
+    constexpr float LOG2_E = 1.44269504f; // e^x = 2^(x log2(e)), of differences: a score times this may be infinite
 
     float o[THREAD_M][4 * THREAD_V], m[THREAD_M], l[THREAD_M]; // l of the thread's own keys, summed up at the end
 #pragma unroll
@@ -424,7 +424,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
         for (int i = 0; i < THREAD_M; i++)
 #pragma unroll
             for (int j = 0; j < THREAD_N; j++)
-                s[i][j] *= scale;
+                s[i][j] *= p.scale;
 
         const bool masked = key0 + BLOCK_N > keys_of_all; // some row does not see some key of the tile
         if (masked) {
@@ -443,12 +443,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
             for (int j = 0; j < THREAD_N; j++)
                 m[i] = fmaxf(m[i], s[i][j]);
             m[i] = row_max(m[i]);
-            const float shift = m[i] == -INFINITY ? 0 : m[i]; // as long as no key was seen, P = 2^-inf = 0
-            const float shrink = exp2_approx(before - shift);
+            const float shift = m[i] == -INFINITY ? 0 : m[i]; // as long as no key was seen, P = e^-inf = 0
+            const float shrink = exp2_approx((before - shift) * LOG2_E);
             l[i] *= shrink;
 #pragma unroll
             for (int j = 0; j < THREAD_N; j++)
-                l[i] += s[i][j] = exp2_approx(s[i][j] - shift);
+                l[i] += s[i][j] = exp2_approx(__fsub_rn(s[i][j], shift) * LOG2_E);
 #pragma unroll
             for (int c = 0; c < 4 * THREAD_V; c++)
                 o[i][c] *= shrink;
@@ -482,6 +482,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
                         HEAD_DIM_V - column, o_chunks);
         }
         if (head.lse && at.lane == 0)
-            head.lse[row] = m[i] * 0.693147181f + logf(sum);
+            head.lse[row] = m[i] + logf(sum);
     }
 }

@@ -48,7 +48,7 @@ struct softmax_params {
 // same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-#ifndef INFINITY // a macro of <math.h>, which NVRTC has not
+#ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
@@ -122,9 +122,9 @@ struct SoftmaxState {
 };
 
 // exp(score - max). No score above -INFINITY means no max to subtract: -INFINITY - -INFINITY would be NaN, and exp of a
-// score of -INFINITY is 0 beside any number.
+// score of -INFINITY is 0 beside any number. The difference must not be contracted with the product that the score is: docs/numerics.md.
 __device__ __forceinline__ float softmax_weight(float score, float max) {
-    return expf(score - (max == -INFINITY ? 0.0f : max));
+    return expf(__fsub_rn(score, max == -INFINITY ? 0.0f : max));
 }
 
 __device__ __forceinline__ SoftmaxState shuffle_xor(SoftmaxState state, unsigned lanes, int step) {

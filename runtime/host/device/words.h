@@ -40,6 +40,7 @@ ATTILE_VECTOR4(uint, unsigned)
 
 /* --- numbers ------------------------------------------------------------------------------------------------------- */
 
+ATTILE_INLINE float __fsub_rn(float a, float b) { return a - b; } /* nothing is contracted here: options_always */
 ATTILE_INLINE float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 ATTILE_INLINE float fmaxf(float a, float b) { return a > b || b != b ? a : b; } /* a number, if there is one */
 ATTILE_INLINE float fminf(float a, float b) { return a < b || b != b ? a : b; }
