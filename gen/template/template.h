@@ -9,8 +9,8 @@
 #include "gen.h"
 
 enum {
-    TEMPLATE_SLOTS = 64,     /* lets and loop variables of one template with its parts */
-    TEMPLATE_FILES = 32,     /* files of one template, itself included */
+    TEMPLATE_SLOTS = 128,    /* lets and loop variables of one template with its parts */
+    TEMPLATE_FILES = 64,     /* files of one template, itself included */
     TEMPLATE_NESTING = 16,   /* if and for within each other in one file */
     TEMPLATE_INCLUDES = 8,   /* include within include */
     TEMPLATE_SIZE = 1 << 20, /* bytes of one file */
@@ -34,10 +34,12 @@ enum op_kind {
     OP_FACT,      /* index: slot, which becomes something about the mask; size: enum formula_fact */
     OP_DEFAULT,   /* index: knob; expr[0] */
     OP_REQUIRE,   /* expr[0] */
-    OP_LAUNCH,    /* text[0..size): entry; expr[0..3]: grid, block, shared, cluster or null */
+    OP_LAUNCH,    /* text[0..size): entry; expr[0..3]: grid, block, shared, cluster or null; index: enum plan_params;
+                     flag: fills tables */
     OP_WORKSPACE, /* expr[0] */
     OP_CODE,      /* index: enum formula_code */
-    OP_MAP,       /* index: enum plan_tensor; expr[0..1]: rows, columns of a box; size: 1 = packed */
+    OP_MAP,       /* text[0..size): name; index: enum plan_tensor; expr[0..1]: rows, columns of a box; flag: packed */
+    OP_MAPS,      /* the maps as members of a struct */
 };
 
 struct template_op {
@@ -47,6 +49,7 @@ struct template_op {
     int next;
     const char *text;
     int size;
+    bool flag;
     struct expr *expr[TEMPLATE_EXPRS];
 };
 

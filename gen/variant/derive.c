@@ -9,6 +9,7 @@
 
 struct counts {
     int launches, workspaces, maps;
+    const struct template_op *map[PLAN_MAPS];
     int64_t block_threads, shared_bytes; /* of the largest launch */
 };
 
@@ -98,8 +99,13 @@ static bool check_map(struct walk *walk, const struct template_file *file, const
     if (rows < 1 || rows > 256 || cols < 1 || cols > 256) /* cuTensorMapEncodeTiled, boxDim */
         return walk_fail(walk, line_of(file, op), "a box of %lld x %lld is not within 1 to 256 rows and columns",
                          (long long)rows, (long long)cols);
-    if (++((struct counts *)walk->context)->maps > PLAN_MAPS)
+    struct counts *counts = walk->context;
+    if (counts->maps == PLAN_MAPS)
         return walk_fail(walk, line_of(file, op), "more than %d tensor maps", PLAN_MAPS);
+    for (int i = 0; i < counts->maps; i++)
+        if (counts->map[i]->size == op->size && memcmp(counts->map[i]->text, op->text, (size_t)op->size) == 0)
+            return walk_fail(walk, line_of(file, op), "a second tensor map %.*s", op->size, op->text);
+    counts->map[counts->maps++] = op;
     return true;
 }
 
