@@ -36,7 +36,7 @@ void template_set_close(struct template_set *set); /* accepts null */
 
 /* --- variants -------------------------------------------------------------------------------------------------- */
 
-enum { VARIANT_NAME = 192, VARIANT_REASON = 256 };
+enum { VARIANT_NAME = 192, VARIANT_REASON = 1024 };
 
 struct variant {
     struct knobs knobs; /* complete: AUTO only in knobs that this variant's template does not use */

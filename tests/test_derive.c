@@ -317,3 +317,26 @@ Test(derive, tiles_may_follow_from_the_room_that_the_target_has) {
     }
     template_set_close(set);
 }
+
+/* However many values a condition has, the reason says where it stands, and no value is cut. */
+Test(derive, a_reason_is_never_cut) {
+    enum { NAMES = 50 };
+    struct text text = {0};
+    struct diag diag = {0};
+    for (int i = 0; i < NAMES; i++)
+        text_print(&text, "//$ let number_%d_of_many = %d\n", i, 1000000 + i);
+    text_print(&text, "//$ launch kernel grid 1 block 32 shared 0\n//$ require 0 == number_0_of_many");
+    for (int i = 1; i < NAMES; i++)
+        text_print(&text, " + number_%d_of_many", i);
+    text_print(&text, "\n");
+    struct template_set *set = template_text_open(&(struct template_text){text_string(&text), text.size}, &diag);
+    cr_assert_not_null(set, "%s", text_string(&diag.text));
+    struct knobs knobs = template_text_knobs();
+    struct variant variant;
+    cr_expect_not(variant_complete(set, &knobs, true, &variant));
+    cr_expect(strstr(variant.reason, ", ... (attention_flash.cu:52)"), "%s", variant.reason);
+    for (const char *at = variant.reason; (at = strstr(at, "_many is ")); at++)
+        cr_expect_eq(strspn(at + strlen("_many is "), "0123456789"), 7, "%s", variant.reason);
+    template_set_close(set);
+    text_free(&text);
+}

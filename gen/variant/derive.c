@@ -43,15 +43,14 @@ static bool set_default(struct walk *walk, const struct template_file *file, con
 
 static bool check_require(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     struct expr_env env = walk_env(walk);
-    char values[160];
     int64_t holds;
     if (!expr_eval(op->expr[0], &env, &holds, &walk->fault))
         return false;
     if (holds)
         return true;
-    expr_explain(op->expr[0], &env, values, sizeof values);
-    return walk_fail(walk, line_of(file, op), "%s does not hold%s%s", expr_text(op->expr[0]), *values ? ": " : "",
-                     values);
+    expr_print_failed(op->expr[0], &env, walk->fault.message, sizeof walk->fault.message);
+    walk->fault.place = line_of(file, op);
+    return false;
 }
 
 static bool check_launch(struct walk *walk, const struct template_file *file, const struct template_op *op) {
@@ -165,11 +164,8 @@ static bool drop_unused(struct variant *variant, const struct template *template
 static bool run_directives(struct variant *variant, const struct template *template) {
     struct counts counts = {0};
     struct walk walk = {.template = template, .knobs = &variant->knobs, .visit = visit, .context = &counts};
-    if (!walk_template(&walk)) {
-        int room = VARIANT_REASON - 1 - (int)strlen(walk.fault.place.input->name) - 16;
-        return refuse(variant, "%.*s (%s:%d)", room, walk.fault.message, walk.fault.place.input->name,
-                      walk.fault.place.line);
-    }
+    if (!walk_template(&walk))
+        return refuse(variant, "%s (%s:%d)", walk.fault.message, walk.fault.place.input->name, walk.fault.place.line);
     variant->block_threads = (int)counts.block_threads;
     variant->shared_bytes = (int)counts.shared_bytes;
     variant->boxed = counts.maps > 0;
