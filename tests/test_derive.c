@@ -318,6 +318,36 @@ Test(derive, tiles_may_follow_from_the_room_that_the_target_has) {
     template_set_close(set);
 }
 
+/* Others ask the variant for what the template derived, and for its grid. */
+Test(derive, a_variant_knows_lets_launches_and_grid) {
+    static const char source[] = "//$ let rows = threads / 8\n"
+                                 "//$ if mask == causal\n"
+                                 "//$ let across = true\n"
+                                 "//$ end\n"
+                                 "//$ launch first grid 1 block 32 shared 0\n"
+                                 "//$ launch kernel grid (len_q + rows - 1) / rows block threads shared 0\n";
+    static struct template_text text = {source, sizeof source - 1};
+    struct diag diag = {0};
+    struct template_set *set = template_text_open(&text, &diag);
+    cr_assert_not_null(set, "%s", text_string(&diag.text));
+    struct knobs knobs = template_text_knobs();
+    const struct shape shape = {.len_q = 33};
+    struct variant variant;
+    int64_t blocks;
+    knobs.threads = 64;
+    knobs.mask = mask_none;
+    cr_assert(variant_complete(set, &knobs, true, &variant), "%s", variant.reason);
+    cr_expect_eq(variant.derived[DERIVED_rows], 8);
+    cr_expect_eq(variant.derived[DERIVED_across], DERIVED_NONE, "a let in a branch that is not taken");
+    cr_expect_eq(variant.derived[DERIVED_lanes], DERIVED_NONE, "no such let");
+    cr_expect_eq(variant.launches, 2);
+    cr_expect(plan_eval(&variant.grid, &shape, &blocks) && blocks == 5);
+    knobs.mask = mask_causal;
+    cr_assert(variant_complete(set, &knobs, true, &variant), "%s", variant.reason);
+    cr_expect_eq(variant.derived[DERIVED_across], 1);
+    template_set_close(set);
+}
+
 /* However many values a condition has, the reason says where it stands, and no value is cut. */
 Test(derive, a_reason_is_never_cut) {
     enum { NAMES = 50 };

@@ -73,6 +73,7 @@ struct template {
     char slot_upper[TEMPLATE_SLOTS][TEMPLATE_NAME]; /* as it is written in the text */
     struct expr_name slot[TEMPLATE_SLOTS];
     int slots;
+    int derived[DERIVED_COUNT]; /* slots of these lets; -1 = the template has none */
 };
 
 /* Read template->name and all it includes into `template`, which the caller zeroed but for name and families. Errors go
