@@ -21,7 +21,7 @@ static void cut(struct work *work) {
     const struct knobs *k = work->knobs;
     const struct shape *s = work->shape;
     double group = k->query_heads == query_heads_packed && s->kv_heads > 0 ? (double)(s->heads / s->kv_heads) : 1;
-    double rows = (double)k->block_m * k->cluster, queries = fmax(1, floor(rows / group));
+    double queries = fmax(1, floor(work->variant->derived[DERIVED_tile_rows] / group));
     work->block_m = (int)queries;
     work->block_n = k->block_n;
     work->sms = floor(work->gpu->multiprocessors / k->cluster);
@@ -35,7 +35,7 @@ bool work_flash_async(struct work *work) {
     struct model_terms *t = work->terms;
     if (k->block_m < 64 || k->block_n < 1 || k->head_dim < 1 || k->head_dim_v < 1 || k->cluster < 1 ||
         !work_has(work, 1u << DERIVED_consumers | 1u << DERIVED_scores_ahead | 1u << DERIVED_across |
-                            1u << DERIVED_k_bytes | 1u << DERIVED_v_bytes))
+                            1u << DERIVED_tile_rows | 1u << DERIVED_k_bytes | 1u << DERIVED_v_bytes))
         return false;
     double groups = derived[DERIVED_consumers], scores = 64.0 * k->block_n;
     double flop_clocks = 2 * scores / gpu->tensor; /* of one element of a row */
