@@ -17,6 +17,8 @@
 
 enum { MEMORY_HITS = 100000, DISK_HITS = 50, COMPILES = 3, ROUNDS = 20, BATCH = 500, LEN = 64 };
 
+enum { MAPPED = 4 * sizeof(struct tensor_map) + sizeof(struct attention_params) }; /* maps of q, k, v and o */
+
 static const struct problem {
     const char *name, *problem, *schedule;
     int head_dim, element_bytes;
@@ -25,11 +27,11 @@ static const struct problem {
     {"fp32 d64 causal, the library's choice", "family=attention_forward head_dim=64 mask=causal", NULL, 64, 4,
      sizeof(struct attention_params)},
     {"flash_async bf16 d64 causal", "family=attention_forward dtype=bf16 head_dim=64 mask=causal target=sm_90a",
-     "algorithm=flash_async", 64, 2, sizeof(struct attention_tma_params)},
+     "algorithm=flash_async", 64, 2, MAPPED},
     {"flash_async bf16 d128 causal", "family=attention_forward dtype=bf16 head_dim=128 mask=causal target=sm_90a",
-     "algorithm=flash_async", 128, 2, sizeof(struct attention_tma_params)},
+     "algorithm=flash_async", 128, 2, MAPPED},
     {"flash_async bf16 d256 causal", "family=attention_forward dtype=bf16 head_dim=256 mask=causal target=sm_90a",
-     "algorithm=flash_async", 256, 2, sizeof(struct attention_tma_params)},
+     "algorithm=flash_async", 256, 2, MAPPED},
 };
 
 static char cache_folder[] = "/tmp/attile-bench-XXXXXX";

@@ -36,7 +36,14 @@ void template_set_close(struct template_set *set); /* accepts null */
 
 /* --- variants -------------------------------------------------------------------------------------------------- */
 
-enum { VARIANT_NAME = 192, VARIANT_REASON = 256 };
+enum { VARIANT_NAME = 192, VARIANT_REASON = 1024 };
+
+enum derived_id {
+#define DERIVED(name) DERIVED_##name,
+#include "derived.def"
+    DERIVED_COUNT
+};
+enum { DERIVED_NONE = INT32_MIN };
 
 struct variant {
     struct knobs knobs; /* complete: AUTO only in knobs that this variant's template does not use */
@@ -44,7 +51,10 @@ struct variant {
     bool feasible;
     int block_threads; /* of the largest block of its launches */
     int shared_bytes;  /* likewise, dynamic shared memory */
-    bool boxed;        /* copies tensors in boxes (tensor_map): wants addresses and strides in multiples of 16 bytes */
+    int launches;
+    struct plan_expr grid;      /* of the last launch, which does the work where others prepare it */
+    int derived[DERIVED_COUNT]; /* values of the template's lets */
+    bool boxed; /* copies tensors in boxes (tensor_map): wants addresses and strides in multiples of 16 bytes */
     /* A C identifier, built from knobs.def in order. Variants that differ have names that differ, but for expressions
        and their parameters, of which a name holds 64 bits of hash. */
     char name[VARIANT_NAME];

@@ -6,14 +6,6 @@
 
 static int up(int value, int to) { return (value + to - 1) / to * to; }
 
-/* Does the next tile of queries begin before this one has ended? Only where it need not wait for the place of Q, through
-   which O leaves: the template's `across`. */
-static bool goes_across(const struct knobs *k, double kv_bytes, bool ahead) {
-    double panels = fmax(up(k->head_dim, 64), up(k->head_dim_v, 64)) / 64, q_bytes = panels * k->block_m * 128;
-    bool place = 2 * q_bytes + k->stages * (kv_bytes + 32) + 256 <= target_info(k->target)->shared_bytes;
-    return ahead && (k->store == store_direct ? k->head_dim_v <= 128 : place);
-}
-
 /* Clocks of shared memory in a round: operands of products, 64 byte a clock for each that is there; weights that pass
    through it are written once more. */
 static double shared_clocks(const struct work *work, double groups, double s_clocks, double o_clocks) {
@@ -29,7 +21,7 @@ static void cut(struct work *work) {
     const struct knobs *k = work->knobs;
     const struct shape *s = work->shape;
     double group = k->query_heads == query_heads_packed && s->kv_heads > 0 ? (double)(s->heads / s->kv_heads) : 1;
-    double rows = (double)k->block_m * k->cluster, queries = fmax(1, floor(rows / group));
+    double queries = fmax(1, floor(work->variant->derived[DERIVED_tile_rows] / group));
     work->block_m = (int)queries;
     work->block_n = k->block_n;
     work->sms = floor(work->gpu->multiprocessors / k->cluster);
@@ -39,10 +31,13 @@ static void cut(struct work *work) {
 bool work_flash_async(struct work *work) {
     const struct knobs *k = work->knobs;
     const struct model_gpu *gpu = work->gpu;
+    const int *derived = work->variant->derived;
     struct model_terms *t = work->terms;
-    if (k->block_m < 64 || k->block_n < 1 || k->head_dim < 1 || k->head_dim_v < 1 || k->cluster < 1)
+    if (k->block_m < 64 || k->block_n < 1 || k->head_dim < 1 || k->head_dim_v < 1 || k->cluster < 1 ||
+        !work_has(work, 1u << DERIVED_consumers | 1u << DERIVED_scores_ahead | 1u << DERIVED_across |
+                            1u << DERIVED_tile_rows | 1u << DERIVED_k_bytes | 1u << DERIVED_v_bytes))
         return false;
-    double groups = k->block_m / 64, scores = 64.0 * k->block_n;
+    double groups = derived[DERIVED_consumers], scores = 64.0 * k->block_n;
     double flop_clocks = 2 * scores / gpu->tensor; /* of one element of a row */
     double s_clocks = up(k->head_dim, 16) * flop_clocks, o_clocks = k->head_dim_v * flop_clocks;
 
@@ -57,13 +52,12 @@ bool work_flash_async(struct work *work) {
     double alone = scores / (gpu->softmax_one * easier) + rescale + gpu->softmax_latency / easier;
     if (k->weights_in == weights_in_p_shared) /* written, and seen by the tensor pipe */
         alone += 2 * scores / (gpu->shared / 2) + gpu->shared_latency;
-    bool ahead = k->overlap == overlap_within || k->overlap == overlap_both;
-    t->chain = ahead ? s_clocks + fmax(o_clocks, alone) : s_clocks + alone + o_clocks;
+    t->chain = derived[DERIVED_scores_ahead] ? s_clocks + fmax(o_clocks, alone) : s_clocks + alone + o_clocks;
     if (k->stages < 2) /* the next tile is asked for when this one is done with */
         t->chain += 2 * gpu->load_latency;
 
     cut(work);
-    double bytes = 128.0 * k->block_n * (up(k->head_dim, 64) / 64 + up(k->head_dim_v, 64) / 64);
+    double bytes = (double)derived[DERIVED_k_bytes] + derived[DERIVED_v_bytes];
     bool alike = work->shape->len_q > work->block_m; /* more than one tile reads the same keys */
     t->fill = bytes / k->cluster / (alike ? gpu->fill_together : gpu->fill);
 
@@ -73,7 +67,7 @@ bool work_flash_async(struct work *work) {
     work->stays = k->blocks == blocks_resident;
     work->block_start =
         gpu->async_start + s_clocks + alone + o_clocks; /* the first and the last product meet no other */
-    t->start = !work->stays ? work->block_start : goes_across(k, bytes, ahead) ? gpu->async_turn : gpu->async_stop;
+    t->start = !work->stays ? work->block_start : derived[DERIVED_across] ? gpu->async_turn : gpu->async_stop;
     work->extra_seconds = k->cluster > 1 ? gpu->cluster_launch : 0;
     work->heaviest_first = k->tile_order != tile_order_plain;
     work->all_heads = k->tile_order == tile_order_heaviest_first;

@@ -22,11 +22,10 @@ static double count_resident(const struct work *work, double by_registers) {
 static bool work_q_outer(struct work *work) {
     const struct knobs *k = work->knobs;
     const struct model_gpu *gpu = work->gpu;
+    const int *derived = work->variant->derived;
     struct model_terms *t = work->terms;
-    double lanes_n = (double)k->block_n / k->thread_n, threads = k->threads, warps = threads / 32;
-    double chunks = work_cover(k->head_dim, 4), thread_v = work_cover(k->head_dim_v, 4 * lanes_n);
-    double pairs = (double)k->block_m * k->block_n;
-    double accumulators = k->thread_m * (k->thread_n + 4 * thread_v);
+    double lanes_n = derived[DERIVED_lanes_n], chunks = derived[DERIVED_chunks], thread_v = derived[DERIVED_thread_v];
+    double warps = k->threads / 32.0, pairs = (double)k->block_m * k->block_n;
 
     double fma = pairs * 4 * (chunks + thread_v * lanes_n);
     double loads = warps * (chunks * (k->thread_m + k->thread_n) + k->block_n / 4.0 * (k->thread_m + 4 * thread_v));
@@ -36,17 +35,15 @@ static bool work_q_outer(struct work *work) {
     work->busy = work_overlap(units, 2, gpu->core_overlap);
     t->wait = gpu->round_latency + (k->target == target_any ? gpu->copy_latency : 0);
 
-    double by_registers = accumulators <= 64 && threads <= 512 ? floor(512 / threads) : floor(256 / threads);
-    t->resident = count_resident(work, fmax(1, by_registers));
-    double excess = accumulators - gpu->spill_registers;
+    t->resident = count_resident(work, derived[DERIVED_blocks_at_once]);
+    double excess = derived[DERIVED_accumulators] - gpu->spill_registers;
     if (excess > 0) {
         work->busy *= 1 + gpu->spill_slowdown * excess / 100;
         t->wait *= 1 + gpu->spill_slowdown * excess / 100;
     }
     t->round = work->busy + t->wait;
     t->start = t->wait;
-    t->blocks =
-        work_cover((double)work->shape->len_q, k->block_m) * (double)work->shape->heads * (double)work->shape->batch;
+    t->blocks = work_grid(work);
     work->block_m = k->block_m;
     work->block_n = k->block_n;
     work->heaviest_first = true;
@@ -68,7 +65,7 @@ static bool work_kv_outer(struct work *work) {
     const struct knobs *k = work->knobs;
     const struct shape *s = work->shape;
     struct model_terms *t = work->terms;
-    double lanes = k->head_dim + k->head_dim_v <= 256 ? 8 : 16, heads = (double)s->heads * (double)s->batch;
+    double lanes = work->variant->derived[DERIVED_lanes], heads = (double)s->heads * (double)s->batch;
     double q_tiles = work_cover((double)s->len_q, k->block_m), kv_tiles = work_cover((double)s->len_kv, k->block_n);
     work->block_m = k->block_m;
     work->block_n = k->block_n;
@@ -78,7 +75,7 @@ static bool work_kv_outer(struct work *work) {
     t->round = t->fma + t->wait;
     t->resident = count_resident(work, floor(work->gpu->threads / fmax(32, work->variant->block_threads)));
     /* A block does a whole head: fewer blocks, each with the rounds of all tiles of queries. */
-    t->blocks = heads;
+    t->blocks = work_grid(work);
     work->busy *= q_tiles;
     t->wait *= q_tiles;
     work->extra_bytes = 2 * 4 * heads * (double)s->len_q * (k->head_dim_v + 2) * kv_tiles;
@@ -89,17 +86,21 @@ bool work_flash_tiled(struct work *work) {
     const struct knobs *k = work->knobs;
     if (k->block_m < 1 || k->block_n < 1 || k->head_dim < 1 || k->head_dim_v < 1)
         return false;
-    return k->loop_order == loop_order_kv_outer                    ? work_kv_outer(work)
-           : k->thread_m < 1 || k->thread_n < 1 || k->threads < 32 ? false
-                                                                   : work_q_outer(work);
+    if (k->loop_order == loop_order_kv_outer)
+        return work_has(work, 1u << DERIVED_lanes) && work_kv_outer(work);
+    return k->thread_m > 0 && k->thread_n > 0 && k->threads >= 32 &&
+           work_has(work, 1u << DERIVED_lanes_n | 1u << DERIVED_chunks | 1u << DERIVED_thread_v |
+                              1u << DERIVED_accumulators | 1u << DERIVED_blocks_at_once) &&
+           work_q_outer(work);
 }
 
 bool work_row_by_row(struct work *work) {
     const struct knobs *k = work->knobs;
     struct model_terms *t = work->terms;
-    if (k->threads < 32 || k->head_dim < 1 || k->head_dim_v < 1)
+    if (k->threads < 32 || k->head_dim < 1 || k->head_dim_v < 1 ||
+        !work_has(work, 1u << DERIVED_lanes | 1u << DERIVED_rows))
         return false;
-    double lanes = k->head_dim + k->head_dim_v <= 256 ? 8 : 16, rows = k->threads / lanes;
+    double lanes = work->variant->derived[DERIVED_lanes], rows = work->variant->derived[DERIVED_rows];
     enum { KEYS = 32 };
     work->block_m = (int)rows;
     work->block_n = KEYS;
@@ -109,7 +110,7 @@ bool work_row_by_row(struct work *work) {
     t->round = t->fma + t->wait;
     t->start = t->wait;
     t->resident = count_resident(work, floor(work->gpu->threads / k->threads));
-    t->blocks = work_cover((double)work->shape->len_q * (double)work->shape->heads * (double)work->shape->batch, rows);
+    t->blocks = work_grid(work);
     return true;
 }
 
@@ -135,7 +136,7 @@ bool work_materialized(struct work *work) {
     t->blocks = work_cover((double)s->len_q, k->block_m) * (double)s->heads * (double)s->batch;
     /* S is written, turned into P in place, and read: four times through memory. */
     work->extra_bytes = 4 * 4.0 * (double)s->batch * (double)s->heads * (double)s->len_q * (double)s->len_kv;
-    work->launches = 3;
+    work->launches = work->variant->launches;
     return true;
 }
 
@@ -165,7 +166,7 @@ bool work_softmax(struct work *work) {
     /* A row that an SM read just now comes from its caches the next time. */
     double row_bytes = cols * in, again = row_bytes > work->gpu->l2 / work->gpu->multiprocessors ? passes : 1;
     work->terms->flops = 5 * rows * cols;
-    return stream(work, rows * cols * in * again, rows * cols * out, rows, cols * (passes * in + out));
+    return stream(work, rows * cols * in * again, rows * cols * out, work_grid(work), cols * (passes * in + out));
 }
 
 bool work_merge(struct work *work) {
@@ -173,8 +174,10 @@ bool work_merge(struct work *work) {
     const struct shape *s = work->shape;
     double rows = (double)s->batch * (double)s->heads * (double)s->len_q, width = k->head_dim_v;
     double in = k->dtype == dtype_fp32 ? 4 : 2, out = k->dtype_out == dtype_out_fp32 ? 4 : 2;
-    double groups = fmax(1, k->threads / 32);
+    if (!work_has(work, 1u << DERIVED_rows))
+        return false;
+    double groups = work->variant->derived[DERIVED_rows];
     work->terms->flops = 2 * rows * width * (double)s->parts;
-    return stream(work, rows * (double)s->parts * (width * in + 4), rows * (width * out + 4), work_cover(rows, groups),
+    return stream(work, rows * (double)s->parts * (width * in + 4), rows * (width * out + 4), work_grid(work),
                   groups * width * ((double)s->parts * in + out));
 }

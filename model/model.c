@@ -24,6 +24,13 @@ double work_overlap(const double *clocks, int count, double exponent) {
     return most > 0 ? most * pow(sum, 1 / exponent) : 0;
 }
 
+double work_grid(const struct work *work) {
+    struct shape shape = *work->shape;
+    int64_t blocks;
+    shape.sm_count = (int64_t)work->gpu->multiprocessors;
+    return plan_eval(&work->variant->grid, &shape, &blocks) ? (double)blocks : 0;
+}
+
 static double element_bytes(int dtype) { return dtype == dtype_fp32 ? 4 : 2; }
 
 /* --- rounds ------------------------------------------------------------------------------------------------------ */

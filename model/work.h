@@ -33,6 +33,17 @@ work_function work_flash_async, work_flash_tiled, work_row_by_row, work_material
 /* Sum of `clocks` over units that work at once: the busiest decides, the more so the higher the exponent. */
 double work_overlap(const double *clocks, int count, double exponent);
 
+/* Has the template these lets (bit DERIVED_... set)? One from elsewhere may do the same by other means. */
+static inline bool work_has(const struct work *work, unsigned lets) {
+    for (int i = 0; i < DERIVED_COUNT; i++)
+        if (lets >> i & 1 && work->variant->derived[i] == DERIVED_NONE)
+            return false;
+    return true;
+}
+
+/* Blocks of the last launch, by the template's own formula. */
+double work_grid(const struct work *work);
+
 static inline double work_cover(double size, double part) {
     return part > 0 ? (double)(int64_t)((size + part - 1) / part) : 0;
 }

@@ -41,6 +41,7 @@ struct match {
     struct shape shape;            /* at hand */
     struct choice usual;           /* the template's defaults */
     struct model_mask here, there; /* at this shape, at that of the nearest row */
+    double nearest;                /* predicted for the nearest row at its own shape */
     struct rival rival[RIVALS];
     int rivals;
 };
@@ -97,24 +98,29 @@ static void put(const struct match *match, const struct tuned_row *row, struct k
             knob_set(knobs, (enum knob_id)id, knob_get(&row->schedule, (enum knob_id)id));
 }
 
-static bool follow(const struct match *match, const struct tuned_row *row, struct choice *choice) {
+/* The variant that a row asks for; null = the template's defaults. */
+static bool complete(const struct match *match, const struct tuned_row *row, struct variant *variant) {
     struct knobs knobs = match->request->knobs;
+    *variant = match->usual.variant;
+    if (!row)
+        return true;
     put(match, row, &knobs);
+    return choose_complete(match->session->templates, knobs, target_any, variant);
+}
+
+static bool follow(const struct match *match, const struct tuned_row *row, struct choice *choice) {
     choice->by_rule = set_by(match, row);
-    choose_complete(match->session->templates, knobs, target_any, &choice->variant);
+    complete(match, row, &choice->variant);
     return choose_is_usable(match->session, match->request, &match->tables, &choice->variant);
 }
 
 /* --- what the model says ----------------------------------------------------------------------------------------- */
 
 /* At the shape at hand, or at that of the nearest row. 0 = not known. */
-static double predict(const struct match *match, const struct tuned_row *row, bool here) {
-    struct variant variant = match->usual.variant;
+static double predict(const struct match *match, const struct variant *variant, bool here) {
     struct model_terms terms;
     const struct model_usage usage = {.mask = here ? &match->here : &match->there};
-    if (row)
-        put(match, row, &variant.knobs);
-    return model_predict(&match->session->gpu, &variant, here ? &match->shape : &match->near->shape, &usage, &terms)
+    return model_predict(&match->session->gpu, variant, here ? &match->shape : &match->near->shape, &usage, &terms)
                ? terms.seconds
                : 0;
 }
@@ -122,13 +128,18 @@ static double predict(const struct match *match, const struct tuned_row *row, bo
 /* Of two schedules, the one that was measured to be slower at the row's shape is taken to be at least as slow there as the
    other, and to change from there as the model says. */
 static void add_rival(struct match *match, const struct tuned_row *row) {
-    double here = predict(match, row, true);
+    struct variant variant;
+    if (!complete(match, row, &variant))
+        return;
+    double here = predict(match, &variant, true);
     struct rival rival = {row, here, here};
     if (match->larger) {
         rival.score *= row ? CLEARLY : 1;
     } else if (row != match->near) {
-        double there = predict(match, row, false), nearest = predict(match, match->near, false);
-        rival.score *= there > 0 ? STANDS * fmax(there, nearest) / there : 0;
+        double there = predict(match, &variant, false);
+        rival.score *= there > 0 ? STANDS * fmax(there, match->nearest) / there : 0;
+    } else {
+        match->nearest = predict(match, &variant, false);
     }
     if (rival.score > 0 && match->rivals < RIVALS)
         match->rival[match->rivals++] = rival;
@@ -203,7 +214,7 @@ static void describe_row(const struct match *match, struct text *text) {
 
 /* Against what the model speaks, when it does not confirm it. */
 static void describe_rival(const struct match *match, const struct rival *best, struct text *text) {
-    double usual = predict(match, NULL, true);
+    double usual = predict(match, &match->usual.variant, true);
     text_print(text, "the model: %.1f us are predicted", best->seconds * 1e6);
     if (!best->row)
         text_print(text, " with the template's defaults");

@@ -6,15 +6,18 @@
 
 #include <inttypes.h>
 #include <limits.h>
-#include <string.h>
 
 static enum att_status too_large(const char *what, struct failure *failure) {
     return failure_set(failure, ATT_INVALID_ARGUMENT,
                        "the sizes are too large together: %s cannot be computed in 64 bits", what);
 }
 
-/* Does it begin with a launch that makes tables (templates/expression/tables_launch.cuh)? */
-static bool makes_tables(const struct plan *plan) { return strcmp(plan->launch[0].entry, "attention_tables") == 0; }
+static bool fills_tables(const struct plan *plan) {
+    bool fills = false;
+    for (int i = 0; i < plan->launches; i++)
+        fills |= plan->launch[i].fills_tables;
+    return fills;
+}
 
 /* What the kernel works with, and the tables of its mask behind that. */
 struct room {
@@ -28,7 +31,7 @@ static enum att_status eval_workspace(const att_kernel *kernel, const struct att
     if (!plan_eval(&kernel->plan.workspace, shape, &value) || value < 0 || value > INT64_MAX - WORKSPACE_ALIGNMENT)
         return too_large("the size of the workspace", failure);
     room->own = (size_t)value;
-    if (!makes_tables(&kernel->plan))
+    if (!fills_tables(&kernel->plan))
         return ATT_OK;
     room->own = (room->own + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
     if (formula_args_workspace(&kernel->formulas, &args->attention, shape, &room->tables, failure) != ATT_OK)
@@ -122,26 +125,22 @@ static enum att_status launch(att_kernel *kernel, const struct att_args *args, v
         eval_grids(plan, &arguments.shape, grids, failure) != ATT_OK)
         return failure->status;
     set_workspace(kernel->variant.knobs.family, &arguments, args->workspace);
-    if (makes_tables(plan))
+    if (fills_tables(plan))
         formula_args_place_tables(&kernel->formulas, (char *)args->workspace + room.own, &arguments);
-    struct attention_tma_params with_maps;
-    const void *params = &arguments.params;
-    size_t params_size = arguments.params_size;
-    if (plan->maps) {
-        if (tensor_maps_fill(session->type, session->backend, plan, &kernel->variant.knobs, &arguments, &with_maps,
-                             failure) != ATT_OK)
-            return failure->status;
-        params = &with_maps;
-        /* as large as the kernel knows the struct: its size is a multiple of its maps' alignment */
-        params_size = (offsetof(struct attention_tma_params, attention) + params_size + MAP_ALIGNMENT - 1) /
-                      MAP_ALIGNMENT * MAP_ALIGNMENT;
-    }
+    struct mapped_params mapped;
+    if (plan->maps && tensor_maps_fill(session->type, session->backend, plan, &kernel->variant.knobs, &arguments,
+                                       &mapped, failure) != ATT_OK)
+        return failure->status;
     if (!atomic_load_explicit(&kernel->prepared, memory_order_acquire) && prepare(kernel, stream, failure) != ATT_OK)
         return failure->status;
-    for (int i = 0; i < plan->launches; i++)
-        if (grids[i] && session->type->launch(session->backend, kernel->module, i, grids[i], params, params_size,
-                                              stream, failure) != ATT_OK)
+    for (int i = 0; i < plan->launches; i++) {
+        bool maps = plan_with_maps(plan, i);
+        const void *params = maps ? mapped_params_begin(&mapped, plan) : &arguments.params;
+        size_t size = maps ? mapped_params_size(plan, arguments.params_size) : arguments.params_size;
+        if (grids[i] && session->type->launch(session->backend, kernel->module, i, grids[i], params, size, stream,
+                                              failure) != ATT_OK)
             return failure->status;
+    }
     return ATT_OK;
 }
 

@@ -37,10 +37,14 @@ void plan_write(const struct plan *plan, struct text *text) {
         write_expr(&launch->grid, text);
         if (launch->cluster)
             text_print(text, "cluster %d\n", launch->cluster);
+        if (launch->params)
+            text_print(text, "params %s\n", plan_params_table[launch->params].name);
+        if (launch->fills_tables)
+            text_print(text, "fills tables\n");
     }
     for (int i = 0; i < plan->maps; i++)
-        text_print(text, "map %s %d %d%s\n", plan_tensor_name[plan->map[i].tensor], plan->map[i].rows,
-                   plan->map[i].cols, plan->map[i].packed ? " packed" : "");
+        text_print(text, "map %s %s %d %d%s\n", plan->map[i].name, plan_tensor_name[plan->map[i].tensor],
+                   plan->map[i].rows, plan->map[i].cols, plan->map[i].packed ? " packed" : "");
     text_print(text, "workspace");
     write_expr(&plan->workspace, text);
 }
@@ -119,37 +123,73 @@ static bool read_launch(const char **at, struct plan_launch *launch) {
     return read_expr(at, &launch->grid);
 }
 
-/* Of the launch before it. */
-static bool read_cluster(const char **at, struct plan *plan) {
+static bool read_cluster(const char **at, struct plan_launch *launch) {
     int64_t blocks;
-    struct plan_launch *launch = plan->launches ? &plan->launch[plan->launches - 1] : NULL;
-    if (!launch || launch->cluster || !read_number(next_word(at), 1, PLAN_CLUSTER, &blocks) || *(*at)++ != '\n')
+    if (launch->cluster || !read_number(next_word(at), 1, PLAN_CLUSTER, &blocks))
         return false;
     launch->cluster = (int)blocks;
     return true;
 }
 
+static bool read_params(const char **at, struct plan_launch *launch) {
+    struct word name = next_word(at);
+    int params = PLAN_PARAMS_USUAL + 1;
+    while (params < PLAN_PARAMS && !is_word(name, plan_params_table[params].name))
+        params++;
+    if (launch->params || params == PLAN_PARAMS)
+        return false;
+    launch->params = (enum plan_params)params;
+    return true;
+}
+
+static bool read_fills(const char **at, struct plan_launch *launch) {
+    if (launch->fills_tables || !is_word(next_word(at), "tables"))
+        return false;
+    return launch->fills_tables = true;
+}
+
+/* Lines about the launch above them. */
+static const struct {
+    const char *word;
+    bool (*read)(const char **at, struct plan_launch *launch);
+} about_launch[] = {{"cluster", read_cluster}, {"params", read_params}, {"fills", read_fills}};
+
+/* Read such a line. False when it is none; *good when it is right. */
+static bool read_about(struct word word, const char **at, struct plan *plan, bool *good) {
+    for (size_t i = 0; i < sizeof about_launch / sizeof *about_launch; i++)
+        if (is_word(word, about_launch[i].word)) {
+            *good = plan->launches > 0 && about_launch[i].read(at, &plan->launch[plan->launches - 1]) && **at == '\n';
+            *at += *good;
+            return true;
+        }
+    return false;
+}
+
 static bool read_map(const char **at, struct plan_map *map) {
     int64_t rows, cols;
-    struct word name = next_word(at);
+    struct word name = next_word(at), of = next_word(at);
     int tensor = 0;
-    while (tensor < PLAN_TENSORS && !is_word(name, plan_tensor_name[tensor]))
+    while (tensor < PLAN_TENSORS && !is_word(of, plan_tensor_name[tensor]))
         tensor++;
-    if (tensor == PLAN_TENSORS || !read_number(next_word(at), 1, BOX_MOST, &rows) ||
-        !read_number(next_word(at), 1, BOX_MOST, &cols))
+    if (!is_identifier(name) || name.size >= PLAN_MAP_NAME || tensor == PLAN_TENSORS ||
+        !read_number(next_word(at), 1, BOX_MOST, &rows) || !read_number(next_word(at), 1, BOX_MOST, &cols))
         return false;
     struct word packed = next_word(at);
-    *map = (struct plan_map){(enum plan_tensor)tensor, (int)rows, (int)cols, packed.size};
+    *map = (struct plan_map){
+        .tensor = (enum plan_tensor)tensor, .rows = (int)rows, .cols = (int)cols, .packed = packed.size};
+    memcpy(map->name, name.at, name.size);
     return (!packed.size || is_word(packed, "packed")) && *(*at)++ == '\n';
 }
 
 bool plan_read(const char *text, struct plan *plan) {
     *plan = (struct plan){0};
     struct word word;
-    for (bool cluster; (cluster = is_word(word = next_word(&text), "cluster")) || is_word(word, "launch");)
-        if (cluster ? !read_cluster(&text, plan)
-                    : plan->launches == PLAN_LAUNCHES || !read_launch(&text, &plan->launch[plan->launches++]))
+    for (bool good = true; read_about(word = next_word(&text), &text, plan, &good) || is_word(word, "launch");) {
+        if (is_word(word, "launch"))
+            good = plan->launches < PLAN_LAUNCHES && read_launch(&text, &plan->launch[plan->launches++]);
+        if (!good)
             return false;
+    }
     for (; is_word(word, "map"); word = next_word(&text))
         if (plan->maps == PLAN_MAPS || !read_map(&text, &plan->map[plan->maps++]))
             return false;

@@ -1,8 +1,11 @@
-/* plan_text: a launch plan as text and back, so that bundles can carry it. One line a launch, and one below it when it
-   has clusters; expressions in postfix:
+/* plan_text: a launch plan as text and back, so that bundles can carry it. One line a launch, and below it what is special
+   about it; expressions in postfix:
 
        launch ENTRY THREADS SHARED_BYTES len_q 63 + 64 / heads * sm_count min
        cluster 2
+       params attention_params
+       fills tables
+       map NAME TENSOR ROWS COLUMNS packed
        workspace 0 */
 #ifndef ATTILE_PLAN_TEXT_H
 #define ATTILE_PLAN_TEXT_H

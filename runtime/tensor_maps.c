@@ -1,11 +1,13 @@
 #include "tensor_maps.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 
 _Static_assert(sizeof(struct tensor_map) == MAP_BYTES && alignof(struct tensor_map) == MAP_ALIGNMENT,
                "as backends fill");
-_Static_assert(PLAN_Q == 0 && PLAN_O == 3, "the order of struct attention_tma_params");
+_Static_assert(PLAN_Q == 0 && PLAN_O == 3, "the order of the arguments' tensors");
+_Static_assert(offsetof(struct mapped_params, attention) == PLAN_MAPS * MAP_BYTES, "one piece");
 
 enum { ALIGNMENT = 16, BATCH = 0, HEADS = 1, ROWS = 2, COLS = 3, DIMS = 4 }; /* bytes; dimensions of struct tensor */
 static const int64_t stride_most = (int64_t)1 << 40;                         /* bytes, exclusive */
@@ -86,9 +88,9 @@ static void make_request(const struct tensor *tensor, const struct plan_map *map
 /* --- maps made lately ---------------------------------------------------------------------------------------------- */
 
 /* Describing a tensor to a driver takes longer than all the rest of a launch, and programs launch the same kernels on the
-   same tensors again and again. So each thread keeps its last maps: by tensor, one for each of a few addresses. A map says
-   nothing that is not in the request, so one that was made for a closed session is as good. */
-enum { KEPT_BITS = 6, KEPT = 1 << KEPT_BITS };
+   same tensors again and again. So each thread keeps its last maps: one for each of a few addresses and places in a plan. A
+   map says nothing that is not in the request, so one that was made for a closed session is as good. */
+enum { KEPT_BITS = 8, KEPT = 1 << KEPT_BITS };
 struct kept_map {
     const struct backend *backend; /* null = none */
     struct map_request request;
@@ -100,10 +102,11 @@ static bool same_request(const struct map_request *a, const struct map_request *
            memcmp(a->stride, b->stride, sizeof a->stride) == 0 && memcmp(a->box, b->box, sizeof a->box) == 0;
 }
 
-static enum att_status encode(const struct backend_type *type, struct backend *backend, enum plan_tensor tensor,
+static enum att_status encode(const struct backend_type *type, struct backend *backend, int place,
                               const struct map_request *request, struct tensor_map *map, struct failure *failure) {
-    static _Thread_local struct kept_map kept[PLAN_TENSORS][KEPT];
-    struct kept_map *slot = &kept[tensor][(uintptr_t)request->data * 0x9e3779b97f4a7c15u >> (64 - KEPT_BITS)];
+    static _Thread_local struct kept_map kept[KEPT];
+    uint64_t hash = ((uint64_t)(uintptr_t)request->data + (uint64_t)place) * 0x9e3779b97f4a7c15u;
+    struct kept_map *slot = &kept[hash >> (64 - KEPT_BITS)];
     if (slot->backend != backend || !same_request(&slot->request, request)) {
         slot->backend = NULL;
         if (type->encode_map(backend, request, &slot->map, failure) != ATT_OK)
@@ -115,25 +118,25 @@ static enum att_status encode(const struct backend_type *type, struct backend *b
     return ATT_OK;
 }
 
+size_t mapped_params_size(const struct plan *plan, size_t params_size) {
+    size_t size = (size_t)plan->maps * MAP_BYTES + params_size;
+    return (size + MAP_ALIGNMENT - 1) / MAP_ALIGNMENT * MAP_ALIGNMENT;
+}
+
 enum att_status tensor_maps_fill(const struct backend_type *type, struct backend *backend, const struct plan *plan,
                                  const struct knobs *knobs, const struct arguments *arguments,
-                                 struct attention_tma_params *params, struct failure *failure) {
-    struct tensor_map *const maps[] = {&params->q_map, &params->k_map, &params->v_map, &params->o_map};
+                                 struct mapped_params *params, struct failure *failure) {
+    struct tensor_map *maps = mapped_params_begin(params, plan);
     if (knobs->family != family_attention_forward)
         return failure_set(failure, ATT_INTERNAL, "family %d has no tensor maps", knobs->family);
-    unsigned named = 0; /* bit PLAN_...: has a map */
     params->attention = arguments->params.attention;
     for (int i = 0; i < plan->maps; i++) {
-        enum plan_tensor tensor = plan->map[i].tensor;
+        const struct tensor *tensor = &arguments->tensor[plan->map[i].tensor];
         struct map_request request;
-        make_request(&arguments->tensor[tensor], &plan->map[i], tensor == PLAN_O ? knobs->dtype_out : knobs->dtype,
+        make_request(tensor, &plan->map[i], tensor->output ? knobs->dtype_out : knobs->dtype,
                      group_of(&arguments->shape), &request);
-        if (encode(type, backend, tensor, &request, maps[tensor], failure) != ATT_OK)
+        if (encode(type, backend, i, &request, &maps[i], failure) != ATT_OK)
             return failure->status;
-        named |= 1u << tensor;
     }
-    for (int tensor = 0; tensor < PLAN_TENSORS; tensor++)
-        if (!(named >> tensor & 1))
-            *maps[tensor] = (struct tensor_map){0};
     return ATT_OK;
 }

@@ -39,7 +39,9 @@ enum att_status device_run_clusters(struct device *device, const struct kernel *
     struct failure *failure = &device->failure;
     const char *const entries[] = {"kernel"};
     struct compile_job job = {.source = kernel->source, .name = "kernel.cu", .entries = entries, .entry_count = 1};
-    struct plan plan = {.launches = 1, .launch = {{"kernel", {0}, kernel->block, kernel->shared, cluster}}};
+    struct plan plan = {
+        .launches = 1,
+        .launch = {{.entry = "kernel", .block = kernel->block, .shared = kernel->shared, .cluster = cluster}}};
     struct binary binary;
     struct module *module;
     failure_clear(failure);

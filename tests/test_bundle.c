@@ -10,8 +10,10 @@
 static const char good_plan[] = "launch attention_flash 128 16384 len_q 63 + 64 / heads * batch *\n"
                                 "cluster 2\n"
                                 "launch finish 32 0 sm_count len_q min 4 max\n"
-                                "map q 128 64\n"
-                                "map o 64 64 packed\n"
+                                "params attention_params\n"
+                                "fills tables\n"
+                                "map queries q 128 64\n"
+                                "map o o 64 64 packed\n"
                                 "workspace batch heads * len_q * 4 *\n";
 
 /* --- plans as text ------------------------------------------------------------------------------------------------ */
@@ -30,6 +32,9 @@ Test(plan_text, comes_back_as_it_went) {
     cr_expect(plan.map[1].packed && !plan.map[0].packed);
     cr_expect_eq(plan.launch[0].cluster, 2);
     cr_expect_eq(plan.launch[1].cluster, 0);
+    cr_expect(plan.launch[1].fills_tables && !plan.launch[0].fills_tables);
+    cr_expect(plan_with_maps(&plan, 0) && !plan_with_maps(&plan, 1));
+    cr_expect_str_eq(plan.map[0].name, "queries");
     struct shape shape = {.batch = 2, .heads = 3, .len_q = 65, .sm_count = 7};
     int64_t value;
     cr_expect(plan_eval(&plan.launch[0].grid, &shape, &value) && value == 2 * 3 * 2);
@@ -58,23 +63,30 @@ Test(plan_text, anything_else_is_refused) {
         "launch k 32 0 99999999999999999999\nworkspace 0\n", /* overflow */
         "launch k-1 32 0 1\nworkspace 0\n",                  /* no identifier */
         "launch 1k 32 0 1\nworkspace 0\n",
-        "launch k 32 0 1\nlaunch k 32 0 1\nlaunch k 32 0 1\nlaunch k 32 0 1\nlaunch k 32 0 1\nworkspace 0\n",
+
         "launch k 32 0 1 1+1\nworkspace 0\n",
         "workspace 0\nlaunch k 32 0 1\n",
-        "map q 64 64\nlaunch k 32 0 1\nworkspace 0\n",
-        "launch k 32 0 1\nmap x 64 64\nworkspace 0\n",
-        "launch k 32 0 1\nmap q 64\nworkspace 0\n",
-        "launch k 32 0 1\nmap q 0 64\nworkspace 0\n",
-        "launch k 32 0 1\nmap q 257 64\nworkspace 0\n",
-        "launch k 32 0 1\nmap q 64 64 1\nworkspace 0\n",
-        "launch k 32 0 1\nmap q 64 64 packed packed\nworkspace 0\n",
-        "launch k 32 0 1\nmap q 64 64 backed\nworkspace 0\n",
+        "launch k 32 0 1\nmap q 64 64\nworkspace 0\n",    /* a name alone */
+        "launch k 32 0 1\nmap 1q q 64 64\nworkspace 0\n", /* which is no identifier */
+        "launch k 32 0 1\nparams nothing\nworkspace 0\n", /* no such struct */
+        "launch k 32 0 1\nparams attention_params x\nworkspace 0\n",
+        "launch k 32 0 1\nfills\nworkspace 0\n",
+        "launch k 32 0 1\nfills tables\nfills tables\nworkspace 0\n",
+        "params attention_params\nlaunch k 32 0 1\nworkspace 0\n",
+        "map q q 64 64\nlaunch k 32 0 1\nworkspace 0\n",
+        "launch k 32 0 1\nmap x x 64 64\nworkspace 0\n",
+        "launch k 32 0 1\nmap q q 64\nworkspace 0\n",
+        "launch k 32 0 1\nmap q q 0 64\nworkspace 0\n",
+        "launch k 32 0 1\nmap q q 257 64\nworkspace 0\n",
+        "launch k 32 0 1\nmap q q 64 64 1\nworkspace 0\n",
+        "launch k 32 0 1\nmap q q 64 64 packed packed\nworkspace 0\n",
+        "launch k 32 0 1\nmap q q 64 64 backed\nworkspace 0\n",
         "cluster 2\nlaunch k 32 0 1\nworkspace 0\n",
         "launch k 32 0 1\ncluster 2\ncluster 2\nworkspace 0\n",
         "launch k 32 0 1\ncluster 0\nworkspace 0\n",
         "launch k 32 0 1\ncluster 9\nworkspace 0\n",
         "launch k 32 0 1\ncluster 2 2\nworkspace 0\n",
-        "launch k 32 0 1\nmap q 64 64\ncluster 2\nworkspace 0\n",
+        "launch k 32 0 1\nmap q q 64 64\ncluster 2\nworkspace 0\n",
         "launch k 32 0 1 minimum\nworkspace 0\n",
         "launch k 32 0 min\nworkspace 0\n",
     };
@@ -94,6 +106,17 @@ Test(plan_text, anything_else_is_refused) {
     text_print(&text, " 32 0 1\nworkspace 0\n");
     cr_expect_not(plan_read(text_string(&text), &plan), "an entry name longer than a plan holds");
     text_free(&text);
+    for (int launches = PLAN_LAUNCHES; launches <= PLAN_LAUNCHES + 1; launches++)
+        for (int maps = PLAN_MAPS; maps <= PLAN_MAPS + 1; maps++) {
+            for (int i = 0; i < launches; i++)
+                text_print(&text, "launch k 32 0 1\n");
+            for (int i = 0; i < maps; i++)
+                text_print(&text, "map map_%d q 64 64\n", i);
+            text_print(&text, "workspace 0\n");
+            cr_expect_eq(plan_read(text_string(&text), &plan), launches == PLAN_LAUNCHES && maps == PLAN_MAPS,
+                         "%d launches, %d maps", launches, maps);
+            text_free(&text);
+        }
 }
 
 Test(plan_text, every_truncation_is_refused) {

@@ -317,3 +317,56 @@ Test(derive, tiles_may_follow_from_the_room_that_the_target_has) {
     }
     template_set_close(set);
 }
+
+/* Others ask the variant for what the template derived, and for its grid. */
+Test(derive, a_variant_knows_lets_launches_and_grid) {
+    static const char source[] = "//$ let rows = threads / 8\n"
+                                 "//$ if mask == causal\n"
+                                 "//$ let across = true\n"
+                                 "//$ end\n"
+                                 "//$ launch first grid 1 block 32 shared 0\n"
+                                 "//$ launch kernel grid (len_q + rows - 1) / rows block threads shared 0\n";
+    static struct template_text text = {source, sizeof source - 1};
+    struct diag diag = {0};
+    struct template_set *set = template_text_open(&text, &diag);
+    cr_assert_not_null(set, "%s", text_string(&diag.text));
+    struct knobs knobs = template_text_knobs();
+    const struct shape shape = {.len_q = 33};
+    struct variant variant;
+    int64_t blocks;
+    knobs.threads = 64;
+    knobs.mask = mask_none;
+    cr_assert(variant_complete(set, &knobs, true, &variant), "%s", variant.reason);
+    cr_expect_eq(variant.derived[DERIVED_rows], 8);
+    cr_expect_eq(variant.derived[DERIVED_across], DERIVED_NONE, "a let in a branch that is not taken");
+    cr_expect_eq(variant.derived[DERIVED_lanes], DERIVED_NONE, "no such let");
+    cr_expect_eq(variant.launches, 2);
+    cr_expect(plan_eval(&variant.grid, &shape, &blocks) && blocks == 5);
+    knobs.mask = mask_causal;
+    cr_assert(variant_complete(set, &knobs, true, &variant), "%s", variant.reason);
+    cr_expect_eq(variant.derived[DERIVED_across], 1);
+    template_set_close(set);
+}
+
+/* However many values a condition has, the reason says where it stands, and no value is cut. */
+Test(derive, a_reason_is_never_cut) {
+    enum { NAMES = 50 };
+    struct text text = {0};
+    struct diag diag = {0};
+    for (int i = 0; i < NAMES; i++)
+        text_print(&text, "//$ let number_%d_of_many = %d\n", i, 1000000 + i);
+    text_print(&text, "//$ launch kernel grid 1 block 32 shared 0\n//$ require 0 == number_0_of_many");
+    for (int i = 1; i < NAMES; i++)
+        text_print(&text, " + number_%d_of_many", i);
+    text_print(&text, "\n");
+    struct template_set *set = template_text_open(&(struct template_text){text_string(&text), text.size}, &diag);
+    cr_assert_not_null(set, "%s", text_string(&diag.text));
+    struct knobs knobs = template_text_knobs();
+    struct variant variant;
+    cr_expect_not(variant_complete(set, &knobs, true, &variant));
+    cr_expect(strstr(variant.reason, ", ... (attention_flash.cu:52)"), "%s", variant.reason);
+    for (const char *at = variant.reason; (at = strstr(at, "_many is ")); at++)
+        cr_expect_eq(strspn(at + strlen("_many is "), "0123456789"), 7, "%s", variant.reason);
+    template_set_close(set);
+    text_free(&text);
+}

@@ -78,7 +78,7 @@ static void find_kernel(void) {
     open_session();
     cr_assert_eq(att_find(session, PROBLEM, SCHEDULE, &kernel), ATT_OK, "%s", att_message(session));
     cr_expect_str_eq(att_kernel_name(kernel), "bundled");
-    stand_in.params_size = sizeof(struct attention_tma_params);
+    stand_in.params_size = mapped_params_size(&plan, sizeof(struct attention_params));
 }
 
 static void close_session(void) {
@@ -116,7 +116,7 @@ static int count(const char *word) {
 
 Test(driver_session, a_launch_hands_over_maps_and_parameters, .init = find_kernel, .fini = close_session) {
     const struct att_args args = arguments_at(stand_in_memory());
-    struct attention_tma_params params;
+    struct mapped_params params;
     char launch[256];
     stand_in_forget();
     cr_assert_eq(att_prepare(kernel), ATT_OK, "%s", att_message(session));
@@ -134,10 +134,10 @@ Test(driver_session, a_launch_hands_over_maps_and_parameters, .init = find_kerne
     snprintf(launch, sizeof launch, "cuLaunchKernelEx %s grid=16,1,1 block=%d,1,1 shared=%d stream=0x5000 attributes=0",
              plan.launch[0].entry, plan.launch[0].block, plan.launch[0].shared);
     cr_expect(strstr(stand_in_calls(), launch), "%s\nexpected %s", stand_in_calls(), launch);
-    memcpy(&params, stand_in.params, sizeof params);
-    const struct tensor_map *const maps[] = {&params.q_map, &params.k_map, &params.v_map, &params.o_map};
+    memcpy(mapped_params_begin(&params, &plan), stand_in.params, stand_in.params_size);
+    const struct tensor_map *maps = mapped_params_begin(&params, &plan);
     for (int i = 0; i < 4; i++)
-        cr_expect_eq(maps[i]->word[15], 0x0101010101010101u * (unsigned)(plan.map[i].tensor + 1),
+        cr_expect_eq(maps[i].word[15], 0x0101010101010101u * (unsigned)(plan.map[i].tensor + 1),
                      "map %d is that of tensor %d", i, plan.map[i].tensor);
     cr_expect_eq(params.attention.q, args.attention.q.data);
     cr_expect_eq(params.attention.o, args.attention.o.data);
@@ -145,6 +145,20 @@ Test(driver_session, a_launch_hands_over_maps_and_parameters, .init = find_kerne
     cr_expect_eq(params.attention.len_kv, LK);
     cr_expect_eq(params.attention.kv_heads, KV);
     cr_expect_eq(params.attention.scale, 0.25f);
+}
+
+/* A step behind the kernel may have no use for the maps. */
+Test(driver_session, a_launch_may_take_the_parameters_without_maps, .init = find_kernel, .fini = close_session) {
+    const struct att_args args = arguments_at(stand_in_memory());
+    struct attention_params params;
+    kernel->plan.launch[1] = kernel->plan.launch[0];
+    kernel->plan.launch[1].params = PLAN_PARAMS_attention_params;
+    kernel->plan.launches = 2;
+    stand_in.params_size = sizeof params; /* of the last launch */
+    cr_assert_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
+    memcpy(&params, stand_in.params, sizeof params);
+    cr_expect_eq(params.q, args.attention.q.data);
+    cr_expect_eq(params.len_kv, LK);
 }
 
 /* A template whose grid is wrong is found before a driver refuses it with fewer words. */

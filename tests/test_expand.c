@@ -26,11 +26,15 @@ static void show_plan(const struct plan *plan, struct text *output) {
         text_print(output, ", block %d, shared %d", plan->launch[i].block, plan->launch[i].shared);
         if (plan->launch[i].cluster)
             text_print(output, ", cluster %d", plan->launch[i].cluster);
+        if (plan->launch[i].params)
+            text_print(output, ", params %s", plan_params_table[plan->launch[i].params].name);
+        if (plan->launch[i].fills_tables)
+            text_print(output, ", fills tables");
         text_print(output, "\n");
     }
     for (int i = 0; i < plan->maps; i++)
-        text_print(output, "tensor map of %s, %d x %d%s\n", plan_tensor_name[plan->map[i].tensor], plan->map[i].rows,
-                   plan->map[i].cols, plan->map[i].packed ? ", packed" : "");
+        text_print(output, "tensor map %s of %s, %d x %d%s\n", plan->map[i].name, plan_tensor_name[plan->map[i].tensor],
+                   plan->map[i].rows, plan->map[i].cols, plan->map[i].packed ? ", packed" : "");
     text_print(output, "workspace ");
     plan_print(&plan->workspace, output);
     text_print(output, "\n");

@@ -420,6 +420,25 @@ Test(model, empty_shapes_and_single_elements_are_no_trouble) {
     template_set_close(set);
 }
 
+/* The template says whether the next tile begins before this one ends; where it does not say, nothing is predicted. */
+Test(model, asks_the_variant_for_what_the_template_derived) {
+    const struct shape shape = {.batch = 4, .heads = 16, .len_q = 4096, .len_kv = 4096};
+    struct template_set *set = open_set();
+    struct model_gpu gpu = h200();
+    struct model_terms terms;
+    struct variant variant = variant_of(set, "family=attention_forward dtype=bf16 head_dim=128 algorithm=flash_async "
+                                             "blocks=resident target=sm_90a");
+    variant.derived[DERIVED_across] = 1;
+    cr_assert(model_predict(&gpu, &variant, &shape, NULL, &terms));
+    double across = terms.seconds;
+    variant.derived[DERIVED_across] = 0;
+    cr_assert(model_predict(&gpu, &variant, &shape, NULL, &terms));
+    cr_expect_gt(terms.seconds, across);
+    variant.derived[DERIVED_across] = DERIVED_NONE;
+    cr_expect_not(model_predict(&gpu, &variant, &shape, NULL, &terms));
+    template_set_close(set);
+}
+
 Test(model, a_prediction_costs_microseconds) {
     struct template_set *set = open_set();
     struct model_gpu gpu = h200();

@@ -153,9 +153,9 @@ Test(template, includes_are_bounded_in_depth_and_number) {
     text_print(&deep, "//$ include \"p0\"\n");
     for (int i = 0; i < 20; i++)
         text_print(&deep, "@ p%d\n//$ include \"p%d\"\n", i, i + 1);
-    for (int i = 0; i < 140; i++)
+    for (int i = 0; i < TEMPLATE_FILES; i++)
         text_print(&wide, "//$ include \"p%d\"\n", i);
-    for (int i = 0; i < 140; i++)
+    for (int i = 0; i < TEMPLATE_FILES; i++)
         text_print(&wide, "@ p%d\n\n", i);
     struct diag diag = {0};
     cr_expect_null(open_text(text_string(&deep), &diag));
@@ -166,6 +166,31 @@ Test(template, includes_are_bounded_in_depth_and_number) {
     diag_free(&diag);
     text_free(&deep);
     text_free(&wide);
+}
+
+/* Names and files up to the limits; includes_are_bounded and everything_is_bounded go beyond. */
+Test(template, all_names_and_files_can_be_had) {
+    struct text text = {0};
+    struct diag diag = {0};
+    for (int i = FACT_COUNT; i < TEMPLATE_SLOTS; i++)
+        text_print(&text, "//$ let name_%d = %d\n", i, i);
+    for (int i = 1; i < TEMPLATE_FILES; i++)
+        text_print(&text, "//$ include \"p%d\"\n", i);
+    text_print(&text, "//$ launch kernel grid 1 block 32 shared name_%d\n", TEMPLATE_SLOTS - 1);
+    for (int i = 1; i < TEMPLATE_FILES; i++)
+        text_print(&text, "@ p%d\nint part_%d;\n", i, i);
+    struct template_set *set = template_text_open(&(struct template_text){text_string(&text), text.size}, &diag);
+    cr_assert_not_null(set, "%s", text_string(&diag.text));
+    struct knobs knobs = template_text_knobs();
+    struct variant variant;
+    struct source source;
+    cr_assert(variant_complete(set, &knobs, true, &variant), "%s", variant.reason);
+    cr_expect_eq(variant.shared_bytes, TEMPLATE_SLOTS - 1);
+    cr_assert(source_expand(set, &variant, "test", &source, &diag), "%s", text_string(&diag.text));
+    cr_expect(strstr(text_string(&source.text), "int part_63;"));
+    source_free(&source);
+    template_set_close(set);
+    text_free(&text);
 }
 
 /* No byte behind the end is looked at: the text stands at the very end of its allocation. */

@@ -95,15 +95,19 @@ Test(tensor_maps, a_stride_of_a_terabyte_is_too_long, .init = open_all, .fini = 
     EXPECT("stride", args, "k: batch_stride is 549755813888 elements of 2 bytes, expected less than 2^40 bytes");
 }
 
-/* What the kernel sees: maps by tensor, whatever the plan's order, then the other parameters. */
-Test(tensor_maps, maps_are_in_the_order_of_the_parameters, .init = open_all, .fini = close_all) {
+/* What the kernel sees: maps in the plan's order, and the other parameters right behind them. */
+Test(tensor_maps, maps_are_in_the_order_of_the_plan, .init = open_all, .fini = close_all) {
     static const struct backend_type *const type = &backend_host;
-    static const struct plan plan = {.maps = 2, .map = {{PLAN_O, 64, 64, false}, {PLAN_K, 16, 64, false}}};
-    static const struct attention_tma_params none;
+    static const struct plan plan = {.maps = 2,
+                                     .map = {{.name = "o", .tensor = PLAN_O, .rows = 64, .cols = 64},
+                                             {.name = "k", .tensor = PLAN_K, .rows = 16, .cols = 64}}},
+                             swapped = {.maps = 2,
+                                        .map = {{.name = "k", .tensor = PLAN_K, .rows = 16, .cols = 64},
+                                                {.name = "o", .tensor = PLAN_O, .rows = 64, .cols = 64}}};
     struct knobs knobs = knobs_default();
     struct att_args args = {.attention = good()};
     struct arguments arguments;
-    struct attention_tma_params params;
+    struct mapped_params params, other;
     struct failure failure = {0};
     knobs.family = family_attention_forward;
     knobs.dtype = dtype_bf16;
@@ -111,10 +115,12 @@ Test(tensor_maps, maps_are_in_the_order_of_the_parameters, .init = open_all, .fi
     knobs.head_dim = knobs.head_dim_v = D;
     cr_assert_eq(arguments_read(&knobs, &args, &arguments, &failure), ATT_OK, "%s", text_string(&failure.text));
     cr_assert_eq(tensor_maps_fill(type, NULL, &plan, &knobs, &arguments, &params, &failure), ATT_OK);
-    cr_expect_arr_eq(&params.q_map, &none.q_map, sizeof none.q_map);
-    cr_expect_arr_neq(&params.k_map, &none.k_map, sizeof none.k_map);
-    cr_expect_arr_eq(&params.v_map, &none.v_map, sizeof none.v_map);
-    cr_expect_arr_neq(&params.o_map, &none.o_map, sizeof none.o_map);
+    cr_assert_eq(tensor_maps_fill(type, NULL, &swapped, &knobs, &arguments, &other, &failure), ATT_OK);
+    const struct tensor_map *map = mapped_params_begin(&params, &plan), *with = mapped_params_begin(&other, &swapped);
+    cr_expect_arr_eq(&map[0], &with[1], sizeof *map);
+    cr_expect_arr_eq(&map[1], &with[0], sizeof *map);
+    cr_expect_arr_neq(&map[0], &map[1], sizeof *map);
+    cr_expect_eq((const void *)(map + 2), (const void *)&params.attention);
     cr_expect_eq(params.attention.o, args.attention.o.data);
     cr_expect_eq(params.attention.len_kv, LK);
 }
@@ -128,13 +134,13 @@ static enum att_status count_encode(struct backend *backend, const struct map_re
 
 /* A map is made once for a tensor, and anew when anything about the tensor differs. */
 Test(tensor_maps, are_kept_for_the_same_tensors_only, .init = open_all, .fini = close_all) {
-    static const struct plan plan = {.maps = 1, .map = {{PLAN_Q, 64, 64, false}}},
-                             other_box = {.maps = 1, .map = {{PLAN_Q, 32, 64, false}}};
+    static const struct plan plan = {.maps = 1, .map = {{.tensor = PLAN_Q, .rows = 64, .cols = 64}}},
+                             other_box = {.maps = 1, .map = {{.tensor = PLAN_Q, .rows = 32, .cols = 64}}};
     struct backend_type type = backend_host;
     struct knobs knobs = knobs_default();
     struct att_args args = {.attention = good()};
     struct arguments arguments;
-    struct attention_tma_params params, first;
+    struct mapped_params params, first;
     struct failure failure = {0};
     type.encode_map = count_encode;
     knobs.family = family_attention_forward;
@@ -161,7 +167,8 @@ Test(tensor_maps, are_kept_for_the_same_tensors_only, .init = open_all, .fini = 
                      text_string(&failure.text));
         cr_assert_eq(tensor_maps_fill(&type, backend, &plan, &knobs, &arguments, &params, &failure), ATT_OK);
         cr_expect_eq(encoded, expected[i], "change %d: made %d times", i, encoded);
-        cr_expect_eq(memcmp(&first.q_map, &params.q_map, sizeof first.q_map) == 0, !expected[i], "change %d", i);
+        cr_expect_eq(memcmp(&first.map[PLAN_MAPS - 1], &params.map[PLAN_MAPS - 1], sizeof *first.map) == 0,
+                     !expected[i], "change %d", i);
     }
     cr_assert_eq(tensor_maps_fill(&type, backend, &other_box, &knobs, &arguments, &params, &failure), ATT_OK);
     cr_expect_eq(encoded, 2, "another box");

@@ -68,7 +68,7 @@ struct expr_env {
     const struct expr_slot *slots; /* null when the scope had no names */
 };
 
-enum { EXPR_MESSAGE = 256 };
+enum { EXPR_MESSAGE = 768 };
 
 /* Why an expression has no value: a knob left open, a `let` that was skipped, overflow, division by zero. */
 struct expr_fault {
@@ -84,8 +84,12 @@ bool expr_eval_item(const struct expr *list, int item, const struct expr_env *en
 /* An integer expression over run-time sizes, with everything else folded into constants. */
 bool expr_plan(const struct expr *expr, const struct expr_env *env, struct plan_expr *plan, struct expr_fault *fault);
 
-/* "block_m is 40, mask is causal": the names in the expression with their values, cut to `size` bytes. */
+/* "block_m is 40, mask is causal": the names in the expression with their values; those that do not fit in `size` bytes are
+   left out whole, and "..." stands for them. */
 void expr_explain(const struct expr *expr, const struct expr_env *env, char *out, size_t size);
+
+/* "block_m % 16 == 0 does not hold: block_m is 40", in at most EXPR_MESSAGE bytes. */
+void expr_print_failed(const struct expr *expr, const struct expr_env *env, char *out, size_t size);
 
 /* One value as it is written in an expression. */
 void expr_print_value(struct expr_type type, int64_t value, char *out, size_t size);

@@ -172,6 +172,7 @@ void expr_print_value(struct expr_type type, int64_t value, char *out, size_t si
 }
 
 void expr_explain(const struct expr *expr, const struct expr_env *env, char *out, size_t size) {
+    static const char more[] = ", ...";
     size_t at = 0;
     out[0] = '\0';
     for (int i = 0; i < expr->count; i++) {
@@ -188,8 +189,19 @@ void expr_explain(const struct expr *expr, const struct expr_env *env, char *out
             expr_print_value(n->type, knob_get(env->knobs, (enum knob_id)n->number), value, sizeof value);
         int wrote =
             snprintf(out + at, size - at, "%s%.*s is %s", at ? ", " : "", n->size, expr->text + n->offset, value);
-        if (wrote < 0 || (size_t)wrote >= size - at)
+        if (wrote < 0 || (size_t)wrote + sizeof more > size - at) {
+            snprintf(out + at, size - at, "%s", at ? more : "...");
             return;
+        }
         at += (size_t)wrote;
     }
+}
+
+void expr_print_failed(const struct expr *expr, const struct expr_env *env, char *out, size_t size) {
+    enum { TEXT = EXPR_MESSAGE / 2, VALUES = EXPR_MESSAGE / 2 - 32 };
+    char values[VALUES];
+    bool whole = strlen(expr->text) <= TEXT;
+    expr_explain(expr, env, values, sizeof values);
+    snprintf(out, size, "%.*s%s does not hold%s%s", whole ? TEXT : TEXT - 3, expr->text, whole ? "" : "...",
+             *values ? ": " : "", values);
 }

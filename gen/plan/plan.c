@@ -17,6 +17,16 @@ const struct fixed_size fixed_sizes[FIXED_SIZES] = {{SHAPE_len_q, KNOB_fixed_len
                                                     {SHAPE_heads, KNOB_fixed_heads},
                                                     {SHAPE_kv_heads, KNOB_fixed_kv_heads}};
 
+const struct plan_params_info plan_params_table[PLAN_PARAMS] = {
+    {"", S | A | M, true},
+#define PARAMS(name, families, with_maps) {#name, families, with_maps},
+#include "params.def"
+};
+
+bool plan_with_maps(const struct plan *plan, int launch) {
+    return plan->maps > 0 && plan_params_table[plan->launch[launch].params].with_maps;
+}
+
 const char *const plan_tensor_name[PLAN_TENSORS] = {"q", "k", "v", "o"};
 
 int shape_find(const char *name, size_t size) {

@@ -45,7 +45,7 @@ struct fixed_size {
 };
 extern const struct fixed_size fixed_sizes[FIXED_SIZES];
 
-enum { PLAN_STEPS = 32, PLAN_LAUNCHES = 4, PLAN_ENTRY = 64, PLAN_MAPS = 4, PLAN_CLUSTER = 8 };
+enum { PLAN_STEPS = 32, PLAN_LAUNCHES = 8, PLAN_ENTRY = 64, PLAN_MAPS = 12, PLAN_MAP_NAME = 24, PLAN_CLUSTER = 8 };
 
 enum plan_op {
     PLAN_CONSTANT,
@@ -68,22 +68,39 @@ struct plan_expr {
     } step[PLAN_STEPS];
 };
 
+/* The parameter struct that a launch takes, a row of params.def. */
+enum plan_params {
+    PLAN_PARAMS_USUAL, /* the family's, with the tensor maps before it if there are any */
+#define PARAMS(name, families, with_maps) PLAN_PARAMS_##name,
+#include "params.def"
+    PLAN_PARAMS
+};
+struct plan_params_info {
+    const char *name;
+    unsigned families; /* bit family_... set */
+    bool with_maps;
+};
+extern const struct plan_params_info plan_params_table[PLAN_PARAMS];
+
 struct plan_launch {
     char entry[PLAN_ENTRY]; /* name of the __global__ function */
     struct plan_expr grid;  /* blocks, in one dimension; 0 = skip this launch */
     int block;              /* threads in a block */
     int shared;             /* bytes of dynamic shared memory of a block */
-    int cluster;            /* blocks that run side by side, at most PLAN_CLUSTER; divides the grid; 0 = no clusters */
+    enum plan_params params;
+    bool fills_tables; /* makes the tables of the mask (templates/part/tables.cuh), behind the workspace's own bytes */
+    int cluster;       /* blocks that run side by side, at most PLAN_CLUSTER; divides the grid; 0 = no clusters */
 };
 
 enum plan_tensor { PLAN_Q, PLAN_K, PLAN_V, PLAN_O, PLAN_TENSORS };
 extern const char *const plan_tensor_name[PLAN_TENSORS]; /* "q", ... */
 
-/* A tensor that the kernel copies in boxes (TMA): the runtime describes it in a tensor map, which comes before the
-   parameters. Boxes hold `rows` rows of `cols` elements of one head, swizzled over 128 bytes; what lies outside the
+/* A tensor that the kernel copies in boxes (TMA): the runtime describes it in a tensor map. The maps come before the
+   parameters, each under its name. Boxes hold `rows` rows of `cols` elements of one head, swizzled over 128 bytes; what lies outside the
    tensor reads as 0 and is not written. Packed boxes hold the rows of all heads that share a key head,
    group = heads / kv_heads of them, one after the other: of rows / group queries each. */
 struct plan_map {
+    char name[PLAN_MAP_NAME];
     enum plan_tensor tensor;
     int rows, cols;
     bool packed;
@@ -95,8 +112,11 @@ struct plan {
     struct plan_launch launch[PLAN_LAUNCHES];
     struct plan_expr workspace; /* bytes of device memory the caller provides */
     int maps;
-    struct plan_map map[PLAN_MAPS]; /* in the order of the kernel's parameter struct */
+    struct plan_map map[PLAN_MAPS];
 };
+
+/* Does this launch take the tensor maps? */
+bool plan_with_maps(const struct plan *plan, int launch);
 
 /* Evaluate; false on overflow, division by zero or a malformed expression. Never allocates. */
 bool plan_eval(const struct plan_expr *expr, const struct shape *shape, int64_t *value);

@@ -137,12 +137,20 @@ static void print_plan(struct emitter *e, const struct plan *plan) {
         text_print(&text, ", block %d, shared %d bytes", launch->block, launch->shared);
         if (launch->cluster)
             text_print(&text, ", clusters of %d blocks", launch->cluster);
+        if (launch->params)
+            text_print(&text, ", takes %s", plan_params_table[launch->params].name);
+        if (launch->fills_tables)
+            text_print(&text, ", fills the tables of the mask");
         text_print(&text, "\n");
     }
-    for (int i = 0; i < plan->maps; i++)
-        text_print(&text, "     tensor map of %s: boxes of %d rows x %d columns%s\n",
-                   plan_tensor_name[plan->map[i].tensor], plan->map[i].rows, plan->map[i].cols,
-                   plan->map[i].packed ? ", the heads of a key head packed" : "");
+    for (int i = 0; i < plan->maps; i++) {
+        const struct plan_map *map = &plan->map[i];
+        const char *tensor = plan_tensor_name[map->tensor];
+        bool named = strcmp(map->name, tensor) != 0;
+        text_print(&text, "     tensor map %s%sof %s: boxes of %d rows x %d columns%s\n", named ? map->name : "",
+                   named ? " " : "", tensor, map->rows, map->cols,
+                   map->packed ? ", the heads of a key head packed" : "");
+    }
     text_print(&text, "\n   Workspace\n     ");
     plan_print(&plan->workspace, &text);
     emit_print(e, "%s bytes\n", text_string(&text));

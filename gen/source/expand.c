@@ -94,6 +94,8 @@ static bool keep_launch(struct walk *walk, const struct template_file *file, con
     launch->block = (int)block; /* within the target's limits: the variant is feasible */
     launch->shared = (int)shared;
     launch->cluster = cluster > 1 ? (int)cluster : 0;
+    launch->params = (enum plan_params)op->index;
+    launch->fills_tables = op->flag;
     return true;
 }
 
@@ -110,17 +112,46 @@ static bool keep_map(struct walk *walk, const struct template_file *file, const 
     (void)file;
     if (!expr_eval(op->expr[0], &env, &rows, &walk->fault) || !expr_eval(op->expr[1], &env, &cols, &walk->fault))
         return false;
-    plan->map[plan->maps++] = (struct plan_map){(enum plan_tensor)op->index, (int)rows, (int)cols, op->size};
+    struct plan_map *map = &plan->map[plan->maps++]; /* there is room: the variant is feasible */
+    *map = (struct plan_map){
+        .tensor = (enum plan_tensor)op->index, .rows = (int)rows, .cols = (int)cols, .packed = op->flag};
+    memcpy(map->name, op->text, (size_t)op->size);
     return true;
 }
 
-static bool visit(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+/* "struct tensor_map q_map, k_map;", in lines of a width to read. */
+static bool put_maps(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+    enum { WIDTH = 90 };
+    struct expansion *x = walk->context;
+    const struct plan *plan = &x->source->plan;
+    struct text text = {0};
+    size_t start = 0;
+    for (int i = 0; i < plan->maps; i++) {
+        bool full = text.size - start > WIDTH;
+        start = full ? text.size + 2 : start;
+        text_print(&text, "%s%s%s_map", full ? ";\n" : "", i == 0 || full ? "    struct tensor_map " : ", ",
+                   plan->map[i].name);
+    }
+    text_print(&text, plan->maps ? ";\n" : "");
+    bool good = put(walk, file, op, text_string(&text), text.size);
+    x->body.text.failed |= text.failed;
+    text_free(&text);
+    return good;
+}
+
+/* The first of two walks: the plan, which text may speak of before the directives that say it. */
+static bool visit_plan(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     static walk_visitor *const visitors[] = {
-        [OP_TEXT] = put_text,      [OP_VALUE] = put_value,          [OP_INCLUDE] = keep_part, [OP_LET] = keep_let,
-        [OP_LAUNCH] = keep_launch, [OP_WORKSPACE] = keep_workspace, [OP_MAP] = keep_map,      [OP_CODE] = put_code,
-    };
+        [OP_LAUNCH] = keep_launch, [OP_WORKSPACE] = keep_workspace, [OP_MAP] = keep_map, [OP_MAPS] = NULL};
     walk_visitor *visitor = (size_t)op->kind < sizeof visitors / sizeof *visitors ? visitors[op->kind] : NULL;
     return !visitor || visitor(walk, file, op); /* defaults and requires had their say in derive.c */
+}
+
+static bool visit_text(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+    static walk_visitor *const visitors[] = {[OP_TEXT] = put_text, [OP_VALUE] = put_value, [OP_INCLUDE] = keep_part,
+                                             [OP_LET] = keep_let,  [OP_CODE] = put_code,   [OP_MAPS] = put_maps};
+    walk_visitor *visitor = (size_t)op->kind < sizeof visitors / sizeof *visitors ? visitors[op->kind] : NULL;
+    return !visitor || visitor(walk, file, op);
 }
 
 /* Copies of all file names, for the line map. */
@@ -178,11 +209,18 @@ bool source_expand(const struct template_set *set, const struct variant *variant
     struct knobs knobs = variant->knobs;
     struct expansion x = {.source = source,
                           .facts = {.variant = variant, .spec_name = spec_name, .plan = &source->plan}};
-    struct walk walk = {.template = template, .knobs = &knobs, .visit = visit, .context = &x, .with_text = true};
+    const struct walk start = {.template = template, .knobs = &knobs, .visit = visit_plan, .context = &x};
+    struct walk walk = start;
     x.facts.walk = &walk;
 
     bool good = formula_set_open(&x.formulas, &knobs) && copy_names(source, template);
     bool walked = good && walk_template(&walk);
+    if (walked) {
+        walk = start;
+        walk.visit = visit_text;
+        walk.with_text = true;
+        walked = walk_template(&walk);
+    }
     if (good && !walked) {
         diag_error(diag, walk.fault.place, "%s", walk.fault.message);
         diag_note(diag, (struct place){0}, "while expanding %s", variant->name);

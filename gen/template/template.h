@@ -30,10 +30,12 @@ enum op_kind {
     OP_LET,       /* index: slot; expr[0] */
     OP_DEFAULT,   /* index: knob; expr[0] */
     OP_REQUIRE,   /* expr[0] */
-    OP_LAUNCH,    /* text[0..size): entry; expr[0..3]: grid, block, shared, cluster or null */
+    OP_LAUNCH,    /* text[0..size): entry; expr[0..3]: grid, block, shared, cluster or null; index: enum plan_params;
+                     flag: fills tables */
     OP_WORKSPACE, /* expr[0] */
     OP_CODE,      /* index: enum formula_code */
-    OP_MAP,       /* index: enum plan_tensor; expr[0..1]: rows, columns of a box; size: 1 = packed */
+    OP_MAP,       /* text[0..size): name; index: enum plan_tensor; expr[0..1]: rows, columns of a box; flag: packed */
+    OP_MAPS,      /* the maps as members of a struct */
 };
 
 struct template_op {
@@ -43,6 +45,7 @@ struct template_op {
     int next;
     const char *text;
     int size;
+    bool flag;
     struct expr *expr[TEMPLATE_EXPRS];
 };
 
@@ -72,6 +75,7 @@ struct template {
     char slot_upper[TEMPLATE_SLOTS][TEMPLATE_NAME]; /* as it is written in the text */
     struct expr_name slot[TEMPLATE_SLOTS];
     int slots;
+    int derived[DERIVED_COUNT]; /* slots of these lets; -1 = the template has none */
 };
 
 /* Read template->name and all it includes into `template`, which the caller zeroed but for name and families. Errors go

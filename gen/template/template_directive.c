@@ -174,32 +174,81 @@ static void read_require(struct page *page, struct slice word, struct slice rest
         page_add(page, (struct template_op){.kind = OP_REQUIRE, .expr = {condition}});
 }
 
+static const char launch_usage[] =
+    "launch ENTRY grid EXPR block EXPR shared EXPR [cluster EXPR] [params STRUCT] [fills tables]";
+static const char map_usage[] = "tensor_map [NAME of] TENSOR rows EXPR cols EXPR [packed]";
+
+/* KEYWORD EXPR, taken off the front. False after an error. */
+static bool read_part(struct page *page, struct slice *rest, const char *keyword, const char *usage, bool sizes,
+                      struct expr **value) {
+    size_t used = 0;
+    *rest = slice_trim(*rest);
+    struct slice found = *rest;
+    if (!slice_is(slice_name(rest), keyword)) {
+        diag_error(page->reader->diag, page_place(page, found.text), "expected '%s' here: %s", keyword, usage);
+        return false;
+    }
+    *value = page_expr(page, *rest, &used, EXPR_INT, sizes); /* which says itself what is wrong */
+    rest->text += used;
+    rest->size -= (int)used;
+    return *value != NULL;
+}
+
+/* Does the rest begin with this word? */
+static bool begins_with(struct slice rest, const char *word) {
+    rest = slice_trim(rest);
+    return slice_is(slice_name(&rest), word);
+}
+
+/* The parameter struct of this name, of the template's family; PLAN_PARAMS_USUAL after an error. */
+static enum plan_params find_params(struct page *page, struct slice name) {
+    struct text choices = {0};
+    for (int i = PLAN_PARAMS_USUAL + 1; i < PLAN_PARAMS; i++) {
+        if (!(plan_params_table[i].families & page->reader->template->families))
+            continue;
+        if (slice_is(name, plan_params_table[i].name)) {
+            text_free(&choices);
+            return (enum plan_params)i;
+        }
+        text_print(&choices, "%s%s", choices.size ? " or " : "", plan_params_table[i].name);
+    }
+    diag_error(page->reader->diag, page_place(page, name.text), "expected a parameter struct here: %s",
+               text_string(&choices));
+    text_free(&choices);
+    return PLAN_PARAMS_USUAL;
+}
+
+/* [params STRUCT] [fills tables], behind the numbers of a launch. */
+static bool read_launch_rest(struct page *page, struct slice rest, struct template_op *op) {
+    if (begins_with(rest, "params")) {
+        slice_name(&rest);
+        op->index = find_params(page, slice_name(&rest));
+        if (op->index == PLAN_PARAMS_USUAL)
+            return false;
+    }
+    rest = slice_trim(rest);
+    struct slice found = rest, word = slice_name(&rest);
+    op->flag = slice_is(word, "fills") && slice_is(slice_trim(rest), "tables");
+    if (op->flag || !found.size)
+        return true;
+    diag_error(page->reader->diag, page_place(page, found.text),
+               "expected 'cluster', 'params', 'fills tables' or nothing here: %s", launch_usage);
+    return false;
+}
+
 static void read_launch(struct page *page, struct slice word, struct slice rest) {
     static const char *const part[] = {"grid", "block", "shared", "cluster"};
     enum { PARTS = sizeof part / sizeof *part, OPTIONAL = 3 };
-    struct diag *diag = page->reader->diag;
     struct slice entry = slice_name(&rest);
     struct template_op op = {.kind = OP_LAUNCH, .text = entry.text, .size = entry.size};
     bool good = entry.size && entry.size < PLAN_ENTRY;
     if (!good)
-        diag_error(diag, page_place(page, entry.text),
-                   entry.size ? "an entry's name has less than 64 letters"
-                              : "expected '%.*s ENTRY grid EXPR block EXPR shared EXPR'",
-                   word.size, word.text);
-    for (int i = 0; i < PARTS && good && (i < OPTIONAL || slice_trim(rest).size); i++) {
-        size_t used = 0;
-        rest = slice_trim(rest);
-        struct slice found = rest, keyword = slice_name(&rest);
-        good = slice_is(keyword, part[i]);
-        if (!good)
-            diag_error(diag, page_place(page, found.text),
-                       "expected '%s'%s here: launch ENTRY grid EXPR block EXPR shared EXPR%s", part[i],
-                       i < OPTIONAL ? "" : " or nothing", i < OPTIONAL ? "" : " [cluster EXPR]");
-        else
-            good = (op.expr[i] = page_expr(page, rest, i < PARTS - 1 ? &used : NULL, EXPR_INT, i == 0)) != NULL;
-        rest.text += used;
-        rest.size -= (int)used;
-    }
+        diag_error(page->reader->diag, page_place(page, entry.text),
+                   entry.size ? "an entry's name has less than 64 letters" : "expected %s", launch_usage);
+    (void)word;
+    for (int i = 0; i < PARTS && good && (i < OPTIONAL || begins_with(rest, part[i])); i++)
+        good = read_part(page, &rest, part[i], launch_usage, i == 0, &op.expr[i]);
+    good = good && read_launch_rest(page, rest, &op);
     if (good)
         page_add(page, op);
     for (int i = 0; i < PARTS && !good; i++)
@@ -213,37 +262,59 @@ static void read_workspace(struct page *page, struct slice word, struct slice re
         page_add(page, (struct template_op){.kind = OP_WORKSPACE, .expr = {bytes}});
 }
 
-static void read_map(struct page *page, struct slice word, struct slice rest) {
-    struct diag *diag = page->reader->diag;
-    struct template_op op = {.kind = OP_MAP, .index = -1};
-    struct slice tensor = slice_name(&rest), rows = slice_name(&rest);
+/* The tensor of this name; -1 when there is none. */
+static int find_tensor(struct slice name) {
     for (int i = 0; i < PLAN_TENSORS; i++)
-        if (slice_is(tensor, plan_tensor_name[i]))
-            op.index = i;
-    size_t used = 0;
-    if (op.index >= 0 && slice_is(rows, "rows") && !(op.expr[0] = page_expr(page, rest, &used, EXPR_INT, false)))
-        return;
-    rest.text += used;
-    rest.size -= (int)used;
-    struct slice cols = slice_name(&rest);
-    used = 0;
-    if (op.expr[0] && slice_is(cols, "cols"))
-        op.expr[1] = page_expr(page, rest, &used, EXPR_INT, false); /* which says itself what is wrong */
+        if (slice_is(name, plan_tensor_name[i]))
+            return i;
+    return -1;
+}
+
+/* NAME of TENSOR, or TENSOR alone, whose name the map has then. */
+static bool read_map_name(struct page *page, struct slice *rest, struct template_op *op) {
+    struct slice name = slice_name(rest), tensor = name, after = *rest;
+    op->text = name.text;
+    op->size = name.size;
+    if (begins_with(after, "of")) {
+        slice_name(&after);
+        tensor = slice_name(&after);
+        *rest = after;
+    }
+    op->index = find_tensor(tensor);
+    if (op->index >= 0 && name.size < PLAN_MAP_NAME)
+        return true;
+    if (op->index < 0)
+        diag_error(page->reader->diag, page_place(page, tensor.text), "expected %s with TENSOR one of q, k, v, o",
+                   map_usage);
     else
-        diag_error(diag,
-                   page_place(page, op.index < 0 ? tensor.text
-                                    : op.expr[0] ? cols.text
-                                                 : rows.text),
-                   "expected '%.*s TENSOR rows EXPR cols EXPR' with TENSOR one of q, k, v, o", word.size, word.text);
-    rest = slice_trim((struct slice){rest.text + used, rest.size - (int)used});
-    op.size = slice_is(rest, "packed");
-    bool good = op.expr[1] && (!rest.size || op.size);
-    if (op.expr[1] && !good)
-        diag_error(diag, page_place(page, rest.text), "expected 'packed' or nothing here");
+        diag_error(page->reader->diag, page_place(page, name.text), "the name of a tensor map has at most %d letters",
+                   PLAN_MAP_NAME - 1);
+    return false;
+}
+
+static void read_map(struct page *page, struct slice word, struct slice rest) {
+    static const char *const part[] = {"rows", "cols"};
+    enum { PARTS = sizeof part / sizeof *part };
+    struct template_op op = {.kind = OP_MAP};
+    bool good = read_map_name(page, &rest, &op);
+    (void)word;
+    for (int i = 0; i < PARTS && good; i++)
+        good = read_part(page, &rest, part[i], map_usage, false, &op.expr[i]);
+    rest = slice_trim(rest);
+    op.flag = slice_is(rest, "packed");
+    if (good && rest.size && !op.flag) {
+        diag_error(page->reader->diag, page_place(page, rest.text), "expected 'packed' or nothing here");
+        good = false;
+    }
     if (good)
         page_add(page, op);
-    for (int i = 0; i < 2 && !good; i++)
+    for (int i = 0; i < PARTS && !good; i++)
         expr_free(op.expr[i]);
+}
+
+static void read_maps(struct page *page, struct slice word, struct slice rest) {
+    need_end(page, word, rest);
+    page_add(page, (struct template_op){.kind = OP_MAPS});
 }
 
 /* NAME in LIST, or NAME below COUNT: 0, 1, ... COUNT - 1. */
@@ -332,13 +403,11 @@ static const struct directive {
     void (*read)(struct page *page, struct slice word, struct slice rest);
     bool in_loop; /* may stand in a `for`: what it says does not depend on how often it is said */
 } directives[] = {
-    {"require", read_require, false}, {"default", read_default, false},
-    {"let", read_let, false},         {"tune", read_tune, false},
-    {"launch", read_launch, false},   {"workspace", read_workspace, false},
-    {"tensor_map", read_map, false},  {"if", read_if, true},
-    {"elif", read_elif, true},        {"else", read_else, true},
-    {"end", read_end, true},          {"for", read_for, true},
-    {"include", read_include, false}, {"code", read_code, false},
+    {"require", read_require, false}, {"default", read_default, false},  {"let", read_let, false},
+    {"tune", read_tune, false},       {"launch", read_launch, false},    {"workspace", read_workspace, false},
+    {"tensor_map", read_map, false},  {"tensor_maps", read_maps, false}, {"if", read_if, true},
+    {"elif", read_elif, true},        {"else", read_else, true},         {"end", read_end, true},
+    {"for", read_for, true},          {"include", read_include, false},  {"code", read_code, false},
     {"note", read_note, true},        {"needs", read_needs, false},
 };
 enum { DIRECTIVES = sizeof directives / sizeof *directives };

@@ -227,4 +227,14 @@ void template_read(struct template *template, template_loader *load, void *conte
         template->slot[i] = fact_table[i].name;
     template->slots = FACT_COUNT;
     page_include(&reader, template->name, strlen(template->name), (struct place){0}, &index);
+    static const char *const derived[DERIVED_COUNT] = {
+#define DERIVED(name) #name,
+#include "derived.def"
+    };
+    for (int i = 0; i < DERIVED_COUNT; i++) {
+        template->derived[i] = -1;
+        for (int slot = 0; slot < template->slots; slot++)
+            if (strcmp(template->slot_name[slot], derived[i]) == 0)
+                template->derived[i] = slot;
+    }
 }

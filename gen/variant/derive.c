@@ -9,7 +9,9 @@
 
 struct counts {
     int launches, workspaces, maps;
+    const struct template_op *map[PLAN_MAPS];
     int64_t block_threads, shared_bytes; /* of the largest launch */
+    struct plan_expr grid;               /* of the last one */
 };
 
 /* For the walk's fault, which carries the place; variant_complete appends it. */
@@ -42,24 +44,23 @@ static bool set_default(struct walk *walk, const struct template_file *file, con
 
 static bool check_require(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     struct expr_env env = walk_env(walk);
-    char values[160];
     int64_t holds;
     if (!expr_eval(op->expr[0], &env, &holds, &walk->fault))
         return false;
     if (holds)
         return true;
-    expr_explain(op->expr[0], &env, values, sizeof values);
-    return walk_fail(walk, line_of(file, op), "%s does not hold%s%s", expr_text(op->expr[0]), *values ? ": " : "",
-                     values);
+    expr_print_failed(op->expr[0], &env, walk->fault.message, sizeof walk->fault.message);
+    walk->fault.place = line_of(file, op);
+    return false;
 }
 
 static bool check_launch(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     const struct target_info *target = target_info(walk->knobs->target);
     struct expr_env env = walk_env(walk);
-    struct plan_expr grid;
+    struct counts *counts = walk->context;
     int64_t block, shared, cluster = 1;
-    if (!expr_plan(op->expr[0], &env, &grid, &walk->fault) || !expr_eval(op->expr[1], &env, &block, &walk->fault) ||
-        !expr_eval(op->expr[2], &env, &shared, &walk->fault) ||
+    if (!expr_plan(op->expr[0], &env, &counts->grid, &walk->fault) ||
+        !expr_eval(op->expr[1], &env, &block, &walk->fault) || !expr_eval(op->expr[2], &env, &shared, &walk->fault) ||
         (op->expr[3] && !expr_eval(op->expr[3], &env, &cluster, &walk->fault)))
         return false;
     if (block < 1 || block > target->threads)
@@ -74,7 +75,6 @@ static bool check_launch(struct walk *walk, const struct template_file *file, co
     if (cluster > 1 && walk->knobs->target != target_sm_90a)
         return walk_fail(walk, line_of(file, op), "a cluster of %lld blocks needs target sm_90a, and this is %s",
                          (long long)cluster, target->name);
-    struct counts *counts = walk->context;
     counts->block_threads = block > counts->block_threads ? block : counts->block_threads;
     counts->shared_bytes = shared > counts->shared_bytes ? shared : counts->shared_bytes;
     if (++counts->launches > PLAN_LAUNCHES)
@@ -98,8 +98,13 @@ static bool check_map(struct walk *walk, const struct template_file *file, const
     if (rows < 1 || rows > 256 || cols < 1 || cols > 256) /* cuTensorMapEncodeTiled, boxDim */
         return walk_fail(walk, line_of(file, op), "a box of %lld x %lld is not within 1 to 256 rows and columns",
                          (long long)rows, (long long)cols);
-    if (++((struct counts *)walk->context)->maps > PLAN_MAPS)
+    struct counts *counts = walk->context;
+    if (counts->maps == PLAN_MAPS)
         return walk_fail(walk, line_of(file, op), "more than %d tensor maps", PLAN_MAPS);
+    for (int i = 0; i < counts->maps; i++)
+        if (counts->map[i]->size == op->size && memcmp(counts->map[i]->text, op->text, (size_t)op->size) == 0)
+            return walk_fail(walk, line_of(file, op), "a second tensor map %.*s", op->size, op->text);
+    counts->map[counts->maps++] = op;
     return true;
 }
 
@@ -159,11 +164,13 @@ static bool drop_unused(struct variant *variant, const struct template *template
 static bool run_directives(struct variant *variant, const struct template *template) {
     struct counts counts = {0};
     struct walk walk = {.template = template, .knobs = &variant->knobs, .visit = visit, .context = &counts};
-    if (!walk_template(&walk)) {
-        int room = VARIANT_REASON - 1 - (int)strlen(walk.fault.place.input->name) - 16;
-        return refuse(variant, "%.*s (%s:%d)", room, walk.fault.message, walk.fault.place.input->name,
-                      walk.fault.place.line);
-    }
+    if (!walk_template(&walk))
+        return refuse(variant, "%s (%s:%d)", walk.fault.message, walk.fault.place.input->name, walk.fault.place.line);
+    for (int i = 0; i < DERIVED_COUNT; i++)
+        if (template->derived[i] >= 0 && walk.slot[template->derived[i]].set)
+            variant->derived[i] = (int)walk.slot[template->derived[i]].value;
+    variant->launches = counts.launches;
+    variant->grid = counts.grid;
     variant->block_threads = (int)counts.block_threads;
     variant->shared_bytes = (int)counts.shared_bytes;
     variant->boxed = counts.maps > 0;
@@ -241,7 +248,10 @@ bool variant_complete(const struct template_set *set, const struct knobs *knobs,
     variant->knobs = *knobs;
     variant->used = 0;
     variant->feasible = variant->boxed = false;
-    variant->block_threads = variant->shared_bytes = 0;
+    variant->block_threads = variant->shared_bytes = variant->launches = 0;
+    variant->grid = (struct plan_expr){0};
+    for (int i = 0; i < DERIVED_COUNT; i++)
+        variant->derived[i] = DERIVED_NONE;
     variant->name[0] = variant->reason[0] = '\0';
     if (!check_given(variant))
         return false;

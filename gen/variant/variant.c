@@ -101,10 +101,9 @@ static bool check_condition(const struct variants *variants, int which, const st
     }
     if (holds)
         return true;
-    char values[VARIANT_REASON / 2];
-    expr_explain(condition, &env, values, sizeof values);
-    refuse(variant, "%s:%d: %s does not hold%s%s", spec->input.name, line, expr_text(condition), *values ? ": " : "",
-           values);
+    char failed[EXPR_MESSAGE];
+    expr_print_failed(condition, &env, failed, sizeof failed);
+    refuse(variant, "%s:%d: %s", spec->input.name, line, failed);
     return false;
 }
 

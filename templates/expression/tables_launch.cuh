@@ -1,5 +1,5 @@
 //$ needs algorithm
-//$ launch attention_tables grid (batch * (len_q + len_kv) + 2047) / 2048 block 128 shared 0
+//$ launch attention_tables grid (batch * (len_q + len_kv) + 2047) / 2048 block 128 shared 0 fills tables
 //$ include "expression/bounds.cuh"
 
 // Makes the tables, before the kernel proper: one warp a run of TABLE_RUN elements.

@@ -7,6 +7,6 @@ struct tensor_map {
 
 /* The parameters of a kernel with tensor maps: the maps in the order of its tensor_map directives, then the rest. */
 struct attention_tma_params {
-    struct tensor_map q_map, k_map, v_map, o_map;
+    //$ tensor_maps
     struct attention_params attention;
 };

@@ -115,7 +115,7 @@
      by_tiles            true               algorithm != flash and algorithm != multi_pass
 
    Launches
-     attention_tables: grid (batch * (len_q + len_kv) + 2047) / 2048, block 128, shared 0 bytes
+     attention_tables: grid (batch * (len_q + len_kv) + 2047) / 2048, block 128, shared 0 bytes, fills the tables of the mask
      attention_tile_map: grid min((batch * heads * ((len_q + 192 - 1) / 192) + 3) / 4, 16 * sm_count), block 128, shared 0 bytes
      attention_flash_async: grid min((len_q + 192 - 1) / 192 * heads * batch, sm_count), block 512, shared 150528 bytes
      tensor map of q: boxes of 64 rows x 64 columns
@@ -1371,7 +1371,10 @@ __device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], const Rows &rows,
 
 // pipeline/readers_warps.cuh
 // Warps read K and Q by themselves, when they multiply S once more: each gives them back.
-__device__ __forceinline__ void release_k(Barrier *empty) { release_keys_by_warp(empty); }
+__device__ __forceinline__ void release_k(Barrier *empty) {
+    __syncwarp(); // all lanes have read
+    release_keys_by_warp(empty);
+}
 
 // pipeline/consumer.cuh
 

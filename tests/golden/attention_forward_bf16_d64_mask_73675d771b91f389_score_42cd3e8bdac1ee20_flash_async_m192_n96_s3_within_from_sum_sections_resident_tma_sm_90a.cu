@@ -1204,7 +1204,10 @@ __device__ __forceinline__ void weigh_exponents(float (&s)[BLOCK_N / 2], float (
 
 // pipeline/readers_warps.cuh
 // Warps read K and Q by themselves, when they multiply S once more: each gives them back.
-__device__ __forceinline__ void release_k(Barrier *empty) { release_keys_by_warp(empty); }
+__device__ __forceinline__ void release_k(Barrier *empty) {
+    __syncwarp(); // all lanes have read
+    release_keys_by_warp(empty);
+}
 
 // pipeline/consumer.cuh
 
