@@ -175,8 +175,8 @@ enum att_status nvrtc_open(struct nvrtc **result, struct failure *failure) {
     struct text tried = {0};
     if (!find_library(nvrtc, &tried)) {
         failure_set(failure, ATT_NO_COMPILER,
-                    "NVRTC was not found. Install the CUDA Toolkit (12 or 13) or the Python package "
-                    "nvidia-cuda-nvrtc, or set ATTILE_NVRTC to the path of libnvrtc.so.13. Tried:%s",
+                    "NVRTC was not found. Install the CUDA Toolkit (12 or 13), or set ATTILE_NVRTC to the path of a "
+                    "libnvrtc.so.13; `./quickstart setup` fetches one for the programs of its build tree. Tried:%s",
                     text_string(&tried));
         text_free(&tried);
         free(nvrtc);

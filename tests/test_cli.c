@@ -165,6 +165,8 @@ Test(cli, what_is_missing_has_its_exit_code) {
         {"CXX=/nowhere PATH=/nowhere", "run 'family=softmax' --device host --shape rows=1,cols=1", 4, "C++"},
         {"ATTILE_NVRTC=/nowhere CXX=/nowhere PATH=/nowhere", "doctor", 4,
          "neither a GPU with NVRTC nor a C++ compiler"},
+        {"ATTILE_NVRTC=/nowhere", "doctor", 4, "NVRTC is missing"},
+        {"CXX=/nowhere PATH=/nowhere", "doctor", 4, "a C++ compiler"},
         {"ATTILE_CACHE_DIR=/dev/null/x", "cache stat", 7, "no cache folder"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
