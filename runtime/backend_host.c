@@ -68,10 +68,10 @@ static enum att_status host_open(const struct backend_options *options, struct b
     if ((unsigned)options->host_mode >= sizeof mode_name / sizeof *mode_name)
         return failure_set(failure, ATT_INVALID_ARGUMENT, "host_mode: expected 0 to 2, found %d",
                            (int)options->host_mode);
-    if (options->host_mode == ATT_HOST_RACE && !race_present())
-        return failure_set(failure, ATT_UNSUPPORTED,
-                           "host mode `race` needs a process linked with ThreadSanitizer; use `attile-race`, or link "
-                           "your program with -fsanitize=thread");
+    if (options->host_mode == ATT_HOST_RACE && !(race_present() && race_hooked()))
+        return failure_set(
+            failure, ATT_UNSUPPORTED,
+            "host mode `race` is for programs that hand it the reports of ThreadSanitizer; use `attile-race`");
     struct backend *backend = calloc(1, sizeof *backend);
     if (!backend)
         return failure_set(failure, ATT_OUT_OF_MEMORY, "no memory for a session");

@@ -350,7 +350,7 @@ static int count_files(const char *part) {
 
 Test(find, a_plugin_can_load_kernels) {
     char command[400];
-    snprintf(command, sizeof command, "%s/tests/plugin_probe %s", BUILD_DIR, folder);
+    snprintf(command, sizeof command, "%s/tests/plugin_probe %s %s/runtime/libattile.so", BUILD_DIR, folder, BUILD_DIR);
     cr_expect_eq(system(command), 0);
     cr_expect_eq(system(command), 0, "from disk");
     cr_expect_eq(count_files("entries"), 1);
