@@ -15,6 +15,7 @@ static void enter(void) {
         "for tool in cmake ctest sudo env python3; do printf '#!/bin/sh\\necho %s \"$@\" >>called\\n' $tool "
         ">bin/$tool; done;"
         "printf '#!/bin/sh\\nexit 1\\n' >bin/dpkg-query;"
+        "printf '#!/bin/sh\\ngrep -qs criterion called\\n' >bin/pkg-config;"
         "printf '#!/bin/sh\\necho \"nvrtc         $NVRTC\"; echo attile \"$@\" >>called\\n' >build/release/cli/attile;"
         "chmod +x bin/* build/release/cli/attile";
     cr_assert_eq(system(script), 0);
