@@ -52,7 +52,7 @@ enum att_status {
     ATT_NO_DEVICE,        /* no usable GPU or driver */
     ATT_NO_COMPILER,      /* NVRTC (cuda) or a C++ compiler (host) was not found */
     ATT_COMPILE_FAILED,   /* the compiler's log is in the message, with template lines */
-    ATT_NOT_PREPARED,     /* a launch in a graph capture, or of unaligned tensors, without att_prepare before it */
+    ATT_NOT_PREPARED,     /* a launch in a graph capture, without att_prepare before it */
     ATT_LAUNCH_FAILED,    /* the device refused or faulted; on the host device: what a check found */
     ATT_OUT_OF_MEMORY,    /* host or device memory */
     ATT_IO,               /* a file could not be read or written */
@@ -121,8 +121,8 @@ ATT_API const char *att_message(const att_session *session);
              sequences) and alignment, the bytes that addresses and strides of all tensors are multiples of.
    schedule  knobs that say how, in the same form, or null to let the library choose (docs/tuned.md).
 
-   Any sizes may be launched, whatever was said. alignment=16 or more is a promise; less chooses a kernel that keeps to
-   it; unsaid, the kernel takes any arguments after att_prepare, and aligned ones at once.
+   Any sizes may be launched, whatever was said. The fastest kernels take addresses and strides that are multiples of 16
+   bytes, and att_launch refuses others; alignment=1 (or 2, 4, 8) finds a kernel that takes them. Unsaid means 16.
 
    Chosen once per problem and schedule and compiled at most once; later calls return the same kernel.
    Compiling happens here on a miss: memory, then bundles, then disk, then the compiler. A bundle answers a problem
@@ -135,8 +135,8 @@ ATT_API enum att_status att_find(att_session *session, const char *problem, cons
    lives. Without this call kernels stay loaded until att_close. Accepts null. */
 ATT_API void att_release(att_kernel *kernel);
 
-/* Load onto the device now what the driver would put off to the first launch, and build what a kernel that the library
-   chose needs to take arguments of any alignment. Call before graph capture and before measuring memory. Idempotent. */
+/* Load onto the device now what the driver would put off to the first launch. Compiles nothing. Call before graph capture
+   and before measuring memory. Idempotent. */
 ATT_API enum att_status att_prepare(att_kernel *kernel);
 
 ATT_API const char *att_kernel_name(const att_kernel *kernel);   /* an identifier with every knob in it */

@@ -32,8 +32,6 @@ static att_kernel *take_idle(att_session *session) {
     session->idle--;
     names_forget(&session->variants, kernel);
     names_forget(&session->asked, kernel);
-    if (kernel->stand_in)
-        leave(session, kernel->stand_in);
     return kernel;
 }
 
@@ -98,32 +96,8 @@ static att_kernel *intern(att_session *session, const struct variant *variant, c
 
 /* --- finding --------------------------------------------------------------------------------------------------- */
 
-/* A kernel that the library chose on its own has to take all arguments. */
-static bool wants_stand_in(const struct request *request, const struct variant *variant) {
-    return variant->boxed && request->any_schedule && request->hints.alignment == 0;
-}
-
-/* A bundle's kernels need no compiler, so their stand-in comes from a bundle, or there is none. */
-static void add_stand_in(att_session *session, const struct request *request, att_kernel *kernel) {
-    struct request any = *request;
-    struct choice choice = {0};
-    any.hints.alignment = 1;
-    if (!choose_next(session, &any, &choice, NULL))
-        return;
-    if (strcmp(kernel->info.from, "bundle") == 0 &&
-        !bundle_find(session->bundles, &choice.variant, session->info.arch, false))
-        return;
-    att_kernel *stand_in = intern(session, &choice.variant, "");
-    pthread_mutex_lock(&session->lock);
-    if (!kernel->stand_in)
-        kernel->stand_in = stand_in; /* when memory is short there is none */
-    else if (stand_in)
-        leave(session, stand_in); /* another thread was here */
-    pthread_mutex_unlock(&session->lock);
-}
-
-/* The best candidate that compiles, with one more user. A bundle may answer differently when the schedule is open, and a kernel with a
-   stand-in differs from the same one that was asked for by its schedule: each kind is remembered on its own. */
+/* The best candidate that compiles, with one more user. A bundle may answer differently when the schedule is open: each kind
+   is remembered on its own. */
 static enum att_status find_new(att_session *session, const char *problem, const char *schedule, att_kernel **result,
                                 struct failure *failure) {
     struct request request;
@@ -131,15 +105,12 @@ static enum att_status find_new(att_session *session, const char *problem, const
     if (choose_read(session, problem, schedule, &request, failure) != ATT_OK)
         return failure->status;
     while (choose_next(session, &request, &choice, NULL)) {
-        bool stand_in = wants_stand_in(&request, &choice.variant);
-        bool any = request.any_schedule && (session->bundles || stand_in);
-        att_kernel *kernel = intern(session, &choice.variant, any ? stand_in ? "any arguments" : "any schedule" : "");
+        bool any = request.any_schedule && session->bundles;
+        att_kernel *kernel = intern(session, &choice.variant, any ? "any schedule" : "");
         if (!kernel)
             return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while finding a kernel");
         failure_clear(failure); /* of the candidate before */
         if (kernel_build(kernel, request.any_schedule, failure) == ATT_OK) {
-            if (stand_in)
-                add_stand_in(session, &request, kernel);
             *result = kernel;
             return ATT_OK;
         }
@@ -202,17 +173,6 @@ void att_release(att_kernel *kernel) {
 
 /* --- asking about kernels --------------------------------------------------------------------------------------- */
 
-/* Without it most launches are as good, so that it cannot be had is no failure: a launch that needs it will say so. */
-static void prepare_stand_in(const att_kernel *kernel) {
-    att_kernel *stand_in = kernel->stand_in;
-    struct failure failure = {0};
-    if (!atomic_load(&stand_in->prepared) &&
-        (kernel_build(stand_in, false, &failure) != ATT_OK || kernel_prepare(stand_in, &failure) != ATT_OK))
-        session_log(kernel->session, ATT_LOG_WARNING, "%s has no stand-in for arguments that it cannot take: %s",
-                    kernel->variant.name, text_string(&failure.text));
-    failure_clear(&failure);
-}
-
 enum att_status att_prepare(att_kernel *kernel) {
     struct failure failure = {0};
     if (!kernel)
@@ -222,8 +182,6 @@ enum att_status att_prepare(att_kernel *kernel) {
         return status;
     if (!atomic_load(&kernel->prepared) && kernel_prepare(kernel, &failure) != ATT_OK)
         return session_fail(kernel->session, &failure);
-    if (kernel->stand_in)
-        prepare_stand_in(kernel);
     return ATT_OK;
 }
 

@@ -29,13 +29,10 @@ struct att_kernel {
     struct text source;          /* empty for a bundle's kernel */
     struct att_kernel_info info;
 
-    /* Takes the arguments that this one, which the library chose, cannot: any alignment. att_prepare builds it.
-       Null = none. Set before the kernel is handed out, never changed. */
-    struct att_kernel *stand_in;
     struct att_kernel *next; /* of all in the session */
 
     /* Guarded by the session's lock. */
-    unsigned users;     /* finds not yet released, and kernels whose stand-in it is */
+    unsigned users;     /* finds not yet released */
     uint64_t last_used; /* when the last user left, by the session's clock */
 };
 

@@ -277,27 +277,6 @@ Test(driver_session, what_was_just_compiled_and_does_not_load_is_not_compiled_ag
     session->type = &backend_cuda;
 }
 
-/* Which of the two runs hangs on the pointers, so there is room for either. */
-Test(driver_session, workspace_is_enough_for_a_stand_in, .init = find_kernel, .fini = close_session) {
-    const struct att_args args = arguments_at(stand_in_memory());
-    struct att_kernel stand_in_kernel = {.session = session, .variant = kernel->variant, .plan = kernel->plan};
-    static const int64_t bytes[][2] = {{512, 4096}, {4096, 512}, {0, 512}};
-    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
-        size_t found = 0;
-        kernel->plan.workspace = (struct plan_expr){1, {{PLAN_CONSTANT, bytes[i][0]}}};
-        stand_in_kernel.plan.workspace = (struct plan_expr){1, {{PLAN_CONSTANT, bytes[i][1]}}};
-        kernel->stand_in = &stand_in_kernel;
-        atomic_store(&stand_in_kernel.ready, false);
-        cr_assert_eq(att_workspace_size(kernel, &args, &found), ATT_OK, "%s", att_message(session));
-        cr_expect_eq((int64_t)found, bytes[i][0], "before it is built: %zu", found);
-        atomic_store(&stand_in_kernel.ready, true);
-        cr_assert_eq(att_workspace_size(kernel, &args, &found), ATT_OK, "%s", att_message(session));
-        cr_expect_eq((int64_t)found, bytes[i][0] > bytes[i][1] ? bytes[i][0] : bytes[i][1], "case %d: %zu", (int)i,
-                     found);
-    }
-    kernel->stand_in = NULL;
-}
-
 Test(driver_session, without_a_gpu_the_cpu_is_taken) {
     const struct att_options options = {.no_disk_cache = 1, .log = log_message, .log_context = &logged};
     struct att_session_info info;

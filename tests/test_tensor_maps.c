@@ -53,7 +53,7 @@ Test(tensor_maps, addresses_strides_and_scale_are_checked, .init = open_all, .fi
     struct att_attention_args args = good();
     EXPECT("good", args, NULL);
     args.q.data = memory + 40008;
-    EXPECT("q address", args, "q: address", "not aligned to 16 bytes", "algorithm=flash_tiled");
+    EXPECT("q address", args, "q: address", "not aligned to 16 bytes", "alignment=1 in a problem");
     args = good();
     args.k.row_stride = D + 4;
     EXPECT("k row stride", args, "k: row_stride is 44 elements of 2 bytes", "multiple of 16 bytes");
