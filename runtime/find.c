@@ -1,6 +1,7 @@
 /* From a problem's text to a kernel: which variant answers it, and is it here already? */
 #include "bundle.h"
 #include "session.h"
+#include "sized.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -190,8 +191,15 @@ const char *att_kernel_name(const att_kernel *kernel) { return kernel ? kernel->
 const char *att_kernel_source(const att_kernel *kernel) { return kernel ? text_string(&kernel->source) : ""; }
 
 enum att_status att_kernel_describe(const att_kernel *kernel, struct att_kernel_info *info) {
-    if (!kernel || !info)
+    struct failure failure = {0};
+    if (!kernel)
         return ATT_INVALID_ARGUMENT;
-    *info = kernel->info;
-    return ATT_OK;
+    enum att_status status = session_enter(kernel->session);
+    if (status != ATT_OK)
+        return status;
+    if (!info)
+        failure_set(&failure, ATT_INVALID_ARGUMENT, "info is null, expected where to put the result");
+    else if (sized_write(SIZED_KERNEL_INFO, "info", &kernel->info, info, &failure) == ATT_OK)
+        return ATT_OK;
+    return session_fail(kernel->session, &failure);
 }

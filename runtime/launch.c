@@ -2,6 +2,7 @@
 #include "arguments.h"
 #include "formula_args.h"
 #include "session.h"
+#include "sized.h"
 #include "tensor_maps.h"
 
 #include <inttypes.h>
@@ -118,6 +119,7 @@ static enum att_status launch(att_kernel *kernel, const struct att_args *args, v
 
 enum att_status att_launch(att_kernel *kernel, const struct att_args *args, void *stream) {
     struct failure failure = {0};
+    struct att_args known;
     if (!kernel)
         return ATT_INVALID_ARGUMENT;
     enum att_status status = session_enter(kernel->session);
@@ -125,13 +127,15 @@ enum att_status att_launch(att_kernel *kernel, const struct att_args *args, void
         return status;
     if (!args)
         failure_set(&failure, ATT_INVALID_ARGUMENT, "args is null, expected the arguments of %s", kernel->variant.name);
-    else if (launch(kernel, args, stream, &failure) == ATT_OK)
+    else if (sized_read(SIZED_ARGS, "args", args, &known, &failure) == ATT_OK &&
+             launch(kernel, &known, stream, &failure) == ATT_OK)
         return ATT_OK;
     return session_fail(kernel->session, &failure);
 }
 
 enum att_status att_workspace_size(const att_kernel *kernel, const struct att_args *args, size_t *bytes) {
     struct failure failure = {0};
+    struct att_args known;
     struct shape shape;
     struct room room = {0};
     bool empty;
@@ -144,9 +148,10 @@ enum att_status att_workspace_size(const att_kernel *kernel, const struct att_ar
         return status;
     if (!args || !bytes)
         failure_set(&failure, ATT_INVALID_ARGUMENT, "%s is null", args ? "bytes" : "args");
-    else if (arguments_read_sizes(&kernel->variant.knobs, args, &shape, &empty, &failure) == ATT_OK) {
+    else if (sized_read(SIZED_ARGS, "args", args, &known, &failure) == ATT_OK &&
+             arguments_read_sizes(&kernel->variant.knobs, &known, &shape, &empty, &failure) == ATT_OK) {
         shape.sm_count = kernel->session->info.sm_count;
-        if (empty || eval_workspace(kernel, args, &shape, &room, &failure) == ATT_OK) {
+        if (empty || eval_workspace(kernel, &known, &shape, &room, &failure) == ATT_OK) {
             *bytes = room.own + room.tables;
             return ATT_OK;
         }

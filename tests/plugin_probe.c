@@ -33,7 +33,7 @@ static int open_plugin(struct plugin *plugin, const char *path, const char *cach
     find(plugin, "att_open", &open);
     find(plugin, "att_find", &find_kernel);
     find(plugin, "att_alloc", &alloc);
-    const struct att_options options = {.device = ATT_DEVICE_HOST, .cache_dir = cache};
+    const struct att_options options = {.size = sizeof options, .device = ATT_DEVICE_HOST, .cache_dir = cache};
     return open(&options, &plugin->session) || find_kernel(plugin->session, "family=softmax", NULL, &plugin->kernel) ||
            alloc(plugin->session, 4 * sizeof(float), &plugin->memory);
 }
@@ -45,6 +45,8 @@ static int run(const struct plugin *plugin) {
     for (int i = 0; i < 4; i++)
         row[i] = 1;
     struct att_args args = {
+        .size = sizeof args,
+        .family = ATT_SOFTMAX,
         .softmax = {.x = row, .y = row, .x_row_stride = 4, .y_row_stride = 4, .rows = 1, .cols = 4}};
     return launch(plugin->kernel, &args, NULL) != ATT_OK || row[3] < 0.249f || row[3] > 0.251f;
 }

@@ -34,7 +34,8 @@ static void keep_log(void *context, enum att_log_level level, const char *messag
 }
 
 static att_session *open_session(const char *tuned) {
-    const struct att_options options = {.device = ATT_DEVICE_HOST,
+    const struct att_options options = {.size = sizeof options,
+                                        .device = ATT_DEVICE_HOST,
                                         .no_disk_cache = 1,
                                         .host_mode = ATT_HOST_FAST,
                                         .tuned_table = tuned,
@@ -171,7 +172,7 @@ Test(choose, the_nearest_measured_shape_decides) {
     session = open_gpu(path, "NVIDIA H100", 90);
     cr_expect_not(strstr(first(session, BF16 " len_q=700 len_kv=700", NULL), "_m64_"), "another device");
     att_close(session);
-    const struct att_options options = {.tuned_table = path};
+    const struct att_options options = {.size = sizeof options, .tuned_table = path};
     cr_assert_eq(session_open_to_choose(&options, "NVIDIA H200", "sm_90a", &session), ATT_OK, "%s",
                  att_message(session));
     cr_expect(strstr(first(session, BF16 " batch=32 len_q=512", NULL), "_m64_"), "as if there were one");
@@ -360,7 +361,8 @@ Test(choose, a_table_that_cannot_be_read_is_an_error_at_open) {
     const char *const tables[] = {path, "/nonexistent/table.yaml"};
     static const enum att_status statuses[] = {ATT_INVALID_TEXT, ATT_IO};
     for (int i = 0; i < 2; i++) {
-        const struct att_options options = {.device = ATT_DEVICE_HOST, .no_disk_cache = 1, .tuned_table = tables[i]};
+        const struct att_options options = {
+            .size = sizeof options, .device = ATT_DEVICE_HOST, .no_disk_cache = 1, .tuned_table = tables[i]};
         att_session *session;
         cr_expect_eq(att_open(&options, &session), statuses[i]);
         cr_expect(strstr(att_message(session), words[i]), "%s", att_message(session));
@@ -474,6 +476,8 @@ static struct run run(att_session *session, att_kernel *kernel, int pitch, float
     for (int i = 0; i < 4; i++)
         t[i] = (struct att_tensor){tensor[i], H * L * pitch, L * pitch, pitch};
     struct att_args args = {
+        .size = sizeof args,
+        .family = ATT_ATTENTION_FORWARD,
         .attention = {t[0], t[1], t[2], t[3], .batch = B, .heads = H, .len_q = L, .len_kv = L, .scale = scale}};
     result.status = att_launch(kernel, &args, NULL);
     att_copy_out(session, result.o, tensor[3], sizeof result.o);

@@ -65,8 +65,12 @@ static void open_session(void) {
     static char layout[PARAMS_LAYOUT];
     static struct att_bundle bundle = {ATT_BUNDLE_FORMAT, 1, &bundled, layout};
     static const struct att_bundle *const bundles[] = {&bundle, NULL};
-    const struct att_options options = {
-        .device = ATT_DEVICE_CUDA, .no_disk_cache = 1, .bundles = bundles, .log = log_message, .log_context = &logged};
+    const struct att_options options = {.size = sizeof options,
+                                        .device = ATT_DEVICE_CUDA,
+                                        .no_disk_cache = 1,
+                                        .bundles = bundles,
+                                        .log = log_message,
+                                        .log_context = &logged};
     setenv("ATTILE_NVRTC", "/nonexistent/libnvrtc.so", 1);
     stand_in_reset();
     make_bundle();
@@ -95,7 +99,9 @@ static void close_session(void) {
 /* Tensors side by side from `memory` on, contiguous. */
 static struct att_args arguments_at(char *memory) {
     enum { Q = B * H * LQ * D * 2, K = B * KV * LK * D * 2 };
-    return (struct att_args){.attention = {.q = {memory, H * LQ * D, LQ * D, D},
+    return (struct att_args){.size = sizeof(struct att_args),
+                             .family = ATT_ATTENTION_FORWARD,
+                             .attention = {.q = {memory, H * LQ * D, LQ * D, D},
                                            .k = {memory + Q, KV * LK * D, LK * D, D},
                                            .v = {memory + Q + K, KV * LK * D, LK * D, D},
                                            .o = {memory + Q + 2 * K, H * LQ * D, LQ * D, D},
@@ -185,7 +191,7 @@ Test(driver_session, a_map_that_the_driver_refuses_is_made_anew, .init = find_ke
 
 Test(driver_session, nothing_to_compute_calls_nothing, .init = find_kernel, .fini = close_session) {
     struct att_args args = arguments_at(stand_in_memory());
-    args.attention.batch = 0;
+    args.attention.len_q = 0;
     stand_in_forget();
     cr_expect_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
     cr_expect_str_eq(stand_in_calls(), "");
@@ -278,8 +284,9 @@ Test(driver_session, what_was_just_compiled_and_does_not_load_is_not_compiled_ag
 }
 
 Test(driver_session, without_a_gpu_the_cpu_is_taken) {
-    const struct att_options options = {.no_disk_cache = 1, .log = log_message, .log_context = &logged};
-    struct att_session_info info;
+    const struct att_options options = {
+        .size = sizeof options, .no_disk_cache = 1, .log = log_message, .log_context = &logged};
+    struct att_session_info info = {.size = sizeof info};
     stand_in_reset();
     stand_in.devices = 0;
     cr_assert_eq(att_open(&options, &session), ATT_OK, "%s", att_message(session));
@@ -295,7 +302,7 @@ Test(driver_session, without_a_gpu_the_cpu_is_taken) {
 
 /* A GPU that is there and does not work is no reason to be silently slow. */
 Test(driver_session, a_gpu_that_has_no_memory_left_is_not_passed_over) {
-    const struct att_options options = {.no_disk_cache = 1};
+    const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
     stand_in_reset();
     stand_in_fail("cuDevicePrimaryCtxRetain", CUDA_OUT_OF_MEMORY, 1);
     cr_expect_eq(att_open(&options, &session), ATT_OUT_OF_MEMORY);
