@@ -311,8 +311,10 @@ enum { ATT_BUNDLE_FORMAT = 2 };
 struct att_bundle_kernel {
     const char *name;
     const char *variant; /* every knob, "family: attention_forward, dtype: bf16, ..." */
-    const char *arch;    /* "sm_90a": this very GPU; "sm_80": it and later ones with the same first digit */
-    const char *plan;    /* how it is launched */
+    const char
+        *arch; /* "sm_90a": this very GPU; "sm_80": it and later ones with the same first digit; "compute_80": PTX,
+                            for it and all later ones; "host", "host_fast": a CPU, modes CHECK and FAST */
+    const char *plan; /* how it is launched */
     const void *binary;
     size_t size; /* bytes of binary */
     int registers, spill_bytes;

@@ -42,6 +42,8 @@ struct module {
     int launches;
 };
 
+static const char *const built_for[] = {
+    [ATT_HOST_CHECK] = "host", [ATT_HOST_FAST] = "host_fast", [ATT_HOST_RACE] = "host_race"};
 static const char *const mode_name[] = {[ATT_HOST_CHECK] = "check", [ATT_HOST_FAST] = "fast", [ATT_HOST_RACE] = "race"};
 
 /* --- the device ---------------------------------------------------------------------------------------------------- */
@@ -105,6 +107,7 @@ static void host_describe(const struct backend *backend, struct backend_info *in
     *info = (struct backend_info){
         .device_name = backend->name,
         .arch = "host",
+        .built_for = built_for[backend->mode],
         .compiler = version          ? version
                     : compiler->path ? compiler->path
                                      : "none: no $CXX, c++, g++ or clang++ on the PATH",

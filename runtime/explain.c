@@ -87,7 +87,7 @@ static enum att_status explain(att_session *session, const char *problem, const 
     if (choose_next(session, &request, &choice, &passed)) {
         const struct variant *variant = &choice.variant;
         const struct att_bundle_kernel *bundled =
-            bundle_find(session->bundles, variant, session->info.arch, request.any_schedule);
+            bundle_find(session->bundles, variant, session->info.built_for, request.any_schedule);
         text_print(text, "%s on %s (%s)\n  chosen by: %s\n", variant->name, session->info.device_name,
                    session->info.arch, choice.rule);
         print_shape(&request, text);

@@ -149,7 +149,7 @@ static enum att_status load(att_kernel *kernel, const void *bytes, size_t size, 
 static bool load_from_bundle(att_kernel *kernel, bool any_schedule) {
     att_session *session = kernel->session;
     const struct att_bundle_kernel *found =
-        bundle_find(session->bundles, &kernel->variant, session->info.arch, any_schedule);
+        bundle_find(session->bundles, &kernel->variant, session->info.built_for, any_schedule);
     struct failure failure = {0};
     if (!found || !plan_read(found->plan, &kernel->plan))
         return false;

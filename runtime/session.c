@@ -131,6 +131,17 @@ static enum att_status copy_bundles(att_session *session, const struct att_bundl
     return ATT_OK;
 }
 
+/* A bundle for other devices is no error, but why kernels are compiled all the same must be known somewhere. */
+static void tell_of_idle_bundles(const att_session *session) {
+    for (int i = 0; session->bundles && session->bundles[i]; i++) {
+        struct text built = {0};
+        if (!bundle_serves(session->bundles[i], session->info.built_for, &built))
+            session_log(session, ATT_LOG_WARNING, "bundles[%d]: none of its kernels is for %s; they are for %s", i,
+                        session->info.built_for, text_string(&built));
+        text_free(&built);
+    }
+}
+
 static enum att_status open_parts(att_session *session, const struct att_options *options, const char *compile_for,
                                   struct failure *failure) {
     if ((unsigned)options->device > ATT_DEVICE_HOST)
@@ -151,6 +162,7 @@ static enum att_status open_parts(att_session *session, const struct att_options
         return status;
     session->type->describe(session->backend, &session->info);
     session->modelled = model_gpu_find(session->info.device_name, &session->gpu);
+    tell_of_idle_bundles(session);
     const struct cache_options cache = {.dir = options->cache_dir,
                                         .limit = options->cache_limit,
                                         .disabled = options->no_disk_cache,

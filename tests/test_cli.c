@@ -358,6 +358,31 @@ Test(cli, build_writes_a_bundle_that_compiles_and_a_manifest) {
     command_done(&outcome), command_done(&again), command_done(&unknown);
 }
 
+Test(cli, build_for_this_cpu_needs_no_nvrtc) {
+    static const char arguments[] = "build 'family=softmax algorithm=online' --arch host,host_fast -o b";
+    struct outcome outcome = command_run("ATTILE_NVRTC=/nowhere", arguments);
+    struct text manifest = {0}, error = {0};
+    cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
+    cr_assert(file_load("b/manifest.json", 1 << 24, &manifest, &error) && is_json(&manifest));
+    cr_expect(holds(&manifest, "\"host_compiler\": ") && !holds(&manifest, "\"compiler\": "));
+    cr_expect(holds(&manifest, "host.so\"") && holds(&manifest, "host_fast.so\""), "%s", text_string(&manifest));
+    text_free(&manifest);
+    command_done(&outcome);
+    outcome = command_run("CXX=/nowhere PATH=/nowhere", arguments);
+    cr_expect(outcome.code == 4 && holds(&outcome.err, "C++17 compiler"), "%d %s", outcome.code,
+              text_string(&outcome.err));
+    command_done(&outcome);
+}
+
+Test(cli, build_makes_ptx_files_without_a_nul) {
+    struct outcome outcome = run("build 'family=softmax algorithm=online' --arch compute_80 -o b");
+    if (outcome.code == 4)
+        cr_skip_test("no NVRTC");
+    cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
+    cr_expect_eq(system("grep -q '^.target sm_80' b/*.compute_80.ptx && ! grep -qP '\\x00' b/*.ptx"), 0);
+    command_done(&outcome);
+}
+
 Test(cli, build_makes_what_runs_on_each_architecture) {
     static const struct {
         const char *target;

@@ -283,6 +283,57 @@ Test(driver_session, what_was_just_compiled_and_does_not_load_is_not_compiled_ag
     session->type = &backend_cuda;
 }
 
+static enum att_status open_with(const struct att_bundle_kernel *kernels, int count) {
+    static char layout[PARAMS_LAYOUT];
+    static struct att_bundle bundle;
+    static const struct att_bundle *const bundles[] = {&bundle, NULL};
+    const struct att_options options = {.size = sizeof options,
+                                        .device = ATT_DEVICE_CUDA,
+                                        .no_disk_cache = 1,
+                                        .bundles = bundles,
+                                        .log = log_message,
+                                        .log_context = &logged};
+    stand_in_reset();
+    cr_assert(params_layout(embedded_templates, layout));
+    bundle = (struct att_bundle){ATT_BUNDLE_FORMAT, count, kernels, layout};
+    return att_open(&options, &session);
+}
+
+/* It loads when the kernel is found, so that no launch compiles. */
+Test(driver_session, the_driver_gets_ptx_where_no_binary_runs) {
+    static const char ptx[] = ".version 7.0\n.target sm_80\n";
+    make_bundle();
+    struct att_bundle_kernel kernels[] = {bundled, bundled, bundled};
+    kernels[0].name = "text";
+    kernels[0].arch = "compute_80";
+    kernels[0].binary = ptx;
+    kernels[0].size = sizeof ptx;
+    kernels[1].arch = "sm_80";
+    cr_assert_eq(open_with(kernels, 2), ATT_OK, "%s", att_message(session));
+    cr_assert_eq(att_find(session, PROBLEM, SCHEDULE, &kernel), ATT_OK, "%s", att_message(session));
+    cr_expect_str_eq(att_kernel_name(kernel), "text");
+    cr_expect_eq(count("cuModuleLoadData"), 1);
+    att_close(session);
+    cr_assert_eq(open_with(kernels, 3), ATT_OK, "%s", att_message(session));
+    cr_assert_eq(att_find(session, PROBLEM, SCHEDULE, &kernel), ATT_OK, "%s", att_message(session));
+    cr_expect_str_eq(att_kernel_name(kernel), "bundled", "binaries come first");
+    close_session();
+}
+
+Test(driver_session, a_bundle_for_other_devices_is_told_of) {
+    make_bundle();
+    struct att_bundle_kernel kernels[] = {bundled, bundled, bundled};
+    kernels[0].arch = "sm_80";
+    kernels[1].arch = "host";
+    kernels[2].arch = "sm_80";
+    cr_assert_eq(open_with(kernels, 3), ATT_OK, "%s", att_message(session));
+    cr_expect(
+        strstr(text_string(&logged.text), "bundles[0]: none of its kernels is for sm_90a; they are for sm_80, host\n"),
+        "%s", text_string(&logged.text));
+    close_session();
+    text_free(&logged.text);
+}
+
 Test(driver_session, without_a_gpu_the_cpu_is_taken) {
     const struct att_options options = {
         .size = sizeof options, .no_disk_cache = 1, .log = log_message, .log_context = &logged};

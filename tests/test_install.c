@@ -73,3 +73,37 @@ Test(install, it_is_whole_and_looks_for_nothing_in_the_source_tree) {
     cr_expect_neq(shell("readelf -d %s | grep -q '" SOURCE_DIR "'", "at/bin/attile at/lib/libattile.so"), 0);
     cr_expect_eq(shell("at/bin/attile %s >/dev/null", "version"), 0);
 }
+
+/* What a C++ compiler made ahead of time runs where there is none. */
+Test(install, a_program_with_a_bundle_for_the_cpu_needs_no_compiler) {
+    static const char program[] =
+        "#include <attile.h>\n"
+        "#include <stdio.h>\n"
+        "extern const struct att_bundle attile_kernels;\n"
+        "int main(void) {\n"
+        "    const struct att_bundle *const bundles[] = {&attile_kernels, NULL};\n"
+        "    struct att_options options = {.size = sizeof options, .device = ATT_DEVICE_HOST, .no_disk_cache = 1,\n"
+        "                                  .host_mode = ATT_HOST_FAST, .bundles = bundles};\n"
+        "    struct att_kernel_info info = {.size = sizeof info};\n"
+        "    att_session *session;\n"
+        "    att_kernel *kernel;\n"
+        "    if (att_open(&options, &session) || att_find(session, \"family=softmax\", NULL, &kernel) ||\n"
+        "        att_kernel_describe(kernel, &info))\n"
+        "        return puts(att_message(session)), 1;\n"
+        "    float row[] = {1, 1, 1, 1};\n"
+        "    struct att_args args = {.size = sizeof args, .family = ATT_SOFTMAX, .softmax = {row, row, 4, 4, 1, 4}};\n"
+        "    puts(info.from);\n"
+        "    return att_launch(kernel, &args, NULL) || row[2] != 0.25f;\n"
+        "}\n";
+    FILE *file = fopen("program.c", "w");
+    fputs(program, file);
+    fclose(file);
+    cr_assert_eq(
+        shell("ATTILE_CACHE_DIR=$PWD %s/cli/attile build 'family=softmax algorithm=online' --arch host_fast -q -o .",
+              BUILD_DIR),
+        0);
+    cr_assert_eq(
+        shell("gcc -I" SOURCE_DIR "/runtime program.c kernels.c %s/runtime/libattile.so -o program", BUILD_DIR), 0);
+    cr_expect_eq(shell("PATH= CXX= LD_LIBRARY_PATH=%s/runtime ./program >out", BUILD_DIR), 0);
+    cr_expect_eq(shell("grep -q %s out", "bundle"), 0);
+}

@@ -194,9 +194,8 @@ Test(launch, empty_outputs_start_nothing_and_no_keys_give_zeros) {
             continue;
         att_kernel *kernel = find(session, ATTENTION, "algorithm=materialized");
         upload_attention(session, kernel);
-        struct att_args empty = {.size = sizeof empty,
-                                 .family = ATT_ATTENTION_FORWARD,
-                                 .attention = {.batch = B, .heads = H}};
+        struct att_args empty = {
+            .size = sizeof empty, .family = ATT_ATTENTION_FORWARD, .attention = {.batch = B, .heads = H}};
         cr_expect_eq(att_launch(kernel, &empty, NULL), ATT_OK, "%s", att_message(session));
         struct att_args no_keys = attention.args;
         no_keys.attention.len_kv = 0;
