@@ -93,7 +93,9 @@ Test(install, a_program_with_a_bundle_for_the_cpu_needs_no_compiler) {
         "    float row[] = {1, 1, 1, 1};\n"
         "    struct att_args args = {.size = sizeof args, .family = ATT_SOFTMAX, .softmax = {row, row, 4, 4, 1, 4}};\n"
         "    puts(info.from);\n"
-        "    return att_launch(kernel, &args, NULL) || row[2] != 0.25f;\n"
+        "    int wrong = att_launch(kernel, &args, NULL) || row[2] != 0.25f;\n"
+        "    att_close(session);\n"
+        "    return wrong;\n"
         "}\n";
     FILE *file = fopen("program.c", "w");
     fputs(program, file);
@@ -103,7 +105,8 @@ Test(install, a_program_with_a_bundle_for_the_cpu_needs_no_compiler) {
               BUILD_DIR),
         0);
     cr_assert_eq(
-        shell("gcc -I" SOURCE_DIR "/runtime program.c kernels.c %s/runtime/libattile.so -o program", BUILD_DIR), 0);
+        shell(COMPILE " -I" SOURCE_DIR "/runtime program.c kernels.c %s/runtime/libattile.so -o program", BUILD_DIR),
+        0);
     cr_expect_eq(shell("PATH= CXX= LD_LIBRARY_PATH=%s/runtime ./program >out", BUILD_DIR), 0);
     cr_expect_eq(shell("grep -q %s out", "bundle"), 0);
 }
