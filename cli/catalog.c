@@ -148,18 +148,9 @@ enum exit_code catalog_count(struct catalog *catalog, const struct cli *cli, int
     return code;
 }
 
-void catalog_print_problem(const struct variant *variant, struct text *problem, struct text *schedule) {
-    unsigned top = 1u << KNOB_family | 1u << KNOB_target, schedule_knobs = 0;
-    for (int id = 0; id < KNOB_COUNT; id++)
-        if (knob_table[id].group == KNOB_GROUP_SCHEDULE)
-            schedule_knobs |= 1u << id;
-    knobs_print(&variant->knobs, (variant->used | top) & ~schedule_knobs, problem);
-    knobs_print(&variant->knobs, variant->used & schedule_knobs, schedule);
-}
-
 void catalog_print_given(const struct catalog *catalog, struct text *problem, struct text *schedule) {
-    const struct variant given = {.knobs = catalog->given, .used = ~0u};
-    catalog_print_problem(&given, problem, schedule);
+    const struct variant given = {.knobs = catalog->given, .used = KNOB_ALL};
+    variant_print_problem(&given, problem, schedule);
     for (int i = 0; i < SHAPE_COUNT; i++)
         if (shape_get(&catalog->hints.shape, (enum shape_id)i) >= 0)
             text_print(problem, " %s=%" PRId64, shape_table[i].name,

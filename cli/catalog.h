@@ -44,9 +44,6 @@ void catalog_rewind(struct catalog *catalog);
    then the exit code to return. */
 enum exit_code catalog_count(struct catalog *catalog, const struct cli *cli, int *feasible, int *pruned);
 
-/* The two texts with which att_find finds exactly this variant. */
-void catalog_print_problem(const struct variant *variant, struct text *problem, struct text *schedule);
-
 /* The two texts with which a problem was given, without what was left open, so that the library chooses that.
    `schedule` stays empty when none was given. */
 void catalog_print_given(const struct catalog *catalog, struct text *problem, struct text *schedule);

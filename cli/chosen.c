@@ -1,7 +1,7 @@
 #include "chosen.h"
 #include "field.h"
-#include "inputs.h"
 #include "session.h"
+#include "shape_text.h"
 
 #include <string.h>
 
@@ -58,7 +58,7 @@ static enum exit_code choose(struct chosen *chosen, const struct text *problem, 
     struct request request;
     struct choice choice = {0};
     enum exit_code code = CLI_OK;
-    inputs_print_shape(shape, family, &sizes);
+    shape_print(shape, family, &sizes);
     text_print(&asked, "%s %s", text_string(problem), text_string(&sizes));
     if (choose_read(chosen->session, text_string(&asked), NULL, &request, &failure) != ATT_OK)
         code = cli_report(chosen->cli, cli_exit_code(failure.status), text_string(&failure.text));

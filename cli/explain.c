@@ -62,7 +62,7 @@ static enum exit_code explain_variants(struct cli *cli, struct json *json, att_s
     for (; catalog_next(catalog, &variant); explained++) {
         struct text problem = {0}, schedule = {0}, words = {0};
         if (variant.feasible) {
-            catalog_print_problem(&variant, &problem, &schedule);
+            variant_print_problem(&variant, &problem, &schedule);
             ask(session, text_string(&problem), text_string(&schedule), &words);
         } else {
             variant_print(&variant, &words);

@@ -1,6 +1,6 @@
 /* attile explain --model: how long the model thinks a variant takes, term by term. */
 #include "explore.h"
-#include "inputs.h"
+#include "shape_text.h"
 #include "terminal.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ static void print_terms(struct exploration *e, const struct variant *variant, co
     struct text *out = &e->cli->out;
     struct table table;
     struct text sizes = {0};
-    inputs_print_shape(shape, e->spec->family, &sizes);
+    shape_print(shape, e->spec->family, &sizes);
     text_print(out, "%s%s\npredicted for %s at %s:\n", out->size ? "\n" : "", variant->name, e->gpu.name,
                text_string(&sizes));
     text_free(&sizes);

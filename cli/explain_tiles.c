@@ -1,9 +1,9 @@
 #include "explain_tiles.h"
 #include "catalog.h"
 #include "file.h"
-#include "inputs.h"
 #include "shapes.h"
 #include "tile_map.h"
+#include "shape_text.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static void print_title(const struct knobs *problem, const struct params *params
             text_print(text, ", %s=%g", scope->param[i].name, params->param[i].value[0]);
     }
     struct text sizes = {0};
-    inputs_print_shape(shape, problem->family, &sizes);
+    shape_print(shape, problem->family, &sizes);
     text_print(text, "; %s", text_string(&sizes));
     text_free(&sizes);
 }

@@ -1,6 +1,6 @@
 #include "explore.h"
-#include "inputs.h"
 #include "terminal.h"
+#include "shape_text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -24,7 +24,7 @@ static void print_problem(const struct variant *variant, struct text *text) {
         bool implied = (id == KNOB_dtype_out && value == knobs->dtype) ||
                        (id == KNOB_head_dim_v && value == knobs->head_dim) ||
                        (id == KNOB_score && value == score_scaled) || knob_is_open((enum knob_id)id, value);
-        if (is_schedule(id) || !(variant->used >> id & 1) || implied)
+        if (is_schedule(id) || !knob_in(variant->used, id) || implied)
             continue;
         text_print(text, "%s%s=", separator, knob_table[id].name);
         knob_print(knobs, (enum knob_id)id, text);
@@ -33,21 +33,21 @@ static void print_problem(const struct variant *variant, struct text *text) {
 }
 
 /* Schedule knobs that differ among what is shown: the others need not be said every time. */
-static unsigned find_varying(const struct explored *first, int count) {
-    unsigned varying = 1u << KNOB_algorithm;
+static knob_flags find_varying(const struct explored *first, int count) {
+    knob_flags varying = KNOB_FLAG(KNOB_algorithm);
     for (int id = 0; id < KNOB_COUNT; id++)
         for (int i = 1; i < count; i++)
             if (is_schedule(id) && knob_get(&first[i].variant.knobs, (enum knob_id)id) !=
                                        knob_get(&first[0].variant.knobs, (enum knob_id)id))
-                varying |= 1u << id;
+                varying |= KNOB_FLAG(id);
     return varying;
 }
 
-static void print_schedule(const struct variant *variant, unsigned which, struct text *text) {
+static void print_schedule(const struct variant *variant, knob_flags which, struct text *text) {
     const char *separator = "";
     for (int id = 0; id < KNOB_COUNT; id++) {
         int value = knob_get(&variant->knobs, (enum knob_id)id);
-        if (!(which >> id & 1) || !(variant->used >> id & 1) || value == AUTO)
+        if (!knob_in(which, id) || !knob_in(variant->used, id) || value == AUTO)
             continue;
         text_print(text, "%s%s", separator, knob_table[id].words ? "" : knob_table[id].prefix);
         print_value(id, value, text);
@@ -73,7 +73,7 @@ static void print_pruned(const struct exploration *e, struct text *text) {
 }
 
 static void print_row(const struct exploration *e, struct table *table, const struct explored *x, int rank,
-                      unsigned varying) {
+                      knob_flags varying) {
     struct text schedule = {0};
     int column = 0, times = e->shapes.count < TIMES_SHOWN ? e->shapes.count : TIMES_SHOWN;
     enum cell_style faint = x->compiled.outcome == COMPILE_GOOD ? CELL_PLAIN : CELL_FAINT;
@@ -116,7 +116,7 @@ static void print_compiled(struct exploration *e, const struct explored *first, 
     for (size_t k = 0; k < sizeof rest / sizeof *rest; k++)
         headings[columns] = rest[k], alignment[columns++] = k + 1 < sizeof rest / sizeof *rest ? 'r' : 'l';
     table_open(&table, columns, headings, alignment);
-    unsigned varying = find_varying(first, count);
+    knob_flags varying = find_varying(first, count);
     int shown = 0;
     for (int i = 0; i < count; i++)
         if (shown < BEST_SHOWN || first[i].front || e->cli->verbose) {
@@ -158,7 +158,7 @@ static void print_predicted(struct exploration *e, int problem) {
 static void print_shapes(struct exploration *e, struct text *text) {
     for (int k = 0; k < e->shapes.count; k++) {
         struct text sizes = {0};
-        inputs_print_shape(&e->shapes.shape[k], e->spec->family, &sizes);
+        shape_print(&e->shapes.shape[k], e->spec->family, &sizes);
         text_print(text, "  %c  %s\n", k < TIMES_SHOWN ? 'A' + k : ' ', text_string(&sizes));
         text_free(&sizes);
     }
@@ -260,7 +260,7 @@ void explore_print_json(struct exploration *e) {
         struct variant variant;
         struct text problem = {0}, schedule = {0};
         explore_variant(e, candidate, &variant);
-        catalog_print_problem(&variant, &problem, &schedule);
+        variant_print_problem(&variant, &problem, &schedule);
         json_object(&json, NULL);
         json_string(&json, "variant", variant.name);
         json_string(&json, "problem", text_string(&problem));
@@ -313,7 +313,7 @@ void explore_print_csv(struct exploration *e) {
         for (int id = 0; id < KNOB_COUNT; id++)
             if (is_schedule(id)) {
                 text_print(out, ",");
-                if (variant.used >> id & 1)
+                if (knob_in(variant.used, id))
                     print_value(id, knob_get(&variant.knobs, (enum knob_id)id), out);
             }
         const struct compiled *c = x ? &x->compiled : NULL;

@@ -1,8 +1,8 @@
 /* The page of --report: all candidates, what the compiler said of the best, and measurements beside them. */
 #include "agreement.h"
 #include "explore.h"
-#include "inputs.h"
 #include "report_file.h"
+#include "shape_text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ struct saying { /* where print_cell prints */
 static void print_cell(void *context, int cell, const struct agreement_cell *judged) {
     const struct saying *saying = context;
     struct text sizes = {0};
-    inputs_print_shape(&saying->report->shape[cell % REPORT_SHAPES], saying->report->family, &sizes);
+    shape_print(&saying->report->shape[cell % REPORT_SHAPES], saying->report->family, &sizes);
     text_print(saying->out, "%8.3f %6.1f of %-6d %s at %s\n", judged->loss, judged->rank, judged->kernels,
                saying->report->problem[cell / REPORT_SHAPES].name, text_string(&sizes));
     text_free(&sizes);

@@ -32,12 +32,6 @@ struct inputs {
 enum exit_code inputs_open(struct inputs *inputs, struct cli *cli, struct catalog *catalog);
 void inputs_close(struct inputs *inputs);
 
-/* Parse "len_q=7,len_kv=9" for a family, with the rules of shapes.def. False with a sentence in *error. */
-bool inputs_parse_shape(const char *text, int family, struct shape *shape, struct text *error);
-
-/* Print them as they are read: "batch=1,heads=8,...". */
-void inputs_print_shape(const struct shape *shape, int family, struct text *text);
-
 /* The shape to run variant `knobs` on, number `i` of inputs->shapes. */
 struct shape inputs_shape(const struct inputs *inputs, const struct knobs *knobs, int i);
 

@@ -12,7 +12,7 @@ static void print_knobs(const struct variant *variant, struct json *json) {
     json_object(json, "knobs");
     for (int id = 0; id < KNOB_COUNT; id++) {
         int value = knob_get(&variant->knobs, id);
-        if (!(variant->used & 1u << id) || value == AUTO)
+        if (!knob_in(variant->used, id) || value == AUTO)
             continue;
         const char *formula = knob_formula(&variant->knobs, id);
         if (knob_table[id].words)
@@ -49,7 +49,7 @@ static void list_json(struct cli *cli, struct catalog *catalog, bool why, int fe
 static void print_pruned(struct cli *cli, const struct variant *variant) {
     struct text knobs = {0};
     struct variant whole = *variant;
-    whole.used |= whole.used ? 0 : ~0u; /* no template, so nobody says which knobs count */
+    whole.used |= whole.used ? 0 : KNOB_ALL; /* no template, so nobody says which knobs count */
     variant_print(&whole, &knobs);
     text_print(&cli->out, "%spruned%s  %s\n        because %s\n", cli->color_out ? "\033[2m" : "",
                cli->color_out ? "\033[0m" : "", text_string(&knobs), variant->reason);

@@ -5,9 +5,11 @@
 #include "nvrtc.h"
 #include "session.h"
 #include "terminal.h"
+#include "shape_text.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 const struct option options_run[] = {
@@ -171,7 +173,7 @@ static bool run_shape(struct job *job, att_kernel *kernel, struct row *row, int 
     bool right = check_run(job->session, kernel, &job->workload, &job->options, &result);
     if (!right) {
         struct text sizes = {0};
-        inputs_print_shape(&shape, row->variant->knobs.family, &sizes);
+        shape_print(&shape, row->variant->knobs.family, &sizes);
         progress_close(&job->progress);
         row->code = cli_worse(row->code, result.status == ATT_OK ? CLI_MISMATCH : cli_exit_code(result.status));
         cli_error(cli, row->code, "%s on %s, %s: %" PRId64 " wrong\n%s", row->variant->name, sizes.bytes,
@@ -210,7 +212,7 @@ static att_kernel *find(struct job *job, struct row *row) {
     struct text problem = {0}, schedule = {0};
     att_kernel *kernel = NULL;
     if (job->catalog.spec)
-        catalog_print_problem(row->variant, &problem, &schedule);
+        variant_print_problem(row->variant, &problem, &schedule);
     else
         catalog_print_given(&job->catalog, &problem, &schedule);
     row->status = att_find(job->session, text_string(&problem), text_string(&schedule), &kernel);
@@ -282,11 +284,14 @@ static enum exit_code run_all(struct job *job) {
         struct row row = {.variant = &variant, .info = {.registers = -1, .spill_bytes = -1}};
         if (!variant.feasible)
             continue;
+        if (!job->catalog.spec) /* until the library has chosen */
+            snprintf(variant.name, sizeof variant.name, "%s", job->catalog.name);
         progress_show(&job->progress, job->done++, variant.name);
         run_variant(job, &row);
         if (cli_interrupted()) /* half a row says nothing */
             break;
-        print_row(job, &row);
+        if (job->catalog.spec || row.variant != &variant) /* else nothing was chosen */
+            print_row(job, &row);
         job->right += row.code == CLI_OK;
         code = cli_worse(code, row.code);
         if (hopeless(row.status))
@@ -327,24 +332,12 @@ static enum exit_code open_session(struct job *job) {
     return CLI_OK;
 }
 
-/* The knobs of the variant that the library would choose first; it may choose another when that does not compile. */
-static enum exit_code choose(struct job *job) {
-    struct text problem = {0}, schedule = {0};
-    struct request request;
-    struct choice choice = {0};
-    struct failure failure = {0};
-    enum exit_code code = CLI_OK;
-    catalog_print_given(&job->catalog, &problem, &schedule);
-    if (choose_read(job->session, text_string(&problem), text_string(&schedule), &request, &failure) != ATT_OK)
-        code = cli_error(job->cli, cli_exit_code(failure.status), "%s", text_string(&failure.text));
-    else if (choose_next(job->session, &request, &choice, NULL))
-        job->catalog.problem = choice.variant.knobs;
-    else
-        code = cli_error(job->cli, CLI_SPEC, "no kernel answers this problem: %s", choice.reason);
-    text_free(&problem);
-    text_free(&schedule);
-    failure_clear(&failure);
-    return code;
+/* A problem without its schedule, by which the inputs are checked before anything is compiled: att_find chooses, once. */
+static void leave_schedule_open(struct catalog *catalog) {
+    const struct knobs open = knobs_default();
+    for (int id = 0; id < KNOB_COUNT; id++)
+        if (knob_table[id].group == KNOB_GROUP_SCHEDULE || id == KNOB_target)
+            knob_set(&catalog->problem, (enum knob_id)id, knob_get(&open, (enum knob_id)id));
 }
 
 static void describe(struct job *job) {
@@ -368,10 +361,13 @@ static enum exit_code run(struct job *job) {
     struct cli *cli = job->cli;
     int pruned;
     enum exit_code code = catalog_open(&job->catalog, cli);
+    if (!code && !job->catalog.spec && cli_given(cli, "variant"))
+        code = cli_error(cli, CLI_USAGE,
+                         "--variant picks from the variants of a spec; a problem is one variant: name its knobs there");
     if (!code)
         code = open_session(job);
     if (!code && !job->catalog.spec)
-        code = choose(job);
+        leave_schedule_open(&job->catalog);
     if (!code)
         code = catalog_count(&job->catalog, cli, &job->variants, &pruned);
     if (!code)
@@ -396,7 +392,7 @@ static enum exit_code run(struct job *job) {
     code = run_all(job);
     if (cli->json)
         json_close(&job->json);
-    else
+    else if (job->catalog.spec || job->table.rows > 1)
         table_print(&job->table, cli->color_out, &cli->out);
     return code;
 }

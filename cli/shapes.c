@@ -1,5 +1,5 @@
 #include "shapes.h"
-#include "inputs.h"
+#include "shape_text.h"
 
 #include <string.h>
 
@@ -29,7 +29,7 @@ static enum exit_code parse(struct shapes *shapes, const struct cli *cli, const 
         else {
             memcpy(one, at, size);
             one[size] = '\0';
-            if (!inputs_parse_shape(one, family, &shapes->shape[shapes->count++], &error))
+            if (!shape_parse(one, family, &shapes->shape[shapes->count++], &error))
                 code = cli_error(cli, CLI_USAGE, "--shapes: %s", text_string(&error));
         }
     }

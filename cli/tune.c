@@ -2,7 +2,6 @@
 #include "catalog.h"
 #include "duration.h"
 #include "field.h"
-#include "inputs.h"
 #include "report_file.h"
 #include "shapes.h"
 #include "shard.h"
@@ -10,7 +9,8 @@
 #include "tune_compare.h"
 #include "tune_merge.h"
 #include "tune_report.h"
-#include "tuner.h"
+#include "tuner_run.h"
+#include "shape_text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -160,7 +160,7 @@ static enum exit_code add_cell(struct job *job, int problem, int number) {
     if (!field_fits(knobs, shape))
         return CLI_OK;
     field_print_problem(knobs, &problem_text);
-    inputs_print_shape(shape, job->spec->family, &shape_text);
+    shape_print(shape, job->spec->family, &shape_text);
     bool good = tuner_add_cell(&job->tuner, text_string(&problem_text), shape, text_string(&shape_text)) &&
                 (job->validated ? tune_pick_two(job->validated, knobs, shape, &job->tuner)
                                 : field_pick(set, &job->candidates, problem, number, most,
@@ -358,6 +358,7 @@ enum exit_code verb_tune(struct cli *cli) {
     struct job job = {.cli = cli, .journal = {.file = -1}};
     cli_catch_interrupt();
     enum exit_code code = tune(&job);
+    tuner_disconnect(&job.tuner);
     tuner_close(&job.tuner);
     candidates_free(&job.candidates);
     att_close(job.validated);

@@ -1,7 +1,6 @@
 #include "tune_compare.h"
 #include "agreement.h"
 #include "field.h"
-#include "inputs.h"
 #include "session.h"
 #include "terminal.h"
 

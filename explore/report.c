@@ -40,7 +40,7 @@ static void name_problem(const struct variant *variant, char *name, size_t size)
         int value = knob_get(k, (enum knob_id)id);
         bool implied = (id == KNOB_dtype_out && value == k->dtype) || (id == KNOB_head_dim_v && value == k->head_dim) ||
                        (id == KNOB_score && value == score_scaled) || knob_is_open((enum knob_id)id, value);
-        if (knob_table[id].group != KNOB_GROUP_PROBLEM || !(variant->used >> id & 1) || implied)
+        if (knob_table[id].group != KNOB_GROUP_PROBLEM || !(knob_in(variant->used, id)) || implied)
             continue;
         text_print(&text, "%s%s", text.size ? " " : "", knob_table[id].prefix);
         knob_print(k, (enum knob_id)id, &text);
@@ -107,7 +107,7 @@ struct report_point *report_add(struct report *report, const struct variant *var
                                    .instructions = -1};
     memcpy(point->name, variant->name, sizeof point->name);
     for (int id = 0; id < KNOB_COUNT; id++)
-        point->value[id] = variant->used >> id & 1 ? knob_get(&variant->knobs, (enum knob_id)id) : AUTO;
+        point->value[id] = knob_in(variant->used, id) ? knob_get(&variant->knobs, (enum knob_id)id) : AUTO;
     return point;
 }
 

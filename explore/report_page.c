@@ -45,11 +45,11 @@ static void name_shape(const struct report *report, int shape, char *out, size_t
 }
 
 /* The schedule as a kernel's name has it: of the knobs in `which` (bit KNOB_... set) those that its template uses. */
-static void name_schedule(const struct report_point *point, unsigned which, char *out, size_t size) {
+static void name_schedule(const struct report_point *point, knob_flags which, char *out, size_t size) {
     struct text text = {0};
     for (int id = 0; id < KNOB_COUNT; id++) {
         int value = point->value[id];
-        if (!(which >> id & 1) || value == AUTO)
+        if (!knob_in(which, id) || value == AUTO)
             continue;
         text_print(&text, "%s%s", text.size ? " " : "", knob_table[id].words ? "" : knob_table[id].prefix);
         if (knob_table[id].words)
@@ -151,7 +151,7 @@ static void write_winners(const struct report *report, struct text *html) {
             bool tensor = best->value[KNOB_algorithm] == algorithm_flash_async;
             double peak = report->gpu.multiprocessors * report->gpu.clock *
                           (tensor ? report->gpu.tensor : 2 * 32 * report->gpu.issue);
-            name_schedule(best, 1u << KNOB_block_m | 1u << KNOB_block_n, words, sizeof words);
+            name_schedule(best, KNOB_FLAG(KNOB_block_m) | KNOB_FLAG(KNOB_block_n), words, sizeof words);
             describe(report, best, title, sizeof title);
             grid_cell(&grid, k, p, best->flops / time_of(best) / peak, words, title);
         }
@@ -430,9 +430,9 @@ static void write_front(const struct report *report, int problem, struct text *h
 }
 
 /* Schedule knobs that differ within a problem: the others need not be said every time. */
-static unsigned find_varying(const struct report *report, int problem) {
+static knob_flags find_varying(const struct report *report, int problem) {
     const struct report_point *first = NULL;
-    unsigned varying = 1u << KNOB_algorithm;
+    knob_flags varying = KNOB_FLAG(KNOB_algorithm);
     for (int i = 0; i < report->points; i++) {
         const struct report_point *point = &report->point[i];
         if (point->problem != problem || (!point->compiled && point->measured <= 0))
@@ -441,9 +441,9 @@ static unsigned find_varying(const struct report *report, int problem) {
         for (int id = 0; id < KNOB_COUNT; id++)
             if ((knob_table[id].group == KNOB_GROUP_SCHEDULE || id == KNOB_target) &&
                 point->value[id] != first->value[id])
-                varying |= 1u << id;
+                varying |= KNOB_FLAG(id);
     }
-    return first ? varying : ~0u;
+    return first ? varying : KNOB_ALL;
 }
 
 /* --- the best, in numbers ------------------------------------------------------------------------------------------- */
@@ -470,7 +470,7 @@ static void write_best(const struct report *report, int problem, int shape, stru
         row[at] = point;
     }
     char words[LINE], predicted[32], time[32];
-    unsigned which = find_varying(report, problem);
+    knob_flags which = find_varying(report, problem);
     if (!rows)
         return;
     name_shape(report, shape, words, sizeof words);

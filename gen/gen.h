@@ -1,4 +1,4 @@
-/* gen: YAML specs and templates in, CUDA source out. This is the one header that other folders include.
+/* gen: YAML specs and templates in, CUDA source out. This is what all rooms of this folder do for others.
 
        template_set_open   templates (embedded ones, or a caller's)      -> parsed once
        spec_read           YAML text                                     -> struct spec
@@ -40,7 +40,7 @@ enum { VARIANT_NAME = 192, VARIANT_REASON = 256 };
 
 struct variant {
     struct knobs knobs; /* complete: AUTO only in knobs that this variant's template does not use */
-    unsigned used;      /* bit KNOB_... set: the template uses this knob; family, algorithm, target always */
+    knob_flags used;    /* knobs that the template uses; family, algorithm, target always */
     bool feasible;
     int block_threads; /* of the largest block of its launches */
     int shared_bytes;  /* likewise, dynamic shared memory */
@@ -63,6 +63,9 @@ bool variant_same(const struct variant *a, const struct variant *b);
 /* "family: attention_forward, dtype: fp32, ..." with every used knob in table order; what cache and bundles call it. */
 void variant_print(const struct variant *variant, struct text *text);
 
+/* The two texts with which att_find finds exactly this variant. */
+void variant_print_problem(const struct variant *variant, struct text *problem, struct text *schedule);
+
 /* Read "dtype=bf16 head_dim=96, mask=causal" (name=value or name: value, separated by spaces, commas or newlines) onto
    `knobs`; knobs not named keep their value. Expressions stand in quotes, and what they need at launch beside them:
    mask="q - k < window" params="window: int". `groups` has bit KNOB_GROUP_... set for each group that may be named.
@@ -78,12 +81,6 @@ struct hints {
 /* The same for a problem's text, in which sizes may stand too: "head_dim=96 len_q=4096 alignment=16". */
 bool problem_parse(const struct input *input, unsigned groups, struct knobs *knobs, struct hints *hints,
                    struct diag *diag);
-
-/* One value as a user would write it: "causal", "64", "\"k <= q\"". */
-void knob_print(const struct knobs *knobs, enum knob_id id, struct text *text);
-
-/* "dtype=bf16 head_dim=96": the knobs of `which` (bit KNOB_... set) that are not AUTO, as knobs_parse reads them. */
-void knobs_print(const struct knobs *knobs, unsigned which, struct text *text);
 
 /* --- specs ----------------------------------------------------------------------------------------------------- */
 
@@ -138,8 +135,8 @@ struct variants {
     const struct spec *spec;
     const struct template_set *set;
     int index[KNOB_COUNT];
-    unsigned used;        /* by the variant at `index`; bit KNOB_... */
-    unsigned used_by_any; /* algorithm of the spec */
+    knob_flags used;        /* by the variant at `index` */
+    knob_flags used_by_any; /* by any algorithm of the spec */
     bool done;
 };
 

@@ -157,7 +157,7 @@ static bool same(const struct knobs *knobs, const struct variant *variant, bool 
     for (int id = 0; id < KNOB_COUNT; id++) {
         if (problem_only && knob_table[id].group != KNOB_GROUP_PROBLEM && id != KNOB_family)
             continue;
-        bool used = variant->used >> id & 1;
+        bool used = knob_in(variant->used, id);
         if (used ? !knob_same(knobs, &variant->knobs, id) : knob_get(knobs, id) != AUTO)
             return false;
     }

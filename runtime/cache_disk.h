@@ -60,9 +60,34 @@ void cache_file_quarantine(struct cache_disk *disk, const char *digest, const ch
 int cache_lock(struct cache_disk *disk, const char *digest);
 void cache_unlock(int lock);
 
-/* cache_admin.c */
-void cache_keep_limit(struct cache_disk *disk);        /* after publishing: trim when it is time to look */
-void cache_sweep(struct cache_disk *disk);             /* on open: remove what crashes left behind */
-struct cache_disk *cache_disk_of(struct cache *cache); /* in cache.c */
+/* cache_sweep.c */
+void cache_keep_limit(struct cache_disk *disk); /* after publishing: trim when it is time to look */
+void cache_sweep(struct cache_disk *disk);      /* on open: remove what crashes left behind */
+
+struct cache_listing {
+    struct cache_listed {
+        char name[CACHE_DIGEST + 1];
+        struct stat status;
+    } * items; /* owned by the caller, who frees it also after an error */
+    size_t count, room;
+    uint64_t bytes;
+};
+/* List the files whose names are as many hexadecimal digits as a digest: what we wrote, and nothing else. 0, or the errno
+   that cut the list short. */
+int cache_list(int directory, struct cache_listing *listing);
+void cache_sort(struct cache_listing *listing, int (*order)(const void *, const void *));
+int cache_by_name(const void *a, const void *b);
+
+struct cache_tally {  /* what a trim did */
+    uint64_t removed; /* files */
+    int error;        /* errno of the last file that would not go; 0 = none. A file just used does not count. */
+    bool dry;         /* only count */
+};
+/* Seconds that a file may lie there. No writer takes this long; and a clock that jumped may cost a publish, never more. */
+enum { CACHE_TEMPORARY = 600, CACHE_QUARANTINE = 7 * 24 * 3600 };
+void cache_drop_old(int directory, int64_t seconds, struct cache_tally *tally);
+void cache_drop_unused(int directory, uint64_t bytes, struct cache_tally *tally); /* the least recently used first */
+
+struct cache_disk *cache_disk_of(struct cache *cache); /* cache.c, for cache_admin.c */
 
 #endif

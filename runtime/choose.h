@@ -1,7 +1,7 @@
 /* choose: a problem in words -> the variants that answer it, best first, each with the rule that put it there.
 
    1. What the rows of the tuned tables say of this device and problem, or of a similar one (choose_measured.c).
-   2. The table of preferences in choose.c: what suits most shapes on this kind of device.
+   2. The table of preferences in choose_preferred.c: what suits most shapes on this kind of device.
 
    A schedule in the request is kept in all of them. Whatever is infeasible, out of service, or cannot take the
    alignment that the request states is passed over. */
@@ -26,7 +26,7 @@ enum { CHOICE_RULE = 320 };
 struct choice {
     struct variant variant;
     char rule[CHOICE_RULE];      /* why this one */
-    unsigned by_rule;            /* bit KNOB_...: the rule set it, not the caller, the template or the table of knobs */
+    knob_flags by_rule;          /* the rule set them, not the caller, the template or the table of knobs */
     char reason[VARIANT_REASON]; /* why there is none, while there was none */
     int next;                    /* place among all candidates; start with 0 */
 };

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* What the number formats of a problem decide: of these a schedule that is borrowed says nothing. */
-static const unsigned UNBORROWED = 1u << KNOB_rescale | 1u << KNOB_store;
+static const knob_flags UNBORROWED = KNOB_FLAG(KNOB_rescale) | KNOB_FLAG(KNOB_store);
 
 /* Of larger head dimensions nothing was measured here: one of their schedules must be predicted to be so much faster than
    the template's defaults, which is more than the model errs by. */
@@ -82,18 +82,18 @@ static bool find_rows(struct match *match) {
 }
 
 /* Which knobs a row sets. */
-static unsigned set_by(const struct match *match, const struct tuned_row *row) {
-    unsigned set = 0;
+static knob_flags set_by(const struct match *match, const struct tuned_row *row) {
+    knob_flags set = 0;
     for (int id = 0; id < KNOB_COUNT; id++)
         if (knob_get(&row->schedule, (enum knob_id)id) != AUTO)
-            set |= 1u << id;
+            set |= KNOB_FLAG(id);
     return match->borrowed ? set & ~UNBORROWED : set;
 }
 
 static void put(const struct match *match, const struct tuned_row *row, struct knobs *knobs) {
-    unsigned set = set_by(match, row);
+    knob_flags set = set_by(match, row);
     for (int id = 0; id < KNOB_COUNT; id++)
-        if (set >> id & 1)
+        if (knob_in(set, id))
             knob_set(knobs, (enum knob_id)id, knob_get(&row->schedule, (enum knob_id)id));
 }
 

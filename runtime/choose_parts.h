@@ -1,4 +1,5 @@
-/* choose_parts: what choose.c, which goes through the candidates, and choose_measured.c, which knows the tables, share. */
+/* choose_parts: the steps of a choice, each of which uses only those before it: choose_request.c reads what is asked for,
+   choose_preferred.c has the table of preferences, choose_measured.c knows the tuned tables, choose.c goes through all. */
 #ifndef ATTILE_CHOOSE_PARTS_H
 #define ATTILE_CHOOSE_PARTS_H
 
@@ -9,6 +10,15 @@
 static inline bool choose_agrees(int asked, int offered) {
     return asked == AUTO || offered == AUTO || asked == offered;
 }
+
+/* choose_request.c: what this session's GPU lacks for a target, in words; null = nothing. */
+const char *choose_missing(const struct att_session *session, int target);
+
+/* choose_preferred.c */
+
+/* The variant of a row of the table of preferences. False, without a reason, when it has nothing to do with the request. */
+int choose_preferences(void); /* rows */
+bool choose_preferred(const struct att_session *session, const struct request *request, int row, struct choice *choice);
 
 /* Complete with a target that the caller may not have asked for: such a wish is dropped, not refused, where the
    template has no use for it. */
@@ -21,6 +31,8 @@ bool choose_is_usable(const struct att_session *session, const struct request *r
 /* What would answer if there were no tables. */
 bool choose_default(const struct att_session *session, const struct request *request, const struct table_list *tables,
                     struct choice *choice);
+
+/* choose_measured.c */
 
 /* What the tables say of a problem, as tuned_problem gives it. */
 struct table_list choose_tables(struct att_session *session, const struct knobs *problem);

@@ -22,7 +22,7 @@ static const char *explain_origin(const struct choice *choice, enum knob_id id, 
     if (is_given(problem, 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM, id) ||
         is_given(schedule, 1u << KNOB_GROUP_SCHEDULE, id))
         return "given";
-    if (choice->by_rule >> id & 1)
+    if (knob_in(choice->by_rule, id))
         return "by the rule above";
     if (id == KNOB_algorithm)
         return "the family's default";
@@ -35,7 +35,7 @@ static void print_knobs(const struct choice *choice, const char *problem, const 
     const struct variant *variant = &choice->variant;
     for (int i = 0; i < KNOB_COUNT; i++) {
         enum knob_id id = (enum knob_id)i;
-        if (!(variant->used >> id & 1) || knob_is_open(id, knob_get(&variant->knobs, id)))
+        if (!knob_in(variant->used, id) || knob_is_open(id, knob_get(&variant->knobs, id)))
             continue;
         text_print(text, "  %-11s = ", knob_table[id].name);
         knob_print(&variant->knobs, id, text);

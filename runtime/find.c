@@ -59,7 +59,8 @@ static void release(att_session *session, att_kernel *kernel) {
 
 /* --- kernels of variants --------------------------------------------------------------------------------------- */
 
-static att_kernel *add_kernel(att_session *session, const struct variant *variant, const struct text *name) {
+static att_kernel *add_kernel(att_session *session, const struct variant *variant, enum kernel_kind kind,
+                              const struct text *name) {
     att_kernel *kernel = calloc(1, sizeof *kernel);
     if (!kernel || !names_add(&session->variants, name, kernel)) {
         free(kernel);
@@ -67,6 +68,7 @@ static att_kernel *add_kernel(att_session *session, const struct variant *varian
     }
     kernel->session = session;
     kernel->variant = *variant;
+    kernel->kind = kind;
     kernel->info =
         (struct att_kernel_info){.registers = -1, .spill_bytes = -1, .instructions = -1, .compiler_seconds = -1};
     pthread_mutex_init(&kernel->lock, NULL);
@@ -77,16 +79,16 @@ static att_kernel *add_kernel(att_session *session, const struct variant *varian
 }
 
 /* The kernel of a variant, new or known, with one more user. Null: out of memory. */
-static att_kernel *intern(att_session *session, const struct variant *variant, const char *kind) {
+static att_kernel *intern(att_session *session, const struct variant *variant, enum kernel_kind kind) {
     struct text canonical = {0};
     att_kernel *kernel = NULL;
-    text_print(&canonical, "%s\n", kind);
+    text_print(&canonical, "%d\n", kind);
     variant_print(variant, &canonical);
     if (!canonical.failed) {
         pthread_mutex_lock(&session->lock);
         kernel = names_find(&session->variants, &canonical);
         if (!kernel)
-            kernel = add_kernel(session, variant, &canonical);
+            kernel = add_kernel(session, variant, kind, &canonical);
         if (kernel)
             use(session, kernel);
         pthread_mutex_unlock(&session->lock);
@@ -97,8 +99,7 @@ static att_kernel *intern(att_session *session, const struct variant *variant, c
 
 /* --- finding --------------------------------------------------------------------------------------------------- */
 
-/* The best candidate that compiles, with one more user. A bundle may answer differently when the schedule is open: each kind
-   is remembered on its own. */
+/* The best candidate that compiles, with one more user. Without bundles an open schedule is answered by the variant itself. */
 static enum att_status find_new(att_session *session, const char *problem, const char *schedule, att_kernel **result,
                                 struct failure *failure) {
     struct request request;
@@ -107,11 +108,11 @@ static enum att_status find_new(att_session *session, const char *problem, const
         return failure->status;
     while (choose_next(session, &request, &choice, NULL)) {
         bool any = request.any_schedule && session->bundles;
-        att_kernel *kernel = intern(session, &choice.variant, any ? "any schedule" : "");
+        att_kernel *kernel = intern(session, &choice.variant, any ? KERNEL_OF_ANY_SCHEDULE : KERNEL_OF_VARIANT);
         if (!kernel)
             return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while finding a kernel");
         failure_clear(failure); /* of the candidate before */
-        if (kernel_build(kernel, request.any_schedule, failure) == ATT_OK) {
+        if (kernel_build(kernel, failure) == ATT_OK) {
             *result = kernel;
             return ATT_OK;
         }

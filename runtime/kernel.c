@@ -146,10 +146,10 @@ static enum att_status load(att_kernel *kernel, const void *bytes, size_t size, 
     return kernel->session->type->load(kernel->session->backend, bytes, size, &kernel->plan, &kernel->module, failure);
 }
 
-static bool load_from_bundle(att_kernel *kernel, bool any_schedule) {
+static bool load_from_bundle(att_kernel *kernel) {
     att_session *session = kernel->session;
     const struct att_bundle_kernel *found =
-        bundle_find(session->bundles, &kernel->variant, session->info.built_for, any_schedule);
+        bundle_find(session->bundles, &kernel->variant, session->info.built_for, kernel->kind != KERNEL_OF_VARIANT);
     struct failure failure = {0};
     if (!found || !plan_read(found->plan, &kernel->plan))
         return false;
@@ -257,7 +257,7 @@ enum att_status kernel_compile(att_session *session, const struct variant *varia
     return status;
 }
 
-enum att_status kernel_build(att_kernel *kernel, bool any_schedule, struct failure *failure) {
+enum att_status kernel_build(att_kernel *kernel, struct failure *failure) {
     if (atomic_load(&kernel->ready))
         return ATT_OK;
     enum att_status status = ATT_OK;
@@ -266,7 +266,7 @@ enum att_status kernel_build(att_kernel *kernel, bool any_schedule, struct failu
         formula_set_close(&kernel->formulas); /* of an attempt that failed */
         if (!formula_set_open(&kernel->formulas, &kernel->variant.knobs))
             status = failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory for the mask and the score");
-        else if (!load_from_bundle(kernel, any_schedule))
+        else if (!load_from_bundle(kernel))
             status = load_from_source(kernel, failure);
         if (status == ATT_OK) {
             describe_plan(&kernel->plan, &kernel->info);

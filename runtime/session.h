@@ -17,11 +17,16 @@
 /* What a session remembers: texts asked for, and kernels that nobody uses. */
 enum { TEXTS_KEPT = 4096, KERNELS_KEPT = 64 };
 
+/* What a kernel answers. Those of one variant but different kinds are different kernels: a bundle may answer an open
+   schedule with another one. */
+enum kernel_kind { KERNEL_OF_VARIANT, KERNEL_OF_ANY_SCHEDULE };
+
 struct att_kernel {
     struct att_session *session;
     struct variant variant; /* complete */
-    pthread_mutex_t lock;   /* held while building and loading: the other threads that want it wait */
-    atomic_bool ready;      /* all below is set and stays, `prepared` excepted */
+    enum kernel_kind kind;
+    pthread_mutex_t lock; /* held while building and loading: the other threads that want it wait */
+    atomic_bool ready;    /* all below is set and stays, `prepared` excepted */
     atomic_bool prepared;
     struct module *module;
     struct plan plan;
@@ -79,7 +84,7 @@ enum att_status session_fail(att_session *session, struct failure *failure);
 void session_log(const att_session *session, enum att_log_level level, const char *format, ...) TEXT_PRINTF(3, 4);
 
 /* kernel.c */
-enum att_status kernel_build(att_kernel *kernel, bool any_schedule, struct failure *failure);
+enum att_status kernel_build(att_kernel *kernel, struct failure *failure);
 /* Compile into the cache without loading; nothing to do when it is there. Needs no device. */
 enum att_status kernel_compile(att_session *session, const struct variant *variant, struct att_kernel_info *info,
                                struct failure *failure);

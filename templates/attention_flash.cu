@@ -12,10 +12,13 @@
 //$ end
 //$ let rows = threads / lanes
 //$ launch attention_flash grid (batch * heads * len_q + rows - 1) / rows block threads shared 0
-//$ include "part/head.cuh"
-//$ include "part/mask.cuh"
-//$ include "part/slice.cuh"
-//$ include "part/softmax.cuh"
+//$ include "sequence/head.cuh"
+//$ if mask == custom_mask or score == custom_score or sinks > 0
+//$ include "expression/formula.cuh"
+//$ end
+//$ include "walk/keys_seen.cuh"
+//$ include "load/slice.cuh"
+//$ include "fragment/softmax.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS) attention_flash(const __grid_constant__ attention_params p) {
     long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // (batch, head, query) in one

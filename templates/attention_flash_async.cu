@@ -1,11 +1,10 @@
-//$ ahead ahead
 // Attention by tiles on Hopper, with every unit of the SM at work at once: FlashAttention-3 (arXiv 2407.08608, section 3).
 //
 //     consumers, warpgroups    64 queries each: S = Q K^T on the matrix unit, softmax in registers, O += P V on the matrix
 //                              unit. S of the next tile is multiplied during the softmax of this one.
 //     producers, three threads one hands out tiles of queries and copies them in; one copies tiles of K, one of V, STAGES
 //                              ahead of their use
-//$ if ahead > 0
+//$ if score_bias == bias_rows
 //     producer of rows, a warp copies what the score adds to S
 //$ end
 //
@@ -17,13 +16,7 @@
 //$ require head_dim % 8 == 0
 //$ require head_dim_v % 8 == 0
 //$ let plain_scores = mask != custom_mask and score == scaled
-//$ folded folded
-//$ keyed keyed
-//$ lookup lookup
-//$ exact exact
-//$ let tile_map = mask == custom_mask and exact == 0
-//$ let intervals = mask == custom_mask and exact == 1
-//$ let any_score = score == custom_score and folded == 0
+//$ let folded = score_form in [linear, tanh]
 //$ if head_dim <= 64 and head_dim_v <= 64 and sinks == 0 and plain_scores and dtype_out != fp32
 //$ default block_m = 256
 //$ default block_n = 64
@@ -36,19 +29,15 @@
 //$ default block_m = 192
 //$ default block_n = 96
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and mask == custom_mask and score == scaled and keyed == 0
+//$ elif head_dim <= 64 and head_dim_v <= 64 and mask == custom_mask and score == scaled
 //$ default block_m = 192
 //$ default block_n = 112
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and mask == custom_mask and score == scaled
+//$ elif head_dim <= 64 and head_dim_v <= 64 and score_form == tanh and score_rest != constant
 //$ default block_m = 192
 //$ default block_n = 80
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and folded == 2 and keyed > 0
-//$ default block_m = 192
-//$ default block_n = 80
-//$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and folded > 0
+//$ elif head_dim <= 64 and head_dim_v <= 64 and folded
 //$ default block_m = 192
 //$ default block_n = 96
 //$ default stages = 3
@@ -56,31 +45,31 @@
 //$ default block_m = 192
 //$ default block_n = 96
 //$ default stages = 2
-//$ elif head_dim <= 64 and head_dim_v <= 64 and ahead > 0 and lookup == 0
+//$ elif head_dim <= 64 and head_dim_v <= 64 and score_bias == bias_rows and mask_lookup == no_lookup
 //$ default block_m = 192
 //$ default block_n = 96
 //$ default stages = 3
-//$ elif head_dim <= 64 and head_dim_v <= 64 and lookup > 0
+//$ elif head_dim <= 64 and head_dim_v <= 64 and mask_lookup != no_lookup
 //$ default block_m = 128
 //$ default block_n = 96
 //$ default stages = 2
-//$ elif head_dim <= 128 and head_dim_v <= 128 and lookup > 0 and any_score
+//$ elif head_dim <= 128 and head_dim_v <= 128 and mask_lookup != no_lookup and score_form == general
 //$ default block_m = 128
 //$ default block_n = 80
 //$ default stages = 2
-//$ elif head_dim <= 128 and head_dim_v <= 128 and ahead > 0 and sinks == 0
+//$ elif head_dim <= 128 and head_dim_v <= 128 and score_bias == bias_rows and sinks == 0
 //$ default block_m = 128
 //$ default block_n = 112
 //$ default stages = 2
-//$ elif head_dim <= 128 and head_dim_v <= 128 and any_score and sinks == 0
+//$ elif head_dim <= 128 and head_dim_v <= 128 and score_form == general and sinks == 0
 //$ default block_m = 128
 //$ default block_n = 96
 //$ default stages = 2
-//$ elif head_dim <= 128 and head_dim_v <= 128 and any_score
+//$ elif head_dim <= 128 and head_dim_v <= 128 and score_form == general
 //$ default block_m = 128
 //$ default block_n = 80
 //$ default stages = 2
-//$ elif head_dim <= 128 and head_dim_v <= 128 and intervals and score == scaled and sinks == 0
+//$ elif head_dim <= 128 and head_dim_v <= 128 and mask_tiles == intervals and score == scaled and sinks == 0
 //$ default block_m = 192
 //$ default block_n = 64
 //$ default stages = 2
@@ -88,15 +77,15 @@
 //$ default block_m = 128
 //$ default block_n = 128
 //$ default stages = 2
-//$ elif head_dim <= 192 and head_dim_v <= 128 and not any_score
+//$ elif head_dim <= 192 and head_dim_v <= 128 and score_form != general
 //$ default block_m = 128
 //$ default block_n = 96
 //$ default stages = 2
-//$ elif head_dim <= 192 and head_dim_v <= 192 and not any_score
+//$ elif head_dim <= 192 and head_dim_v <= 192 and score_form != general
 //$ default block_m = 128
 //$ default block_n = 80
 //$ default stages = 2
-//$ elif not any_score
+//$ elif score_form != general
 //$ default block_m = 128
 //$ default block_n = 64
 //$ default stages = 2
@@ -160,13 +149,13 @@
 //$ let q_stage_bytes = q_bytes + 16 * consumers
 //$ let k_stage_bytes = k_bytes + 16
 //$ let v_stage_bytes = v_bytes + 16
-//$ if ahead > 0
-//$ let ahead_stages = 2
-//$ let ahead_bytes = ahead_stages * consumers * (64 * 2 * (block_n + 8) + 16)
+//$ if score_bias == bias_rows
+//$ let bias_stages = 2
+//$ let bias_bytes = bias_stages * consumers * (64 * 2 * (block_n + 8) + 16)
 //$ else
-//$ let ahead_bytes = 0
+//$ let bias_bytes = 0
 //$ end
-//$ let least_bytes = q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + ahead_bytes + 64
+//$ let least_bytes = q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + bias_bytes + 64
 //$ if store == tma and blocks == resident and least_bytes + q_stage_bytes <= target_shared_bytes
 //$ let q_stages = 2
 //$ else
@@ -184,36 +173,20 @@
 //$ let tile_rows = cluster * block_m
 //$ let units = tile_rows / 64
 //$ let share = block_n / cluster
-//$ if mask == custom_mask
-//$ include "params/attention_tma.h"
-//$ tables tables
-//$ if tables > 0
-//$ include "part/tables.cuh"
-//$ end
-//$ if tile_map
-//$ include "part/tile_map.cuh"
-//$ end
-//$ end
-//$ if query_heads == packed
-//$ launch attention_flash_async grid min(len_q * kv_heads * batch, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster
-//$ elif blocks == per_tile
-//$ launch attention_flash_async grid (len_q + tile_rows - 1) / tile_rows * heads * batch * cluster block block_threads shared shared_bytes cluster cluster
-//$ elif mask == causal
-//$ launch attention_flash_async grid min(((len_q + tile_rows - 1) / tile_rows + 1) / 2 * heads * batch, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster
+//$ let units_apart = not in_turns
+//$ let in_pairs = blocks == resident and mask == causal
+//$ let v_readers = consumers * cluster
+//$ if rescale == from_sum
+//$ let k_readers = 4 * consumers * cluster
 //$ else
-//$ launch attention_flash_async grid min((len_q + tile_rows - 1) / tile_rows * heads * batch, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster
+//$ let k_readers = consumers * cluster
 //$ end
-//$ if query_heads == packed
-//$ tensor_map q rows 64 cols 64 packed
+//$ if store == tma
+//$ let q_readers = 128
+//$ elif queries_in == q_registers or rescale == from_sum
+//$ let q_readers = 4
 //$ else
-//$ tensor_map q rows 64 cols 64
-//$ end
-//$ tensor_map k rows share cols 64
-//$ tensor_map v rows share cols 64
-//$ if dtype_out != fp32 and query_heads == packed
-//$ tensor_map o rows 64 cols 64 packed
-//$ elif dtype_out != fp32
-//$ tensor_map o rows 64 cols 64
+//$ let q_readers = 1
 //$ end
 //$ if consumers == 1
 //$ let producer_registers = 56
@@ -240,27 +213,71 @@
 //$ end
 //$ require block_n / 2 + p_registers_held + q_registers_held + head_dim_v / 2 + 32 <= consumer_registers
 //$ include "params/attention_tma.h"
-//$ include "part/element.cuh"
-//$ include "part/mask.cuh"
+//$ include "sequence/element.cuh"
 //$ include "target/sm_90a.cuh"
-//$ if cluster > 1
-//$ include "target/sm_90a_cluster.cuh"
-//$ end
-//$ include "part/tile_order.cuh"
+//$ include "pipeline/ring.cuh"
 
 // A tile of 16-bit elements lies in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by the copy unit.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
-//$ include "part/softmax_rows.cuh"
-//$ if folded > 0
-//$ include "part/folded_score.cuh"
+
+//$ note What mask and score say.
+//$ if mask == custom_mask or score == custom_score or sinks > 0
+//$ include "expression/formula.cuh"
 //$ end
-//$ if lookup == 2 or score == custom_score and folded == 0
-//$ include "part/split_key.cuh"
+//$ if mask_tables > 0
+//$ include "expression/tables_launch.cuh"
+//$ end
+//$ if mask_lookup == by_pair or score_form == general
+//$ include "expression/split_key.cuh"
 //$ end
 
-//$ if ahead > 0
-// What the score adds to a unit's scores, as it lies in memory; lines are shifted, so that those of a matrix lie in all banks.
-using Ahead = unsigned short[64][BLOCK_N + 8];
+//$ note Tiles of queries: whose rows, how many blocks, in which order.
+//$ if query_heads == packed
+//$ include "work/heads_packed.cuh"
+//$ else
+//$ include "work/heads_apart.cuh"
+//$ end
+//$ include "pipeline/release.cuh"
+//$ if cluster > 1
+//$ include "work/cluster.cuh"
+//$ else
+//$ include "work/block.cuh"
+//$ end
+//$ if tile_order == sections
+//$ include "work/order_sections.cuh"
+//$ elif tile_order == heaviest_first
+//$ include "work/order_heaviest_first.cuh"
+//$ else
+//$ include "work/order_plain.cuh"
+//$ end
+
+//$ note Tiles of keys that they go over.
+//$ if mask_tiles == bitmap
+//$ include "walk/bitmap.cuh"
+//$ elif mask_tiles == intervals
+//$ include "walk/intervals.cuh"
+//$ else
+//$ include "walk/builtin.cuh"
+//$ end
+//$ if in_pairs
+//$ include "work/queue_pairs.cuh"
+//$ else
+//$ include "work/queue_tiles.cuh"
+//$ end
+//$ if query_heads == packed
+//$ tensor_map q rows 64 cols 64 packed
+//$ else
+//$ tensor_map q rows 64 cols 64
+//$ end
+//$ tensor_map k rows share cols 64
+//$ tensor_map v rows share cols 64
+//$ if dtype_out != fp32 and query_heads == packed
+//$ tensor_map o rows 64 cols 64 packed
+//$ elif dtype_out != fp32
+//$ tensor_map o rows 64 cols 64
+//$ end
+//$ if score_bias == bias_rows
+//$ include "expression/bias_rows.cuh"
 //$ end
 
 struct alignas(1024) Shared {
@@ -276,9 +293,9 @@ struct alignas(1024) Shared {
     //$ if weights_in == p_shared
     Panels<P_PANELS, 64> p[CONSUMERS];
     //$ end
-    //$ if ahead > 0
-    Ahead ahead[AHEAD_STAGES][CONSUMERS];
-    Barrier ahead_full[AHEAD_STAGES][CONSUMERS], ahead_empty[AHEAD_STAGES][CONSUMERS];
+    //$ if score_bias == bias_rows
+    BiasRows bias[BIAS_STAGES][CONSUMERS];
+    Barrier bias_full[BIAS_STAGES][CONSUMERS], bias_empty[BIAS_STAGES][CONSUMERS];
     //$ end
     Barrier q_full[Q_STAGES][CONSUMERS], q_empty[Q_STAGES][CONSUMERS];
     Barrier k_full[K_STAGES], k_empty[K_STAGES], v_full[STAGES], v_empty[STAGES];
@@ -286,49 +303,6 @@ struct alignas(1024) Shared {
     Tile tile[2];
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
-
-//$ if sinks > 0
-// In units of what m is taken of: scores before scaling, or the scores where an expression makes them.
-__device__ __forceinline__ float sink_of(const attention_params &p, const Tile &tile) {
-    //$ if score == custom_score
-    return tensor_sinks(p, tile.head);
-    //$ else
-    return tensor_sinks(p, tile.head) / fabsf(p.scale);
-    //$ end
-}
-
-//$ end
-// The position in a ring of so many stages after `count` steps.
-template <int SIZE> struct Ring {
-    int count;
-    __device__ __forceinline__ int stage() const { return count % SIZE; }
-    __device__ __forceinline__ int parity() const { return count / SIZE & 1; }
-    __device__ __forceinline__ Ring operator+(int steps) const { return {count + steps}; }
-};
-
-//$ if mask == custom_mask
-//$ include "part/key_walk.cuh"
-//$ else
-// One past the last key that any query below `query_end` sees, which may be past the end of Q.
-__device__ __forceinline__ int keys_end(const attention_params &p, int query_end) {
-    return min(p.len_kv, keys_seen(p, query_end - 1));
-}
-
-// Tiles of keys that queries [query, query + count) go over, the last one first: it is the one with a mask. At least one, so
-// that all take the same way.
-__device__ __forceinline__ int key_tiles(const attention_params &p, int query, int count) {
-    return max(1, (keys_end(p, min(query + count, p.len_q)) + BLOCK_N - 1) / BLOCK_N);
-}
-
-// As in part/key_walk.cuh.
-struct KeyWalk {
-    int left;
-};
-__device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const Tile &tile) {
-    return {key_tiles(p, tile.query, queries_of_tile(p))};
-}
-__device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) { return --walk.left; }
-//$ end
 
 // The next tile of queries, as the thread that hands them out has put it there.
 __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
@@ -339,29 +313,120 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
     return tile;
 }
 
-//$ include "part/async_release.cuh"
-//$ include "part/async_producers.cuh"
-//$ include "part/async_consumer.cuh"
+//$ note The producers: they wait for room, and what they bring fills a barrier.
+//$ include "load/tiles_of_queries.cuh"
+//$ include "load/tiles_of_keys.cuh"
+//$ if score_bias == bias_rows
+//$ include "load/bias_rows.cuh"
+//$ end
 
-// No keys at all: O = 0, LSE = -infinity.
-__device__ __forceinline__ void write_nothing(const attention_params &p) {
-#pragma unroll 1
-    for (int index = 0; index < p.batch * p.heads; index++) {
-        long long batch = index / p.heads, head = index % p.heads;
-#pragma unroll 1
-        for (int query = blockIdx.x; query < p.len_q; query += gridDim.x) {
-            Output *o = static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride;
-#pragma unroll 1
-            for (int i = threadIdx.x; i < HEAD_DIM_V; i += BLOCK_THREADS)
-                o[i] = to_output(0);
-            if (p.lse && threadIdx.x == 0)
-                //$ if sinks > 0
-                p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = tensor_sinks(p, head);
+//$ note The consumers: operands of the products, masks, scores, softmax.
+//$ if queries_in == q_registers
+//$ include "fragment/q_registers.cuh"
+//$ else
+//$ include "fragment/q_shared.cuh"
+//$ end
+//$ if weights_in == p_shared
+//$ include "fragment/p_shared.cuh"
+//$ else
+//$ include "fragment/p_registers.cuh"
+//$ end
+//$ if mask_tiles == bitmap
+//$ include "fragment/mask_bitmap.cuh"
+//$ elif mask_tiles == intervals
+//$ include "fragment/mask_intervals.cuh"
+//$ else
+//$ include "fragment/mask_builtin.cuh"
+//$ end
+//$ if score_form == tanh
+//$ include "fragment/score_tanh.cuh"
+//$ elif score_form == linear
+//$ include "fragment/score_linear.cuh"
+//$ elif score_bias == bias_rows
+//$ include "fragment/score_bias_rows.cuh"
+//$ elif score_form == general
+//$ include "fragment/score_each.cuh"
+//$ end
+//$ if folded
+//$ include "fragment/softmax_exponents.cuh"
+//$ else
+//$ include "fragment/softmax_products.cuh"
+//$ end
+//$ if sinks > 0
+//$ include "fragment/sinks.cuh"
+//$ end
+//$ if rescale == from_sum
+//$ include "pipeline/readers_warps.cuh"
+//$ else
+//$ include "pipeline/readers_warpgroups.cuh"
+//$ end
+//$ include "pipeline/consumer.cuh"
+//$ include "store/lse.cuh"
+//$ if store == tma
+//$ include "store/tma.cuh"
+//$ elif dtype_out == fp32
+//$ include "store/direct_fp32.cuh"
+//$ else
+//$ include "store/direct_16bit.cuh"
+//$ end
+//$ if mask != none
+//$ include "store/repeated_rows.cuh"
+//$ end
+//$ include "store/finish.cuh"
+//$ if rescale == from_sum and queries_in == q_registers and store == direct
+//$ include "fragment/scores_again_registers.cuh"
+//$ elif rescale == from_sum
+//$ include "fragment/scores_again_shared.cuh"
+//$ end
+//$ if rescale == from_sum
+//$ include "pipeline/rescale_from_sum.cuh"
+//$ else
+//$ include "pipeline/rescale_on_growth.cuh"
+//$ end
+//$ if across
+//$ include "pipeline/tiles_across.cuh"
+//$ elif scores_ahead
+//$ include "pipeline/tiles_apart.cuh"
+//$ else
+//$ include "pipeline/keys_in_sequence.cuh"
+//$ end
+//$ include "store/nothing.cuh"
+
+// One thread, for all.
+__device__ __forceinline__ void init_barriers(Shared &shared) {
+    for (int stage = 0; stage < Q_STAGES; stage++)
+        for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+            barrier_init(&shared.q_full[stage][consumer], 1);
+            //$ if store == tma
+            barrier_init(&shared.q_empty[stage][consumer], Q_READERS); // every thread has put its part of O there
             //$ else
-                p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = -INFINITY;
+            barrier_init(&shared.q_empty[stage][consumer], Q_READERS);
             //$ end
         }
+    for (int stage = 0; stage < STAGES; stage++) {
+        barrier_init(&shared.v_full[stage], 1);
+        barrier_init(&shared.v_empty[stage], V_READERS);
     }
+    for (int stage = 0; stage < K_STAGES; stage++) {
+        barrier_init(&shared.k_full[stage], 1);
+        barrier_init(&shared.k_empty[stage], K_READERS);
+    }
+    for (int stage = 0; stage < 2; stage++) {
+        barrier_init(&shared.tile_full[stage], 1);
+        //$ if score_bias == bias_rows
+        barrier_init(&shared.tile_empty[stage], 3 + 4 * CONSUMERS); // the other producers, warps of consumers
+        //$ else
+        barrier_init(&shared.tile_empty[stage], 2 + 4 * CONSUMERS); // producers of K and V, warps of consumers
+        //$ end
+    }
+    //$ if score_bias == bias_rows
+    for (int stage = 0; stage < BIAS_STAGES; stage++)
+        for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+            barrier_init(&shared.bias_full[stage][consumer], 32); // lanes that copy
+            barrier_init(&shared.bias_empty[stage][consumer], 4); // warps that read
+        }
+    //$ end
+    barrier_init_fence();
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
@@ -373,45 +438,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         tma_prefetch(&p.q_map);
         tma_prefetch(&p.k_map);
         tma_prefetch(&p.v_map);
-        for (int stage = 0; stage < Q_STAGES; stage++)
-            for (int consumer = 0; consumer < CONSUMERS; consumer++) {
-                barrier_init(&shared.q_full[stage][consumer], 1);
-                //$ if store == tma
-                barrier_init(&shared.q_empty[stage][consumer], 128); // every thread has put its part of O there
-                //$ elif queries_in == q_registers or rescale == from_sum
-                barrier_init(&shared.q_empty[stage][consumer], 4); // every warp is done with it
-                //$ else
-                barrier_init(&shared.q_empty[stage][consumer], 1);
-                //$ end
-            }
-        for (int stage = 0; stage < STAGES; stage++) {
-            barrier_init(&shared.v_full[stage], 1);
-            barrier_init(&shared.v_empty[stage], CONSUMERS * CLUSTER);
-        }
-        for (int stage = 0; stage < K_STAGES; stage++) {
-            barrier_init(&shared.k_full[stage], 1);
-            //$ if rescale == from_sum
-            barrier_init(&shared.k_empty[stage], 4 * CONSUMERS * CLUSTER); // warps
-            //$ else
-            barrier_init(&shared.k_empty[stage], CONSUMERS * CLUSTER);
-            //$ end
-        }
-        for (int stage = 0; stage < 2; stage++) {
-            barrier_init(&shared.tile_full[stage], 1);
-            //$ if ahead > 0
-            barrier_init(&shared.tile_empty[stage], 3 + 4 * CONSUMERS); // the other producers, warps of consumers
-            //$ else
-            barrier_init(&shared.tile_empty[stage], 2 + 4 * CONSUMERS); // producers of K and V, warps of consumers
-            //$ end
-        }
-        //$ if ahead > 0
-        for (int stage = 0; stage < AHEAD_STAGES; stage++)
-            for (int consumer = 0; consumer < CONSUMERS; consumer++) {
-                barrier_init(&shared.ahead_full[stage][consumer], 32); // lanes that copy
-                barrier_init(&shared.ahead_empty[stage][consumer], 4); // warps that read
-            }
-        //$ end
-        barrier_init_fence();
+        init_barriers(shared);
     }
     //$ if cluster > 1
     __syncwarp();
@@ -422,7 +449,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     //$ end
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
-        int warp = warp_index(); // both asked while the warp is together: who is elected does not come back to be asked
+        // Evaluate both while the warp is converged: a shuffle after elect_one() would hang.
+        int warp = warp_index();
         bool elected = elect_one();
         if (warp == 0 && elected)
             produce_tiles(p, shared);
@@ -430,18 +458,18 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
             produce_keys<PANELS, K_STAGES>(p.attention, shared, p.k_map, shared.k, shared.k_full, shared.k_empty);
         else if (warp == 2 && elected)
             produce_keys<PANELS_V, STAGES>(p.attention, shared, p.v_map, shared.v, shared.v_full, shared.v_empty);
-        //$ if ahead > 0
+        //$ if score_bias == bias_rows
         else if (warp == 3)
-            produce_ahead(p.attention, shared);
+            produce_bias_rows(p.attention, shared);
         //$ end
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
-        Consumer consumer(p, shared, warpgroup_index() - 1);
+        Consumer consumer(p.attention, shared, warpgroup_index() - 1);
         //$ if in_turns
         if (consumer.index == 1)
             named_barrier_arrive(1, 256); // warpgroup 0 goes first
         //$ end
-        consumer.run();
+        run(consumer);
         //$ if in_turns
         if (consumer.index == 0)
             named_barrier_sync(1, 256); // the other's last turn is handed to nobody: take it

@@ -92,16 +92,18 @@
 //$ let unroll = 2
 //$ end
 //$ if mask == custom_mask
-//$ tables tables
-//$ if tables > 0
-//$ include "part/tables.cuh"
+//$ if mask_tables > 0
+//$ include "expression/tables_launch.cuh"
 //$ end
 //$ end
 //$ launch attention_flash_tiled grid batch * heads * ((len_q + block_m - 1) / block_m) block threads shared shared_bytes
-//$ include "part/head.cuh"
-//$ include "part/mask.cuh"
-//$ include "part/copy_rows.cuh"
-//$ include "part/outer_product.cuh"
+//$ include "sequence/head.cuh"
+//$ if mask == custom_mask or score == custom_score or sinks > 0
+//$ include "expression/formula.cuh"
+//$ end
+//$ include "walk/keys_seen.cuh"
+//$ include "load/copy_rows.cuh"
+//$ include "fragment/outer_product.cuh"
 
 struct Shared {
     float4 q[BLOCK_M][PITCH];

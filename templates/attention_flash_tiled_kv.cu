@@ -32,17 +32,19 @@
 //$ let pitch = head_dim / 2 * 2 + 1
 //$ let shared_bytes = 4 * ((block_m + block_n) * pitch + block_n * head_dim_v + block_m * (block_n + 1))
 //$ if mask == custom_mask
-//$ tables tables
-//$ if tables > 0
-//$ include "part/tables.cuh"
+//$ if mask_tables > 0
+//$ include "expression/tables_launch.cuh"
 //$ end
 //$ end
 //$ launch attention_flash_tiled_kv grid batch * heads block block_threads shared shared_bytes
 //$ workspace 4 * batch * heads * len_q * (head_dim_v + 2)
-//$ include "part/head.cuh"
-//$ include "part/mask.cuh"
-//$ include "part/slice.cuh"
-//$ include "part/softmax.cuh"
+//$ include "sequence/head.cuh"
+//$ if mask == custom_mask or score == custom_score or sinks > 0
+//$ include "expression/formula.cuh"
+//$ end
+//$ include "walk/keys_seen.cuh"
+//$ include "load/slice.cuh"
+//$ include "fragment/softmax.cuh"
 
 // Odd row lengths keep lanes that read the same column of different rows in different banks.
 struct Shared {

@@ -18,18 +18,20 @@
 //$ let shared_bytes = 4 * (block_m + block_n) * (depth + 1)
 //$ let warps = threads / 32
 //$ if mask == custom_mask
-//$ tables tables
-//$ if tables > 0
-//$ include "part/tables.cuh"
+//$ if mask_tables > 0
+//$ include "expression/tables_launch.cuh"
 //$ end
 //$ end
 //$ launch attention_scores grid batch * heads * ((len_q + block_m - 1) / block_m) * ((len_kv + block_n - 1) / block_n) block threads shared shared_bytes
 //$ launch attention_weights grid (batch * heads * len_q + warps - 1) / warps block threads shared 0
 //$ launch attention_output grid batch * heads * ((len_q + block_m - 1) / block_m) * ((head_dim_v + block_n - 1) / block_n) block threads shared shared_bytes
 //$ workspace 4 * batch * heads * len_q * len_kv
-//$ include "part/head.cuh"
-//$ include "part/mask.cuh"
-//$ include "part/softmax.cuh"
+//$ include "sequence/head.cuh"
+//$ if mask == custom_mask or score == custom_score or sinks > 0
+//$ include "expression/formula.cuh"
+//$ end
+//$ include "walk/keys_seen.cuh"
+//$ include "fragment/softmax.cuh"
 
 // Operands of one step of a product: C[m][n] += sum over x of a[m][x] b[n][x]. The odd row length keeps threads that
 // walk down a column in different banks.

@@ -9,8 +9,8 @@
 //$ let rows = threads / lanes
 //$ launch merge grid (batch * heads * len_q + rows - 1) / rows block threads shared 0
 //$ include "params/merge.h"
-//$ include "part/slice.cuh"
-//$ include "part/softmax.cuh"
+//$ include "load/slice.cuh"
+//$ include "fragment/softmax.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS) merge(const __grid_constant__ merge_params p) {
     long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // (batch, head, query) in one

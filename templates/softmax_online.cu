@@ -7,8 +7,8 @@
 //$ let shared_bytes = 8 * threads / 32
 //$ launch softmax_online grid rows block threads shared shared_bytes
 //$ include "params/softmax.h"
-//$ include "part/element.cuh"
-//$ include "part/softmax.cuh"
+//$ include "sequence/element.cuh"
+//$ include "fragment/softmax.cuh"
 
 struct Shared {
     SoftmaxState partial[THREADS / 32];

@@ -7,8 +7,8 @@
 //$ let shared_bytes = 4 * threads / 32
 //$ launch softmax_three_pass grid rows block threads shared shared_bytes
 //$ include "params/softmax.h"
-//$ include "part/element.cuh"
-//$ include "part/softmax.cuh"
+//$ include "sequence/element.cuh"
+//$ include "fragment/softmax.cuh"
 
 struct Shared {
     float partial[THREADS / 32];

@@ -131,8 +131,9 @@ static struct variant variant_of(int block_m) {
     variant.knobs.loop_order = AUTO;
     variant.knobs.block_m = block_m;
     variant.knobs.target = AUTO;
-    variant.used = 1u << KNOB_family | 1u << KNOB_dtype | 1u << KNOB_dtype_out | 1u << KNOB_head_dim |
-                   1u << KNOB_head_dim_v | 1u << KNOB_mask | 1u << KNOB_algorithm | 1u << KNOB_block_m;
+    variant.used = KNOB_FLAG(KNOB_family) | KNOB_FLAG(KNOB_dtype) | KNOB_FLAG(KNOB_dtype_out) |
+                   KNOB_FLAG(KNOB_head_dim) | KNOB_FLAG(KNOB_head_dim_v) | KNOB_FLAG(KNOB_mask) |
+                   KNOB_FLAG(KNOB_algorithm) | KNOB_FLAG(KNOB_block_m);
     return variant;
 }
 

@@ -1,6 +1,7 @@
 /* The check is checked: it passes right kernels in every layout and family, and catches each way of being wrong. */
 #include "check.h"
 #include "inputs.h"
+#include "shape_text.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -41,7 +42,7 @@ static struct workload make(const char *problem, const char *sizes) {
     struct workload workload;
     struct shape shape;
     struct text error = {0};
-    cr_assert(inputs_parse_shape(sizes, knobs.family, &shape, &error), "%s", text_string(&error));
+    cr_assert(shape_parse(sizes, knobs.family, &shape, &error), "%s", text_string(&error));
     cr_assert(workload_make(&workload, &knobs, &shape, NULL, 5, &error), "%s", text_string(&error));
     return workload;
 }
@@ -153,7 +154,7 @@ Test(check, wrong_kernels_are_caught) {
          "rows=2,cols=9", "y[row 0, column 3]"},
         {"a write between rows", "softmax_online.cu", store, "y[col == 8 ? 9 : col] = to_output(", three_pass,
          "rows=2,cols=9", "bytes outside of the tensor were written"},
-        {"one key too many under the mask", "part/mask.cuh", "p.len_kv + 1", "p.len_kv + 2",
+        {"one key too many under the mask", "walk/keys_seen_causal.cuh", "p.len_kv + 1", "p.len_kv + 2",
          "family=attention_forward dtype=fp32 head_dim=8 mask=causal", "len_q=9,len_kv=12", "o[row "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -271,7 +272,7 @@ Test(inputs, shapes_are_parsed_by_the_table_and_mistakes_named) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct shape shape;
         struct text error = {0};
-        bool good = inputs_parse_shape(cases[i].text, family_attention_forward, &shape, &error);
+        bool good = shape_parse(cases[i].text, family_attention_forward, &shape, &error);
         cr_assert_eq(good, !cases[i].reason, "case %zu: %s", i, text_string(&error));
         cr_assert(good || strstr(text_string(&error), cases[i].reason), "case %zu says: %s", i, text_string(&error));
         text_free(&error);

@@ -163,7 +163,7 @@ static void check_many(const struct template_set *set, bool any_family, int leas
         for (const char *c = variant->name; *c; c++)
             cr_assert(isalnum((unsigned char)*c) || *c == '_', "%s", variant->name);
         for (int id = 0; id < KNOB_COUNT; id++)
-            cr_assert_eq(knob_get(&variant->knobs, id) != AUTO, variant->used >> id & 1, "%s", knob_table[id].name);
+            cr_assert_eq(knob_get(&variant->knobs, id) != AUTO, knob_in(variant->used, id), "%s", knob_table[id].name);
         cr_assert(variant_complete(set, &variant->knobs, true, &again), "%s",
                   again.reason); /* complete stays complete */
         cr_assert_str_eq(again.name, variant->name);

@@ -115,7 +115,7 @@ Test(expr, the_knobs_it_names_are_known) {
     struct expr *expr =
         parse("mask == causal and (block_m in [head_dim, 2] or false) and pitch > len_q", EXPR_BOOL, &diag);
     cr_assert_not_null(expr);
-    cr_expect_eq(expr_knobs(expr), 1u << KNOB_mask | 1u << KNOB_block_m | 1u << KNOB_head_dim);
+    cr_expect_eq(expr_knobs(expr), KNOB_FLAG(KNOB_mask) | KNOB_FLAG(KNOB_block_m) | KNOB_FLAG(KNOB_head_dim));
     expr_free(expr);
 }
 

@@ -2,7 +2,6 @@
    the oracle, what a launch refuses, and which tiles are really loaded. */
 #include "check.h"
 #include "helper_formula.h"
-#include "inputs.h"
 #include "oracle.h"
 #include "session.h"
 
@@ -372,7 +371,7 @@ Test(masks, the_hopper_kernel_copies_ahead_what_a_score_adds) {
             char problem[256];
             snprintf(problem, sizeof problem, HOPPER "%s", problems[i]);
             att_kernel *kernel = find(session, problem, way);
-            cr_expect(strstr(att_kernel_source(kernel), "copy_ahead"), "%s is not copied ahead", problem);
+            cr_expect(strstr(att_kernel_source(kernel), "copy_bias_rows"), "%s is not copied ahead", problem);
             cr_expect(runs_right(session, problem, way, &shapes[j % 2], 60 + i, i % 2, &refused));
         }
     cr_expect_eq(refused, 0);

@@ -21,9 +21,32 @@
 #define BIAS    "score=\"s + values[h, q, k]\" params=\"values: bf16[heads, len_k, len_k]\"" /* copied ahead */
 
 /* What the mutants are made of. */
-static const char *const files[] = {"attention_flash_async.cu", "part/tile_order.cuh",     "part/async_producers.cuh",
-                                    "part/async_release.cuh",   "part/async_consumer.cuh", "part/async_scores.cuh",
-                                    "part/async_output.cuh",    "part/tile_map.cuh"};
+static const char *const files[] = {
+    "attention_flash_async.cu",
+    "work/heads_packed.cuh",
+    "work/block.cuh",
+    "work/cluster.cuh",
+    "work/queue_tiles.cuh",
+    "work/queue_pairs.cuh",
+    "walk/bitmap_launch.cuh",
+    "load/tiles_of_queries.cuh",
+    "load/tiles_of_keys.cuh",
+    "load/bias_rows.cuh",
+    "fragment/p_shared.cuh",
+    "fragment/score_bias_rows.cuh",
+    "pipeline/release.cuh",
+    "pipeline/readers_warps.cuh",
+    "pipeline/readers_warpgroups.cuh",
+    "pipeline/consumer.cuh",
+    "pipeline/rescale_from_sum.cuh",
+    "pipeline/rescale_on_growth.cuh",
+    "pipeline/keys_in_sequence.cuh",
+    "pipeline/keys_ahead.cuh",
+    "pipeline/tiles_apart.cuh",
+    "pipeline/tiles_across.cuh",
+    "store/tma.cuh",
+    "store/finish.cuh",
+};
 enum { FILES = sizeof files / sizeof *files };
 
 /* Together they use every line. Blocks have several tiles of queries. In the first variant some warpgroups see only one tile
@@ -74,16 +97,17 @@ static const struct mutation {
     {"barrier_expect(", NULL},
     {"barrier_arrive_copied(", NULL},
     {"barrier_wait(", NULL},
-    {"release(&", NULL},
-    {"release_share(&", NULL},
+    {"release_k(&", NULL},
+    {"release_q(&", NULL},
+    {"release_keys(&", NULL},
+    {"release_keys(empty)", NULL},
     {"barrier_arrive_at(", NULL},
     {"cluster_arrive(", NULL},
     {"cluster_wait(", NULL},
     {"threadIdx.x % 32);", "cluster_rank());"},
     {"(1 << CLUSTER) - 1", "1 << cluster_rank()"},
-    {"to[stage][panel][first]", "to[stage][panel][0]"},
-    {"BLOCK_N + first", "BLOCK_N"},
-    {"CONSUMERS * CLUSTER)", "CONSUMERS)"},
+    {"to[first]", "to[0]"},
+    {"key + first", "key"},
     {"__syncthreads(", NULL},
     {"__syncwarp(", NULL},
     {"named_barrier_sync(", NULL},
@@ -102,39 +126,38 @@ static const struct mutation {
     {"* 128);", "* 64);"}, /* bytes */
     {"* 128);", "* 256);"},
     {"], 1);", "], 2);"}, /* arrivals */
-    {"], 128);", "], 127);"},
     {"], 32);", "], 31);"},
     {"], 4);", "], 3);"},
     {"CONSUMERS);", "CONSUMERS + 1);"},
     {"CONSUMERS);", "CONSUMERS - 1);"},
-    {"CLUSTER);", "CLUSTER + 1);"},
-    {"CLUSTER);", "CLUSTER - 1);"},
+    {"_READERS);", "_READERS + 1);"},
+    {"_READERS);", "_READERS - 1);"},
     {"keys(0)", "keys(1)"}, /* stages */
     {"keys(1)", "keys(0)"},
     {", step++)", ")"},
-    {"step++;", ";"},
-    {"step++, ", ""},
+    {", c.step++)", ")"},
+    {"c.step++;", ";"},
+    {"c.step++, ", ""},
     {"queries.count++", "queries.count"},
     {"ring.count++", "ring.count"},
-    {"ahead_done();", ";"}, /* what a score adds */
-    {"ahead.count++", "ahead.count"},
-    {"fill_ahead(", NULL},
-    {"> a.len_kv)", "> a.len_kv + BLOCK_N)"},
+    {"bias_done(", NULL}, /* what a score adds */
+    {"fill_bias(", NULL},
+    {"> p.len_kv)", "> p.len_kv + BLOCK_N)"},
     {"(ring + Q_STAGES)", "(ring + 1)"}, /* whose O leaves */
     {"empty < Q_STAGES", "empty < 1"},
     {"values(-1)", "values(0)"},
-    {"span.left() == tiles", "true"}, /* the first of them */
-    {"span.left() == tiles", "false"},
-    {"span.left() == 0)", "false)"},    /* the last S of these queries */
-    {"span.unseen >= STAGES", "false"}, /* the border */
-    {"span.unseen = span.after", "span.unseen = 0"},
-    {"queue.item += gridDim.x", "queue.item += CLUSTER"},
-    {"queue.second = true", "queue.item += gridDim.x"},
-    {"(tiles + 1) / 2", "tiles / 2"},
-    {"* heads_of_tile(p.attention)", ""}, /* heads packed into a tile */
+    {"c.walk.left == tiles", "true"}, /* the first of them */
+    {"c.walk.left == tiles", "false"},
+    {"walk.left == 0)", "false)"},   /* the last S of these queries */
+    {"c.unseen >= STAGES", "false"}, /* the border */
+    {"tiles_after(p, unit.tile, unit.index, walk)", "0"},
+    {"queue.item += workers()", "queue.item += 1"},
+    {"queue.second = more", "queue.item += workers()"},
+    {"(tiles_of_head(p) + 1) / 2", "tiles_of_head(p) / 2"},
+    {"queries_of_unit(p) * heads_of_tile(p)", "queries_of_unit(p)"}, /* heads packed into a tile */
     {"head < heads_of_tile(p)", "true"},
     {"tile.head + head", "tile.head"},
-    {"* heads_of_tile(p), row_head", ", row_head"},
+    {"kv_head * heads_of_tile(p)", "kv_head"},
     {"keys.end) - 1", "keys.end) - 2"}, /* the last key of a tile */
 };
 enum { MUTATIONS = sizeof mutations / sizeof *mutations, LINES = 1000 };

@@ -207,7 +207,7 @@ static const struct barrier_case {
      "batch=1,heads=1,len_q=70,len_kv=200"},
     {"attention_materialized.cu", "family=attention_forward algorithm=materialized head_dim=80",
      "batch=1,heads=1,len_q=10,len_kv=70"},
-    {"part/reduce.cuh", "family=softmax algorithm=three_pass threads=128", "rows=1,cols=500"},
+    {"fragment/reduce.cuh", "family=softmax algorithm=three_pass threads=128", "rows=1,cols=500"},
 };
 
 /* The folder's file again, but line `line` without its barrier; false when that line has none. Line 0 = as it is. */

@@ -95,7 +95,7 @@ static void sweep_all(struct sweep *sweep, sweep_variant *visit) {
 static att_kernel *find(struct sweep *sweep, const struct variant *variant) {
     struct text problem = {0}, schedule = {0};
     att_kernel *kernel = NULL;
-    catalog_print_problem(variant, &problem, &schedule);
+    variant_print_problem(variant, &problem, &schedule);
     if (att_find(sweep->session, text_string(&problem), text_string(&schedule), &kernel) != ATT_OK)
         complain(sweep, variant->name, "finding", att_message(sweep->session));
     else

@@ -1,6 +1,6 @@
 /* The tuner's loop, with workers that only pretend: what is measured is written, what fails costs a worker, and whatever
    ends a tuner, the next one goes on where it was. */
-#include "tuner.h"
+#include "tuner_run.h"
 #include "clock.h"
 #include "file.h"
 #include "helper_folder.h"
@@ -146,6 +146,7 @@ static struct outcome run_part(const char *path, struct tuner_options how, int f
     outcome.recalled = tuner.recalled;
     outcome.foreign = tuner.foreign;
     outcome.gpus = tuner.gpus;
+    tuner_disconnect(&tuner);
     tuner_close(&tuner);
     journal_close(&journal);
     template_set_close(set);

@@ -151,7 +151,7 @@ Test(variant, enumerates_the_same_variants_as_a_loop_over_all_combinations) {
         struct variants variants;
         struct variant variant;
         int found_count = 0, expected_count = 0, index[KNOB_COUNT] = {0};
-        unsigned given = 0, used = 0;
+        knob_flags given = 0, used = 0;
         for (variants_open(&variants, spec, set); variants_next(&variants, &variant);)
             if (variant.feasible)
                 strcpy(found[found_count++], variant.name);
@@ -161,7 +161,7 @@ Test(variant, enumerates_the_same_variants_as_a_loop_over_all_combinations) {
                 for (int id = 0; id < KNOB_COUNT; id++) {
                     knob_set(&knobs, (enum knob_id)id, spec->axis[id].value[index[id]]);
                     if (spec->axis[id].place.line && knob_get(&knobs, (enum knob_id)id) != knob_table[id].fallback)
-                        given |= 1u << id;
+                        given |= KNOB_FLAG(id);
                 }
                 bool feasible = variant_complete(set, &knobs, false, &variant);
                 used |= variant.used;

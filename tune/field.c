@@ -22,11 +22,11 @@ static bool is_said(const struct knobs *problem, enum knob_id id) {
 }
 
 void field_print_problem(const struct knobs *knobs, struct text *text) {
-    unsigned said = 0;
+    knob_flags said = 0;
     for (int id = 0; id < KNOB_COUNT; id++)
-        said |= is_said(knobs, (enum knob_id)id) ? 1u << id : 0;
+        said |= is_said(knobs, (enum knob_id)id) ? KNOB_FLAG(id) : 0;
     if (*knobs->formulas.params) /* these are printed with the mask */
-        said |= 1u << KNOB_mask;
+        said |= KNOB_FLAG(KNOB_mask);
     knobs_print(knobs, said, text);
 }
 

@@ -1,5 +1,5 @@
 #include "stand.h"
-#include "catalog.h"
+#include "gen.h"
 #include "check.h"
 #include "session.h"
 #include "stage.h"
@@ -175,7 +175,7 @@ static att_kernel *find(struct stand *stand, const struct variant *variant) {
     struct text problem = {0}, schedule = {0};
     att_kernel *kernel = NULL;
     struct att_kernel_info info = {.size = sizeof info};
-    catalog_print_problem(variant, &problem, &schedule);
+    variant_print_problem(variant, &problem, &schedule);
     enum att_status status = att_find(stand->session, text_string(&problem), text_string(&schedule), &kernel);
     if (status == ATT_OK)
         status = att_prepare(kernel);

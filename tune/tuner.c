@@ -1,4 +1,3 @@
-/* What there is to tune: cells, candidates, their contests, and what a journal knows of them. tuner_run.c does it. */
 #include "tuner.h"
 #include "sha256.h"
 
@@ -12,7 +11,6 @@ void tuner_open(struct tuner *tuner, const struct tuner_options *options) {
 }
 
 void tuner_close(struct tuner *tuner) {
-    tuner_disconnect(tuner);
     for (int i = 0; i < tuner->cells; i++) {
         struct tuner_cell *cell = &tuner->cell[i];
         free(cell->problem);

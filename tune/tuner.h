@@ -1,6 +1,4 @@
-/* tuner: kernels and shapes in, measurements out. Worker processes compile candidates in parallel; one worker a GPU
-   checks and times them, cell by cell, in the order of a contest (contest.h). Whatever is learnt goes to the journal at once,
-   and what the journal holds already is not done again. */
+/* tuner: what there is to tune: cells, candidates, their contests, and what a journal knows of them. tuner_run.h does it. */
 #ifndef ATTILE_TUNER_H
 #define ATTILE_TUNER_H
 
@@ -63,10 +61,7 @@ struct tuner {
 };
 
 void tuner_open(struct tuner *tuner, const struct tuner_options *options);
-void tuner_close(struct tuner *tuner);
-
-/* Open the GPUs, each in a worker. Then tuner->setting says where we are. False: *status and *error say why. */
-bool tuner_connect(struct tuner *tuner, enum att_status *status, struct text *error);
+void tuner_close(struct tuner *tuner); /* one that is disconnected */
 
 /* A problem at a shape, both texts as records have them. False when memory runs out. */
 bool tuner_add_cell(struct tuner *tuner, const char *problem, const struct shape *shape, const char *shape_text);
@@ -83,18 +78,6 @@ void tuner_recall(struct tuner *tuner, const struct results *results);
 
 /* A kernel that failed is out of every contest. */
 void tuner_drop(struct tuner *tuner, int kernel);
-
-enum tuner_end {
-    TUNER_DONE,        /* every contest is over */
-    TUNER_OUT_OF_TIME, /* the budget is spent; every cell has a winner, if perhaps an early one */
-    TUNER_TOO_SHORT,   /* the budget is spent, and a cell has no measurement at all */
-    TUNER_INTERRUPTED,
-    TUNER_FAILED /* *status and *error say why */
-};
-void tuner_disconnect(struct tuner *tuner); /* accepts one that is not connected */
-
-/* Do it, after tuner_connect and tuner_begin; tuner_recall happens inside. The journal is open and stays so. */
-enum tuner_end tuner_run(struct tuner *tuner, struct journal *journal, enum att_status *status, struct text *error);
 
 /* The first 16 hex digits of the digest of a variant's source. False when it does not expand. */
 enum { TUNER_DIGEST = 17 };

@@ -1,5 +1,5 @@
 /* Doing it: one loop that hands orders to workers, waits for replies, and replaces workers that died or hang. */
-#include "tuner.h"
+#include "tuner_run.h"
 #include "clock.h"
 
 #include <errno.h>
@@ -53,9 +53,9 @@ static void copy(char *to, size_t size, const char *from) { snprintf(to, size, "
 
 static void print_schedule(const struct variant *variant, char *to, size_t size) {
     struct text text = {0};
-    unsigned schedule = 0;
+    knob_flags schedule = 0;
     for (int id = 0; id < KNOB_COUNT; id++)
-        schedule |= knob_table[id].group == KNOB_GROUP_SCHEDULE ? 1u << id : 0;
+        schedule |= knob_table[id].group == KNOB_GROUP_SCHEDULE ? KNOB_FLAG(id) : 0;
     knobs_print(&variant->knobs, variant->used & schedule, &text);
     copy(to, size, text_string(&text));
     text_free(&text);

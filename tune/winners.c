@@ -1,7 +1,7 @@
 #include "winners.h"
 #include "field.h"
-#include "inputs.h"
 #include "tuner.h"
+#include "shape_text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ bool winners_read_variant(const struct template_set *set, const struct record *r
 
 bool winners_read_shape(const char *text, int family, struct shape *shape) {
     struct text error = {0};
-    bool good = inputs_parse_shape(text, family, shape, &error);
+    bool good = shape_parse(text, family, shape, &error);
     text_free(&error);
     return good;
 }

@@ -96,7 +96,7 @@ __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigne
                  : "memory");
 }
 
-//$ if queries_in == q_registers or ahead > 0 or rescale == from_sum
+//$ if queries_in == q_registers or score_bias == bias_rows or rescale == from_sum
 // And back, a row of every matrix by four lanes.
 __device__ __forceinline__ void load_matrices(unsigned (&pair)[4], const void *shared) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -107,7 +107,7 @@ __device__ __forceinline__ void load_matrices(unsigned (&pair)[4], const void *s
 
 //$ end
 
-//$ if ahead > 0
+//$ if score_bias == bias_rows
 // --- copies by threads: 16 bytes to shared memory, which need no registers on the way
 
 __device__ __forceinline__ void copy_piece(void *shared, const void *from) {

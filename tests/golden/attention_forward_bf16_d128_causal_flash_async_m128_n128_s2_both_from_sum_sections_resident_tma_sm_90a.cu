@@ -4,21 +4,41 @@
      attention_flash_async.cu
      params/attention_tma.h
      params/attention.h
-     part/element.cuh
+     sequence/element.cuh
      target/any.cuh
-     part/mask.cuh
      target/sm_90a.cuh
-     part/tile_order.cuh
-     part/softmax_rows.cuh
-     part/async_release.cuh
-     part/async_producers.cuh
-     part/async_consumer.cuh
-     part/async_products.cuh
-     part/scores_again.cuh
-     part/repeat_rows.cuh
-     part/reduce.cuh
-     part/async_masks.cuh
-     part/async_output.cuh
+     pipeline/ring.cuh
+     work/heads_apart.cuh
+     work/tile.cuh
+     pipeline/release.cuh
+     work/block.cuh
+     work/order_sections.cuh
+     walk/builtin.cuh
+     walk/keys_seen.cuh
+     walk/keys_seen_causal.cuh
+     work/queue_pairs.cuh
+     load/tiles_of_queries.cuh
+     load/tiles_of_keys.cuh
+     fragment/q_shared.cuh
+     fragment/p_registers.cuh
+     fragment/mask_builtin.cuh
+     fragment/seen_keys.cuh
+     fragment/unit.cuh
+     fragment/softmax_products.cuh
+     fragment/softmax_rows.cuh
+     pipeline/readers_warps.cuh
+     pipeline/consumer.cuh
+     store/lse.cuh
+     store/tma.cuh
+     store/repeated_rows.cuh
+     fragment/repeat_rows.cuh
+     fragment/reduce.cuh
+     store/finish.cuh
+     fragment/scores_again_shared.cuh
+     pipeline/rescale_from_sum.cuh
+     pipeline/tiles_across.cuh
+     pipeline/keys_ahead.cuh
+     store/nothing.cuh
 
    Knobs
      family              attention_forward  what kind of kernel this is
@@ -45,10 +65,7 @@
 
    Derived
      plain_scores        true               mask != custom_mask and score == scaled
-     tile_map            false              mask == custom_mask and exact == 0
-     intervals           false              mask == custom_mask and exact == 1
-     any_score           false              score == custom_score and folded == 0
-     few_numbers         false              sinks == 0 and (folded == 1 or folded == 2 and keyed == 0 and dtype == bf16)
+     folded              false              score_form in [linear, tanh]
      consumers           2                  block_m / 64
      scores_ahead        true               overlap == within or overlap == both
      in_turns            true               overlap == ping_pong or overlap == both
@@ -63,8 +80,8 @@
      q_stage_bytes       32800              q_bytes + 16 * consumers
      k_stage_bytes       32784              k_bytes + 16
      v_stage_bytes       32784              v_bytes + 16
-     ahead_bytes         0                  0
-     least_bytes         164000             q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + ahead_bytes + 64
+     bias_bytes          0                  0
+     least_bytes         164000             q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + bias_bytes + 64
      q_stages            2                  2
      held_bytes          196800             least_bytes + (q_stages - 1) * q_stage_bytes
      k_stages            3                  stages + 1
@@ -74,6 +91,11 @@
      tile_rows           128                cluster * block_m
      units               2                  tile_rows / 64
      share               128                block_n / cluster
+     units_apart         false              not in_turns
+     in_pairs            true               blocks == resident and mask == causal
+     v_readers           2                  consumers * cluster
+     k_readers           8                  4 * consumers * cluster
+     q_readers           128                128
      producer_registers  40                 40
      consumer_registers  232                232
      p_registers_held    32                 block_n / 4
@@ -86,8 +108,6 @@
      output_registers    64                 head_dim_v / 2
      scores_b            65                 scores_registers + 1
      output_b            96                 output_registers + 4 * p_steps
-     in_pairs            true               true
-     q_gone              false              queries_in == q_registers and store == direct
 
    Launches
      attention_flash_async: grid min(((len_q + 128 - 1) / 128 + 1) / 2 * heads * batch, sm_count), block 384, shared 230400 bytes
@@ -104,7 +124,6 @@ constexpr int HEAD_DIM = 128;
 constexpr int HEAD_DIM_V = 128;
 constexpr int BLOCK_N = 128;
 constexpr int STAGES = 2;
-constexpr int CLUSTER = 1;
 constexpr int CONSUMERS = 2;            // block_m / 64
 constexpr int PANELS = 2;               // (head_dim + 63) / 64
 constexpr int PANELS_V = 2;             // (head_dim_v + 63) / 64
@@ -118,6 +137,9 @@ constexpr int SHARED_BYTES = 230400;    // (held_bytes + (k_stages - stages) * k
 constexpr int BLOCK_THREADS = 384;      // 128 * (consumers + 1)
 constexpr int TILE_ROWS = 128;          // cluster * block_m
 constexpr int UNITS = 2;                // tile_rows / 64
+constexpr int V_READERS = 2;            // consumers * cluster
+constexpr int K_READERS = 8;            // 4 * consumers * cluster
+constexpr int Q_READERS = 128;
 constexpr int PRODUCER_REGISTERS = 40;
 constexpr int CONSUMER_REGISTERS = 232;
 constexpr bool BFLOAT16 = true;         // dtype == bf16
@@ -172,7 +194,7 @@ struct attention_tma_params {
     struct attention_params attention;
 };
 
-// part/element.cuh
+// sequence/element.cuh
 
 // target/any.cuh
 // any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
@@ -220,14 +242,6 @@ __device__ __forceinline__ float to_float(Input x) { return bfloat16_to_float(x)
 
 using Output = unsigned short; // bfloat16
 __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(x); }
-
-// part/mask.cuh
-// How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
-// they hold, NaN included, stays out of the row.
-__device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
-    // The last query and the last key are aligned; subtracting first keeps the sum within int.
-    return max(0, query - p.len_q + p.len_kv + 1);
-}
 
 // target/sm_90a.cuh
 // sm_90a: what Hopper adds, one instruction each, of products all their steps. The host device has its own bodies under
@@ -577,23 +591,27 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
 
 #endif
 
-// part/tile_order.cuh
+// pipeline/ring.cuh
+// The position in a ring of so many stages after `count` steps.
+template <int SIZE> struct Ring {
+    int count;
+    __device__ __forceinline__ int stage() const { return count % SIZE; }
+    __device__ __forceinline__ int parity() const { return count / SIZE & 1; }
+    __device__ __forceinline__ Ring operator+(int steps) const { return {count + steps}; }
+};
 
-// Which tiles of queries this block works on, and in which order. Blocks start in the order of their index, each as soon
-// as an SM is free, so the order decides who shares the L2 cache and who is left over at the end.
-// An item of work is a pair of tiles of one head, the one with the most keys left and the one with the fewest: all pairs
-// weigh the same, so blocks that take equally many are done at the same time.
+// A tile of 16-bit elements lies in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by the copy unit.
+template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
+// work/heads_apart.cuh
+
+// work/tile.cuh
+
+// A tile of queries consists of units of 64 rows, one for each consumer warpgroup.
 struct Tile {
     int query; // first query; negative: there is no further tile
     int head, kv_head, batch;
 };
-
-// A tile is made of units of 64 rows, one for each warpgroup of consumers.
-__device__ __forceinline__ int unit_of(int consumer) { return consumer; }
-__device__ __forceinline__ int heads_of_tile(const attention_params &) { return 1; }
-__device__ __forceinline__ int queries_of_unit(const attention_params &) { return 64; }
-__device__ __forceinline__ int queries_of_tile(const attention_params &p) { return TILE_ROWS / 64 * queries_of_unit(p); }
 
 // The query and the head that a row of a unit belongs to.
 struct Row {
@@ -601,11 +619,131 @@ struct Row {
     int head;
 };
 
-__device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int unit, int row) {
-    int queries = queries_of_unit(p), first = tile.query + unit * queries;
-    return {first + row, tile.head};
+// A tile holds queries of one head.
+__device__ __forceinline__ int queries_of_unit(const attention_params &) { return 64; }
+__device__ __forceinline__ int queries_of_tile(const attention_params &) { return TILE_ROWS; }
+__device__ __forceinline__ int rows_of_unit(const attention_params &) { return 64; }
+
+// Heads that have tiles of their own.
+__device__ __forceinline__ int tile_heads(const attention_params &p) { return p.heads; }
+
+// Tile `tile` of a head; `index` counts heads and batches.
+__device__ __forceinline__ Tile tile_of(const attention_params &p, int index, int tile) {
+    int head = index % p.heads, batch = index / p.heads;
+    return {tile * queries_of_tile(p), head, head / (p.heads / p.kv_heads), batch};
 }
 
+__device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int unit, int row) {
+    return {tile.query + unit * queries_of_unit(p) + row, tile.head};
+}
+
+// pipeline/release.cuh
+// Stages are given back to their producers: by one warp when all of a warpgroup's products have read them, by each warp when
+// it may have read them itself.
+__device__ __forceinline__ void release_by_warp(Barrier *empty) {
+    if (elect_one())
+        barrier_arrive(empty);
+}
+__device__ __forceinline__ void release(Barrier *empty) {
+    if (warp_index() % 4 == 0 && elect_one())
+        barrier_arrive(empty);
+}
+
+// work/block.cuh
+// One thread block works on a tile of queries by itself.
+
+__device__ __forceinline__ int worker() { return blockIdx.x; }
+__device__ __forceinline__ int workers() { return gridDim.x; }
+
+// Which of the tile's units a consumer has.
+__device__ __forceinline__ int unit_of(int consumer) { return consumer; }
+
+// One panel of a tile of keys.
+template <int ROWS>
+__device__ __forceinline__ void load_panel(unsigned short (&to)[ROWS][64], const tensor_map &map, Barrier *full, int column,
+                                           int key, const Tile &tile) {
+    tma_load(to, &map, full, column, key, tile.kv_head, tile.batch);
+}
+
+// A stage of keys is given back to the producer: by one warp when all of a warpgroup's products have read it, by each warp
+// when it may have read it itself.
+__device__ __forceinline__ void release_keys_by_warp(Barrier *empty) { release_by_warp(empty); }
+__device__ __forceinline__ void release_keys(Barrier *empty) { release(empty); }
+
+// work/order_sections.cuh
+// Which item of work comes when: blocks start in the order of their index, each as soon as an SM is free, so the order
+// decides who shares the L2 cache and who is left over at the end.
+struct Place {
+    int head, order; // of tile_heads and batches; 0 is the heaviest of the `items` of a head
+};
+
+// A section: as many heads as have their keys and values in half of the L2; all their items, heaviest first.
+__device__ __forceinline__ Place place_of(const attention_params &p, int items, int item) {
+    int heads = tile_heads(p), all_heads = heads * p.batch;
+    constexpr float SECTION_BYTES = 32 << 20;
+    float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * max(p.len_kv, 1);
+    int section = static_cast<int>(
+        fminf(fmaxf(SECTION_BYTES * reciprocal_approx(kv_bytes) * (heads / p.kv_heads), 1), 1.0f * all_heads));
+    int first = item / (section * items) * section, within = item - first * items, wide = min(section, all_heads - first);
+    return {first + within % wide, within / wide};
+}
+
+// walk/builtin.cuh
+
+// walk/keys_seen.cuh
+
+// walk/keys_seen_causal.cuh
+// How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
+// they hold, NaN included, stays out of the row. The last query and the last key are aligned; subtracting first keeps the
+// sum within int.
+__device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
+    return max(0, query - p.len_q + p.len_kv + 1);
+}
+
+// The tiles of keys that queries go over, from the last to the first, which may be the only one with a mask. At least one, so
+// that all take the same way.
+struct KeyWalk {
+    int left;     // tiles to come
+    int unmasked; // all queries see all of the tiles below
+    bool whole;   // all queries see all keys of the tile that next_keys has returned
+};
+
+// One past the last key that any query below `query_end` sees, which may be past the end of Q.
+__device__ __forceinline__ int keys_end(const attention_params &p, int query_end) {
+    return min(p.len_kv, keys_seen(p, query_end - 1));
+}
+
+__device__ __forceinline__ int key_tiles(const attention_params &p, int query, int count) {
+    return max(1, (keys_end(p, min(query + count, p.len_q)) + BLOCK_N - 1) / BLOCK_N);
+}
+
+// For all queries of the tile.
+__device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const Tile &tile) {
+    KeyWalk walk = {};
+    walk.left = key_tiles(p, tile.query, queries_of_tile(p));
+    return walk;
+}
+
+// For those of one unit.
+__device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const Tile &tile, int unit) {
+    const int first = tile.query + unit * queries_of_unit(p);
+    KeyWalk walk = walk_of_tile(p, tile);
+    walk.unmasked = max(0, keys_end(p, first + 1) - 1) / BLOCK_N; // one more than need be, so that m is known after it
+    return walk;
+}
+
+// The next tile of keys.
+__device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) {
+    walk.left--;
+    walk.whole = walk.left < walk.unmasked;
+    return walk.left;
+}
+
+// work/queue_pairs.cuh
+
+// The tiles of queries that this block works on, one after the other. An item of work is a pair of tiles of one head, the one
+// with the most keys left and the one with the fewest: all pairs weigh the same, so blocks that take equally many are done
+// at the same time.
 struct TileQueue {
     int item, items; // of all blocks
     bool second;     // of a pair
@@ -613,64 +751,155 @@ struct TileQueue {
     __device__ __forceinline__ bool empty() const { return item >= items; }
 };
 
-__device__ __forceinline__ int items_of_head(const attention_params &p) {
-    int tiles = (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
-    return (tiles + 1) / 2;
+__device__ __forceinline__ int tiles_of_head(const attention_params &p) {
+    return (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
+}
+__device__ __forceinline__ int pairs_of_head(const attention_params &p) {
+    return (tiles_of_head(p) + 1) / 2;
 }
 
 __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
-    return {static_cast<int>(blockIdx.x) / CLUSTER, items_of_head(p) * (p.heads / heads_of_tile(p)) * p.batch, false};
+    return {worker(), pairs_of_head(p) * tile_heads(p) * p.batch, false};
 }
 
 // The tile at the front, and the queue without it.
 __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
     if (queue.empty())
         return {-1, 0, 0, 0};
-    int row_heads = p.heads / heads_of_tile(p), group = row_heads / p.kv_heads;
-    int items = items_of_head(p), all_heads = row_heads * p.batch;
-    // A section: as many heads as have their keys and values in half of the L2; all their items, heaviest first.
-    constexpr float SECTION_BYTES = 32 << 20;
-    float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * max(p.len_kv, 1);
-    int section = static_cast<int>(fminf(fmaxf(SECTION_BYTES * reciprocal_approx(kv_bytes) * group, 1), 1.0f * all_heads));
-    int first = queue.item / (section * items) * section, within = queue.item - first * items;
-    int heads = min(section, all_heads - first);
-    int head = first + within % heads, order = within / heads;
-    int tiles = (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p), tile = tiles - 1 - order;
-    if (queue.second)
-        tile = order;
-    bool pair = tile != order; // the middle one stands alone
-    if (!queue.second && pair) {
-        queue.second = true;
-    } else {
-        queue.second = false;
-        queue.item += gridDim.x / CLUSTER;
-    }
-    int row_head = head % row_heads, batch = head / row_heads;
-    return {tile * queries_of_tile(p), row_head * heads_of_tile(p), row_head / group, batch};
+    const Place place = place_of(p, pairs_of_head(p), queue.item);
+    const int last = tiles_of_head(p) - 1 - place.order, tile = queue.second ? place.order : last;
+    const bool more = !queue.second && tile != place.order; // the middle one stands alone
+    queue.second = more;
+    if (!more)
+        queue.item += workers();
+    return tile_of(p, place.head, tile);
 }
 
-// A tile of 16-bit elements lies in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by the copy unit.
-template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
+struct alignas(1024) Shared {
+    // O leaves from where Q was; a second place, if there is room, lets the next tile begin before this one ends.
+    Panels<Q_PANELS, 64> q[Q_STAGES][CONSUMERS];
+    // K is read a round before V: with one more stage, if there is room, both are loaded equally long before their use.
+    Panels<PANELS, BLOCK_N> k[K_STAGES];
+    Panels<PANELS_V, BLOCK_N> v[STAGES];
+    Barrier q_full[Q_STAGES][CONSUMERS], q_empty[Q_STAGES][CONSUMERS];
+    Barrier k_full[K_STAGES], k_empty[K_STAGES], v_full[STAGES], v_empty[STAGES];
+    Barrier tile_full[2], tile_empty[2];
+    Tile tile[2];
+};
+static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
-// part/softmax_rows.cuh
+// The next tile of queries, as the thread that hands them out has put it there.
+__device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
+    int stage = ring.stage();
+    barrier_wait(&shared.tile_full[stage], ring.parity());
+    Tile tile = shared.tile[stage];
+    ring.count++;
+    return tile;
+}
 
-// The online softmax on accumulators of wgmma. One of them, (64, N) over the 128 threads of a warpgroup: thread t holds,
-// of rows 16 (t / 32) + t % 32 / 4 and 8 further down, columns 8 i + 2 (t % 4) and the next, in elements 4 i, 4 i + 1 and
-// 4 i + 2, 4 i + 3.
+// load/tiles_of_queries.cuh
+// One thread hands out tiles of queries, has their O taken away, and copies their Q in.
 
-constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+// O leaves from where Q was.
+__device__ __forceinline__ void store_output(const attention_tma_params &p, Shared &shared, Tile tile, int stage, int consumer) {
+    for (int panel = 0; panel < PANELS_V; panel++)
+        tma_store(&p.o_map, shared.q[stage][consumer][panel], panel * 64,
+                  tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch);
+    tma_store_commit();
+    tma_store_wait_read();
+}
 
-// The two rows of a thread: what the softmax has seen of them so far.
-struct Rows {
-    float max[2];  // m: what scores are taken relative to, before scaling
-    float sum[2];  // l: this thread's share of the sum of 2^((s - m) c)
-    float keep[2]; // what the last tile left of O: 2^((m_before - m) c)
-    bool grown;    // some row of the warp has keep != 1
-    bool far;      // some row of the warp has an m c in which rounding would move a weight
+__device__ __forceinline__ void load_queries_of(const attention_tma_params &p, Shared &shared, Tile tile, int stage,
+                                                int consumer) {
+    Barrier *full = &shared.q_full[stage][consumer];
+    barrier_expect(full, PANELS * rows_of_unit(p.attention) * 128);
+    for (int panel = 0; panel < PANELS; panel++)
+        tma_load(shared.q[stage][consumer][panel], &p.q_map, full, panel * 64,
+                 tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch);
+}
+
+// After the last tile come as many empty ones as there are places of Q: O of those before leaves.
+__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared) {
+    TileQueue queue = tile_queue(p.attention);
+    Ring<2> ring = {0};
+    Ring<Q_STAGES> queries = {0};
+#pragma unroll 1
+    for (int empty = 0; empty < Q_STAGES; ring.count++, queries.count++) {
+        int stage = queries.stage();
+        Tile tile = next_tile(p.attention, queue);
+        barrier_wait(&shared.tile_empty[ring.stage()], ring.parity() ^ 1);
+        Tile leaving = shared.tile[(ring + Q_STAGES).stage()]; // whose O is in this place of Q, from the second round on
+        shared.tile[ring.stage()] = tile;
+        barrier_arrive(&shared.tile_full[ring.stage()]);
+#pragma unroll 1
+        for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+            barrier_wait(&shared.q_empty[stage][consumer], queries.parity() ^ 1);
+            if (queries.count >= Q_STAGES)
+                store_output(p, shared, leaving, stage, consumer);
+            if (tile.query >= 0)
+                load_queries_of(p, shared, tile, stage, consumer);
+        }
+        empty += tile.query < 0;
+    }
+}
+
+// load/tiles_of_keys.cuh
+// One thread copies tiles of K, one those of V: each one tensor, one ring of stages.
+template <int PANELS_OF, int STAGES_OF>
+__device__ __forceinline__ void produce_keys(const attention_params &p, Shared &shared, const tensor_map &map,
+                                             Panels<PANELS_OF, BLOCK_N> *to, Barrier *full, Barrier *empty) {
+    Ring<2> tiles = {0};
+    Ring<STAGES_OF> ring = {0};
+#pragma unroll 1
+    for (;;) {
+        Tile tile = take_tile(shared, tiles);
+        barrier_arrive(&shared.tile_empty[(tiles + 1).stage()]);
+        if (tile.query < 0)
+            break;
+        KeyWalk walk = walk_of_tile(p, tile);
+#pragma unroll 1
+        for (; walk.left > 0; ring.count++) {
+            int i = next_keys(p, tile, UNITS, walk), stage = ring.stage();
+            barrier_wait(&empty[stage], ring.parity() ^ 1);
+            barrier_expect(&full[stage], PANELS_OF * BLOCK_N * 128);
+#pragma unroll 1
+            for (int panel = 0; panel < PANELS_OF; panel++)
+                load_panel(to[stage][panel], map, &full[stage], panel * 64, i * BLOCK_N, tile);
+        }
+    }
+}
+
+// fragment/q_shared.cuh
+// Q (64, HEAD_DIM) of a unit as operand of S = Q K^T: in shared memory, where it was copied to.
+struct Queries {
+    unsigned long long first; // descriptor of the first place of Q
 };
 
-__device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false, false}; }
+// S (64, BLOCK_N) = Q K^T; issued, not finished.
+__device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], const Queries &q, int stage, unsigned long long k) {
+    wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(s, q.first + stage * (Q_BYTES / 16), k);
+}
 
+// fragment/p_registers.cuh
+// P (64, BLOCK_N) as operand of O += P V: in registers, where its fragments are pairs of S's, in the same thread.
+struct Weights {
+    unsigned pairs[BLOCK_N / 16][4];
+};
+
+__device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weights &p) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 4; i++)
+        p.pairs[i / 4][i % 4] = pack<BFLOAT16>(s[2 * i], s[2 * i + 1]);
+}
+
+// O (64, HEAD_DIM_V) += P V; issued, not finished.
+__device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const Weights &p, unsigned long long v) {
+    wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(o, p.pairs, v);
+}
+
+// fragment/mask_builtin.cuh
+
+// fragment/seen_keys.cuh
 // Which of a thread's columns, 8 i and 8 i + 1 from its first key on, its rows see: bits, whose order is that of the columns.
 struct Seen {
     static constexpr int COLUMNS = BLOCK_N / 4, WORDS = (COLUMNS + 31) / 32;
@@ -700,6 +929,48 @@ __device__ __forceinline__ Seen seen_below(int key, const int (&end)[2]) {
     }
     return seen;
 }
+
+// fragment/unit.cuh
+
+// The 64 rows of a tile of queries that one warpgroup works on, as accumulators of wgmma hold them: thread t has rows
+// 16 (t / 32) + t % 32 / 4 and 8 further down.
+struct Unit {
+    const attention_params &p;
+    int index; // of the tile's units
+    int lane;  // of this thread
+    Tile tile;
+
+    // This thread's first row. Needed once a tile of queries, so not kept.
+    __device__ __forceinline__ int row() const { return set_apart(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
+    __device__ __forceinline__ Row at(int row) const { return row_of(p, tile, index, row); }
+};
+
+// Which keys of a tile this thread's rows see: those below an end, which few tiles need, so it is not kept.
+__device__ __forceinline__ Seen seen_of(const Unit &unit, int tile_n) {
+    const int key = tile_n * BLOCK_N + unit.lane % 4 * 2, row = unit.row();
+    return seen_below(key, {keys_end(unit.p, unit.at(row).query + 1), keys_end(unit.p, unit.at(row + 8).query + 1)});
+}
+
+// fragment/softmax_products.cuh
+
+// fragment/softmax_rows.cuh
+
+// The online softmax on accumulators of wgmma. One of them, (64, N) over the 128 threads of a warpgroup: thread t holds,
+// of rows 16 (t / 32) + t % 32 / 4 and 8 further down, columns 8 i + 2 (t % 4) and the next, in elements 4 i, 4 i + 1 and
+// 4 i + 2, 4 i + 3.
+
+constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+
+// The two rows of a thread: what the softmax has seen of them so far.
+struct Rows {
+    float max[2];  // m: what scores are taken relative to, before scaling
+    float sum[2];  // l: this thread's share of the sum of 2^((s - m) c)
+    float keep[2]; // what the last tile left of O: 2^((m_before - m) c)
+    bool grown;    // some row of the warp has keep != 1
+    bool far;      // some row of the warp has an m c in which rounding would move a weight
+};
+
+__device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false, false}; }
 
 // What exponents are taken relative to: 0 as long as all scores of the row are -INFINITY.
 __device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
@@ -742,6 +1013,16 @@ __device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum
     bool within = fmaxf(sum[0], sum[1]) <= 0x1p12f && fminf(rows.max[0], rows.max[1]) > -INFINITY; // false of NaN
     return __all_sync(0xffffffffu, within);
 }
+
+// O follows m.
+__device__ __forceinline__ void rescale(float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
+    if (rows.grown)
+#pragma unroll
+        for (int i = 0; i < HEAD_DIM_V / 2; i++)
+            o[i] *= rows.keep[i / 2 % 2];
+}
+
+// Of scores that are products before scaling, or made by an expression: exponents of 2 are (s - m) c.
 
 // m is raised to the maximum of the scores. Not `exact`: of those in every STEP-th group of 8 columns.
 template <int STEP>
@@ -793,205 +1074,174 @@ __device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], const Rows &rows,
     }
 }
 
-// O follows m.
-__device__ __forceinline__ void rescale(float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
-    if (rows.grown)
+// pipeline/readers_warps.cuh
+// Warps read K and Q by themselves, when they multiply S once more: each gives them back.
+__device__ __forceinline__ void release_k(Barrier *empty) { release_keys_by_warp(empty); }
+
+// pipeline/consumer.cuh
+// What one warpgroup of consumers does, with everything that it holds in registers: S, O, P and Q as 16-bit pairs where they
+// are not in shared memory, and about 32 a thread besides, which the template's last requirement counts.
+struct Consumer {
+    const attention_params &p;
+    Shared &shared;
+    int index;  // of the consumers of this block
+    Unit unit;  // of the tile of queries
+    float c;    // what makes exponents of 2 of what is in s: log2(e), times |scale| where no expression has done so
+    unsigned long long k, v; // descriptors of their first stages
+
+    Ring<Q_STAGES> queries;
+    int step; // tiles of keys that went through this warpgroup
+    KeyWalk walk; // over those that this one sees
+    int next;     // tile of keys that is weighed next
+    bool follow; // m follows the maximum, since scores have outgrown one that did not
+    Rows rows;
+    float s[BLOCK_N / 2], o[HEAD_DIM_V / 2];
+    Weights weights;
+    Queries q;
+
+    __device__ __forceinline__ Consumer(const attention_params &p, Shared &shared, int index)
+        : p(p), shared(shared), index(index), unit{p, unit_of(index), static_cast<int>(threadIdx.x % 32)},
+          c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E), // not 0, times which -INFINITY would be NaN
+          k(matrix_descriptor(shared.k[0], 0)), v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0) {
+        q.first = matrix_descriptor(shared.q[0][index], 0);
+        follow = false;
+    }
+
+    __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
+    __device__ __forceinline__ Ring<STAGES> values(int ahead = 0) const { return {step + ahead}; }
+
+    // The next tile of queries. False when there is none.
+    __device__ __forceinline__ bool take() {
+        Ring<2> taken = {queries.count};
+        Tile tile = take_tile(shared, taken);
+        __syncwarp();
+        if (elect_one())
+            barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
+        unit.tile = tile;
+        walk = walk_of_unit(p, tile, unit.index);
+        return tile.query >= 0;
+    }
+
+    // The next tile of queries, behind tiles of keys that are not for this warpgroup. False when there is none.
+    __device__ __forceinline__ bool take_and_skip() {
+        bool more = take();
+        return more;
+    }
+
+    __device__ __forceinline__ void begin_turn() {
+        named_barrier_sync(1 + index, 256);
+    }
+    __device__ __forceinline__ void end_turn() {
+        named_barrier_arrive(2 - index, 256);
+    }
+
+    __device__ __forceinline__ void issue_scores(Ring<K_STAGES> at) {
+        barrier_wait(&shared.k_full[at.stage()], at.parity());
+        begin_turn();
+        wgmma_fence();
+        multiply_scores(s, q, queries.stage(), k + at.stage() * (K_BYTES / 16));
+        wgmma_commit();
+    }
+    __device__ __forceinline__ void issue_output() {
+        barrier_wait(&shared.v_full[values().stage()], values().parity());
+        wgmma_fence();
+        multiply_output(o, weights, v + values().stage() * (V_BYTES / 16));
+        wgmma_commit();
+    }
+
+    // scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is.
+    __device__ __forceinline__ void negate_queries() {
+        unsigned *pairs = reinterpret_cast<unsigned *>(shared.q[queries.stage()][index]);
+#pragma unroll 4
+        for (int i = threadIdx.x % 128; i < PANELS * 64 * 32; i += 128)
+            pairs[i] ^= 0x80008000;
+        fence_async();
+        named_barrier_sync(4 + index, 128);
+    }
+
+    __device__ __forceinline__ void await_queries() {
+        barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
+        if (p.scale < 0)
+            negate_queries();
+    }
+
+    // S of this tile of keys is not multiplied again; after the last one nor is any of these queries'.
+    __device__ __forceinline__ void scores_done(Ring<K_STAGES> at) {
+        release_k(&shared.k_empty[at.stage()]);
+    }
+    __device__ __forceinline__ void output_done(Ring<STAGES> at) {
+        wgmma_settle(o);
+        release_keys(&shared.v_empty[at.stage()]);
+    }
+
+    // What is known of a tile of keys before its scores are there.
+    __device__ __forceinline__ void prepare() {
+        next = next_keys(p, unit.tile, unit.index, walk);
+    }
+
+    // Does this warp have keys that some row does not see?
+    __device__ __forceinline__ bool is_masked(bool first) const {
+        return !walk.whole;
+    }
+    // s = -INFINITY where the mask says so.
+    __device__ __forceinline__ void mask_scores() {
+        mask_tile(s, seen_of(unit, next));
+    }
+
+    // m follows the maximum, and O has to follow it, too: so only when m has grown by more than 2^8, unless it is searched for.
+    // Until then weights are at most 2^8 too large, which l divides out again.
+    template <bool FOLLOW>
+    __device__ __forceinline__ void weigh_scores(bool masked, bool first, bool search, float (&sum)[2]) {
+        const float slack = search ? 0 : 8;
+        rows.grown = false;
+        if (masked)
+            mask_scores();
+        if (FOLLOW)
+            follow_max<1>(s, rows, c, true, slack);
+        weigh(s, rows, c, sum);
+    }
+
+    __device__ __forceinline__ void begin_rows() {
+        rows = no_rows();
+    }
+    __device__ __forceinline__ void begin_output() {
 #pragma unroll
-        for (int i = 0; i < HEAD_DIM_V / 2; i++)
-            o[i] *= rows.keep[i / 2 % 2];
+        for (float &value : o)
+            value = 0;
+    }
+};
+
+// store/lse.cuh
+
+// LSE = m + ln l of a row, where the caller wants it.
+__device__ __forceinline__ void store_lse(const Unit &unit, Row to, float max, float sum) {
+    const attention_params &p = unit.p;
+    if (p.lse && to.query < p.len_q)
+        p.lse[unit.tile.batch * p.lse_batch_stride + to.head * p.lse_head_stride + to.query] =
+            sum == 0 ? -INFINITY : max * fabsf(p.scale) + log2_approx(sum) * LN_2;
 }
 
-using Weights = unsigned[BLOCK_N / 16][4];
-
-// P as operand of the next product: its fragments are pairs of S's, in the same thread.
-__device__ __forceinline__ void pack_weights(const float (&s)[BLOCK_N / 2], Weights &p) {
+// store/tma.cuh
+// A unit's rows of O, divided by l, to where Q was, from where the copy unit takes them: rows of 16 bytes, in its swizzle.
+__device__ __forceinline__ void store_rows(const Consumer &c, const Unit &, int stage, const float (&scale)[2]) {
+    named_barrier_sync(4 + c.index, 128); // all of the warpgroup's products have read Q
+    int line = warp_index() % 4 * 16 + c.unit.lane % 16;
 #pragma unroll
-    for (int i = 0; i < BLOCK_N / 4; i++)
-        p[i / 4][i % 4] = pack<BFLOAT16>(s[2 * i], s[2 * i + 1]);
-}
-
-struct alignas(1024) Shared {
-    // O leaves from where Q was; a second place, if there is room, lets the next tile begin before this one ends.
-    Panels<Q_PANELS, 64> q[Q_STAGES][CONSUMERS];
-    // K is read a round before V: with one more stage, if there is room, both are loaded equally long before their use.
-    Panels<PANELS, BLOCK_N> k[K_STAGES];
-    Panels<PANELS_V, BLOCK_N> v[STAGES];
-    Barrier q_full[Q_STAGES][CONSUMERS], q_empty[Q_STAGES][CONSUMERS];
-    Barrier k_full[K_STAGES], k_empty[K_STAGES], v_full[STAGES], v_empty[STAGES];
-    Barrier tile_full[2], tile_empty[2];
-    Tile tile[2];
-};
-static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
-
-// The position in a ring of so many stages after `count` steps.
-template <int SIZE> struct Ring {
-    int count;
-    __device__ __forceinline__ int stage() const { return count % SIZE; }
-    __device__ __forceinline__ int parity() const { return count / SIZE & 1; }
-    __device__ __forceinline__ Ring operator+(int steps) const { return {count + steps}; }
-};
-
-// One past the last key that any query below `query_end` sees, which may be past the end of Q.
-__device__ __forceinline__ int keys_end(const attention_params &p, int query_end) {
-    return min(p.len_kv, keys_seen(p, query_end - 1));
-}
-
-// Tiles of keys that queries [query, query + count) go over, the last one first: it is the one with a mask. At least one, so
-// that all take the same way.
-__device__ __forceinline__ int key_tiles(const attention_params &p, int query, int count) {
-    return max(1, (keys_end(p, min(query + count, p.len_q)) + BLOCK_N - 1) / BLOCK_N);
-}
-
-// As in part/key_walk.cuh.
-struct KeyWalk {
-    int left;
-};
-__device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const Tile &tile) {
-    return {key_tiles(p, tile.query, queries_of_tile(p))};
-}
-__device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) { return --walk.left; }
-
-// The next tile of queries, as the thread that hands them out has put it there.
-__device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
-    int stage = ring.stage();
-    barrier_wait(&shared.tile_full[stage], ring.parity());
-    Tile tile = shared.tile[stage];
-    ring.count++;
-    return tile;
-}
-
-// part/async_release.cuh
-// Stages are given back to their producers: by one warp when all of a warpgroup's products have read them, by each warp when
-// it may have read them itself.
-
-__device__ __forceinline__ void release_by_warp(Barrier *empty) {
-    if (elect_one())
-        barrier_arrive(empty);
-}
-__device__ __forceinline__ void release(Barrier *empty) {
-    if (warp_index() % 4 == 0 && elect_one())
-        barrier_arrive(empty);
-}
-__device__ __forceinline__ void release_share_by_warp(Barrier *empty) { release_by_warp(empty); }
-__device__ __forceinline__ void release_share(Barrier *empty) { release(empty); }
-__device__ __forceinline__ void release_keys(Barrier *empty) { release_share_by_warp(empty); }
-
-// part/async_producers.cuh
-// The producers: single threads that keep the copy unit busy, and perhaps a warp that copies by itself. They wait for room, and what they bring fills a barrier.
-// Shared, Ring and take_tile are the kernel's.
-
-__device__ __forceinline__ void store_output(const attention_tma_params &p, Shared &shared, Tile tile, int stage, int consumer) {
-    for (int panel = 0; panel < PANELS_V; panel++)
-        tma_store(&p.o_map, shared.q[stage][consumer][panel], panel * 64,
-                  tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch);
-    tma_store_commit();
-    tma_store_wait_read();
-}
-
-__device__ __forceinline__ void load_queries_of(const attention_tma_params &p, Shared &shared, Tile tile, int stage,
-                                                int consumer) {
-    Barrier *full = &shared.q_full[stage][consumer];
-    int queries = queries_of_unit(p.attention);
-    barrier_expect(full, PANELS * queries * heads_of_tile(p.attention) * 128);
-    for (int panel = 0; panel < PANELS; panel++)
-        tma_load(shared.q[stage][consumer][panel], &p.q_map, full, panel * 64, tile.query + unit_of(consumer) * queries,
-                 tile.head, tile.batch);
-}
-
-// After the last tile come as many empty ones as there are places of Q: O of those before leaves.
-__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared) {
-    TileQueue queue = tile_queue(p.attention);
-    Ring<2> ring = {0};
-    Ring<Q_STAGES> queries = {0};
-#pragma unroll 1
-    for (int empty = 0; empty < Q_STAGES; ring.count++, queries.count++) {
-        int stage = queries.stage();
-        Tile tile = next_tile(p.attention, queue);
-        barrier_wait(&shared.tile_empty[ring.stage()], ring.parity() ^ 1);
-        Tile leaving = shared.tile[(ring + Q_STAGES).stage()]; // whose O is in this place of Q, from the second round on
-        shared.tile[ring.stage()] = tile;
-        barrier_arrive(&shared.tile_full[ring.stage()]);
-#pragma unroll 1
-        for (int consumer = 0; consumer < CONSUMERS; consumer++) {
-            barrier_wait(&shared.q_empty[stage][consumer], queries.parity() ^ 1);
-            if (queries.count >= Q_STAGES)
-                store_output(p, shared, leaving, stage, consumer);
-            if (tile.query >= 0)
-                load_queries_of(p, shared, tile, stage, consumer);
-        }
-        empty += tile.query < 0;
+    for (int i = 0; i < HEAD_DIM_V / 2; i += 8) { // 16 columns: two chunks of 16 bytes
+        int chunk = i / 4 % 8 + c.unit.lane / 16, j = i + 4 < HEAD_DIM_V / 2 ? i + 4 : i;
+        store_matrices(&c.shared.q[stage][c.index][i / 32][line][(chunk ^ line % 8) * 8],
+                       pack<BFLOAT16_OUT>(c.o[i] * scale[0], c.o[i + 1] * scale[0]),
+                       pack<BFLOAT16_OUT>(c.o[i + 2] * scale[1], c.o[i + 3] * scale[1]),
+                       j > i ? pack<BFLOAT16_OUT>(c.o[j] * scale[0], c.o[j + 1] * scale[0]) : 0,
+                       j > i ? pack<BFLOAT16_OUT>(c.o[j + 2] * scale[1], c.o[j + 3] * scale[1]) : 0);
     }
 }
 
-// Tiles of K, or of V: one tensor, one ring of stages.
-template <int PANELS_OF, int STAGES_OF>
-__device__ __forceinline__ void produce_keys(const attention_params &p, Shared &shared, const tensor_map &map,
-                                             Panels<PANELS_OF, BLOCK_N> *to, Barrier *full, Barrier *empty) {
-    Ring<2> tiles = {0};
-    Ring<STAGES_OF> ring = {0};
-#pragma unroll 1
-    for (;;) {
-        Tile tile = take_tile(shared, tiles);
-        barrier_arrive(&shared.tile_empty[(tiles + 1).stage()]);
-        if (tile.query < 0)
-            break;
-        KeyWalk walk = walk_of_tile(p, tile);
-#pragma unroll 1
-        for (; walk.left > 0; ring.count++) {
-            int i = next_keys(p, tile, UNITS, walk), stage = ring.stage();
-            barrier_wait(&empty[stage], ring.parity() ^ 1);
-            barrier_expect(&full[stage], PANELS_OF * BLOCK_N * 128);
-#pragma unroll 1
-            for (int panel = 0; panel < PANELS_OF; panel++)
-                tma_load(to[stage][panel], &map, &full[stage], panel * 64, i * BLOCK_N, tile.kv_head, tile.batch);
-        }
-    }
-}
+// store/repeated_rows.cuh
 
-// part/async_consumer.cuh
+// fragment/repeat_rows.cuh
 
-// part/async_products.cuh
-// The two products of attention on the matrix unit, each for one warpgroup's 64 rows: S = Q K^T and O += P V.
-
-// S (64, BLOCK_N) = Q K^T; issued, not finished.
-__device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], unsigned long long q, unsigned long long k) {
-    wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(s, q, k);
-}
-
-// O (64, HEAD_DIM_V) += P V; issued, not finished.
-__device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const Weights &p, unsigned long long v) {
-    wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(o, p, v);
-}
-
-// part/scores_again.cuh
-// S once more, when its first weights were out of range. A warp does so for its own 16 rows, so that the others need not agree:
-// Q and K are still in shared memory, and accumulators of mma lie as those of wgmma do.
-
-// S (16, BLOCK_N) = Q K^T, of the warp's rows of the unit.
-__device__ __forceinline__ void multiply_scores_again(float (&s)[BLOCK_N / 2], const Panels<Q_PANELS, 64> &q,
-                                                      const Panels<PANELS, BLOCK_N> &k) {
-    const int row = warp_index() % 4 * 16 + threadIdx.x % 16, half = threadIdx.x % 32 / 16;
-    const int key = threadIdx.x % 32 / 16 * 8 + threadIdx.x % 8, chunk = threadIdx.x % 16 / 8;
-#pragma unroll
-    for (float &score : s)
-        score = 0;
-#pragma unroll 1
-    for (int step = 0; step < Q_STEPS; step++) { // of 16 columns
-        unsigned a[4];
-        load_matrices(a, &q[step / 4][row][(step % 4 * 2 + half ^ row % 8) * 8]);
-#pragma unroll
-        for (int n = 0; n < BLOCK_N / 16; n++) { // 16 keys
-            unsigned b[4];
-            load_matrices(b, &k[step / 4][16 * n + key][(step % 4 * 2 + chunk ^ key % 8) * 8]);
-            mma<BFLOAT16>(s[8 * n], s[8 * n + 1], s[8 * n + 2], s[8 * n + 3], a, b[0], b[1]);
-            mma<BFLOAT16>(s[8 * n + 4], s[8 * n + 5], s[8 * n + 6], s[8 * n + 7], a, b[2], b[3]);
-        }
-    }
-}
-
-// part/repeat_rows.cuh
-
-// part/reduce.cuh
+// fragment/reduce.cuh
 // Reductions: the threads that share a row combine one value each, and all of them get the answer. The order is fixed,
 // so equal inputs give equal bits.
 
@@ -1107,349 +1357,168 @@ __device__ __forceinline__ RepeatedRow repeat_row(const attention_params &p, Til
     return row;
 }
 
-// The consumers: warpgroups that multiply and weigh. One Consumer is what one of them does.
-
-// Which keys the rows of one warpgroup see.
-struct Span {
-    Tile tile;
-    int unseen; // tiles of keys that only other warpgroups see, before this one's
-    int after; // and after those
-    int tiles;    // of keys, to come
-    int unmasked; // tiles below need no mask
-    __device__ __forceinline__ int left() const { return tiles; }
-    int next;   // tile of keys that is weighed next
-    bool whole; // all rows of the unit see all of it
-};
-
-// What one warpgroup does, with everything that it holds in registers: S, O, P and Q as 16-bit pairs where they are not in
-// shared memory, and about 32 a thread besides, which the template's last requirement counts.
-struct Consumer {
-    const attention_tma_params &p;
-    const attention_params &a;
-    Shared &shared;
-    int index, unit; // of the consumers of this block; of the tile's units of 64 rows
-    int lane;        // of this thread
-    float c;         // what makes exponents of 2 of what is in s: log2(e), times |scale| where no expression has done so
-    unsigned long long q, k, v;
-
-    Ring<Q_STAGES> queries;
-    int step; // tiles of keys that went through this warpgroup
-    Span span;
-    bool follow; // m follows the maximum, since scores have outgrown one that did not
-    Rows rows;
-    float s[BLOCK_N / 2], o[HEAD_DIM_V / 2];
-    Weights weights;
-
-    __device__ __forceinline__ Consumer(const attention_tma_params &p, Shared &shared, int index)
-        : p(p), a(p.attention), shared(shared), index(index), unit(unit_of(index)), lane(threadIdx.x % 32),
-          c(fmaxf(fabsf(a.scale), 0x1p-120f) * LOG2_E), // not 0, times which -INFINITY would be NaN
-          q(matrix_descriptor(shared.q[0][index], 0)), k(matrix_descriptor(shared.k[0], 0)),
-          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0), span{} {
-        follow = false;
-    }
-
-    __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
-    __device__ __forceinline__ Ring<STAGES> values(int ahead = 0) const { return {step + ahead}; }
-
-    // This thread's first row of the unit: the other is 8 further down. Needed once a tile of queries, so not kept.
-    __device__ __forceinline__ int row() const { return set_apart(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
-
-    // False when there is no further tile.
-    __device__ __forceinline__ bool take() {
-        Ring<2> taken = {queries.count};
-        Tile tile = take_tile(shared, taken);
-        __syncwarp();
-        if (elect_one())
-            barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
-        span.unseen = span.after; // of the tile before
-        span.after = 0;
-        span.tile = tile;
-        int first = tile.query + unit * queries_of_unit(a);
-        span.tiles = key_tiles(a, tile.query, queries_of_tile(a));
-        span.unmasked = max(0, keys_end(a, first + 1) - 1) / BLOCK_N; // one more than need be, so that m is known after it
-        return tile.query >= 0;
-    }
-
-    // Bytes of unseen tiles are waited for, or a stage could be given back a round early.
-    __device__ __forceinline__ void skip_unseen() {
-        for (; span.unseen > 0; span.unseen--, step++) {
-            barrier_wait(&shared.k_full[keys(0).stage()], keys(0).parity());
-            barrier_wait(&shared.v_full[values().stage()], values().parity());
-            named_barrier_sync(4 + index, 128); // or a warp that is late would not see the phase it waits for
-            release_keys(&shared.k_empty[keys(0).stage()]);
-            release_share(&shared.v_empty[values().stage()]);
-        }
-    }
-    // The next tile of queries, behind tiles of keys that are not for this warpgroup. False when there is none.
-    __device__ __forceinline__ bool take_and_skip() {
-        bool more = take();
-        skip_unseen();
-        return more;
-    }
-
-    __device__ __forceinline__ void begin_turn() {
-        named_barrier_sync(1 + index, 256);
-    }
-    __device__ __forceinline__ void end_turn() {
-        named_barrier_arrive(2 - index, 256);
-    }
-
-    __device__ __forceinline__ void issue_scores(Ring<K_STAGES> at) {
-        barrier_wait(&shared.k_full[at.stage()], at.parity());
-        begin_turn();
-        wgmma_fence();
-        multiply_scores(s, q + queries.stage() * (Q_BYTES / 16), k + at.stage() * (K_BYTES / 16));
-        wgmma_commit();
-    }
-    __device__ __forceinline__ void issue_output() {
-        barrier_wait(&shared.v_full[values().stage()], values().parity());
-        wgmma_fence();
-        multiply_output(o, weights, v + values().stage() * (V_BYTES / 16));
-        wgmma_commit();
-    }
-
-    // Weights, as the next product wants them.
-    __device__ __forceinline__ void keep_weights() {
-        pack_weights(s, weights);
-    }
-
-    // scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is.
-    __device__ __forceinline__ void negate_queries() {
-        unsigned *pairs = reinterpret_cast<unsigned *>(shared.q[queries.stage()][index]);
-#pragma unroll 4
-        for (int i = threadIdx.x % 128; i < PANELS * 64 * 32; i += 128)
-            pairs[i] ^= 0x80008000;
-        fence_async();
-        named_barrier_sync(4 + index, 128);
-    }
-
-    __device__ __forceinline__ void await_queries() {
-        barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
-        if (a.scale < 0)
-            negate_queries();
-    }
-
-    // S of this tile of keys is not multiplied again; after the last one nor is any of these queries'.
-    __device__ __forceinline__ void scores_done(Ring<K_STAGES> at) {
-        release_keys(&shared.k_empty[at.stage()]);
-    }
-    __device__ __forceinline__ void output_done(Ring<STAGES> at) {
-        wgmma_settle(o);
-        release_share(&shared.v_empty[at.stage()]);
-    }
-
-    // What is known of a tile of keys before its scores are there.
-    __device__ __forceinline__ void prepare() {
-        find_next();
-    }
-
-// part/async_masks.cuh
-// The part of a Consumer that finds the next tile of keys, and which of them its rows see.
-
-    // Which keys of a tile this thread's rows see.
-    __device__ __forceinline__ Seen seen_of(int tile_n) {
-        int key = tile_n * BLOCK_N + lane % 4 * 2;
-        const int first_row = row(); // of which few tiles need the end, so it is not kept
-        return seen_below(key, {keys_end(a, row_of(a, span.tile, unit, first_row).query + 1),
-                                keys_end(a, row_of(a, span.tile, unit, first_row + 8).query + 1)});
-    }
-
-    // The next tile of keys, while its S is multiplied.
-    __device__ __forceinline__ void find_next() {
-        span.next = --span.tiles;
-        span.whole = span.next < span.unmasked;
-    }
-    // s = -INFINITY where the mask says so.
-    __device__ __forceinline__ void mask_scores() {
-        mask_tile(s, seen_of(span.next));
-    }
-
-    // S of the tile that is prepared -> weights. `first`: of its rows.
-    __device__ __forceinline__ void weigh_tile(bool first) {
-        wgmma_settle(s);
-        float sum[2];
-        const bool search = is_masked(first) || follow && lacks_max(rows); // where rows may not have an m yet
-        // As long as m stays as it is, the sum shows whether it will do. If not, S is multiplied once more, and from then on m
-        // follows the maximum. Each way has code of its own, or ptxas would not overlap what the usual one does.
-        const bool usual = !search && !follow;
-        const bool masked = false; // then
-        if (usual)
-            weigh_scores<false>(masked, first, false, sum);
-        else
-            weigh_scores<true>(is_masked(first), first, search, sum);
-        if (usual && !within_range(rows, sum)) {
-            multiply_scores_again(s, shared.q[queries.stage()][index], shared.k[keys(0).stage()]);
-            follow = true;
-            weigh_scores<true>(masked, first, true, sum);
-        }
-        scores_done(keys(0));
-        rows.sum[0] += sum[0];
-        rows.sum[1] += sum[1];
-    }
-    // m follows the maximum, and O has to follow it, too: so only when m has grown by more than 2^8, unless it is searched for.
-    // Until then weights are at most 2^8 too large, which l divides out again.
-    template <bool FOLLOW>
-    __device__ __forceinline__ void weigh_scores(bool masked, bool first, bool search, float (&sum)[2]) {
-        const float slack = search ? 0 : 8;
-        rows.grown = false;
-        if (masked)
-            mask_scores();
-        if (FOLLOW)
-            follow_max<1>(s, rows, c, true, slack);
-        weigh(s, rows, c, sum);
-    }
-    // Does this warp have keys that some row does not see?
-    __device__ __forceinline__ bool is_masked(bool first) const {
-        return !span.whole;
-    }
-
-    __device__ __forceinline__ void begin_rows() {
-        rows = no_rows();
-    }
-    __device__ __forceinline__ void begin_output() {
-#pragma unroll
-        for (float &value : o)
-            value = 0;
-    }
-
-// part/async_output.cuh
-// The part of a Consumer that writes O and LSE of a tile of queries.
-
-    __device__ __forceinline__ void store_lse(const Tile &tile, Row to, float max, float sum) {
-        if (a.lse && to.query < a.len_q)
-            a.lse[tile.batch * a.lse_batch_stride + to.head * a.lse_head_stride + to.query] =
-                sum == 0 ? -INFINITY : max * fabsf(a.scale) + log2_approx(sum) * LN_2;
-    }
-
-    // O = O / l;  LSE = m scale + ln l.
-    __device__ __forceinline__ void finish(Tile tile, int stage, const Rows &rows) {
-        unsigned again = rows_to_repeat(o, rows);
-        float sum[2], inverse[2];
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            sum[r] = rows.sum[r] + __shfl_xor_sync(0xffffffffu, rows.sum[r], 1); // l over the four lanes of the row
-            sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
-            inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]); // a row that saw nothing stays 0
-        }
-        bool upper = lane % 4 == 0;
-        if (lane % 4 < 2) // a row each
-            store_lse(tile, row_of(a, tile, unit, upper ? row() : row() + 8), upper ? rows.max[0] : rows.max[1],
-                      upper ? sum[0] : sum[1]);
-        store_rows(tile, stage, inverse);
-        if (again && values_want_care(a, tile, unit))
-            store_again(tile, stage, again);
-        fence_async();
-        barrier_arrive(&shared.q_empty[stage][index]);
-    }
-    // In place of what store_rows has stored.
-    __device__ __forceinline__ void store_again(const Tile &tile, int stage, unsigned again) {
-        __syncwarp();
+// Rows that are done over, in place of what store_rows has stored.
+__device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, unsigned again) {
+    const attention_params &p = unit.p;
+    __syncwarp();
 #pragma unroll 1
-        for (; again; again &= again - 1) {
-            int bit = __ffs(static_cast<int>(again)) - 1, line = warp_index() % 4 * 16 + bit / 4 + bit % 4 * 8;
-            Row to = row_of(a, tile, unit, line);
-            if (to.query >= a.len_q)
-                continue;
-            RepeatedRow done = repeat_row(a, tile, to, c);
-            float inverse = done.sum == 0 ? 1 : reciprocal_approx(done.sum);
-            if (lane == 0)
-                store_lse(tile, to, done.max, done.sum);
+    for (; again; again &= again - 1) {
+        int bit = __ffs(static_cast<int>(again)) - 1, line = warp_index() % 4 * 16 + bit / 4 + bit % 4 * 8;
+        Row to = unit.at(line);
+        if (to.query >= p.len_q)
+            continue;
+        RepeatedRow done = repeat_row(p, unit.tile, to, c.c);
+        float inverse = done.sum == 0 ? 1 : reciprocal_approx(done.sum);
+        if (unit.lane == 0)
+            store_lse(unit, to, done.max, done.sum);
 #pragma unroll
-            for (int i = 0; i < PIECES; i++) {
-                int column = lane + 32 * i;
-                if (column < HEAD_DIM_V)
-                    shared.q[stage][index][i / 2][line][(column / 8 ^ line) % 8 * 8 + column % 8] =
-                        to_output(done.o[i] * inverse);
-            }
+        for (int i = 0; i < PIECES; i++) {
+            int column = unit.lane + 32 * i;
+            if (column < HEAD_DIM_V)
+                c.shared.q[stage][c.index][i / 2][line][(column / 8 ^ line) % 8 * 8 + column % 8] =
+                    to_output(done.o[i] * inverse);
         }
     }
+}
 
-    // To where Q was, from where the copy unit takes it: rows of 16 bytes, in its swizzle.
-    __device__ __forceinline__ void store_rows(Tile, int stage, const float (&scale)[2]) {
-        named_barrier_sync(4 + index, 128); // all of the warpgroup's products have read Q
-        int line = warp_index() % 4 * 16 + lane % 16;
+// store/finish.cuh
+// O = O / l;  LSE = m scale + ln l: of a unit whose last tile of keys is done.
+__device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int stage) {
+    const Rows &rows = c.rows;
+    unsigned again = rows_to_repeat(c.o, rows);
+    float sum[2], inverse[2];
 #pragma unroll
-        for (int i = 0; i < HEAD_DIM_V / 2; i += 8) { // 16 columns: two chunks of 16 bytes
-            int chunk = i / 4 % 8 + lane / 16, j = i + 4 < HEAD_DIM_V / 2 ? i + 4 : i;
-            store_matrices(&shared.q[stage][index][i / 32][line][(chunk ^ line % 8) * 8],
-                           pack<BFLOAT16_OUT>(o[i] * scale[0], o[i + 1] * scale[0]),
-                           pack<BFLOAT16_OUT>(o[i + 2] * scale[1], o[i + 3] * scale[1]),
-                           j > i ? pack<BFLOAT16_OUT>(o[j] * scale[0], o[j + 1] * scale[0]) : 0,
-                           j > i ? pack<BFLOAT16_OUT>(o[j + 2] * scale[1], o[j + 3] * scale[1]) : 0);
+    for (int r = 0; r < 2; r++) {
+        sum[r] = rows.sum[r] + __shfl_xor_sync(0xffffffffu, rows.sum[r], 1); // l over the four lanes of the row
+        sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
+        inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]); // a row that saw nothing stays 0
+    }
+    bool upper = unit.lane % 4 == 0;
+    if (unit.lane % 4 < 2) // a row each
+        store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? rows.max[0] : rows.max[1],
+                  upper ? sum[0] : sum[1]);
+    store_rows(c, unit, stage, inverse);
+    if (again && values_want_care(unit.p, unit.tile, unit.index))
+        store_again(c, unit, stage, again);
+    fence_async();
+    barrier_arrive(&c.shared.q_empty[stage][c.index]);
+}
+
+// fragment/scores_again_shared.cuh
+// S once more, when its first weights were out of range. A warp does so for its own 16 rows, so that the others need not agree:
+// Q and K are still in shared memory, and accumulators of mma lie as those of wgmma do.
+
+// S (16, BLOCK_N) = Q K^T, of the warp's rows of the unit.
+__device__ __forceinline__ void multiply_scores_again(float (&s)[BLOCK_N / 2], const Panels<Q_PANELS, 64> &q,
+                                                      const Panels<PANELS, BLOCK_N> &k) {
+    const int row = warp_index() % 4 * 16 + threadIdx.x % 16, half = threadIdx.x % 32 / 16;
+    const int key = threadIdx.x % 32 / 16 * 8 + threadIdx.x % 8, chunk = threadIdx.x % 16 / 8;
+#pragma unroll
+    for (float &score : s)
+        score = 0;
+#pragma unroll 1
+    for (int step = 0; step < Q_STEPS; step++) { // of 16 columns
+        unsigned a[4];
+        load_matrices(a, &q[step / 4][row][(step % 4 * 2 + half ^ row % 8) * 8]);
+#pragma unroll
+        for (int n = 0; n < BLOCK_N / 16; n++) { // 16 keys
+            unsigned b[4];
+            load_matrices(b, &k[step / 4][16 * n + key][(step % 4 * 2 + chunk ^ key % 8) * 8]);
+            mma<BFLOAT16>(s[8 * n], s[8 * n + 1], s[8 * n + 2], s[8 * n + 3], a, b[0], b[1]);
+            mma<BFLOAT16>(s[8 * n + 4], s[8 * n + 5], s[8 * n + 6], s[8 * n + 7], a, b[2], b[3]);
         }
     }
+}
 
-    // S of the tile of keys ahead and O += P V of this one, both at once.
-    __device__ __forceinline__ void issue_round() {
-        issue_scores(keys(1));
-        issue_output();
-        end_turn();
-        step++;
+// pipeline/rescale_from_sum.cuh
+// S of the tile that is prepared -> weights. `first`: of its rows. As long as m stays as it is, the sum shows whether it will
+// do. If not, S is multiplied once more, and from then on m follows the maximum. Each way has code of its own, or ptxas would
+// not overlap what the usual one does.
+__device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
+    wgmma_settle(c.s);
+    float sum[2];
+    const bool search = c.is_masked(first) || c.follow && lacks_max(c.rows); // where rows may not have an m yet
+    const bool usual = !search && !c.follow, masked = false;                 // then
+    if (usual)
+        c.weigh_scores<false>(masked, first, false, sum);
+    else
+        c.weigh_scores<true>(c.is_masked(first), first, search, sum);
+    if (usual && !within_range(c.rows, sum)) {
+        multiply_scores_again(c.s, c.shared.q[c.queries.stage()][c.index], c.shared.k[c.keys(0).stage()]);
+        c.follow = true;
+        c.weigh_scores<true>(masked, first, true, sum);
     }
+    c.scores_done(c.keys(0));
+    c.rows.sum[0] += sum[0];
+    c.rows.sum[1] += sum[1];
+}
 
-    // From the first S of a tile of queries, issued, to all but the last P V.
-    __device__ __forceinline__ void go_over_keys() {
-        begin_rows();
+// pipeline/tiles_across.cuh
+
+// pipeline/keys_ahead.cuh
+// S of the tile of keys ahead and O += P V of this one, both at once.
+__device__ __forceinline__ void issue_round(Consumer &c) {
+    c.issue_scores(c.keys(1));
+    c.issue_output();
+    c.end_turn();
+    c.step++;
+}
+
+// From the first S of a tile of queries, issued, to all but the last P V. The first tile of keys by itself: there is no O yet.
+__device__ __forceinline__ void go_over_keys(Consumer &c) {
+    c.begin_rows();
+    wgmma_wait<0>();
+    c.prepare();
+    weigh_tile(c, true);
+    keep_weights(c.s, c.weights);
+    c.begin_output();
+#pragma unroll 1
+    while (c.walk.left > 0) {
+        issue_round(c);
+        c.prepare();
+        wgmma_wait<1>(); // S is there, O is not
+        weigh_tile(c, false);
         wgmma_wait<0>();
-        // The first tile of keys by itself: there is no O yet.
-        prepare();
-        weigh_tile(true);
-        keep_weights();
-        begin_output();
-#pragma unroll 1
-        while (span.left() > 0) {
-            issue_round();
-            prepare();
-            wgmma_wait<1>(); // S is there, O is not
-            weigh_tile(false);
-            wgmma_wait<0>();
-            output_done(values(-1));
-            rescale(o, rows);
-            keep_weights();
-        }
+        c.output_done(c.values(-1));
+        rescale(c.o, c.rows);
+        keep_weights(c.s, c.weights);
     }
+}
 
-    __device__ __forceinline__ void run() {
-        bool more = take_and_skip();
-        if (!more)
-            return;
-        await_queries();
-        issue_scores(keys(0));
-        end_turn();
+// Tiles of queries without a stop in between: the first S of the next one is multiplied beside the last P V of this one, and
+// is in registers beside its O. After the last tile it is a product that nobody looks at: with a branch around it ptxas would
+// do all of them one after the other.
+__device__ __forceinline__ void run(Consumer &c) {
+    bool more = c.take_and_skip();
+    if (!more)
+        return;
+    c.await_queries();
+    c.issue_scores(c.keys(0));
+    c.end_turn();
 #pragma unroll 1
-        while (more) {
-            go_over_keys();
-            // Across the border: the tile ahead belongs to the next queries, whose S is in registers beside this O. After
-            // the last tile it is a product that nobody looks at: with a branch around it ptxas would do all of them one
-            // after the other.
-            Tile tile = span.tile;
-            int stage = queries.stage();
-            queries.count++;
-            more = take();
-            issue_output();
-            Barrier *empty = &shared.v_empty[values().stage()];
-            step++;
-            bool early = span.unseen >= STAGES; // the last of the unseen tiles waits for this one's stage
-            if (early) {
-                wgmma_wait<0>();
-                release_share(empty);
-            }
-            skip_unseen();
-            if (more)
-                await_queries();
-            issue_scores(keys(more ? 0 : -1));
-            end_turn();
-            wgmma_wait<1>(); // O is there, S is not
-            wgmma_settle(o);
-            if (!early)
-                release_share(empty);
-            finish(tile, stage, rows);
-        }
-        wgmma_wait<0>();
+    while (more) {
+        go_over_keys(c);
+        const Unit unit = c.unit;
+        int stage = c.queries.stage();
+        c.queries.count++;
+        more = c.take();
+        c.issue_output();
+        Barrier *empty = &c.shared.v_empty[c.values().stage()];
+        c.step++;
+        if (more)
+            c.await_queries();
+        c.issue_scores(c.keys(more ? 0 : -1));
+        c.end_turn();
+        wgmma_wait<1>(); // O is there, S is not
+        wgmma_settle(c.o);
+        release_keys(empty);
+        finish(c, unit, stage);
     }
-};
+    wgmma_wait<0>();
+}
 
-// No keys at all: O = 0, LSE = -infinity.
+// store/nothing.cuh
+// No keys at all: O = 0, LSE = -infinity, or the sink's.
 __device__ __forceinline__ void write_nothing(const attention_params &p) {
 #pragma unroll 1
     for (int index = 0; index < p.batch * p.heads; index++) {
@@ -1466,6 +1535,28 @@ __device__ __forceinline__ void write_nothing(const attention_params &p) {
     }
 }
 
+// One thread, for all.
+__device__ __forceinline__ void init_barriers(Shared &shared) {
+    for (int stage = 0; stage < Q_STAGES; stage++)
+        for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+            barrier_init(&shared.q_full[stage][consumer], 1);
+            barrier_init(&shared.q_empty[stage][consumer], Q_READERS); // every thread has put its part of O there
+        }
+    for (int stage = 0; stage < STAGES; stage++) {
+        barrier_init(&shared.v_full[stage], 1);
+        barrier_init(&shared.v_empty[stage], V_READERS);
+    }
+    for (int stage = 0; stage < K_STAGES; stage++) {
+        barrier_init(&shared.k_full[stage], 1);
+        barrier_init(&shared.k_empty[stage], K_READERS);
+    }
+    for (int stage = 0; stage < 2; stage++) {
+        barrier_init(&shared.tile_full[stage], 1);
+        barrier_init(&shared.tile_empty[stage], 2 + 4 * CONSUMERS); // producers of K and V, warps of consumers
+    }
+    barrier_init_fence();
+}
+
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     attention_flash_async(const __grid_constant__ attention_tma_params p) {
     Shared &shared = *dynamic_shared<Shared>();
@@ -1475,29 +1566,13 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         tma_prefetch(&p.q_map);
         tma_prefetch(&p.k_map);
         tma_prefetch(&p.v_map);
-        for (int stage = 0; stage < Q_STAGES; stage++)
-            for (int consumer = 0; consumer < CONSUMERS; consumer++) {
-                barrier_init(&shared.q_full[stage][consumer], 1);
-                barrier_init(&shared.q_empty[stage][consumer], 128); // every thread has put its part of O there
-            }
-        for (int stage = 0; stage < STAGES; stage++) {
-            barrier_init(&shared.v_full[stage], 1);
-            barrier_init(&shared.v_empty[stage], CONSUMERS * CLUSTER);
-        }
-        for (int stage = 0; stage < K_STAGES; stage++) {
-            barrier_init(&shared.k_full[stage], 1);
-            barrier_init(&shared.k_empty[stage], 4 * CONSUMERS * CLUSTER); // warps
-        }
-        for (int stage = 0; stage < 2; stage++) {
-            barrier_init(&shared.tile_full[stage], 1);
-            barrier_init(&shared.tile_empty[stage], 2 + 4 * CONSUMERS); // producers of K and V, warps of consumers
-        }
-        barrier_init_fence();
+        init_barriers(shared);
     }
     __syncthreads();
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
-        int warp = warp_index(); // both asked while the warp is together: who is elected does not come back to be asked
+        // Evaluate both while the warp is converged: a shuffle after elect_one() would hang.
+        int warp = warp_index();
         bool elected = elect_one();
         if (warp == 0 && elected)
             produce_tiles(p, shared);
@@ -1507,10 +1582,10 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
             produce_keys<PANELS_V, STAGES>(p.attention, shared, p.v_map, shared.v, shared.v_full, shared.v_empty);
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
-        Consumer consumer(p, shared, warpgroup_index() - 1);
+        Consumer consumer(p.attention, shared, warpgroup_index() - 1);
         if (consumer.index == 1)
             named_barrier_arrive(1, 256); // warpgroup 0 goes first
-        consumer.run();
+        run(consumer);
         if (consumer.index == 0)
             named_barrier_sync(1, 256); // the other's last turn is handed to nobody: take it
     }

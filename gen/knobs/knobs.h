@@ -1,0 +1,116 @@
+/* knobs: struct knobs and the questions one can ask of the table in knobs.def. */
+#ifndef ATTILE_KNOBS_H
+#define ATTILE_KNOBS_H
+
+#include "text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* KNOB_FAMILY, KNOB_DTYPE, ...: the rows of the table, in order. Lower case inside so that one spelling serves all. */
+enum knob_id {
+#define KNOB_WORD(name, ...) KNOB_##name,
+#define KNOB_INT(name, ...)  KNOB_##name,
+#include "knobs.def"
+    KNOB_COUNT
+};
+
+/* A set of knobs: bit KNOB_FLAG(id) set for each. */
+typedef uint64_t knob_flags;
+#define KNOB_FLAG(id) ((knob_flags)1 << (id))
+#define KNOB_ALL      (~(knob_flags)0)
+_Static_assert(KNOB_COUNT <= 64, "knob_flags has a bit for every knob");
+
+static inline bool knob_in(knob_flags set, int id) { return set >> id & 1; }
+
+enum { AUTO = -1 }; /* the value of a knob that is left to the template or to derive.c */
+
+/* family_softmax, dtype_fp16, ...: words are numbered as listed; dtype_AUTO and its like are AUTO. */
+#define WORD(knob, word) knob##_##word,
+enum { WORDS_FAMILY(WORD) family_AUTO = AUTO };
+enum { WORDS_DTYPE(WORD) dtype_AUTO = AUTO };
+enum { WORDS_DTYPE_OUT(WORD) dtype_out_AUTO = AUTO };
+enum { WORDS_MASK(WORD) mask_AUTO = AUTO };
+enum { WORDS_SCORE(WORD) score_AUTO = AUTO };
+enum { WORDS_ALGORITHM(WORD) algorithm_AUTO = AUTO };
+enum { WORDS_LOOP_ORDER(WORD) loop_order_AUTO = AUTO };
+enum { WORDS_OVERLAP(WORD) overlap_AUTO = AUTO };
+enum { WORDS_RESCALE(WORD) rescale_AUTO = AUTO };
+enum { WORDS_TILE_ORDER(WORD) tile_order_AUTO = AUTO };
+enum { WORDS_BLOCKS(WORD) blocks_AUTO = AUTO };
+enum { WORDS_STORE(WORD) store_AUTO = AUTO };
+enum { WORDS_WEIGHTS_IN(WORD) weights_in_AUTO = AUTO };
+enum { WORDS_QUERIES_IN(WORD) queries_in_AUTO = AUTO };
+enum { WORDS_QUERY_HEADS(WORD) query_heads_AUTO = AUTO };
+enum { WORDS_TARGET(WORD) target_AUTO = AUTO };
+#undef WORD
+
+/* The texts of masks and scores that are expressions (formula.h), canonical: equal texts, equal meaning. "" where the
+   knob is one of its words. Of bounded size and in place, so that knobs can be copied like any other value. */
+enum { FORMULAS_TEXT = 1024 };
+struct formulas {
+    char mask[FORMULAS_TEXT], score[FORMULAS_TEXT];
+    char params[FORMULAS_TEXT]; /* declarations of what the two need at launch: "window: int, slope: float[heads]" */
+};
+
+/* One value for every knob, each an int: a word's number, an integer, or AUTO. */
+struct knobs {
+#define KNOB_WORD(name, ...) int name;
+#define KNOB_INT(name, ...)  int name;
+#include "knobs.def"
+    struct formulas formulas;
+};
+
+enum knob_kind { KNOB_KIND_WORD, KNOB_KIND_INT, KNOB_KIND_FORMULA };
+enum knob_group { KNOB_GROUP_TOP, KNOB_GROUP_PROBLEM, KNOB_GROUP_SCHEDULE };
+
+struct knob_info {
+    const char *name;
+    enum knob_kind kind;
+    enum knob_group group;
+    int fallback;             /* default value or AUTO */
+    const char *prefix;       /* in kernel names */
+    const char *const *words; /* null-terminated; null for integers */
+    int least, most;          /* for integers */
+    const char *about;
+};
+
+extern const struct knob_info knob_table[KNOB_COUNT];
+
+int knob_find(const char *name, size_t size);               /* enum knob_id, or -1 */
+int knob_word(enum knob_id id, const char *s, size_t size); /* number of a word, or -1 */
+const char *knob_word_name(enum knob_id id, int value);     /* "auto" for AUTO; "?" when out of range */
+
+static inline int knob_get(const struct knobs *knobs, enum knob_id id) { return ((const int *)knobs)[id]; }
+static inline void knob_set(struct knobs *knobs, enum knob_id id, int value) { ((int *)knobs)[id] = value; }
+
+/* A knob that adds something (a size that is pinned, sinks), and does not. */
+static inline bool knob_is_open(enum knob_id id, int value) {
+    return knob_table[id].kind == KNOB_KIND_INT && knob_table[id].fallback == 0 && value == 0;
+}
+
+struct knobs knobs_default(void);     /* every knob at its default, AUTO included */
+struct knobs knobs_filled(int value); /* every knob at this value, without expressions */
+
+/* What one thread block may use on a target, a row of targets.def; AUTO stands for `any`. */
+struct target_info {
+    const char *name;
+    int shared_bytes, threads;
+    const char *arch; /* what to compile for when no device says otherwise */
+};
+const struct target_info *target_info(int target);
+
+/* The text of a mask or score that is an expression; null for any other knob or value. */
+const char *knob_formula(const struct knobs *knobs, enum knob_id id);
+
+/* Have both the same value of this knob, expression and its params included? */
+bool knob_same(const struct knobs *a, const struct knobs *b, enum knob_id id);
+
+/* One value as a user would write it: "causal", "64", "\"k <= q\"". */
+void knob_print(const struct knobs *knobs, enum knob_id id, struct text *text);
+
+/* "dtype=bf16 head_dim=96": the knobs of `which` that are not AUTO, as knobs_parse reads them. */
+void knobs_print(const struct knobs *knobs, knob_flags which, struct text *text);
+
+#endif

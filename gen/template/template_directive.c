@@ -1,0 +1,338 @@
+/* template_directive: a line that starts with //$ -> an op, or a fact about the template. One function a directive, and a
+   table of them at the end. */
+#include "formula_code.h"
+#include "template_page.h"
+
+#include <string.h>
+
+static void need_end(struct page *page, struct slice word, struct slice rest) {
+    if (rest.size)
+        diag_error(page->reader->diag, page_place(page, rest.text), "unexpected text after '%.*s'", word.size,
+                   word.text);
+}
+
+static void open_block(struct page *page, struct slice word) {
+    if (page->nesting == TEMPLATE_NESTING) {
+        diag_error(page->reader->diag, page_place(page, word.text), "more than %d blocks within each other",
+                   TEMPLATE_NESTING);
+        page->reader->failed = true; /* what follows could not be matched with its end */
+        return;
+    }
+    page->block[page->nesting++] = page->file->ops - 1;
+}
+
+static void read_if(struct page *page, struct slice word, struct slice rest) {
+    struct expr *condition = page_expr(page, rest, NULL, EXPR_BOOL, false);
+    if (page_add(page, (struct template_op){.kind = OP_IF, .expr = {condition}}))
+        open_block(page, word);
+}
+
+/* elif, else and end: continue or close the innermost block. */
+static void read_link(struct page *page, enum op_kind kind, struct slice word, struct slice rest) {
+    struct template_file *file = page->file;
+    struct expr *condition = NULL;
+    if (kind == OP_ELIF)
+        condition = page_expr(page, rest, NULL, EXPR_BOOL, false);
+    else
+        need_end(page, word, rest);
+    int before = page->nesting ? page->block[page->nesting - 1] : -1;
+    enum op_kind opener = before >= 0 ? file->op[before].kind : OP_END;
+    if (before < 0 || (kind != OP_END && opener != OP_IF && opener != OP_ELIF)) {
+        diag_error(page->reader->diag, page_place(page, word.text),
+                   before < 0          ? "'%.*s' without 'if'%s"
+                   : opener == OP_ELSE ? "'%.*s' after the 'else'%s of this 'if'"
+                                       : "'%.*s' belongs to an 'if'%s, and this block is a 'for'",
+                   word.size, word.text, before < 0 && kind == OP_END ? " or 'for'" : "");
+        expr_free(condition);
+        return;
+    }
+    if (!page_add(page, (struct template_op){.kind = kind, .expr = {condition}}))
+        return;
+    file->op[before].next = file->ops - 1;
+    if (kind != OP_END)
+        page->block[page->nesting - 1] = file->ops - 1;
+    else if (page->nesting--, opener == OP_FOR) {
+        page->loops--;
+        if (file->op[before].index >= 0)
+            page->reader->template->slot[file->op[before].index].name = NULL;
+    }
+}
+static void read_elif(struct page *page, struct slice word, struct slice rest) { read_link(page, OP_ELIF, word, rest); }
+static void read_else(struct page *page, struct slice word, struct slice rest) { read_link(page, OP_ELSE, word, rest); }
+static void read_end(struct page *page, struct slice word, struct slice rest) { read_link(page, OP_END, word, rest); }
+/* NAME = EXPR; false after an error. */
+static bool read_binding(struct page *page, struct slice word, struct slice rest, struct slice *name,
+                         struct expr **value) {
+    *name = slice_name(&rest);
+    if (!name->size || !rest.size || *rest.text != '=') {
+        diag_error(page->reader->diag, page_place(page, name->size ? rest.text : name->text),
+                   "expected '%.*s NAME = EXPR'", word.size, word.text);
+        return false;
+    }
+    rest = slice_trim((struct slice){rest.text + 1, rest.size - 1});
+    struct template *t = page->reader->template;
+    int knob = knob_find(name->text, (size_t)name->size);
+    struct expr_scope scope = {t->slot, t->slots, 0, knob >= 0 ? knob_table[knob].words : NULL};
+    *value = expr_parse(page_place(page, rest.text), rest.text, (size_t)rest.size, NULL, EXPR_ANY, &scope,
+                        page->reader->diag);
+    if (*value)
+        t->used |= expr_knobs(*value);
+    return *value != NULL;
+}
+
+static void read_let(struct page *page, struct slice word, struct slice rest) {
+    struct slice name;
+    struct expr *value;
+    if (!read_binding(page, word, rest, &name, &value))
+        return;
+    int slot = page_slot(page, name, expr_type(value), true);
+    if (slot < 0)
+        expr_free(value);
+    else
+        page_add(page, (struct template_op){.kind = OP_LET, .index = slot, .expr = {value}});
+}
+
+static const char *next_knob(void *context) {
+    int *id = context;
+    return *id < KNOB_COUNT ? knob_table[(*id)++].name : NULL;
+}
+
+static void read_default(struct page *page, struct slice word, struct slice rest) {
+    struct diag *diag = page->reader->diag;
+    struct slice name;
+    struct expr *value = NULL;
+    if (!read_binding(page, word, rest, &name, &value))
+        return;
+    int knob = knob_find(name.text, (size_t)name.size);
+    struct expr_type type = expr_type(value);
+    if (knob < 0) {
+        const char *near = diag_nearest(name.text, (size_t)name.size, next_knob, &(int){0});
+        diag_error(diag, page_place(page, name.text), near ? "no knob '%.*s'; did you mean '%s'?" : "no knob '%.*s'",
+                   name.size, name.text, near);
+    } else if (knob_table[knob].group != KNOB_GROUP_SCHEDULE || knob == KNOB_algorithm || knob == KNOB_loop_order) {
+        diag_error(diag, page_place(page, name.text),
+                   "only a schedule knob that does not choose the template has a default");
+    } else if ((knob_table[knob].kind == KNOB_KIND_INT) != (type.kind == EXPR_INT) ||
+               knob_table[knob].words != type.words) {
+        diag_error(diag, expr_place(value), "this is not a value of knob %s", knob_table[knob].name);
+    } else {
+        page->reader->template->used |= KNOB_FLAG(knob);
+        page_add(page, (struct template_op){.kind = OP_DEFAULT, .index = knob, .expr = {value}});
+        return;
+    }
+    expr_free(value);
+}
+
+/* Every item must be a value of the knob by itself, so that the space of schedules is known before any knob is. */
+static void check_tune(struct page *page, enum knob_id knob, const struct expr *list) {
+    const struct knob_info *info = &knob_table[knob];
+    for (int i = 0; i < expr_items(list); i++) {
+        int value;
+        if (template_tune_value(list, i, knob, &value))
+            continue;
+        if (info->words)
+            diag_error(page->reader->diag, expr_place(list), "item %d of this list is no word of knob %s", i + 1,
+                       info->name);
+        else
+            diag_error(page->reader->diag, expr_place(list), "item %d of this list is no integer from %d to %d", i + 1,
+                       info->least, info->most);
+    }
+}
+
+/* NAME in LIST */
+static void read_tune(struct page *page, struct slice word, struct slice rest) {
+    struct diag *diag = page->reader->diag;
+    struct slice name = slice_name(&rest), how = slice_name(&rest);
+    const struct expr_scope nothing = {0};
+    int knob = knob_find(name.text, (size_t)name.size);
+    if (knob < 0 || knob == KNOB_algorithm || knob == KNOB_loop_order ||
+        (knob != KNOB_target && knob_table[knob].group != KNOB_GROUP_SCHEDULE)) {
+        diag_error(diag, page_place(page, name.text), "expected a schedule knob or target here");
+        return;
+    }
+    struct expr **list = &page->reader->template->tune[knob];
+    if (page->nesting)
+        diag_error(diag, page_place(page, word.text),
+                   "'tune' cannot stand in an 'if': a 'require' rules out what is not possible");
+    else if (*list)
+        diag_error(diag, page_place(page, name.text), "the values of %s are listed already", knob_table[knob].name);
+    else if (!slice_is(how, "in"))
+        diag_error(diag, page_place(page, how.text), "expected 'tune NAME in LIST'");
+    else {
+        *list = expr_parse(page_place(page, rest.text), rest.text, (size_t)rest.size, NULL, EXPR_LIST, &nothing, diag);
+        if (*list)
+            check_tune(page, (enum knob_id)knob, *list);
+    }
+}
+
+static void read_require(struct page *page, struct slice word, struct slice rest) {
+    (void)word;
+    struct expr *condition = page_expr(page, rest, NULL, EXPR_BOOL, false);
+    if (condition)
+        page_add(page, (struct template_op){.kind = OP_REQUIRE, .expr = {condition}});
+}
+
+static void read_launch(struct page *page, struct slice word, struct slice rest) {
+    static const char *const part[] = {"grid", "block", "shared", "cluster"};
+    enum { PARTS = sizeof part / sizeof *part, OPTIONAL = 3 };
+    struct diag *diag = page->reader->diag;
+    struct slice entry = slice_name(&rest);
+    struct template_op op = {.kind = OP_LAUNCH, .text = entry.text, .size = entry.size};
+    bool good = entry.size && entry.size < PLAN_ENTRY;
+    if (!good)
+        diag_error(diag, page_place(page, entry.text),
+                   entry.size ? "an entry's name has less than 64 letters"
+                              : "expected '%.*s ENTRY grid EXPR block EXPR shared EXPR'",
+                   word.size, word.text);
+    for (int i = 0; i < PARTS && good && (i < OPTIONAL || slice_trim(rest).size); i++) {
+        size_t used = 0;
+        rest = slice_trim(rest);
+        struct slice found = rest, keyword = slice_name(&rest);
+        good = slice_is(keyword, part[i]);
+        if (!good)
+            diag_error(diag, page_place(page, found.text),
+                       "expected '%s'%s here: launch ENTRY grid EXPR block EXPR shared EXPR%s", part[i],
+                       i < OPTIONAL ? "" : " or nothing", i < OPTIONAL ? "" : " [cluster EXPR]");
+        else
+            good = (op.expr[i] = page_expr(page, rest, i < PARTS - 1 ? &used : NULL, EXPR_INT, i == 0)) != NULL;
+        rest.text += used;
+        rest.size -= (int)used;
+    }
+    if (good)
+        page_add(page, op);
+    for (int i = 0; i < PARTS && !good; i++)
+        expr_free(op.expr[i]);
+}
+
+static void read_workspace(struct page *page, struct slice word, struct slice rest) {
+    (void)word;
+    struct expr *bytes = page_expr(page, rest, NULL, EXPR_INT, true);
+    if (bytes)
+        page_add(page, (struct template_op){.kind = OP_WORKSPACE, .expr = {bytes}});
+}
+
+static void read_map(struct page *page, struct slice word, struct slice rest) {
+    struct diag *diag = page->reader->diag;
+    struct template_op op = {.kind = OP_MAP, .index = -1};
+    struct slice tensor = slice_name(&rest), rows = slice_name(&rest);
+    for (int i = 0; i < PLAN_TENSORS; i++)
+        if (slice_is(tensor, plan_tensor_name[i]))
+            op.index = i;
+    size_t used = 0;
+    if (op.index >= 0 && slice_is(rows, "rows") && !(op.expr[0] = page_expr(page, rest, &used, EXPR_INT, false)))
+        return;
+    rest.text += used;
+    rest.size -= (int)used;
+    struct slice cols = slice_name(&rest);
+    used = 0;
+    if (op.expr[0] && slice_is(cols, "cols"))
+        op.expr[1] = page_expr(page, rest, &used, EXPR_INT, false); /* which says itself what is wrong */
+    else
+        diag_error(diag,
+                   page_place(page, op.index < 0 ? tensor.text
+                                    : op.expr[0] ? cols.text
+                                                 : rows.text),
+                   "expected '%.*s TENSOR rows EXPR cols EXPR' with TENSOR one of q, k, v, o", word.size, word.text);
+    rest = slice_trim((struct slice){rest.text + used, rest.size - (int)used});
+    op.size = slice_is(rest, "packed");
+    bool good = op.expr[1] && (!rest.size || op.size);
+    if (op.expr[1] && !good)
+        diag_error(diag, page_place(page, rest.text), "expected 'packed' or nothing here");
+    if (good)
+        page_add(page, op);
+    for (int i = 0; i < 2 && !good; i++)
+        expr_free(op.expr[i]);
+}
+
+/* NAME in LIST, or NAME below COUNT: 0, 1, ... COUNT - 1. */
+static void read_for(struct page *page, struct slice word, struct slice rest) {
+    struct slice name = slice_name(&rest), how = slice_name(&rest);
+    struct expr *list = NULL, *count = NULL;
+    if (name.size && slice_is(how, "in"))
+        list = page_expr(page, rest, NULL, EXPR_LIST, false);
+    else if (name.size && slice_is(how, "below"))
+        count = page_expr(page, rest, NULL, EXPR_INT, false);
+    else
+        diag_error(page->reader->diag, page_place(page, name.size ? how.text : name.text),
+                   "expected '%.*s NAME in LIST' or '%.*s NAME below COUNT'", word.size, word.text, word.size,
+                   word.text);
+    int slot = list || count ? page_slot(page, name, expr_type(list ? list : count), false) : -1;
+    /* After an error the block still opens, so that its end is not reported as well; nothing is walked then. */
+    if (page_add(page, (struct template_op){.kind = OP_FOR, .index = slot, .expr = {list, count}})) {
+        open_block(page, word);
+        page->loops++;
+    }
+}
+
+static void read_include(struct page *page, struct slice word, struct slice rest) {
+    int index;
+    if (rest.size < 3 || *rest.text != '"' || rest.text[rest.size - 1] != '"' ||
+        memchr(rest.text + 1, '"', (size_t)rest.size - 2)) {
+        diag_error(page->reader->diag, page_place(page, rest.text), "expected '%.*s \"room/name.cuh\"'", word.size,
+                   word.text);
+        return;
+    }
+    if (page_include(page->reader, rest.text + 1, (size_t)rest.size - 2, page_place(page, rest.text), &index))
+        page_add(page, (struct template_op){.kind = OP_INCLUDE, .index = index});
+}
+
+static const char *next_code(void *context) {
+    int *i = context;
+    return *i < FORMULA_CODES ? formula_code_name((enum formula_code)(*i)++) : NULL;
+}
+
+static void read_code(struct page *page, struct slice word, struct slice rest) {
+    for (int i = 0; i < FORMULA_CODES; i++)
+        if (slice_is(rest, formula_code_name((enum formula_code)i))) {
+            page_add(page, (struct template_op){.kind = OP_CODE, .index = i});
+            return;
+        }
+    const char *near = diag_nearest(rest.text, (size_t)rest.size, next_code, &(int){0});
+    diag_error(page->reader->diag, page_place(page, rest.text),
+               near ? "no %.*s '%.*s' is printed; did you mean '%s'?" : "no %.*s '%.*s' is printed", word.size,
+               word.text, rest.size, rest.text, near);
+}
+
+/* For readers of the template. */
+static void read_note(struct page *page, struct slice word, struct slice rest) {
+    if (!rest.size)
+        diag_error(page->reader->diag, page_place(page, word.text), "expected words after '%.*s'", word.size, word.text);
+}
+
+static const struct directive {
+    const char *word;
+    void (*read)(struct page *page, struct slice word, struct slice rest);
+    bool in_loop; /* may stand in a `for`: what it says does not depend on how often it is said */
+} directives[] = {
+    {"require", read_require, false}, {"default", read_default, false},
+    {"let", read_let, false},         {"tune", read_tune, false},
+    {"launch", read_launch, false},   {"workspace", read_workspace, false},
+    {"tensor_map", read_map, false},  {"if", read_if, true},
+    {"elif", read_elif, true},        {"else", read_else, true},
+    {"end", read_end, true},          {"for", read_for, true},
+    {"include", read_include, false}, {"code", read_code, false},
+    {"note", read_note, true},
+};
+enum { DIRECTIVES = sizeof directives / sizeof *directives };
+
+static const char *next_directive(void *context) {
+    int *i = context;
+    return *i < DIRECTIVES ? directives[(*i)++].word : NULL;
+}
+
+void page_directive(struct page *page, struct slice rest) {
+    struct slice word = slice_name(&rest);
+    for (int i = 0; i < DIRECTIVES; i++)
+        if (slice_is(word, directives[i].word)) {
+            if (page->loops && !directives[i].in_loop)
+                diag_error(page->reader->diag, page_place(page, word.text), "'%s' cannot stand in a 'for'",
+                           directives[i].word);
+            else
+                directives[i].read(page, word, rest);
+            return;
+        }
+    const char *near = diag_nearest(word.text, (size_t)word.size, next_directive, &(int){0});
+    diag_error(page->reader->diag, page_place(page, word.text),
+               near ? "unknown directive '%.*s'; did you mean '%s'?" : "unknown directive '%.*s'", word.size, word.text,
+               near);
+}

@@ -1,0 +1,171 @@
+/* template_read: the text of a template and its parts -> ops. Every line is read once, here. A comment that looks like a
+   directive and is none is an error, so that a slip cannot turn into a harmless comment. After an error reading goes
+   on, so that one pass finds them all; what was read is then thrown away. */
+#include "template_page.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- text and values --- */
+
+static void mark_used(void *context, const char *name, size_t size, bool capitals) {
+    struct template *template = context;
+    int knob = capitals ? template_constant(name, size) : -1;
+    if (knob >= 0)
+        template->used |= KNOB_FLAG(knob);
+}
+
+static void add_text(struct page *page, const char *text, int size) {
+    struct template_file *file = page->file;
+    struct template_op *last = file->ops ? &file->op[file->ops - 1] : NULL;
+    if (!size)
+        return;
+    if (last && last->kind == OP_TEXT && last->text + last->size == text) /* one op for a run of lines */
+        last->size += size;
+    else
+        page_add(page, (struct template_op){.kind = OP_TEXT, .text = text, .size = size});
+}
+
+/* `$name`, `${expr}` or `$$` at `at`; returns its length. */
+static int read_value(struct page *page, const char *at) {
+    const char *end = page->line + page->size;
+    struct slice inner = {at + 1, (int)(end - at) - 1};
+    int size;
+    if (inner.size && *inner.text == '$') {
+        add_text(page, inner.text, 1);
+        return 2;
+    }
+    if (inner.size && *inner.text == '{') {
+        const char *close = memchr(inner.text, '}', (size_t)inner.size);
+        if (!close) {
+            diag_error(page->reader->diag, page_place(page, at), "'${' has no '}' on this line");
+            return (int)(end - at);
+        }
+        inner = (struct slice){at + 2, (int)(close - at) - 2};
+        size = inner.size + 3;
+    } else {
+        struct slice rest = inner;
+        inner = !inner.size || text_is_blank(*inner.text) ? (struct slice){inner.text, 0} : slice_name(&rest);
+        size = inner.size + 1;
+    }
+    if (!inner.size) {
+        diag_error(page->reader->diag, page_place(page, at),
+                   "'$' begins a value: write $name, ${EXPR}, or $$ for a dollar");
+        return size;
+    }
+    struct expr *expr = page_expr(page, inner, NULL, EXPR_ANY, false);
+    if (expr)
+        page_add(page, (struct template_op){.kind = OP_VALUE, .expr = {expr}});
+    return size;
+}
+
+/* A line of text, its newline included; `whole` is its length with blanks at the end and newline. */
+static void read_text(struct page *page, int whole) {
+    const char *at = page->line, *end = at + whole;
+    for (const char *dollar; (dollar = memchr(at, '$', (size_t)(end - at)));) {
+        add_text(page, at, (int)(dollar - at));
+        if (dollar - page->line >= 2 && dollar[-1] == '/' && dollar[-2] == '/') {
+            diag_error(page->reader->diag, page_place(page, dollar - 2), "a directive stands alone on its line");
+            return;
+        }
+        at = dollar + read_value(page, dollar);
+    }
+    add_text(page, at, (int)(end - at));
+}
+
+/* --- lines and files --- */
+
+/* `whole` is the length of the line with blanks at the end and newline. */
+static void read_line(struct page *page, int whole) {
+    struct slice s = slice_trim((struct slice){page->line, page->size});
+    page->size = (int)(s.text - page->line) + s.size;
+    bool comment = s.size >= 2 && s.text[0] == '/' && s.text[1] == '/';
+    struct slice after = comment ? slice_trim((struct slice){s.text + 2, s.size - 2}) : s;
+    if (!comment || !after.size || *after.text != '$') {
+        read_text(page, whole);
+    } else if (s.size < 5 || s.text[2] != '$' || s.text[3] != ' ' || !text_is_letter(s.text[4])) {
+        diag_error(page->reader->diag, page_place(page, s.text),
+                   "this looks like a directive and is none: a directive is '//$', one blank and a word");
+    } else {
+        page_directive(page, (struct slice){s.text + 4, s.size - 4});
+    }
+}
+
+static void read_lines(struct page *page) {
+    const char *at = page->file->input.text, *end = at + page->file->input.size;
+    while (at < end && !page->reader->failed) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        page->number++;
+        page->line = at;
+        page->size = (int)((newline ? newline : end) - at);
+        at = newline ? newline + 1 : end;
+        read_line(page, (int)(at - page->line));
+    }
+    for (; page->nesting && !page->reader->failed; page->nesting--) {
+        const struct template_op *opener = &page->file->op[page->block[page->nesting - 1]];
+        diag_error(page->reader->diag, (struct place){&page->file->input, opener->line, 1}, "this '%s' has no 'end'",
+                   opener->kind == OP_FOR    ? "for"
+                   : opener->kind == OP_ELSE ? "else"
+                   : opener->kind == OP_ELIF ? "elif"
+                                             : "if");
+    }
+}
+
+bool page_include(struct reader *reader, const char *name, size_t size, struct place from, int *index) {
+    struct template *t = reader->template;
+    for (*index = 0; *index < t->files; ++*index)
+        if (text_equals(name, size, t->file[*index].name)) {
+            if (t->file[*index].open)
+                diag_error(reader->diag, from, "this file includes itself");
+            return !t->file[*index].open;
+        }
+    if (t->files == TEMPLATE_FILES || reader->depth == TEMPLATE_INCLUDES) {
+        diag_error(reader->diag, from,
+                   t->files == TEMPLATE_FILES ? "more than %d files in one template"
+                                              : "more than %d includes within each other",
+                   t->files == TEMPLATE_FILES ? (int)TEMPLATE_FILES : (int)TEMPLATE_INCLUDES);
+        return false;
+    }
+    char *copy = strndup(name, size);
+    if (!copy) {
+        diag_error(reader->diag, from, "out of memory");
+        reader->failed = true;
+        return false;
+    }
+    size_t length = 0;
+    int errors = reader->diag->errors;
+    const char *text = reader->load(reader->context, copy, &length);
+    if (!text || length > TEMPLATE_SIZE || memchr(text, '\0', length)) {
+        if (reader->diag->errors > errors && from.input) /* the loader has said why */
+            diag_note(reader->diag, from, "%s is included here", copy);
+        else if (!text && !from.input)
+            t->missing = true;
+        else
+            diag_error(reader->diag, from, "template '%s' %s", copy,
+                       !text                    ? "does not exist"
+                       : length > TEMPLATE_SIZE ? "is larger than 1 MiB"
+                                                : "holds a NUL byte: it is not a text");
+        free(copy);
+        return false;
+    }
+    struct template_file *file = &t->file[t->files++];
+    *file = (struct template_file){.name = copy, .input = {copy, text, length}, .open = true};
+    struct page page = {.reader = reader, .file = file};
+    reader->depth++;
+    read_lines(&page);
+    reader->depth--;
+    file->open = false;
+    if (from.input && reader->diag->errors > errors)
+        diag_note(reader->diag, from, "%s is included here", copy);
+    template_words(text, length, mark_used, t);
+    return !reader->failed;
+}
+
+void template_read(struct template *template, template_loader *load, void *context, struct diag *diag) {
+    struct reader reader = {.template = template, .load = load, .context = context, .diag = diag};
+    int index;
+    for (int i = 0; i < FACT_COUNT; i++)
+        template->slot[i] = fact_table[i].name;
+    template->slots = FACT_COUNT;
+    page_include(&reader, template->name, strlen(template->name), (struct place){0}, &index);
+}

@@ -1,0 +1,103 @@
+//$ include "params/attention.h"
+//$ include "target/any.cuh"
+//$ let by_tiles = algorithm != flash and algorithm != multi_pass
+//$ if mask == custom_mask and by_tiles
+//$ include "expression/bounds.cuh"
+//$ end
+
+// What the mask and the score of this problem say, printed from their expressions. Positions q and k are absolute: equal
+// positions are the same token, the last query and the last key are aligned.
+
+struct Where {
+    int b, h, hk; // batch, head of the queries, head of the keys and values
+};
+
+// index = batch * heads + head
+__device__ __forceinline__ Where where_is(const attention_params &p, long long index) {
+    const int head = static_cast<int>(index % p.heads);
+    return {static_cast<int>(index / p.heads), head, head / (p.heads / p.kv_heads)};
+}
+
+__device__ __forceinline__ int position_of(const attention_params &p, int query) { return query - p.len_q + p.len_kv; }
+
+//$ code helpers
+//$ code tensors
+//$ if mask == custom_mask and by_tiles
+//$ code bounds
+//$ end
+
+//$ if mask == custom_mask
+//$ if algorithm == flash_async
+// Does the query see the key? That is an int, or a SplitKey (expression/split_key.cuh).
+template <typename Key>
+__device__ __forceinline__ bool sees(const attention_params &p, const Where &at, int q, Key k) {
+    //$ else
+// Does the query see the key?
+__device__ __forceinline__ bool sees(const attention_params &p, const Where &at, int q, int k) {
+    //$ end
+    //$ code mask
+}
+
+// What queries q_first .. q_last see: nothing outside [first, end), everything within [full_first, full_end), which may be
+// empty.
+struct Keys {
+    int first, end, full_first, full_end;
+};
+__device__ __forceinline__ Keys keys_of(const attention_params &p, const Where &at, int q_first, int q_last) {
+    //$ code keys
+}
+//$ end
+//$ if mask == custom_mask and by_tiles
+
+// Exact: each key of [first, end) is seen by one of the queries; no key outside [full_first, full_end) is seen by all.
+//$ code exact
+
+// Some: false when no query of q_first .. q_last sees a key of k_first .. k_last. All: true when each sees all of them.
+__device__ __forceinline__ bool some_seen(const attention_params &p, const Where &at, int q_first, int q_last,
+                                          int k_first, int k_last) {
+    //$ code some
+}
+__device__ __forceinline__ bool all_seen(const attention_params &p, const Where &at, int q_first, int q_last,
+                                         int k_first, int k_last) {
+    //$ code all
+}
+
+// From key0 on in steps of STEP, the first tile of keys that is needed; `end` or more when none is. To be called by all
+// lanes of a warp: each judges a tile of its own.
+template <int STEP>
+__device__ __forceinline__ int next_needed(const attention_params &p, const Where &at, int q_first, int q_last, int key0,
+                                         int end) {
+    if constexpr (!KEYS_EXACT) {
+        for (; key0 < end; key0 += 32 * STEP) {
+            const int mine = key0 + static_cast<int>(threadIdx.x) % 32 * STEP;
+            const bool needed = mine < end && some_seen(p, at, q_first, q_last, mine, min(mine + STEP, end) - 1);
+            const unsigned tiles = __ballot_sync(0xffffffffu, needed);
+            if (tiles != 0)
+                return key0 + (__ffs(static_cast<int>(tiles)) - 1) * STEP;
+        }
+    }
+    return key0;
+}
+
+// Do all queries see all keys of the tile at key0?
+template <int STEP>
+__device__ __forceinline__ bool is_full(const attention_params &p, const Where &at, int q_first, int q_last,
+                                        const Keys &keys, int key0) {
+    if (key0 >= keys.full_first && key0 + STEP <= keys.full_end)
+        return true;
+    return !FULL_EXACT && key0 + STEP <= keys.end && all_seen(p, at, q_first, q_last, key0, key0 + STEP - 1);
+}
+//$ end
+
+//$ if score == custom_score
+//$ if algorithm == flash_async
+// What becomes of the scaled score s. The key is an int, or a SplitKey (expression/split_key.cuh).
+template <typename Key>
+__device__ __forceinline__ float score_of(const attention_params &p, const Where &at, int q, Key k, float s) {
+    //$ else
+// What becomes of the scaled score s.
+__device__ __forceinline__ float score_of(const attention_params &p, const Where &at, int q, int k, float s) {
+    //$ end
+    //$ code score
+}
+//$ end

@@ -1,0 +1,45 @@
+//$ include "expression/formula.cuh"
+//$ include "target/sm_90a.cuh"
+
+// A key, or a sum with one, in two parts, the second known to the compiler. The first is the same for all keys that a thread
+// has of a row: so the float of the sum costs one addition instead of a conversion, and an element of a tensor that is
+// indexed by it lies at a constant distance from the row's first.
+struct SplitSum {
+    int first, place;
+    __device__ __forceinline__ operator int() const { return first + place; }
+    __device__ __forceinline__ explicit operator long long() const { return first + place; }
+    __device__ __forceinline__ explicit operator float() const {
+        return static_cast<float>(first) + static_cast<float>(place);
+    }
+};
+struct SplitKey : SplitSum {}; // a key itself: first and place are even and of every two neighbours
+__device__ __forceinline__ SplitSum operator-(SplitSum a) { return {-a.first, -a.place}; }
+__device__ __forceinline__ SplitSum operator+(SplitSum a, SplitSum b) { return {a.first + b.first, a.place + b.place}; }
+__device__ __forceinline__ SplitSum operator+(SplitSum a, int b) { return {a.first + b, a.place}; }
+__device__ __forceinline__ SplitSum operator+(int a, SplitSum b) { return b + a; }
+__device__ __forceinline__ SplitSum operator-(SplitSum a, SplitSum b) { return a + -b; }
+__device__ __forceinline__ SplitSum operator-(SplitSum a, int b) { return a + -b; }
+__device__ __forceinline__ SplitSum operator-(int a, SplitSum b) { return -b + a; }
+__device__ __forceinline__ void set_key(SplitKey &key, int first, int place) { key = {{first, place}}; }
+__device__ __forceinline__ void set_key(int &key, int first, int place) { key = first + place; }
+
+// Element `place` of a row, read together with its neighbour: two loads of the same pair are one.
+__device__ __forceinline__ float of_pair(const float *row, int place) {
+    const float2 pair = *reinterpret_cast<const float2 *>(row + place / 2 * 2);
+    return place % 2 ? pair.y : pair.x;
+}
+__device__ __forceinline__ int of_pair(const int *row, int place) {
+    const int2 pair = *reinterpret_cast<const int2 *>(row + place / 2 * 2);
+    return place % 2 ? pair.y : pair.x;
+}
+__device__ __forceinline__ unsigned short of_pair(const unsigned short *row, int place) {
+    const unsigned pair = *reinterpret_cast<const unsigned *>(row + place / 2 * 2);
+    return static_cast<unsigned short>(place % 2 ? pair >> 16 : pair & 0xffff);
+}
+__device__ __forceinline__ unsigned char of_pair(const unsigned char *row, int place) { return row[place]; }
+
+// Do the tensors that are indexed by keys have them one after the other, in pairs that are aligned?
+__device__ __forceinline__ bool keys_in_pairs(const attention_params &p) {
+    //$ code pairs
+}
+//$ code key

@@ -1,0 +1,60 @@
+//$ include "expression/bias_rows.cuh"
+//$ include "fragment/unit.cuh"
+
+// S of a tile of keys becomes what the score's expression says, with rows of a bias that were copied ahead of it.
+struct Score {
+    int index;               // of the consumer
+    Ring<BIAS_STAGES> ring;  // tiles that were scored, or went by
+};
+
+// False when nothing is copied.
+__device__ __forceinline__ bool await_bias(const Score &score, const attention_params &p, Shared &shared) {
+    if (!rows_in_pieces(p))
+        return false;
+    barrier_wait(&shared.bias_full[score.ring.stage()][score.index], score.ring.parity());
+    return true;
+}
+__device__ __forceinline__ void bias_done(Score &score, const attention_params &p, Shared &shared) {
+    if (!rows_in_pieces(p))
+        return;
+    __syncwarp();
+    if (elect_one())
+        barrier_arrive(&shared.bias_empty[score.ring.stage()][score.index]);
+    score.ring.count++;
+}
+
+// What is not copied, by the warp whose rows they are.
+__device__ __forceinline__ void fill_bias(const Unit &unit, BiasRows &bias, int first) {
+#pragma unroll 1
+    for (int i = 0; i < 16; i++) {
+        int line = warp_index() % 4 * 16 + i, q = unit.position(line);
+#pragma unroll
+        for (int column = unit.lane; column < BLOCK_N; column += 32)
+            bias[line][column] =
+                first + column < unit.p.len_kv ? *bias_element(unit.p, unit.where, q, first + column) : 0;
+    }
+    __syncwarp();
+}
+
+__device__ __forceinline__ void apply_score(float (&s)[BLOCK_N / 2], const Score &score, const Unit &unit, int tile_n,
+                                            Shared &shared) {
+    const attention_params &p = unit.p;
+    BiasRows &bias = shared.bias[score.ring.stage()][score.index];
+    int key = tile_n * BLOCK_N + unit.lane % 4 * 2;
+    if (!await_bias(score, p, shared) || (tile_n + 1) * BLOCK_N > p.len_kv)
+        fill_bias(unit, bias, tile_n * BLOCK_N);
+    const int row = unit.row(), q[2] = {unit.position(row), unit.position(row + 8)};
+    const unsigned short *line = &bias[warp_index() % 4 * 16 + unit.lane % 16][unit.lane / 16 * 8];
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i += 8) { // 16 columns
+        unsigned pair[4];
+        load_matrices(pair, line + 2 * i);
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            BiasKey k;
+            set_key(k, key, 8 * ((i + j) / 4) + j % 2);
+            k.pair = pair[j / 2];
+            s[i + j] = score_of(p, unit.where, q[j / 2 % 2], k, p.scale * s[i + j]);
+        }
+    }
+}

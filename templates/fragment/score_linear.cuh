@@ -1,0 +1,24 @@
+//$ include "fragment/score_rest.cuh"
+
+// The score is factor * s + rest. The factor is the same for a whole head.
+__device__ __forceinline__ float score_factor(const attention_params &p, const Where &at) {
+    //$ code factor
+}
+
+// Scores as exponents of 2, made of products before scaling.
+struct Score {
+    Rest rest;
+    float factor;
+};
+
+__device__ __forceinline__ void begin_score(Score &score, const attention_params &p, const Where &at) {
+    begin_rest(score.rest, p, at);
+    score.factor = score_factor(p, at) * p.scale * LOG2_E;
+}
+
+// Products -> scores.
+__device__ __forceinline__ void apply_score(float (&s)[BLOCK_N / 2], const Score &score) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i++)
+        s[i] = fmaf(s[i], score.factor, score.rest.of(i));
+}

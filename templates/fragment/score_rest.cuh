@@ -1,0 +1,69 @@
+//$ include "expression/formula.cuh"
+//$ include "fragment/softmax_rows.cuh"
+
+// What a score that is linear in s, or a tanh of it, adds to that: its rest. It is needed as exponent of 2, less something that
+// the scores of a row are taken less.
+
+//$ if score_rest != alibi
+__device__ __forceinline__ float score_rest(const attention_params &p, const Where &at, int q, int k) {
+    //$ code rest
+}
+//$ end
+//$ if score_rest != constant
+// By which the rest grows from one key to the next, the same for a whole head.
+__device__ __forceinline__ float score_slope(const attention_params &p, const Where &at) {
+    //$ code slope
+}
+//$ end
+
+// What a row that has no m yet takes its scores less: the rest of one of them, so that a large one does not swallow what
+// differs from key to key.
+__device__ __forceinline__ float first_rest(const attention_params &p, const Where &at, int q, int k) {
+    //$ if score_rest == alibi
+    float rest = static_cast<float>(k - q) * score_slope(p, at);
+    //$ else
+    float rest = score_rest(p, at, q, k);
+    //$ end
+    return fabsf(rest) < INFINITY ? rest : 0;
+}
+
+// The rests of a thread's two rows, from its first key of a tile on.
+struct Rest {
+    //$ if score_rest != constant
+    float slope;
+    //$ end
+    float first[2];
+
+    // Of its element i of a tile.
+    __device__ __forceinline__ float of(int i) const {
+        //$ if score_rest != constant
+        return fmaf(static_cast<float>(8 * (i / 4) + i % 2), slope, first[i / 2 % 2]);
+        //$ else
+        return first[i / 2 % 2];
+        //$ end
+    }
+    // So many columns further on.
+    __device__ __forceinline__ Rest after(int columns) const {
+        //$ if score_rest != constant
+        const float step = static_cast<float>(columns);
+        return {slope, {fmaf(step, slope, first[0]), fmaf(step, slope, first[1])}};
+        //$ else
+        return *this;
+        //$ end
+    }
+};
+
+__device__ __forceinline__ void begin_rest(Rest &rest, const attention_params &p, const Where &at) {
+    //$ if score_rest != constant
+    rest.slope = score_slope(p, at) * LOG2_E;
+    //$ end
+}
+
+// For row r, from key k on, less `from`.
+__device__ __forceinline__ void set_rest(Rest &rest, int r, const attention_params &p, const Where &at, int q, int k, float from) {
+    //$ if score_rest == alibi
+    rest.first[r] = fmaf(static_cast<float>(k - q), rest.slope, -from * LOG2_E);
+    //$ else
+    rest.first[r] = (score_rest(p, at, q, k) - from) * LOG2_E;
+    //$ end
+}

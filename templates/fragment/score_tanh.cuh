@@ -1,0 +1,90 @@
+//$ include "fragment/score_rest.cuh"
+
+// The score is cap * tanh(factor * s) + rest. Cap and factor are the same for a whole head.
+__device__ __forceinline__ float score_cap(const attention_params &p, const Where &at) {
+    //$ code cap
+}
+__device__ __forceinline__ float score_factor(const attention_params &p, const Where &at) {
+    //$ code factor
+}
+
+constexpr float SMALL = 0.31f, MEDIUM = 0.95f; // how far the polynomials for tanh(x) reach
+
+// Scores as exponents of 2, made of products before scaling.
+struct Score {
+    Rest rest;
+    float cap, factor; // x = factor * product
+    float small;       // products up to here have |x| <= SMALL
+    // For those cap * tanh(x) = v ((v^2 + curve[0])^2 + curve[1]) to 2^-19 of it, where v = shrink * product.
+    float shrink, curve[2];
+};
+
+__device__ __forceinline__ void begin_score(Score &score, const attention_params &p, const Where &at) {
+    begin_rest(score.rest, p, at);
+    score.factor = score_factor(p, at) * p.scale;
+    score.cap = score_cap(p, at) * LOG2_E;
+    // The odd polynomial of degree 5 that is nearest to tanh, relative to it, up to SMALL: of x it would be
+    // FIFTH * x ((x^2 + a)^2 + b). The fifth root of what is before x goes into v; one step of Newton makes it exact.
+    constexpr float FIFTH = 0.125885732f;
+    float power = fabsf(score.cap) * FIFTH, root = exp2_approx(log2_approx(power) * 0.2f), squared = root * root;
+    root = power > 0x1p-120f ? fmaf(fmaf(power, reciprocal_approx(squared * squared), -root), 0.2f, root) : 0;
+    score.shrink = (score.cap < 0 ? -root : root) * score.factor;
+    score.curve[0] = -1.32290008f * root * root;
+    score.curve[1] = 6.19363619f * root * root * root * root;
+    score.small = SMALL / fabsf(score.factor);
+}
+
+// s = cap * tanh(x) + rest by the curve, in place but for one register: so several elements are under way at once.
+__device__ __forceinline__ void cap_small(float (&s)[BLOCK_N / 2], const Score &score) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i++) {
+        float v = s[i] * score.shrink, square = fmaf(v, v, score.curve[0]);
+        s[i] = fmaf(v, fmaf(square, square, score.curve[1]), score.rest.of(i));
+    }
+}
+
+// The same for |x| <= MEDIUM: the polynomial of degree 11 that is nearest to tanh, relative to it.
+__device__ __forceinline__ void cap_medium(float (&s)[BLOCK_N / 2], const Score &score) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i++) {
+        float x = s[i] * score.factor, square = x * x, curve = fmaf(square, -0.003362713f, 0.017378717f);
+        curve = fmaf(square, fmaf(square, curve, -0.052079128f), 0.132956468f);
+        curve = fmaf(square, fmaf(square, curve, -0.333305115f), 0.999999651f);
+        s[i] = fmaf(x * curve, score.cap, score.rest.of(i));
+    }
+}
+
+// s = cap * tanh(x) + rest, of any x: tanh(x) = 1 - 2 / (e^2x + 1). Rarely needed, so in a loop, through whose few registers
+// all elements pass.
+__device__ __forceinline__ void cap_any(float (&s)[BLOCK_N / 2], const Score &score) {
+    constexpr int MANY = 4;
+    Rest up = score.rest;
+    up.first[0] += score.cap, up.first[1] += score.cap;
+    float twice = score.factor * (2 * LOG2_E);
+#pragma unroll 1
+    for (int round = 0; round < BLOCK_N / 2 / MANY; round++) {
+        const Rest at = up.after(2 * MANY * round);
+        float done[MANY];
+#pragma unroll
+        for (int i = 0; i < MANY; i++)
+            done[i] = fmaf(-2 * score.cap, reciprocal_approx(exp2_approx(s[i] * twice) + 1), at.of(i));
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; i++)
+            s[i] = i + MANY < BLOCK_N / 2 ? s[i + MANY] : done[i + MANY - BLOCK_N / 2];
+    }
+}
+
+// Products -> scores.
+__device__ __forceinline__ void apply_score(float (&s)[BLOCK_N / 2], const Score &score) {
+    float largest[4] = {0, 0, 0, 0}; // of four parts, or each comparison would wait for the last
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i++)
+        largest[i % 4] = fmaxf(largest[i % 4], fabsf(s[i]));
+    float most = fmaxf(fmaxf(largest[0], largest[1]), fmaxf(largest[2], largest[3]));
+    if (__all_sync(0xffffffffu, most <= score.small))
+        cap_small(s, score);
+    else if (__all_sync(0xffffffffu, most <= score.small * (MEDIUM / SMALL)))
+        cap_medium(s, score);
+    else
+        cap_any(s, score);
+}

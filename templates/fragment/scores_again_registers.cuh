@@ -1,0 +1,21 @@
+// S once more, when its first weights were out of range. A warp does so for its own 16 rows, so that the others need not agree:
+// Q is in registers, K still in shared memory, and accumulators of mma lie as those of wgmma do.
+
+// S (16, BLOCK_N) = Q K^T, of the warp's rows of the unit.
+__device__ __forceinline__ void multiply_scores_again(float (&s)[BLOCK_N / 2], const Queries &q,
+                                                      const Panels<PANELS, BLOCK_N> &k) {
+    const int key = threadIdx.x % 32 / 16 * 8 + threadIdx.x % 8, chunk = threadIdx.x % 16 / 8;
+#pragma unroll
+    for (float &score : s)
+        score = 0;
+#pragma unroll
+    for (int step = 0; step < Q_STEPS; step++) { // of 16 columns
+#pragma unroll
+        for (int n = 0; n < BLOCK_N / 16; n++) { // 16 keys
+            unsigned b[4];
+            load_matrices(b, &k[step / 4][16 * n + key][(step % 4 * 2 + chunk ^ key % 8) * 8]);
+            mma<BFLOAT16>(s[8 * n], s[8 * n + 1], s[8 * n + 2], s[8 * n + 3], q.pairs[step], b[0], b[1]);
+            mma<BFLOAT16>(s[8 * n + 4], s[8 * n + 5], s[8 * n + 6], s[8 * n + 7], q.pairs[step], b[2], b[3]);
+        }
+    }
+}

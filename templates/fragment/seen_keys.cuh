@@ -1,0 +1,29 @@
+// Which of a thread's columns, 8 i and 8 i + 1 from its first key on, its rows see: bits, whose order is that of the columns.
+struct Seen {
+    static constexpr int COLUMNS = BLOCK_N / 4, WORDS = (COLUMNS + 31) / 32;
+    unsigned bits[2][WORDS];
+};
+
+// s = -INFINITY elsewhere. Bits become predicates several at a time.
+__device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], const Seen &seen) {
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+#pragma unroll
+        for (int i = 0; i < Seen::COLUMNS; i++)
+            if (!(seen.bits[r][i / 32] >> i % 32 & 1))
+                s[i / 2 * 4 + 2 * r + i % 2] = -INFINITY;
+}
+
+// Keys below `end[row]`, when `key` is the thread's first.
+__device__ __forceinline__ Seen seen_below(int key, const int (&end)[2]) {
+    Seen seen;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        int keys = max(0, end[r] - key), columns = keys / 8 * 2 + min(keys % 8, 2);
+#pragma unroll
+        for (int first = 0; first < Seen::COLUMNS; first += 32)
+            seen.bits[r][first / 32] =
+                columns >= first + 32 ? 0xffffffffu : columns > first ? (1u << (columns - first)) - 1 : 0;
+    }
+    return seen;
+}

@@ -1,0 +1,37 @@
+//$ include "fragment/reduce.cuh"
+
+// The online softmax. What a row has seen so far is two numbers, and two such states over different scores join to the
+// state over both, in any order and any grouping; {-INFINITY, 0} is the neutral element. Everything that tiles, splits
+// or merges attention rests on this.
+
+struct SoftmaxState {
+    float max; // m: the largest score; -INFINITY when there was none
+    float sum; // l: the sum of exp(score - m)
+};
+
+__device__ __forceinline__ SoftmaxState softmax_of_nothing() { return {-INFINITY, 0}; }
+__device__ __forceinline__ SoftmaxState softmax_of(float score) { return {score, 1}; }
+
+// exp(score - max). No score above -INFINITY means no max to subtract: -INFINITY - -INFINITY would be NaN, and exp of a
+// score of -INFINITY is 0 beside any number.
+__device__ __forceinline__ float softmax_weight(float score, float max) {
+    return expf(score - (max == -INFINITY ? 0.0f : max));
+}
+
+// m = max(m_a, m_b),  l = l_a exp(m_a - m) + l_b exp(m_b - m). A NaN score is no maximum, but makes the sum NaN.
+__device__ __forceinline__ SoftmaxState softmax_join(SoftmaxState a, SoftmaxState b) {
+    float max = fmaxf(a.max, b.max);
+    return {max, a.sum * softmax_weight(a.max, max) + b.sum * softmax_weight(b.max, max)};
+}
+
+__device__ __forceinline__ SoftmaxState shuffle_xor(SoftmaxState state, unsigned lanes, int step) {
+    return {shuffle_xor(state.max, lanes, step), shuffle_xor(state.sum, lanes, step)};
+}
+
+// Divide by l; a row that saw nothing stays as it is: 0.
+__device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) {
+    return state.sum == 0 ? x : x / state.sum;
+}
+
+// log(sum of exp(score)) = m + log l; -INFINITY for nothing.
+__device__ __forceinline__ float softmax_lse(SoftmaxState state) { return state.max + logf(state.sum); }

@@ -1,0 +1,53 @@
+//$ include "fragment/softmax_rows.cuh"
+
+// Of scores that are products before scaling, or made by an expression: exponents of 2 are (s - m) c.
+
+// m is raised to the maximum of the scores. Not `exact`: of those in every STEP-th group of 8 columns.
+template <int STEP>
+__device__ __forceinline__ void follow_max(const float (&s)[BLOCK_N / 2], Rows &rows, float c, bool exact, float slack) {
+    float even[2], odd[2];
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        even[r] = s[2 * r], odd[r] = s[2 * r + 1];
+#pragma unroll
+        for (int i = 4 * STEP; i < BLOCK_N / 2; i += 4 * STEP)
+            even[r] = fmaxf(even[r], s[i + 2 * r]), odd[r] = fmaxf(odd[r], s[i + 2 * r + 1]);
+    }
+    if (exact)
+#pragma unroll
+        for (int i = 4; i < BLOCK_N / 2; i += 4)
+            if (i % (4 * STEP) != 0)
+#pragma unroll
+                for (int r = 0; r < 2; r++)
+                    even[r] = fmaxf(even[r], s[i + 2 * r]), odd[r] = fmaxf(odd[r], s[i + 2 * r + 1]);
+    float higher[2] = {fmaxf(even[0], odd[0]), fmaxf(even[1], odd[1])};
+    raise_max(rows, higher, c, slack);
+}
+
+// What is added to s c to make it less m; scores far from 0 are less m from now on, lest rounding move their weights.
+__device__ __forceinline__ void take_max(float (&s)[BLOCK_N / 2], const Rows &rows, float c, float (&shift)[2]) {
+    float max[2] = {finite_max(rows.max[0]), finite_max(rows.max[1])};
+    shift[0] = -max[0] * c, shift[1] = -max[1] * c;
+    if (rows.far) {
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; i++)
+            s[i] -= max[i / 2 % 2];
+        shift[0] = shift[1] = 0;
+    }
+}
+
+// s = 2^((s - m) c): the exponential as one multiply-add and one instruction; and this thread's sums.
+__device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], const Rows &rows, float c, float (&sum)[2]) {
+    float shift[2];
+    take_max(s, rows, c, shift);
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float even = 0, odd = 0;
+#pragma unroll
+        for (int i = 2 * r; i < BLOCK_N / 2; i += 4) {
+            even += s[i] = exp2_approx(fmaf(s[i], c, shift[r]));
+            odd += s[i + 1] = exp2_approx(fmaf(s[i + 1], c, shift[r]));
+        }
+        sum[r] = even + odd;
+    }
+}

@@ -1,0 +1,86 @@
+//$ include "target/sm_90a.cuh"
+
+// The online softmax on accumulators of wgmma. One of them, (64, N) over the 128 threads of a warpgroup: thread t holds,
+// of rows 16 (t / 32) + t % 32 / 4 and 8 further down, columns 8 i + 2 (t % 4) and the next, in elements 4 i, 4 i + 1 and
+// 4 i + 2, 4 i + 3.
+
+constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+
+// The two rows of a thread: what the softmax has seen of them so far.
+struct Rows {
+    //$ if score == custom_score
+    float max[2];  // m: what scores are taken relative to
+    //$ else
+    float max[2];  // m: what scores are taken relative to, before scaling
+    //$ end
+    float sum[2];  // l: this thread's share of the sum of 2^((s - m) c)
+    float keep[2]; // what the last tile left of O: 2^((m_before - m) c)
+    bool grown;    // some row of the warp has keep != 1
+    //$ if not folded
+    bool far;      // some row of the warp has an m c in which rounding would move a weight
+    //$ end
+};
+
+//$ if folded
+__device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false}; }
+//$ else
+__device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false, false}; }
+//$ end
+
+// What exponents are taken relative to: 0 as long as all scores of the row are -INFINITY.
+__device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
+
+//$ if not folded
+// Does some row of the warp have an m c that is rounded by 2^-13 or more?
+__device__ __forceinline__ bool is_far(const Rows &rows, float c) {
+    return __any_sync(0xffffffffu, fmaxf(fabsf(finite_max(rows.max[0])), fabsf(finite_max(rows.max[1]))) * c > 4096);
+}
+
+//$ end
+// m' = max(m, `higher`), which is the tile's maximum over this thread's columns, to which l is scaled, and O will be; or m
+// stays until that is more than 2^slack larger.
+__device__ __forceinline__ void raise_max(Rows &rows, float (&higher)[2], float c, float slack) {
+    rows.grown = __any_sync(0xffffffffu, !(fmaxf(higher[0] - rows.max[0], higher[1] - rows.max[1]) * c <= slack));
+    if (!rows.grown)
+        return;
+#pragma unroll
+    for (int r = 0; r < 2; r++) { // over the four lanes of the row
+        higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], 1));
+        higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], 2));
+    }
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        // keep = 2^((m - m') c)
+        float before = rows.max[r];
+        rows.max[r] = fmaxf(before, higher[r]);
+        rows.keep[r] = exp2_approx((before - finite_max(rows.max[r])) * c);
+        rows.sum[r] *= rows.keep[r];
+    }
+    //$ if not folded
+    rows.far = is_far(rows, c);
+    //$ end
+}
+
+//$ if rescale != always
+// Has some row of the warp seen nothing yet, or only scores of -INFINITY?
+__device__ __forceinline__ bool lacks_max(const Rows &rows) {
+    return __any_sync(0xffffffffu, fminf(rows.max[0], rows.max[1]) == -INFINITY);
+}
+
+//$ end
+//$ if rescale == from_sum
+// Weights of a tile up to 2^12 a thread need no better m. Larger ones may leave the range of the input type, and a key that
+// outweighs all others wants a weight of 1, which is not rounded. A row without an m has no range.
+__device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum)[2]) {
+    bool within = fmaxf(sum[0], sum[1]) <= 0x1p12f && fminf(rows.max[0], rows.max[1]) > -INFINITY; // false of NaN
+    return __all_sync(0xffffffffu, within);
+}
+
+//$ end
+// O follows m.
+__device__ __forceinline__ void rescale(float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
+    if (rows.grown)
+#pragma unroll
+        for (int i = 0; i < HEAD_DIM_V / 2; i++)
+            o[i] *= rows.keep[i / 2 % 2];
+}

@@ -1,0 +1,24 @@
+// One thread copies tiles of K, one those of V: each one tensor, one ring of stages.
+template <int PANELS_OF, int STAGES_OF>
+__device__ __forceinline__ void produce_keys(const attention_params &p, Shared &shared, const tensor_map &map,
+                                             Panels<PANELS_OF, BLOCK_N> *to, Barrier *full, Barrier *empty) {
+    Ring<2> tiles = {0};
+    Ring<STAGES_OF> ring = {0};
+#pragma unroll 1
+    for (;;) {
+        Tile tile = take_tile(shared, tiles);
+        barrier_arrive(&shared.tile_empty[(tiles + 1).stage()]);
+        if (tile.query < 0)
+            break;
+        KeyWalk walk = walk_of_tile(p, tile);
+#pragma unroll 1
+        for (; walk.left > 0; ring.count++) {
+            int i = next_keys(p, tile, UNITS, walk), stage = ring.stage();
+            barrier_wait(&empty[stage], ring.parity() ^ 1);
+            barrier_expect(&full[stage], PANELS_OF * BLOCK_N * 128);
+#pragma unroll 1
+            for (int panel = 0; panel < PANELS_OF; panel++)
+                load_panel(to[stage][panel], map, &full[stage], panel * 64, i * BLOCK_N, tile);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//$ include "pipeline/keys_ahead.cuh"
+
+// Tiles of queries without a stop in between: the first S of the next one is multiplied beside the last P V of this one, and
+// is in registers beside its O. After the last tile it is a product that nobody looks at: with a branch around it ptxas would
+// do all of them one after the other.
+__device__ __forceinline__ void run(Consumer &c) {
+    bool more = c.take_and_skip();
+    if (!more)
+        return;
+    c.await_queries();
+    c.issue_scores(c.keys(0));
+    c.end_turn();
+#pragma unroll 1
+    while (more) {
+        go_over_keys(c);
+        const Unit unit = c.unit;
+        int stage = c.queries.stage();
+        c.queries.count++;
+        more = c.take();
+        c.issue_output();
+        Barrier *empty = &c.shared.v_empty[c.values().stage()];
+        c.step++;
+        //$ if units_apart
+        bool early = c.unseen >= STAGES; // the last of the unseen tiles waits for this one's stage
+        if (early) {
+            wgmma_wait<0>();
+            release_keys(empty);
+        }
+        c.skip_unseen();
+        //$ end
+        if (more)
+            c.await_queries();
+        c.issue_scores(c.keys(more ? 0 : -1));
+        c.end_turn();
+        wgmma_wait<1>(); // O is there, S is not
+        wgmma_settle(c.o);
+        //$ if units_apart
+        if (!early)
+            release_keys(empty);
+        //$ else
+        release_keys(empty);
+        //$ end
+        finish(c, unit, stage);
+    }
+    wgmma_wait<0>();
+}

@@ -1,0 +1,16 @@
+//$ include "pipeline/keys_ahead.cuh"
+
+// Tiles of queries one after the other; the matrix unit stops in between.
+__device__ __forceinline__ void run(Consumer &c) {
+    while (c.take_and_skip()) {
+        c.await_queries();
+        c.issue_scores(c.keys(0));
+        c.end_turn();
+        go_over_keys(c);
+        c.issue_output();
+        wgmma_wait<0>();
+        c.output_done(c.values());
+        finish(c, c.unit, c.queries.stage());
+        c.step++, c.queries.count++;
+    }
+}

@@ -1,0 +1,22 @@
+//$ include "params/attention.h"
+//$ include "sequence/element.cuh"
+
+// Where the tensors of one head begin. All offsets are 64-bit: a tensor may hold more than 2^31 elements.
+
+struct Head {
+    const Input *q; // (len_q, head_dim), rows q_row_stride apart
+    const Input *k; // (len_kv, head_dim); heads / kv_heads neighbouring heads share one
+    const Input *v; // (len_kv, head_dim_v)
+    Output *o;      // (len_q, head_dim_v)
+    float *lse;     // (len_q), or null
+};
+
+// index = batch * heads + head
+__device__ __forceinline__ Head head_at(const attention_params &p, long long index) {
+    long long batch = index / p.heads, head = index % p.heads, kv_head = head / (p.heads / p.kv_heads);
+    return {static_cast<const Input *>(p.q) + batch * p.q_batch_stride + head * p.q_head_stride,
+            static_cast<const Input *>(p.k) + batch * p.k_batch_stride + kv_head * p.k_head_stride,
+            static_cast<const Input *>(p.v) + batch * p.v_batch_stride + kv_head * p.v_head_stride,
+            static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride,
+            p.lse ? p.lse + batch * p.lse_batch_stride + head * p.lse_head_stride : nullptr};
+}

@@ -1,0 +1,58 @@
+/* What templates are told of a mask and a score beside their knobs. */
+#include "facts.h"
+#include "gen.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static const struct {
+    const char *problem;
+    const char *facts;
+} problems[] = {
+    {"", "0 builtin no_lookup plain_score constant no_bias"},
+    {"mask=causal", "0 builtin no_lookup plain_score constant no_bias"},
+    {"mask=\"k <= q and q - k < w\" params=\"w: int\"", "0 intervals no_lookup plain_score constant no_bias"},
+    {"mask=\"(q - k) % 3 == 0\"", "0 bitmap no_lookup plain_score constant no_bias"},
+    {"mask=\"causal and document(doc)\" params=\"doc: int[batch, len_k]\"",
+     "1 bitmap by_pair plain_score constant no_bias"},
+    {"mask=\"d[b, k // 2] > 0\" params=\"d: int[batch, len_k]\"", "1 bitmap by_key plain_score constant no_bias"},
+    {"score=softcap(30)", "0 builtin no_lookup tanh constant no_bias"},
+    {"score=\"2 * s\"", "0 builtin no_lookup linear constant no_bias"},
+    {"score=\"s + slope[h] * (k - q)\" params=\"slope: float[heads]\"", "0 builtin no_lookup linear alibi no_bias"},
+    {"score=\"s + 0.5 * k\"", "0 builtin no_lookup linear varying no_bias"},
+    {"score=\"s * s\"", "0 builtin no_lookup general constant no_bias"},
+    {"score=\"s + bias[h, q, k]\" params=\"bias: bf16[heads, len_q, len_k]\"",
+     "0 builtin no_lookup general varying bias_rows"},
+    {"score=\"s + bias[h, q, k]\" params=\"bias: float[heads, len_q, len_k]\"",
+     "0 builtin no_lookup general varying no_bias"},
+};
+
+Test(facts, of_masks_and_scores) {
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        struct diag diag = {0};
+        struct text text = {0};
+        struct expr_slot fact[FACT_COUNT];
+        char reason[FACT_REASON];
+        struct knobs knobs = knobs_default();
+        const struct input input = {"problem", problems[i].problem, strlen(problems[i].problem)};
+        cr_assert(knobs_parse(&input, 1u << KNOB_GROUP_PROBLEM, &knobs, &diag), "%s", text_string(&diag.text));
+        cr_assert(facts_find(&knobs, fact, reason), "%s", reason);
+        for (int id = FACT_mask_tables; id < FACT_COUNT; id++) {
+            char value[64];
+            expr_print_value(fact_table[id].name.type, fact[id].value, value, sizeof value);
+            text_print(&text, "%s%s", text.size ? " " : "", value);
+        }
+        cr_expect_str_eq(text_string(&text), problems[i].facts, "%s: %s", problems[i].problem, text_string(&text));
+        text_free(&text);
+        diag_free(&diag);
+    }
+}
+
+Test(facts, of_a_target) {
+    struct expr_slot fact[FACT_COUNT];
+    char reason[FACT_REASON];
+    struct knobs knobs = knobs_default();
+    knobs.target = target_sm_90a;
+    cr_assert(facts_find(&knobs, fact, reason));
+    cr_expect_eq(fact[FACT_target_shared_bytes].value, target_info(target_sm_90a)->shared_bytes);
+}
