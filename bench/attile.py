@@ -17,7 +17,7 @@ _library = ctypes.CDLL(os.environ.get("ATTILE_LIBRARY", str(_DEFAULT)))
 
 
 class _Options(ctypes.Structure):
-    _fields_ = [("device", c_int), ("ordinal", c_int), ("cache_dir", c_char_p), ("no_disk_cache", c_int),
+    _fields_ = [("size", c_size_t), ("device", c_int), ("ordinal", c_int), ("cache_dir", c_char_p), ("no_disk_cache", c_int),
                 ("cache_limit", c_uint64), ("template_dir", c_char_p), ("tuned_table", c_char_p),
                 ("bundles", c_void_p), ("host_mode", c_int),
                 ("host_seed", c_uint64), ("log", c_void_p), ("log_context", c_void_p)]
@@ -56,7 +56,7 @@ class _Attention(ctypes.Structure):
     _fields_ = [("q", _Tensor), ("k", _Tensor), ("v", _Tensor), ("o", _Tensor), ("lse", c_void_p),
                 ("lse_batch_stride", c_int64), ("lse_head_stride", c_int64), ("batch", c_int64), ("heads", c_int64),
                 ("kv_heads", c_int64), ("len_q", c_int64), ("len_kv", c_int64), ("scale", c_float),
-                ("params", POINTER(_Param)), ("param_count", c_int)]
+                ("param_count", c_int), ("params", POINTER(_Param))]
 
 
 class _Merge(ctypes.Structure):  # here for the size of the union
@@ -67,26 +67,31 @@ class _Merge(ctypes.Structure):  # here for the size of the union
                 ("len_q", c_int64)]
 
 
-class _Family(ctypes.Union):
+class _Member(ctypes.Union):
     _fields_ = [("attention", _Attention), ("merge", _Merge)]
 
 
+_ATTENTION_FORWARD = 2  # of enum att_family
+
+
 class _Args(ctypes.Structure):
-    _anonymous_ = ["family"]
-    _fields_ = [("family", _Family), ("workspace", c_void_p), ("workspace_size", c_size_t)]
+    _anonymous_ = ["member"]
+    _fields_ = [("size", c_size_t), ("family", c_int), ("workspace_size", c_size_t), ("workspace", c_void_p),
+                ("member", _Member)]
 
 
 class KernelInfo(ctypes.Structure):
     """What the compiler made of a kernel; struct att_kernel_info."""
-    _fields_ = [("registers", c_int), ("spill_bytes", c_int), ("shared_bytes", c_int), ("threads", c_int),
-                ("launches", c_int), ("binary_size", c_uint64), ("instructions", c_int), ("compile_seconds", c_double),
+    _fields_ = [("size", c_size_t), ("registers", c_int), ("spill_bytes", c_int), ("shared_bytes", c_int),
+                ("threads", c_int), ("launches", c_int), ("instructions", c_int), ("binary_size", c_uint64),
+                ("compile_seconds", c_double),
                 ("compiler_seconds", c_double), ("origin", c_char_p)]
 
 
 class SessionInfo(ctypes.Structure):
     """What a session runs on; struct att_session_info."""
-    _fields_ = [("device", c_int), ("device_name", c_char_p), ("arch", c_char_p), ("compiler", c_char_p),
-                ("cache_dir", c_char_p), ("multiprocessors", c_int)]
+    _fields_ = [("size", c_size_t), ("device", c_int), ("multiprocessors", c_int), ("device_name", c_char_p),
+                ("arch", c_char_p), ("compiler", c_char_p), ("cache_dir", c_char_p)]
 
 
 _library.att_message.restype = c_char_p
@@ -117,7 +122,7 @@ class Session:
     """One open device. Close it, or let it go: kernels found in it live as long as it does."""
 
     def __init__(self, device="cuda", cache_dir=None, host_mode="check"):
-        options = _Options(device={"auto": 0, "cuda": 1, "host": 2}[device], cache_dir=cache_dir and cache_dir.encode(),
+        options = _Options(size=ctypes.sizeof(_Options), device={"auto": 0, "cuda": 1, "host": 2}[device], cache_dir=cache_dir and cache_dir.encode(),
                            host_mode={"check": 0, "fast": 1}[host_mode])
         self._handle = c_void_p()
         self.check(_library.att_open(byref(options), byref(self._handle)))
@@ -128,7 +133,7 @@ class Session:
 
     @property
     def info(self):
-        info = SessionInfo()
+        info = SessionInfo(size=ctypes.sizeof(SessionInfo))
         self.check(_library.att_session_describe(self._handle, byref(info)))
         return info
 
@@ -165,7 +170,7 @@ class Kernel:
 
     @property
     def info(self):
-        info = KernelInfo()
+        info = KernelInfo(size=ctypes.sizeof(KernelInfo))
         self._session.check(_library.att_kernel_describe(self._handle, byref(info)))
         return info
 
@@ -180,7 +185,7 @@ class Kernel:
         for name, tensor in (("k", k), ("v", v), ("o", o)):
             if tuple(tensor.shape) != expected[name]:
                 raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected {expected[name]} beside the others")
-        args = _Args()
+        args = _Args(size=ctypes.sizeof(_Args), family=_ATTENTION_FORWARD)
         args.attention = _Attention(_Tensor.of(q), _Tensor.of(k), _Tensor.of(v), _Tensor.of(o),
                                     lse.data_ptr() if lse is not None else None, 0, 0, batch, heads, k.shape[1], len_q,
                                     k.shape[2], scale)

@@ -56,7 +56,7 @@ static double median(double *seconds, int count) {
 
 static void report(const char *what, const char *name, att_session *session, double seconds, int count) {
     struct utsname machine;
-    struct att_session_info info;
+    struct att_session_info info = {.size = sizeof info};
     uname(&machine);
     must(session, att_session_describe(session, &info));
     printf("{\"bench\": \"runtime\", \"what\": \"%s\", \"kernel\": \"%s\", \"device\": \"%s\", \"microseconds\": %.3f, "
@@ -68,7 +68,7 @@ static void report(const char *what, const char *name, att_session *session, dou
 
 /* compile_for: as in session_open. */
 static att_session *open_session(const char *compile_for, bool keep) {
-    const struct att_options options = {.cache_dir = cache_folder, .no_disk_cache = !keep};
+    const struct att_options options = {.size = sizeof options, .cache_dir = cache_folder, .no_disk_cache = !keep};
     att_session *session = NULL;
     enum att_status status = session_open(&options, compile_for, &session);
     must(session, status);
@@ -89,7 +89,7 @@ static double time_first_find(const struct problem *problem, const char *compile
     double seconds[DISK_HITS];
     for (int i = 0; i < count; i++) {
         att_session *session = open_session(compile_for, from_disk);
-        struct att_session_info info;
+        struct att_session_info info = {.size = sizeof info};
         must(session, att_session_describe(session, &info)); /* opens the compiler, which a process does once */
         double start = clock_seconds();
         find(session, problem);
@@ -119,7 +119,9 @@ static void measure_finds(const struct problem *problem, const char *compile_for
 
 /* Time of the calls, not of the kernels: the stream is drained before its queue fills. Median of the rounds. */
 static double time_launch(att_session *session, const struct problem *problem) {
-    struct att_args args = {.attention = {.batch = 1, .heads = 1, .len_q = LEN, .len_kv = LEN}};
+    struct att_args args = {.size = sizeof args,
+                            .family = ATT_ATTENTION_FORWARD,
+                            .attention = {.batch = 1, .heads = 1, .len_q = LEN, .len_kv = LEN}};
     struct att_tensor *tensors[] = {&args.attention.q, &args.attention.k, &args.attention.v, &args.attention.o};
     att_kernel *kernel = find(session, problem);
     for (int i = 0; i < 4; i++) {
@@ -176,7 +178,7 @@ static double time_driver_launch(size_t parameter_bytes) {
 
 /* Without an NVRTC there is nothing that compiles for a GPU. */
 static bool compiles_for_gpu(void) {
-    const struct att_options options = {.cache_dir = cache_folder, .device = ATT_DEVICE_CUDA};
+    const struct att_options options = {.size = sizeof options, .cache_dir = cache_folder, .device = ATT_DEVICE_CUDA};
     att_session *session = NULL;
     bool works = session_open(&options, "sm_90a", &session) == ATT_OK;
     if (!works)
@@ -192,7 +194,7 @@ int main(int argc, char **argv) {
     if (!mkdtemp(cache_folder))
         return 1;
     att_session *session = open_session(NULL, true);
-    struct att_session_info info;
+    struct att_session_info info = {.size = sizeof info};
     must(session, att_session_describe(session, &info));
     bool on_gpu = info.device == ATT_DEVICE_CUDA, compiles = compiles_for_gpu();
     for (int i = 0; i < PROBLEMS; i++) {

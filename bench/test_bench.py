@@ -410,7 +410,7 @@ class Layout(unittest.TestCase):
              "att_attention_args": attile._Attention,
              "att_merge_args": attile._Merge, "att_args": attile._Args, "att_kernel_info": attile.KernelInfo,
              "att_session_info": attile.SessionInfo}
-    SPELLED = {"origin": "from", "family": "attention"}  # what Python or ctypes cannot call so
+    SPELLED = {"origin": "from", "member": "attention"}  # what Python or ctypes cannot call so
 
     @unittest.skipUnless(shutil.which("cc"), "needs a C compiler")
     def test_members_are_where_the_header_has_them(self):

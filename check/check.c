@@ -131,6 +131,7 @@ static struct att_tensor argument(const struct block *block) {
 static void fill_attention(struct run *run) {
     const struct shape *shape = &run->workload->shape;
     const struct block *lse = &run->output[1];
+    run->args.family = ATT_ATTENTION_FORWARD;
     run->args.attention = (struct att_attention_args){.q = argument(&run->input[0]),
                                                       .k = argument(&run->input[1]),
                                                       .v = argument(&run->input[2]),
@@ -150,6 +151,7 @@ static void fill_attention(struct run *run) {
 
 static void fill_softmax(struct run *run) {
     const struct shape *shape = &run->workload->shape;
+    run->args.family = ATT_SOFTMAX;
     run->args.softmax = (struct att_softmax_args){.x = run->input[0].device,
                                                   .y = run->output[0].device,
                                                   .x_row_stride = run->input[0].tensor.stride[DIM_ROW],
@@ -161,6 +163,7 @@ static void fill_softmax(struct run *run) {
 static void fill_merge(struct run *run) {
     const struct shape *shape = &run->workload->shape;
     const struct block *parts = &run->input[0], *lse_parts = &run->input[1], *lse = &run->output[1];
+    run->args.family = ATT_MERGE;
     run->args.merge = (struct att_merge_args){.o_parts = argument(parts),
                                               .o_parts_part_stride = parts->tensor.stride[DIM_PART],
                                               .lse_parts = lse_parts->device,
@@ -224,6 +227,7 @@ static bool launch(struct run *run, int count) {
 
 static bool execute(struct run *run) {
     struct check_result *result = run->result;
+    result->counters.size = sizeof result->counters;
     att_counters_read(run->session, &result->counters, 1);
     enum att_status status = att_prepare(run->kernel);
     if (status != ATT_OK)
@@ -319,7 +323,12 @@ static void release(struct run *run) {
 
 bool check_run(att_session *session, att_kernel *kernel, const struct workload *workload,
                const struct check_options *options, struct check_result *result) {
-    struct run run = {.session = session, .kernel = kernel, .workload = workload, .options = options, .result = result};
+    struct run run = {.session = session,
+                      .kernel = kernel,
+                      .workload = workload,
+                      .options = options,
+                      .result = result,
+                      .args = {.size = sizeof run.args}};
     *result = (struct check_result){0};
     bool ran = make_blocks(&run) && make_params(&run) && make_arguments(&run) && execute(&run);
     for (int i = 0; ran && i < workload->outputs; i++)

@@ -5,6 +5,7 @@
 #include "chosen.h"
 #include "file.h"
 #include "variant_names.h"
+#include "backend.h"
 #include "nvrtc.h"
 #include "plan_text.h"
 #include "sha256.h"
@@ -12,13 +13,14 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 const struct option options_build[] = {
     {"out", 'o', OPTION_TEXT, "DIR", "folder to write into, made when missing (default: built)"},
-    {"arch", 0, OPTION_TEXT, "LIST", "for which GPUs (default: sm_80,sm_90a; with --for that GPU's)"},
+    {"arch", 0, OPTION_TEXT, "LIST", "for what: sm_80, compute_80 (PTX), host, host_fast; default sm_80,sm_90a"},
     CHOSEN_OPTIONS,
     {"symbol", 0, OPTION_TEXT, "NAME", "name of the bundle in kernels.c (default: attile_kernels)"},
     {"jobs", 'j', OPTION_NUMBER, "N", "compile N kernels at a time (default: as many as there are processors)"},
@@ -26,11 +28,16 @@ const struct option options_build[] = {
     CLI_COMMON_OPTIONS,
 };
 
-enum { ARCHS = 16, ARCH_NAME = 16, JOBS = 256 };
+enum { ARCHS = 16, ARCH_NAME = 16, SUFFIX = ARCH_NAME + 8, JOBS = 256 };
+
+struct arch {
+    char name[ARCH_NAME];
+    struct backend *host; /* that compiles for it; null = NVRTC does */
+};
 
 struct kernel { /* one variant for one architecture */
     char name[VARIANT_NAME];
-    char arch[ARCH_NAME];
+    const struct arch *arch;
     struct text variant, plan_text; /* as bundles want them */
     struct source source;
     struct binary binary;
@@ -42,8 +49,8 @@ struct build {
     struct catalog catalog;
     struct chosen chosen; /* --for */
     struct variant_names chosen_names;
-    struct nvrtc *nvrtc;
-    char arch[ARCHS][ARCH_NAME];
+    struct nvrtc *nvrtc; /* null = not needed */
+    struct arch arch[ARCHS];
     int archs;
     struct kernel *kernel;
     int count, room;
@@ -53,32 +60,65 @@ struct build {
 
 /* --- what to build ------------------------------------------------------------------------------------------------ */
 
+static enum exit_code open_nvrtc(struct build *build) {
+    struct failure failure = {0};
+    enum exit_code code = CLI_OK;
+    if (!build->nvrtc && nvrtc_open(&build->nvrtc, &failure) != ATT_OK)
+        code = cli_error(build->cli, CLI_TOOLCHAIN, "%s\nattile generate writes the sources without it",
+                         text_string(&failure.text));
+    failure_clear(&failure);
+    return code;
+}
+
+/* Find who compiles for it. */
+static enum exit_code open_arch(struct build *build, struct arch *arch) {
+    static const struct {
+        const char *name;
+        enum att_host_mode mode;
+    } hosts[] = {{"host", ATT_HOST_CHECK}, {"host_fast", ATT_HOST_FAST}};
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        const struct backend_options options = {.host_mode = hosts[i].mode};
+        struct failure failure = {0};
+        if (strcmp(arch->name, hosts[i].name) != 0)
+            continue;
+        if (backend_host.open(&options, &arch->host, &failure) == ATT_OK)
+            return CLI_OK;
+        cli_error(build->cli, CLI_INTERNAL, "%s", text_string(&failure.text));
+        failure_clear(&failure);
+        return CLI_INTERNAL;
+    }
+    enum exit_code code = open_nvrtc(build);
+    if (code || nvrtc_knows(build->nvrtc, arch->name))
+        return code;
+    struct nvrtc_info info = {0};
+    nvrtc_describe(build->nvrtc, &info);
+    return cli_error(build->cli, CLI_USAGE, "--arch: %s does not know '%s'", info.title, arch->name);
+}
+
 static enum exit_code read_archs(struct build *build) {
     const char *at = cli_text(build->cli, "arch", *build->chosen.gpu.arch ? build->chosen.gpu.arch : "sm_80,sm_90a");
-    for (at += strspn(at, ", "); *at; at += strspn(at, ", ")) {
+    enum exit_code code = CLI_OK;
+    for (at += strspn(at, ", "); *at && !code; at += strspn(at, ", ")) {
         size_t size = strcspn(at, ", ");
         if (size >= ARCH_NAME || build->archs == ARCHS)
             return cli_error(build->cli, CLI_USAGE, "--arch: at most %d names such as sm_90a, found '%s'", ARCHS, at);
-        memcpy(build->arch[build->archs++], at, size);
-        if (!nvrtc_knows(build->nvrtc, build->arch[build->archs - 1])) {
-            struct nvrtc_info info = {0};
-            nvrtc_describe(build->nvrtc, &info);
-            return cli_error(build->cli, CLI_USAGE, "--arch: %s does not know '%s'", info.title,
-                             build->arch[build->archs - 1]);
-        }
+        struct arch *arch = &build->arch[build->archs++];
+        memcpy(arch->name, at, size);
+        code = open_arch(build, arch);
         at += size;
     }
-    return build->archs ? CLI_OK : cli_error(build->cli, CLI_USAGE, "--arch names no architecture");
+    return build->archs || code ? code : cli_error(build->cli, CLI_USAGE, "--arch names no architecture");
 }
 
-/* `any` runs everywhere, sm_80 there and later, and a target that ends in a letter on that very architecture. */
-static bool target_runs(int target, const char *arch) {
+/* The host runs all, and `any` runs everywhere; sm_80 there and later, and a target that ends in a letter on that very
+   architecture. */
+static bool target_runs(int target, const struct arch *arch) {
     const char *name = knob_word_name(KNOB_target, target);
-    if (target == AUTO || target == target_any)
+    if (arch->host || target == AUTO || target == target_any)
         return true;
     if (name[strlen(name) - 1] == 'a')
-        return strcmp(name, arch) == 0;
-    return atoi(arch + 3) >= atoi(name + 3);
+        return strcmp(name, arch->name) == 0;
+    return atoi(strchr(arch->name, '_') + 1) >= atoi(strchr(name, '_') + 1);
 }
 
 static struct kernel *add(struct build *build) {
@@ -99,13 +139,13 @@ static struct kernel *add(struct build *build) {
 static enum exit_code expand(struct build *build, const struct variant *variant) {
     enum exit_code code = CLI_OK;
     for (int i = 0; !code && variant->feasible && i < build->archs; i++) {
-        if (!target_runs(variant->knobs.target, build->arch[i]))
+        if (!target_runs(variant->knobs.target, &build->arch[i]))
             continue;
         struct kernel *kernel = add(build);
         if (!kernel)
             return cli_error(build->cli, CLI_INTERNAL, "out of memory");
         memcpy(kernel->name, variant->name, sizeof kernel->name);
-        memcpy(kernel->arch, build->arch[i], sizeof kernel->arch);
+        kernel->arch = &build->arch[i];
         variant_print(variant, &kernel->variant);
         code = catalog_expand(&build->catalog, build->cli, variant, &kernel->source);
         plan_write(&kernel->source.plan, &kernel->plan_text);
@@ -149,10 +189,13 @@ static void compile(struct build *build, struct kernel *kernel) {
         entries[i] = kernel->source.plan.launch[i].entry;
     struct compile_job job = {.source = text_string(&kernel->source.text),
                               .name = text_string(&file),
-                              .arch = kernel->arch,
+                              .arch = kernel->arch->name,
                               .entries = entries,
                               .entry_count = kernel->source.plan.launches};
-    nvrtc_compile(build->nvrtc, &job, &kernel->binary, &kernel->failure);
+    if (kernel->arch->host)
+        backend_host.compile(kernel->arch->host, &job, &kernel->binary, &kernel->failure);
+    else
+        nvrtc_compile(build->nvrtc, &job, &kernel->binary, &kernel->failure);
     text_free(&file);
 }
 
@@ -186,7 +229,7 @@ static enum exit_code compile_all(struct build *build) {
     progress_close(&build->progress);
     for (int i = 0; i < build->count; i++)
         if (build->kernel[i].failure.status != ATT_OK) {
-            cli_error(build->cli, CLI_COMPILE, "%s for %s: %s", build->kernel[i].name, build->kernel[i].arch,
+            cli_error(build->cli, CLI_COMPILE, "%s for %s: %s", build->kernel[i].name, build->kernel[i].arch->name,
                       text_string(&build->kernel[i].failure.text));
             code = cli_worse(code, cli_exit_code(build->kernel[i].failure.status));
         }
@@ -243,36 +286,62 @@ static void describe_plan(struct json *json, const struct plan *plan) {
     text_free(&workspace);
 }
 
-static void suffix_of(const struct kernel *kernel, char suffix[ARCH_NAME + 8]) {
-    memcpy(suffix, ".", 2);
-    strcat(strcat(suffix, kernel->arch), ".cubin");
+static bool is_ptx(const struct kernel *kernel) { return strncmp(kernel->arch->name, "compute_", 8) == 0; }
+
+static void suffix_of(const struct kernel *kernel, char suffix[SUFFIX]) {
+    snprintf(suffix, SUFFIX, ".%s.%s", kernel->arch->name,
+             kernel->arch->host ? "so"
+             : is_ptx(kernel)   ? "ptx"
+                                : "cubin");
+}
+
+/* The NUL at the end of PTX is for the driver, not for files. */
+static size_t file_size(const struct kernel *kernel) { return kernel->binary.size - is_ptx(kernel); }
+
+/* "compiler" is NVRTC, "host_compiler" the one for this CPU. */
+static void describe_compilers(const struct build *build, struct json *json) {
+    struct nvrtc_info nvrtc = {0};
+    if (build->nvrtc) {
+        nvrtc_describe(build->nvrtc, &nvrtc);
+        json_string(json, "compiler", nvrtc.title);
+    }
+    for (int i = 0; i < build->archs; i++)
+        if (build->arch[i].host) {
+            struct text identity = {0};
+            struct failure failure = {0};
+            struct backend_info info;
+            backend_host.identity(build->arch[i].host, NULL, &identity, &failure); /* makes it look */
+            backend_host.describe(build->arch[i].host, &info);
+            json_string(json, "host_compiler", info.compiler);
+            text_free(&identity);
+            failure_clear(&failure);
+            return;
+        }
 }
 
 static void write_manifest(const struct build *build, struct text *manifest) {
     struct json json;
-    struct nvrtc_info info = {0};
     const char *slash = strrchr(build->catalog.name, '/');
-    nvrtc_describe(build->nvrtc, &info);
     json_open(&json, manifest);
     json_object(&json, NULL);
     json_string(&json, "schema", "attile.manifest/1");
     json_string(&json, "generator", GEN_VERSION);
-    json_string(&json, "compiler", info.title);
+    describe_compilers(build, &json);
     json_string(&json, "spec", slash ? slash + 1 : build->catalog.name);
     json_array(&json, "kernels");
     for (int i = 0; i < build->count; i++) {
         const struct kernel *kernel = &build->kernel[i];
-        char suffix[ARCH_NAME + 8];
+        char suffix[SUFFIX];
         suffix_of(kernel, suffix);
         json_object(&json, NULL);
         json_string(&json, "name", kernel->name);
         json_string(&json, "variant", text_string(&kernel->variant));
-        json_string(&json, "arch", kernel->arch);
+        json_string(&json, "arch", kernel->arch->name);
         json_integer(&json, "registers", kernel->binary.registers);
         json_integer(&json, "spill_bytes", kernel->binary.spill_bytes);
         describe_plan(&json, &kernel->source.plan);
         describe_file(&json, "source", kernel, ".cu", text_string(&kernel->source.text), kernel->source.text.size);
-        describe_file(&json, "binary", kernel, suffix, kernel->binary.bytes, kernel->binary.size);
+        describe_file(&json, "binary", kernel, suffix, kernel->binary.bytes, file_size(kernel));
         json_end(&json);
     }
     json_close(&json);
@@ -287,7 +356,7 @@ static enum exit_code write_bundle(const struct build *build, struct text *text)
         const struct kernel *kernel = &build->kernel[i];
         kernels[i] = (struct att_bundle_kernel){.name = kernel->name,
                                                 .variant = text_string(&kernel->variant),
-                                                .arch = kernel->arch,
+                                                .arch = kernel->arch->name,
                                                 .plan = text_string(&kernel->plan_text),
                                                 .binary = kernel->binary.bytes,
                                                 .size = kernel->binary.size,
@@ -317,11 +386,11 @@ static enum exit_code write_all(struct build *build) {
     bool ok = !code;
     for (int i = 0; ok && i < build->count; i++) {
         const struct kernel *kernel = &build->kernel[i];
-        char suffix[ARCH_NAME + 8];
+        char suffix[SUFFIX];
         suffix_of(kernel, suffix);
         ok = write_one(build, folder, kernel->name, ".cu", text_string(&kernel->source.text),
                        kernel->source.text.size) &&
-             write_one(build, folder, kernel->name, suffix, kernel->binary.bytes, kernel->binary.size);
+             write_one(build, folder, kernel->name, suffix, kernel->binary.bytes, file_size(kernel));
     }
     ok = ok && write_one(build, folder, "kernels", ".c", text_string(&bundle), bundle.size) &&
          write_one(build, folder, "manifest", ".json", text_string(&manifest), manifest.size);
@@ -335,16 +404,6 @@ static enum exit_code write_all(struct build *build) {
     return code ? code : ok ? CLI_OK : CLI_IO;
 }
 
-static enum exit_code open_nvrtc(struct build *build) {
-    struct failure failure = {0};
-    enum exit_code code = CLI_OK;
-    if (nvrtc_open(&build->nvrtc, &failure) != ATT_OK)
-        code = cli_error(build->cli, CLI_TOOLCHAIN, "%s\nattile generate writes the sources without it",
-                         text_string(&failure.text));
-    failure_clear(&failure);
-    return code;
-}
-
 enum exit_code verb_build(struct cli *cli) {
     struct build build = {.cli = cli};
     int feasible, pruned;
@@ -354,8 +413,6 @@ enum exit_code verb_build(struct cli *cli) {
         code = catalog_count(&build.catalog, cli, &feasible, &pruned);
     if (!code && cli_given(cli, "for"))
         code = chosen_open(&build.chosen, cli, &build.catalog);
-    if (!code)
-        code = open_nvrtc(&build);
     if (!code)
         code = read_archs(&build);
     if (!code)
@@ -373,6 +430,8 @@ enum exit_code verb_build(struct cli *cli) {
         failure_clear(&kernel->failure);
     }
     free(build.kernel);
+    for (int i = 0; i < build.archs; i++)
+        backend_host.close(build.arch[i].host);
     nvrtc_close(build.nvrtc);
     chosen_close(&build.chosen);
     variant_names_free(&build.chosen_names);

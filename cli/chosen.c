@@ -7,7 +7,8 @@
 
 enum exit_code chosen_open(struct chosen *chosen, struct cli *cli, const struct catalog *catalog) {
     const char *name = cli_text(cli, "for", "");
-    const struct att_options options = {.template_dir = cli_text(cli, "templates", NULL), .no_disk_cache = true};
+    const struct att_options options = {
+        .size = sizeof options, .template_dir = cli_text(cli, "templates", NULL), .no_disk_cache = true};
     *chosen = (struct chosen){.cli = cli};
     if (!model_gpu_find(name, &chosen->gpu))
         return cli_error(cli, CLI_USAGE, "--for: no file of devices/ is for '%s'; leave --for out, and SPEC decides",

@@ -193,5 +193,9 @@ enum exit_code verb_doctor(struct cli *cli) {
         json_close(&report.json);
     if (!(gpu && nvrtc) && !(host && compiler))
         return cli_error(cli, CLI_TOOLCHAIN, "no device can run kernels: neither a GPU with NVRTC nor a C++ compiler");
+    if (!nvrtc)
+        return cli_error(cli, CLI_TOOLCHAIN, "NVRTC is missing: no kernel can be compiled for a GPU");
+    if (!compiler)
+        return cli_error(cli, CLI_TOOLCHAIN, "a C++ compiler is missing: no kernel can run on this CPU");
     return report.troubles ? CLI_IO : CLI_OK;
 }

@@ -84,7 +84,8 @@ enum exit_code verb_explain(struct cli *cli) {
     struct catalog catalog;
     struct json json;
     att_session *session = NULL;
-    struct att_options options = {.device = devices[cli_number(cli, "device", 0)],
+    struct att_options options = {.size = sizeof options,
+                                  .device = devices[cli_number(cli, "device", 0)],
                                   .template_dir = cli_text(cli, "templates", NULL)};
     if (cli_given(cli, "model"))
         return explain_model(cli);

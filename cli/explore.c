@@ -170,8 +170,10 @@ static enum exit_code compile(struct exploration *e) {
         variant[i] = e->explored[i].variant;
     bool good = !code && pool_compile(&options, variant, count, compiled, &error);
     progress_close(&progress);
-    if (!code && !good)
+    if (!code && !good) {
         code = cli_error(e->cli, CLI_TOOLCHAIN, "%s (--best 0 predicts without compiling)", text_string(&error));
+        e->explored_count = 0; /* predictions are all there is */
+    }
     for (int i = 0; compiled && i < count; i++)
         e->explored[i].compiled = compiled[i];
     e->compile_seconds = clock_seconds() - start;

@@ -187,8 +187,12 @@ void explore_print(struct exploration *e) {
             print_predicted(e, problem);
         at = next;
     }
-    cli_note(e->cli, "%d candidates predicted in %.2f s, sorted in %.3f s; %d compiled in %.1f s", e->candidates.count,
-             e->candidates.search_seconds, e->candidates.sort_seconds, e->explored_count, e->compile_seconds);
+    struct text compiled = {0};
+    if (e->explored_count > 0)
+        text_print(&compiled, "; %d compiled in %.1f s", e->explored_count, e->compile_seconds);
+    cli_note(e->cli, "%d candidates predicted in %.2f s, sorted in %.3f s%s", e->candidates.count,
+             e->candidates.search_seconds, e->candidates.sort_seconds, text_string(&compiled));
+    text_free(&compiled);
 }
 
 /* --- for programs ------------------------------------------------------------------------------------------------- */

@@ -231,6 +231,7 @@ static void run_variant(struct job *job, struct row *row) {
         report_missing(job, row);
         return;
     }
+    row->info.size = sizeof row->info;
     att_kernel_describe(kernel, &row->info);
     ask_nvrtc(job, kernel, row);
     for (int i = 0; i < job->inputs.shapes && !cli_interrupted(); i++)
@@ -304,6 +305,7 @@ static enum exit_code open_session(struct job *job) {
     static const enum att_device devices[] = {ATT_DEVICE_AUTO, ATT_DEVICE_CUDA, ATT_DEVICE_HOST};
     struct cli *cli = job->cli;
     struct att_options options = {
+        .size = sizeof options,
         .device = devices[cli_number(cli, "device", 0)],
         .ordinal = cli_count(cli, "gpu", 0),
         .host_mode = (enum att_host_mode)cli_number(cli, "host-mode", ATT_HOST_CHECK),
@@ -317,6 +319,7 @@ static enum exit_code open_session(struct job *job) {
     enum att_status status = att_open(&options, &job->session);
     if (status != ATT_OK)
         return cli_error(cli, cli_exit_code(status), "%s", job->session ? att_message(job->session) : "out of memory");
+    job->info.size = sizeof job->info;
     att_session_describe(job->session, &job->info);
     bool host = job->info.device == ATT_DEVICE_HOST;
     struct failure failure = {0};

@@ -286,7 +286,8 @@ static enum exit_code connect(struct job *job) {
     struct cli *cli = job->cli;
     bool host = cli_number(cli, "device", 0) == 1;
     const struct tuner_options options = {
-        .session = {.device = devices[host],
+        .session = {.size = sizeof(struct att_options),
+                    .device = devices[host],
                     .ordinal = cli_count(cli, "gpu", 0),
                     .host_mode = ATT_HOST_FAST,
                     .cache_dir = cli_text(cli, "cache-dir", NULL),

@@ -15,8 +15,10 @@ enum { OWN = 0, CHOSEN = 1 }; /* the two candidates of a cell */
 
 enum exit_code tune_open_validated(const struct cli *cli, const struct record *setting, att_session **session) {
     const char *path = cli_text(cli, "validate", "");
-    const struct att_options options = {
-        .tuned_table = path, .template_dir = cli_text(cli, "templates", NULL), .no_disk_cache = true};
+    const struct att_options options = {.size = sizeof options,
+                                        .tuned_table = path,
+                                        .template_dir = cli_text(cli, "templates", NULL),
+                                        .no_disk_cache = true};
     enum att_status status = session_open_to_choose(&options, setting->device, setting->arch, session);
     if (status != ATT_OK)
         return cli_report(cli, cli_exit_code(status), *session ? att_message(*session) : "out of memory");

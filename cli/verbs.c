@@ -50,9 +50,13 @@ const struct verb verbs[] = {
      "files whose content would not change are left untouched. With -o - all sources go to standard output.\n",
      verb_generate},
     {"build", "SPEC", 1, 1, "compile the kernels of a spec ahead of time", options_build,
-     "Writes into DIR: VARIANT.cu, VARIANT.ARCH.cubin, manifest.json, and kernels.c, which carries all of them:\n"
-     "compile it into a program and give its bundle to att_open. Needs NVRTC but no GPU. Nothing is written when\n"
-     "one kernel fails.\n"
+     "Writes into DIR: VARIANT.cu, VARIANT.ARCH.cubin (.ptx, .so), manifest.json, and kernels.c, which carries all of\n"
+     "them: compile it into a program and give its bundle to att_open. Needs NVRTC but no GPU, and a C++ compiler\n"
+     "for --arch host instead. Nothing is written when one kernel fails.\n"
+     "\n"
+     "sm_80 serves GPUs of compute capability 8.x, sm_90a 9.0 alone; compute_80 is PTX, which the driver of any later\n"
+     "GPU compiles when the kernel is found; host and host_fast serve this kind of CPU, in modes check and fast.\n"
+     "Without --arch, --for builds for its GPU.\n"
      "\n"
      "Example, with the tuned schedules of an H200 for two lengths:\n"
      "  attile build 'family=attention_forward dtype=bf16 head_dim=128 mask=causal' --for h200 \\\n"

@@ -22,7 +22,9 @@ int main(void) {
     att_copy_in(session, dq, q, sizeof q);
     att_copy_in(session, dk, k, sizeof k);
     att_copy_in(session, dv, v, sizeof v);
-    struct att_args args = {.attention = {.q = {dq, 0, LENGTH * DIM, DIM}, /* pointer; batch, head and row stride */
+    struct att_args args = {.size = sizeof args,
+                            .family = ATT_ATTENTION_FORWARD,
+                            .attention = {.q = {dq, 0, LENGTH * DIM, DIM}, /* pointer; batch, head and row stride */
                                           .k = {dk, 0, LENGTH * DIM, DIM},
                                           .v = {dv, 0, LENGTH * DIM, DIM},
                                           .o = {d_o, 0, LENGTH * DIM, DIM},

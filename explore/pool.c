@@ -27,7 +27,7 @@ static void refuse(struct compiled *compiled, enum att_status status, const char
 
 static void compile_one(att_session *session, const struct variant *variant, struct compiled *compiled) {
     struct failure failure = {0};
-    struct att_kernel_info info;
+    struct att_kernel_info info = {.size = sizeof info};
     enum att_status status = kernel_compile(session, variant, &info, &failure);
     if (status != ATT_OK)
         refuse(compiled, status, text_string(&failure.text));
@@ -44,7 +44,8 @@ static void compile_one(att_session *session, const struct variant *variant, str
 
 static void compile_body(void *context, int channel) {
     const struct pool_options *options = context;
-    struct att_options session_options = {.device = ATT_DEVICE_CUDA, .template_dir = options->template_dir};
+    struct att_options session_options = {
+        .size = sizeof session_options, .device = ATT_DEVICE_CUDA, .template_dir = options->template_dir};
     att_session *session = NULL;
     struct variant variant;
     enum att_status status = session_open(&session_options, options->arch, &session);

@@ -27,6 +27,17 @@ static enum att_status check_sizes(const struct shape *shape, int family, struct
     return ATT_OK;
 }
 
+static enum att_status check_family(const struct knobs *knobs, enum att_family found, struct failure *failure) {
+    _Static_assert(ATT_SOFTMAX == family_softmax + 1 && ATT_ATTENTION_FORWARD == family_attention_forward + 1 &&
+                       ATT_MERGE == family_merge + 1,
+                   "0 is none");
+    int expected = knobs->family + 1;
+    if ((int)found == expected)
+        return ATT_OK;
+    return failure_set(failure, ATT_INVALID_ARGUMENT, "args.family is %d, expected %d (%s), the family of the kernel",
+                       (int)found, expected, knob_word_name(KNOB_family, knobs->family));
+}
+
 /* --- attention_forward ------------------------------------------------------------------------------------------- */
 
 /* What the kernel has for constants. */
@@ -51,10 +62,10 @@ static enum att_status read_attention_sizes(const struct knobs *knobs, const str
                             .kv_heads = args->kv_heads ? args->kv_heads : args->heads,
                             .len_q = args->len_q,
                             .len_kv = args->len_kv};
-    *empty = shape->batch == 0 || shape->heads == 0 || shape->len_q == 0;
+    *empty = shape->len_q == 0;
     if (check_sizes(shape, family_attention_forward, failure) != ATT_OK)
         return failure->status;
-    if (shape->heads && shape->heads % shape->kv_heads)
+    if (shape->heads % shape->kv_heads)
         return failure_set(failure, ATT_INVALID_ARGUMENT,
                            "kv_heads is %" PRId64 ", expected a divisor of heads, which is %" PRId64, shape->kv_heads,
                            shape->heads);
@@ -200,7 +211,7 @@ static enum att_status read_softmax(const struct knobs *knobs, const struct att_
 static enum att_status read_merge_sizes(const struct att_merge_args *args, struct shape *shape, bool *empty,
                                         struct failure *failure) {
     *shape = (struct shape){.batch = args->batch, .heads = args->heads, .len_q = args->len_q, .parts = args->parts};
-    *empty = shape->batch == 0 || shape->heads == 0 || shape->len_q == 0;
+    *empty = shape->len_q == 0;
     return check_sizes(shape, family_merge, failure);
 }
 
@@ -272,6 +283,8 @@ static enum att_status read_merge(const struct knobs *knobs, const struct att_me
 
 enum att_status arguments_read_sizes(const struct knobs *knobs, const struct att_args *args, struct shape *shape,
                                      bool *empty, struct failure *failure) {
+    if (check_family(knobs, args->family, failure) != ATT_OK)
+        return failure->status;
     switch (knobs->family) {
     case family_softmax: return read_softmax_sizes(&args->softmax, shape, empty, failure);
     case family_attention_forward: return read_attention_sizes(knobs, &args->attention, shape, empty, failure);
@@ -293,7 +306,7 @@ static enum att_status read_family(const struct knobs *knobs, const struct att_a
 enum att_status arguments_read(const struct knobs *knobs, const struct att_args *args, struct arguments *out,
                                struct failure *failure) {
     *out = (struct arguments){0};
-    if (read_family(knobs, args, out, failure) != ATT_OK)
+    if (check_family(knobs, args->family, failure) != ATT_OK || read_family(knobs, args, out, failure) != ATT_OK)
         return failure->status;
     for (int i = 0; i < out->tensors; i++)
         if (tensor_check(&out->tensor[i], failure) != ATT_OK)

@@ -6,14 +6,17 @@
 
        att_session *session;
        att_kernel *kernel;
-       struct att_options options = {0};
-       if (att_open(&options, &session) ||
+       if (att_open(NULL, &session) ||
            att_find(session, "family=attention_forward dtype=fp32 head_dim=64 mask=causal", NULL, &kernel))
            puts(att_message(session));
-       struct att_args args = {.attention = {.q = {q, {...}}, ..., .batch = 1, .heads = 8, .len_q = n, .len_kv = n}};
+       struct att_args args = {.size = sizeof args,
+                               .family = ATT_ATTENTION_FORWARD,
+                               .attention = {.q = {q, 0, n * 64, 64}, ..., .batch = 1, .heads = 8, .len_q = n, .len_kv = n}};
        att_launch(kernel, &args, stream);
        att_close(session);
 
+   Sizes: a struct whose first member is `size` grows at its end from version to version. Its user sets `size` to the
+   sizeof that he compiled with; without it the call is refused. att_tensor and att_param never change.
    Threads: a session and its kernels may be used from many threads at once, att_close excepted.
    Environment read: ATTILE_CACHE_DIR, ATTILE_TUNED, XDG_CACHE_HOME, HOME, ATTILE_NVRTC, CUDA_HOME, CUDA_PATH, and for the
    host device CXX, PATH, LD_LIBRARY_PATH, TMPDIR; none when the process is set-user-ID. Nothing else: programs that the
@@ -52,7 +55,7 @@ enum att_status {
     ATT_NO_DEVICE,        /* no usable GPU or driver */
     ATT_NO_COMPILER,      /* NVRTC (cuda) or a C++ compiler (host) was not found */
     ATT_COMPILE_FAILED,   /* the compiler's log is in the message, with template lines */
-    ATT_NOT_PREPARED,     /* a launch in a graph capture, or of unaligned tensors, without att_prepare before it */
+    ATT_NOT_PREPARED,     /* a launch in a graph capture, without att_prepare before it */
     ATT_LAUNCH_FAILED,    /* the device refused or faulted; on the host device: what a check found */
     ATT_OUT_OF_MEMORY,    /* host or device memory */
     ATT_IO,               /* a file could not be read or written */
@@ -80,8 +83,9 @@ enum att_host_mode {
 
 enum att_log_level { ATT_LOG_WARNING, ATT_LOG_INFO, ATT_LOG_DEBUG };
 
-/* Zero means default for every field. Strings are copied. */
+/* Zero means default for every field but `size`. Strings are copied. */
 struct att_options {
+    size_t size; /* sizeof(struct att_options) */
     enum att_device device;
     int ordinal;              /* which GPU; 0 = the first */
     const char *cache_dir;    /* null = ATTILE_CACHE_DIR, else XDG_CACHE_HOME/attile, else HOME/.cache/attile */
@@ -116,13 +120,14 @@ ATT_API const char *att_message(const att_session *session);
 
    problem   knobs that say what is computed, written as in a spec: "family=attention_forward dtype=bf16 head_dim=96
              mask=causal" (name=value or name: value; spaces, commas and newlines separate). Field reference:
-             specs/README.md. Knobs left out have their defaults. What is known of the launches to come may stand there
-             too, so that the choice suits them: sizes ("batch=4 heads=16 len_q=1024 len_kv=1024"; unsaid = long
+             specs/README.md. Expressions stand in quotes: "... mask='k <= q and q - k < window' params='window: int'"
+             (docs/expressions.md). Knobs left out have their defaults. What is known of the launches to come may stand
+             there too, so that the choice suits them: sizes ("batch=4 heads=16 len_q=1024 len_kv=1024"; unsaid = long
              sequences) and alignment, the bytes that addresses and strides of all tensors are multiples of.
    schedule  knobs that say how, in the same form, or null to let the library choose (docs/tuned.md).
 
-   Any sizes may be launched, whatever was said. alignment=16 or more is a promise; less chooses a kernel that keeps to
-   it; unsaid, the kernel takes any arguments after att_prepare, and aligned ones at once.
+   Any sizes may be launched, whatever was said. The fastest kernels take addresses and strides that are multiples of 16
+   bytes, and att_launch refuses others; alignment=1 (or 2, 4, 8) finds a kernel that takes them. Unsaid means 16.
 
    Chosen once per problem and schedule and compiled at most once; later calls return the same kernel.
    Compiling happens here on a miss: memory, then bundles, then disk, then the compiler. A bundle answers a problem
@@ -135,8 +140,8 @@ ATT_API enum att_status att_find(att_session *session, const char *problem, cons
    lives. Without this call kernels stay loaded until att_close. Accepts null. */
 ATT_API void att_release(att_kernel *kernel);
 
-/* Load onto the device now what the driver would put off to the first launch, and build what a kernel that the library
-   chose needs to take arguments of any alignment. Call before graph capture and before measuring memory. Idempotent. */
+/* Load onto the device now what the driver would put off to the first launch. Compiles nothing. Call before graph capture
+   and before measuring memory. Idempotent. */
 ATT_API enum att_status att_prepare(att_kernel *kernel);
 
 ATT_API const char *att_kernel_name(const att_kernel *kernel);   /* an identifier with every knob in it */
@@ -144,13 +149,14 @@ ATT_API const char *att_kernel_source(const att_kernel *kernel); /* the emitted 
 
 /* What the compiler made of it. -1 = not known (host device). */
 struct att_kernel_info {
+    size_t size;             /* sizeof(struct att_kernel_info), set by the caller */
     int registers;           /* of a thread, the most of all entries */
     int spill_bytes;         /* of a thread, stores and loads of all entries */
     int shared_bytes;        /* of a block, the most of all entries */
     int threads;             /* of a block, the most of all entries */
     int launches;            /* kernels that one att_launch starts */
-    uint64_t binary_size;    /* bytes */
     int instructions;        /* of all entries; -1 = not known */
+    uint64_t binary_size;    /* bytes */
     double compile_seconds;  /* 0 when it came from a cache or a bundle */
     double compiler_seconds; /* what the compiler took when it made it, now or then; -1 = not known */
     const char *from;        /* "compiler", "disk" or "bundle" */
@@ -165,8 +171,9 @@ ATT_API enum att_status att_explain(att_session *session, const char *problem, c
 /* --- launching ------------------------------------------------------------------------------------------------- */
 
 /* A tensor of up to four dimensions in device memory. Strides are in elements and not negative; the last dimension is
-   contiguous. Inputs may repeat (stride 0); elements of an output must not share memory. Pointers are aligned to one
-   element; 16 bytes, with strides to match, is faster. A tensor without elements may be null. */
+   contiguous. Inputs may repeat (stride 0); elements of an output must not share memory. A tensor without elements may
+   be null. Addresses are multiples of one element. The fastest kernels want addresses and strides of q, k, v and o that are
+   multiples of 16 bytes; alignment=1 in the problem finds one that does not (att_find). */
 struct att_tensor {
     void *data;
     int64_t batch_stride, head_stride, row_stride;
@@ -197,6 +204,8 @@ struct att_param {
 /* A scale of 0: all keys that are seen weigh alike, O is the mean of their V. */
 #define ATT_SCALE_ZERO (-0.0f)
 
+/* Query head h reads key and value head h / (heads / kv_heads). Where a query sees no key its row of O is 0, its LSE
+   -inf. */
 struct att_attention_args { /* family attention_forward: O = softmax(scale Q K^T + mask) V */
     struct att_tensor q;    /* (batch, heads, len_q, head_dim) */
     struct att_tensor k;    /* (batch, kv_heads, len_kv, head_dim) */
@@ -204,12 +213,14 @@ struct att_attention_args { /* family attention_forward: O = softmax(scale Q K^T
     struct att_tensor o;    /* (batch, heads, len_q, head_dim_v); must not overlap the inputs */
     float *lse;             /* (batch, heads, len_q) natural logarithm of the row sums; null = not wanted */
 
-    int64_t lse_batch_stride, lse_head_stride;     /* both 0 = contiguous */
-    int64_t batch, heads, kv_heads, len_q, len_kv; /* kv_heads divides heads; 0 = as heads; lengths may be 0 */
-    float scale;                                   /* 0 = 1 / sqrt(head_dim); ATT_SCALE_ZERO, which is -0, = 0 */
+    int64_t lse_batch_stride, lse_head_stride; /* both 0 = contiguous */
+    int64_t batch, heads;                      /* at least 1 */
+    int64_t kv_heads;                          /* divides heads; 0 = as heads */
+    int64_t len_q, len_kv;                     /* may be 0 */
+    float scale;                               /* 0 = 1 / sqrt(head_dim); ATT_SCALE_ZERO, which is -0, = 0 */
 
-    const struct att_param *params; /* each that the kernel's problem declares, in any order; null when there is none */
     int param_count;
+    const struct att_param *params; /* each that the kernel's problem declares, in any order; null when there is none */
 };
 
 struct att_softmax_args { /* family softmax: each row of y is the softmax of that row of x */
@@ -233,14 +244,18 @@ struct att_merge_args {        /* family merge: combine partial attention result
     int64_t parts, batch, heads, len_q;        /* no parts: O = 0, LSE = -inf */
 };
 
+enum att_family { ATT_SOFTMAX = 1, ATT_ATTENTION_FORWARD, ATT_MERGE };
+
 struct att_args {
-    union { /* the member of the kernel's family */
+    size_t size;            /* sizeof(struct att_args) */
+    enum att_family family; /* of the kernel; says which member of the union is set */
+    size_t workspace_size;  /* bytes at workspace */
+    void *workspace;        /* device memory, 256-byte aligned, att_workspace_size bytes; may be null when that is 0 */
+    union {
         struct att_attention_args attention;
         struct att_softmax_args softmax;
         struct att_merge_args merge;
     };
-    void *workspace;       /* device memory, 256-byte aligned, att_workspace_size bytes; may be null when that is 0 */
-    size_t workspace_size; /* bytes there */
 };
 
 /* Bytes of workspace that these arguments need. Pointers in args are not read. */
@@ -254,7 +269,9 @@ ATT_API enum att_status att_launch(att_kernel *kernel, const struct att_args *ar
 
 /* --- device memory, for programs that have no other means ------------------------------------------------------- */
 
-/* 256-byte aligned; owned by the caller, who frees it before att_close. Freeing null does nothing. */
+/* 256-byte aligned; owned by the caller, who frees it before att_close. Freeing null does nothing. Copies return when they
+   are done. They come after launches on the null stream and on streams that wait for it; for a stream made with
+   CU_STREAM_NON_BLOCKING wait yourself, by att_synchronize say. */
 ATT_API enum att_status att_alloc(att_session *session, size_t bytes, void **device);
 ATT_API enum att_status att_free(att_session *session, void *device);
 ATT_API enum att_status att_copy_in(att_session *session, void *device, const void *host, size_t bytes);
@@ -266,18 +283,20 @@ ATT_API enum att_status att_synchronize(att_session *session);
 /* --- what is this session ---------------------------------------------------------------------------------------- */
 
 struct att_session_info {
-    enum att_device device;  /* CUDA or HOST */
+    size_t size;            /* sizeof(struct att_session_info), set by the caller */
+    enum att_device device; /* CUDA or HOST */
+    int multiprocessors;
     const char *device_name; /* "NVIDIA H200", or the CPU's */
     const char *arch;        /* "sm_90a", or "host" */
     const char *compiler;    /* "NVRTC 13.0 (libnvrtc.so.13)", "g++ 12.2.0", or why there is none */
     const char *cache_dir;   /* null = memory only */
-    int multiprocessors;
 };
 ATT_API enum att_status att_session_describe(const att_session *session, struct att_session_info *info);
 
 /* What the last launches on the host device moved, since the session opened or counters were reset; all 0 on cuda and
    in fast mode. */
 struct att_counters {
+    size_t size;                          /* sizeof(struct att_counters), set by the caller */
     uint64_t global_read, global_written; /* bytes */
     uint64_t shared_read, shared_written; /* bytes */
 };
@@ -292,8 +311,10 @@ enum { ATT_BUNDLE_FORMAT = 2 };
 struct att_bundle_kernel {
     const char *name;
     const char *variant; /* every knob, "family: attention_forward, dtype: bf16, ..." */
-    const char *arch;    /* "sm_90a": this very GPU; "sm_80": it and later ones with the same first digit */
-    const char *plan;    /* how it is launched */
+    const char
+        *arch; /* "sm_90a": this very GPU; "sm_80": it and later ones with the same first digit; "compute_80": PTX,
+                            for it and all later ones; "host", "host_fast": a CPU, modes CHECK and FAST */
+    const char *plan; /* how it is launched */
     const void *binary;
     size_t size; /* bytes of binary */
     int registers, spill_bytes;

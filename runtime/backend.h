@@ -14,7 +14,7 @@ struct module;  /* one loaded binary */
 
 /* What a compiler made of one source. */
 struct binary {
-    void *bytes; /* owned: a cubin, or a shared object */
+    void *bytes; /* owned: a cubin, PTX, or a shared object */
     size_t size;
     int registers;    /* most of all entries; -1 = not known */
     int spill_bytes;  /* -1 = not known */
@@ -33,17 +33,18 @@ struct backend_options {
 
 struct backend_info {
     const char *device_name, *arch;
-    const char *compiler; /* what is known of it; `identity` makes the device look */
-    const char *driver;   /* "13.0"; "" without one */
-    int multiprocessors;  /* of a CPU: its threads */
-    int sm_count;         /* what it is in plans; seldom as large on the host */
-    int arch_number;      /* 90 for sm_90a; 0 on the host */
+    const char *built_for; /* what its binaries are called in a bundle: `arch`, on the host with the mode */
+    const char *compiler;  /* what is known of it; `identity` makes the device look */
+    const char *driver;    /* "13.0"; "" without one */
+    int multiprocessors;   /* of a CPU: its threads */
+    int sm_count;          /* what it is in plans; seldom as large on the host */
+    int arch_number;       /* 90 for sm_90a; 0 on the host */
 };
 
 struct compile_job {
-    const char *source;         /* the emitted CUDA text, NUL-terminated */
-    const char *name;           /* file name for the compiler's messages */
-    const char *arch;           /* "sm_90a"; null = the open device's own. The host device ignores it */
+    const char *source; /* the emitted CUDA text, NUL-terminated */
+    const char *name;   /* file name for the compiler's messages */
+    const char *arch;   /* "sm_90a"; null = the open device's own. On the host not null = any CPU of this kind */
     const char *const *entries; /* names of the __global__ functions, `entry_count` of them */
     int entry_count;
 };

@@ -176,6 +176,7 @@ static void cuda_describe(const struct backend *backend, struct backend_info *in
         nvrtc_describe(nvrtc, &compiler);
     *info = (struct backend_info){.device_name = backend->name,
                                   .arch = backend->arch,
+                                  .built_for = backend->arch,
                                   .compiler = compiler.title,
                                   .driver = backend->driver,
                                   .multiprocessors = backend->multiprocessors,
@@ -241,10 +242,16 @@ static enum att_status load_functions(struct backend *backend, const struct plan
     return ATT_OK;
 }
 
+/* PTX is a string, which the driver compiles; a cubin has a NUL among its first bytes. */
+static bool is_ptx(const void *bytes, size_t size) {
+    return size > 0 && memchr(bytes, '\0', size) == (const char *)bytes + size - 1;
+}
+
 static enum att_status cuda_load(struct backend *backend, const void *bytes, size_t size, const struct plan *plan,
                                  struct module **result, struct failure *failure) {
     *result = NULL;
-    for (int i = 0; i < plan->launches; i++) { /* the driver is told no size: what it reads must be whole */
+    for (int i = 0; !is_ptx(bytes, size) && i < plan->launches;
+         i++) { /* the driver is told no size: it must be whole */
         struct cubin_usage usage;
         if (!cubin_read(bytes, size, plan->launch[i].entry, &usage))
             return failure_set(failure, ATT_LAUNCH_FAILED, "the binary is damaged or holds no kernel '%s'",

@@ -42,6 +42,8 @@ struct module {
     int launches;
 };
 
+static const char *const built_for[] = {
+    [ATT_HOST_CHECK] = "host", [ATT_HOST_FAST] = "host_fast", [ATT_HOST_RACE] = "host_race"};
 static const char *const mode_name[] = {[ATT_HOST_CHECK] = "check", [ATT_HOST_FAST] = "fast", [ATT_HOST_RACE] = "race"};
 
 /* --- the device ---------------------------------------------------------------------------------------------------- */
@@ -68,10 +70,10 @@ static enum att_status host_open(const struct backend_options *options, struct b
     if ((unsigned)options->host_mode >= sizeof mode_name / sizeof *mode_name)
         return failure_set(failure, ATT_INVALID_ARGUMENT, "host_mode: expected 0 to 2, found %d",
                            (int)options->host_mode);
-    if (options->host_mode == ATT_HOST_RACE && !race_present())
-        return failure_set(failure, ATT_UNSUPPORTED,
-                           "host mode `race` needs a process linked with ThreadSanitizer; use `attile-race`, or link "
-                           "your program with -fsanitize=thread");
+    if (options->host_mode == ATT_HOST_RACE && !(race_present() && race_hooked()))
+        return failure_set(
+            failure, ATT_UNSUPPORTED,
+            "host mode `race` is for programs that hand it the reports of ThreadSanitizer; use `attile-race`");
     struct backend *backend = calloc(1, sizeof *backend);
     if (!backend)
         return failure_set(failure, ATT_OUT_OF_MEMORY, "no memory for a session");
@@ -105,6 +107,7 @@ static void host_describe(const struct backend *backend, struct backend_info *in
     *info = (struct backend_info){
         .device_name = backend->name,
         .arch = "host",
+        .built_for = built_for[backend->mode],
         .compiler = version          ? version
                     : compiler->path ? compiler->path
                                      : "none: no $CXX, c++, g++ or clang++ on the PATH",

@@ -116,14 +116,30 @@ enum att_status bundle_check(const struct att_bundle *bundle, int number, struct
     return ATT_OK;
 }
 
+static bool is_ptx(const char *built) { return strncmp(built, "compute_", 8) == 0; }
+
 bool bundle_arch_runs(const char *built, const char *device) {
     int built_number, device_number, built_end = 0;
     if (strcmp(built, device) == 0)
         return true;
-    if (sscanf(built, "sm_%d%n", &built_number, &built_end) != 1 || built[built_end] ||
+    if (sscanf(built, is_ptx(built) ? "compute_%d%n" : "sm_%d%n", &built_number, &built_end) != 1 || built[built_end] ||
         sscanf(device, "sm_%d", &device_number) != 1)
         return false; /* a suffix means: that very architecture */
-    return built_number / 10 == device_number / 10 && built_number <= device_number;
+    return (is_ptx(built) || built_number / 10 == device_number / 10) && built_number <= device_number;
+}
+
+bool bundle_serves(const struct att_bundle *bundle, const char *device, struct text *built) {
+    for (int i = 0; i < bundle->count; i++)
+        if (bundle_arch_runs(bundle->kernels[i].arch, device))
+            return true;
+    for (int i = 0; i < bundle->count; i++) {
+        int first = 0;
+        while (strcmp(bundle->kernels[first].arch, bundle->kernels[i].arch) != 0)
+            first++;
+        if (first == i)
+            text_print(built, "%s%s", i ? ", " : "", bundle->kernels[i].arch);
+    }
+    return false;
 }
 
 /* Knobs of a bundle's kernel; those it does not use stay AUTO, as in a completed variant. */
@@ -148,14 +164,16 @@ static bool same(const struct knobs *knobs, const struct variant *variant, bool 
     return true;
 }
 
-const struct att_bundle_kernel *bundle_find(const struct att_bundle *const *bundles, const struct variant *variant,
-                                            const char *arch, bool any_schedule) {
+static const struct att_bundle_kernel *find_among(const struct att_bundle *const *bundles,
+                                                  const struct variant *variant, const char *arch, bool any_schedule,
+                                                  bool ptx) {
     const struct att_bundle_kernel *similar = NULL;
     for (; bundles && *bundles; bundles++)
         for (int i = 0; i < (*bundles)->count; i++) {
             const struct att_bundle_kernel *kernel = &(*bundles)->kernels[i];
             struct knobs knobs;
-            if (!bundle_arch_runs(kernel->arch, arch) || !read_knobs(kernel->variant, &knobs))
+            if (is_ptx(kernel->arch) != ptx || !bundle_arch_runs(kernel->arch, arch) ||
+                !read_knobs(kernel->variant, &knobs))
                 continue;
             if (same(&knobs, variant, false))
                 return kernel;
@@ -163,4 +181,10 @@ const struct att_bundle_kernel *bundle_find(const struct att_bundle *const *bund
                 similar = kernel;
         }
     return similar;
+}
+
+const struct att_bundle_kernel *bundle_find(const struct att_bundle *const *bundles, const struct variant *variant,
+                                            const char *arch, bool any_schedule) {
+    const struct att_bundle_kernel *binary = find_among(bundles, variant, arch, any_schedule, false);
+    return binary ? binary : find_among(bundles, variant, arch, any_schedule, true);
 }

@@ -15,11 +15,14 @@ enum att_status bundle_write_c(const char *symbol, const struct att_bundle_kerne
 enum att_status bundle_check(const struct att_bundle *bundle, int number, struct failure *failure);
 
 /* The kernel for a variant on a device, or null: the one with all knobs equal, else, when any_schedule, the first
-   whose problem is the same. `bundles` is null-terminated or null. */
+   whose problem is the same; binaries before PTX, which the driver has to compile. `bundles` is null-terminated or null. */
 const struct att_bundle_kernel *bundle_find(const struct att_bundle *const *bundles, const struct variant *variant,
                                             const char *arch, bool any_schedule);
 
-/* Does a binary for `built` run on a device of architecture `device`? */
+/* Does a binary, or PTX, for `built` run on a device of architecture `device`? */
 bool bundle_arch_runs(const char *built, const char *device);
+
+/* Does any of its kernels? If not, the text gets what they are built for: "sm_80, sm_90a". */
+bool bundle_serves(const struct att_bundle *bundle, const char *device, struct text *built);
 
 #endif

@@ -74,17 +74,6 @@ static void print_others(att_session *session, const struct request *request, st
         text_print(text, "  would be next: %s (%s)\n", choice.variant.name, choice.rule);
 }
 
-static void print_stand_in(att_session *session, struct request request, const struct variant *variant,
-                           struct text *text) {
-    struct choice choice = {0};
-    if (!variant->boxed || request.hints.alignment || !request.any_schedule)
-        return;
-    request.hints.alignment = 1;
-    if (choose_next(session, &request, &choice, NULL))
-        text_print(text, "  stand-in for tensors without an alignment of 16 bytes, once prepared: %s\n",
-                   choice.variant.name);
-}
-
 static enum att_status explain(att_session *session, const char *problem, const char *schedule, struct text *text,
                                struct failure *failure) {
     struct request request;
@@ -98,7 +87,7 @@ static enum att_status explain(att_session *session, const char *problem, const 
     if (choose_next(session, &request, &choice, &passed)) {
         const struct variant *variant = &choice.variant;
         const struct att_bundle_kernel *bundled =
-            bundle_find(session->bundles, variant, session->info.arch, request.any_schedule);
+            bundle_find(session->bundles, variant, session->info.built_for, request.any_schedule);
         text_print(text, "%s on %s (%s)\n  chosen by: %s\n", variant->name, session->info.device_name,
                    session->info.arch, choice.rule);
         print_shape(&request, text);
@@ -109,7 +98,6 @@ static enum att_status explain(att_session *session, const char *problem, const 
             print_plan(&source.plan, text);
         if (bundled)
             text_print(text, "  a bundle holds %s for this problem, built for %s\n", bundled->name, bundled->arch);
-        print_stand_in(session, request, variant, text);
         text_print(text, "%s", text_string(&passed));
         if (request.any_schedule) /* what is asked for has no substitute */
             print_others(session, &request, choice, text);

@@ -1,6 +1,7 @@
 /* From a problem's text to a kernel: which variant answers it, and is it here already? */
 #include "bundle.h"
 #include "session.h"
+#include "sized.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +33,6 @@ static att_kernel *take_idle(att_session *session) {
     session->idle--;
     names_forget(&session->variants, kernel);
     names_forget(&session->asked, kernel);
-    if (kernel->stand_in)
-        leave(session, kernel->stand_in);
     return kernel;
 }
 
@@ -100,39 +99,7 @@ static att_kernel *intern(att_session *session, const struct variant *variant, e
 
 /* --- finding --------------------------------------------------------------------------------------------------- */
 
-/* A kernel that the library chose on its own has to take all arguments. */
-static bool wants_stand_in(const struct request *request, const struct variant *variant) {
-    return variant->boxed && request->any_schedule && request->hints.alignment == 0;
-}
-
-/* A bundle's kernels need no compiler, so their stand-in comes from a bundle, or there is none. */
-static void add_stand_in(att_session *session, const struct request *request, att_kernel *kernel) {
-    struct request any = *request;
-    struct choice choice = {0};
-    any.hints.alignment = 1;
-    if (!choose_next(session, &any, &choice, NULL))
-        return;
-    if (strcmp(kernel->info.from, "bundle") == 0 &&
-        !bundle_find(session->bundles, &choice.variant, session->info.arch, false))
-        return;
-    att_kernel *stand_in = intern(session, &choice.variant, KERNEL_OF_VARIANT);
-    pthread_mutex_lock(&session->lock);
-    if (!kernel->stand_in)
-        kernel->stand_in = stand_in; /* when memory is short there is none */
-    else if (stand_in)
-        leave(session, stand_in); /* another thread was here */
-    pthread_mutex_unlock(&session->lock);
-}
-
-/* Without bundles an open schedule is answered by the variant itself. */
-static enum kernel_kind kind_for(const att_session *session, const struct request *request,
-                                 const struct variant *variant) {
-    if (wants_stand_in(request, variant))
-        return KERNEL_OF_ANY_ARGUMENTS;
-    return request->any_schedule && session->bundles ? KERNEL_OF_ANY_SCHEDULE : KERNEL_OF_VARIANT;
-}
-
-/* The best candidate that compiles, with one more user. */
+/* The best candidate that compiles, with one more user. Without bundles an open schedule is answered by the variant itself. */
 static enum att_status find_new(att_session *session, const char *problem, const char *schedule, att_kernel **result,
                                 struct failure *failure) {
     struct request request;
@@ -140,14 +107,12 @@ static enum att_status find_new(att_session *session, const char *problem, const
     if (choose_read(session, problem, schedule, &request, failure) != ATT_OK)
         return failure->status;
     while (choose_next(session, &request, &choice, NULL)) {
-        enum kernel_kind kind = kind_for(session, &request, &choice.variant);
-        att_kernel *kernel = intern(session, &choice.variant, kind);
+        bool any = request.any_schedule && session->bundles;
+        att_kernel *kernel = intern(session, &choice.variant, any ? KERNEL_OF_ANY_SCHEDULE : KERNEL_OF_VARIANT);
         if (!kernel)
             return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while finding a kernel");
         failure_clear(failure); /* of the candidate before */
         if (kernel_build(kernel, failure) == ATT_OK) {
-            if (kind == KERNEL_OF_ANY_ARGUMENTS)
-                add_stand_in(session, &request, kernel);
             *result = kernel;
             return ATT_OK;
         }
@@ -210,17 +175,6 @@ void att_release(att_kernel *kernel) {
 
 /* --- asking about kernels --------------------------------------------------------------------------------------- */
 
-/* Without it most launches are as good, so that it cannot be had is no failure: a launch that needs it will say so. */
-static void prepare_stand_in(const att_kernel *kernel) {
-    att_kernel *stand_in = kernel->stand_in;
-    struct failure failure = {0};
-    if (!atomic_load(&stand_in->prepared) &&
-        (kernel_build(stand_in, &failure) != ATT_OK || kernel_prepare(stand_in, &failure) != ATT_OK))
-        session_log(kernel->session, ATT_LOG_WARNING, "%s has no stand-in for arguments that it cannot take: %s",
-                    kernel->variant.name, text_string(&failure.text));
-    failure_clear(&failure);
-}
-
 enum att_status att_prepare(att_kernel *kernel) {
     struct failure failure = {0};
     if (!kernel)
@@ -230,8 +184,6 @@ enum att_status att_prepare(att_kernel *kernel) {
         return status;
     if (!atomic_load(&kernel->prepared) && kernel_prepare(kernel, &failure) != ATT_OK)
         return session_fail(kernel->session, &failure);
-    if (kernel->stand_in)
-        prepare_stand_in(kernel);
     return ATT_OK;
 }
 
@@ -240,8 +192,15 @@ const char *att_kernel_name(const att_kernel *kernel) { return kernel ? kernel->
 const char *att_kernel_source(const att_kernel *kernel) { return kernel ? text_string(&kernel->source) : ""; }
 
 enum att_status att_kernel_describe(const att_kernel *kernel, struct att_kernel_info *info) {
-    if (!kernel || !info)
+    struct failure failure = {0};
+    if (!kernel)
         return ATT_INVALID_ARGUMENT;
-    *info = kernel->info;
-    return ATT_OK;
+    enum att_status status = session_enter(kernel->session);
+    if (status != ATT_OK)
+        return status;
+    if (!info)
+        failure_set(&failure, ATT_INVALID_ARGUMENT, "info is null, expected where to put the result");
+    else if (sized_write(SIZED_KERNEL_INFO, "info", &kernel->info, info, &failure) == ATT_OK)
+        return ATT_OK;
+    return session_fail(kernel->session, &failure);
 }

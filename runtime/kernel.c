@@ -149,7 +149,7 @@ static enum att_status load(att_kernel *kernel, const void *bytes, size_t size, 
 static bool load_from_bundle(att_kernel *kernel) {
     att_session *session = kernel->session;
     const struct att_bundle_kernel *found =
-        bundle_find(session->bundles, &kernel->variant, session->info.arch, kernel->kind != KERNEL_OF_VARIANT);
+        bundle_find(session->bundles, &kernel->variant, session->info.built_for, kernel->kind != KERNEL_OF_VARIANT);
     struct failure failure = {0};
     if (!found || !plan_read(found->plan, &kernel->plan))
         return false;

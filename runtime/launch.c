@@ -2,6 +2,7 @@
 #include "arguments.h"
 #include "formula_args.h"
 #include "session.h"
+#include "sized.h"
 #include "tensor_maps.h"
 
 #include <inttypes.h>
@@ -37,20 +38,6 @@ static enum att_status eval_workspace(const att_kernel *kernel, const struct att
     if (formula_args_workspace(&kernel->formulas, &args->attention, shape, &room->tables, failure) != ATT_OK)
         return failure->status;
     return room->tables <= SIZE_MAX - room->own ? ATT_OK : too_large("the size of the workspace", failure);
-}
-
-/* Enough for the kernel, and for its stand-in once there is one: which of them runs hangs on the pointers. */
-static enum att_status eval_largest_workspace(const att_kernel *kernel, const struct att_args *args,
-                                              const struct shape *shape, size_t *bytes, struct failure *failure) {
-    struct room room, other = {0};
-    const att_kernel *stand_in = kernel->stand_in;
-    if (eval_workspace(kernel, args, shape, &room, failure) != ATT_OK)
-        return failure->status;
-    if (stand_in && atomic_load(&stand_in->ready) && eval_workspace(stand_in, args, shape, &other, failure) != ATT_OK)
-        return failure->status;
-    *bytes = room.own + room.tables;
-    *bytes = other.own + other.tables > *bytes ? other.own + other.tables : *bytes;
-    return ATT_OK;
 }
 
 /* All grids before the first launch, so that a size which is refused starts nothing. */
@@ -89,21 +76,6 @@ static enum att_status prepare(att_kernel *kernel, void *stream, struct failure 
     return kernel_prepare(kernel, failure);
 }
 
-static enum att_status launch(att_kernel *kernel, const struct att_args *args, void *stream, struct failure *failure);
-
-/* Arguments that a kernel chosen by the library cannot take go to its stand-in, which takes any and has none itself. */
-static enum att_status launch_stand_in(att_kernel *kernel, const struct att_args *args,
-                                       const struct arguments *arguments, void *stream, struct failure *failure) {
-    if (atomic_load_explicit(&kernel->stand_in->prepared, memory_order_acquire))
-        return launch(kernel->stand_in, args, stream, failure);
-    tensor_maps_check(&kernel->plan, arguments, failure);
-    failure->status = ATT_NOT_PREPARED;
-    return failure_add(failure,
-                       ". The library chose %s for aligned tensors; for these arguments it has %s, which att_prepare "
-                       "builds. Call that first, or say alignment=1 in the problem",
-                       kernel->variant.name, kernel->stand_in->variant.name);
-}
-
 static enum att_status launch(att_kernel *kernel, const struct att_args *args, void *stream, struct failure *failure) {
     const att_session *session = kernel->session;
     const struct plan *plan = &kernel->plan;
@@ -117,8 +89,8 @@ static enum att_status launch(att_kernel *kernel, const struct att_args *args, v
         return failure->status;
     if (arguments.empty)
         return ATT_OK;
-    if (plan->maps && tensor_maps_check(plan, &arguments, kernel->stand_in ? NULL : failure) != ATT_OK)
-        return kernel->stand_in ? launch_stand_in(kernel, args, &arguments, stream, failure) : failure->status;
+    if (plan->maps && tensor_maps_check(plan, &arguments, failure) != ATT_OK)
+        return failure->status;
     arguments.shape.sm_count = session->info.sm_count;
     if (eval_workspace(kernel, args, &arguments.shape, &room, failure) != ATT_OK ||
         arguments_check_workspace(&arguments, args, room.own + room.tables, failure) != ATT_OK ||
@@ -146,6 +118,7 @@ static enum att_status launch(att_kernel *kernel, const struct att_args *args, v
 
 enum att_status att_launch(att_kernel *kernel, const struct att_args *args, void *stream) {
     struct failure failure = {0};
+    struct att_args known;
     if (!kernel)
         return ATT_INVALID_ARGUMENT;
     enum att_status status = session_enter(kernel->session);
@@ -153,14 +126,17 @@ enum att_status att_launch(att_kernel *kernel, const struct att_args *args, void
         return status;
     if (!args)
         failure_set(&failure, ATT_INVALID_ARGUMENT, "args is null, expected the arguments of %s", kernel->variant.name);
-    else if (launch(kernel, args, stream, &failure) == ATT_OK)
+    else if (sized_read(SIZED_ARGS, "args", args, &known, &failure) == ATT_OK &&
+             launch(kernel, &known, stream, &failure) == ATT_OK)
         return ATT_OK;
     return session_fail(kernel->session, &failure);
 }
 
 enum att_status att_workspace_size(const att_kernel *kernel, const struct att_args *args, size_t *bytes) {
     struct failure failure = {0};
+    struct att_args known;
     struct shape shape;
+    struct room room = {0};
     bool empty;
     if (bytes)
         *bytes = 0;
@@ -171,10 +147,13 @@ enum att_status att_workspace_size(const att_kernel *kernel, const struct att_ar
         return status;
     if (!args || !bytes)
         failure_set(&failure, ATT_INVALID_ARGUMENT, "%s is null", args ? "bytes" : "args");
-    else if (arguments_read_sizes(&kernel->variant.knobs, args, &shape, &empty, &failure) == ATT_OK) {
+    else if (sized_read(SIZED_ARGS, "args", args, &known, &failure) == ATT_OK &&
+             arguments_read_sizes(&kernel->variant.knobs, &known, &shape, &empty, &failure) == ATT_OK) {
         shape.sm_count = kernel->session->info.sm_count;
-        if (empty || eval_largest_workspace(kernel, args, &shape, bytes, &failure) == ATT_OK)
+        if (empty || eval_workspace(kernel, &known, &shape, &room, &failure) == ATT_OK) {
+            *bytes = room.own + room.tables;
             return ATT_OK;
+        }
     }
     return session_fail(kernel->session, &failure);
 }

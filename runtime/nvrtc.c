@@ -24,7 +24,9 @@
     FUNCTION(log_size, nvrtcGetProgramLogSize, (void *program, size_t *size))                                          \
     FUNCTION(log, nvrtcGetProgramLog, (void *program, char *log))                                                      \
     FUNCTION(cubin_size, nvrtcGetCUBINSize, (void *program, size_t *size))                                             \
-    FUNCTION(cubin, nvrtcGetCUBIN, (void *program, char *cubin))
+    FUNCTION(cubin, nvrtcGetCUBIN, (void *program, char *cubin))                                                       \
+    FUNCTION(ptx_size, nvrtcGetPTXSize, (void *program, size_t *size))                                                 \
+    FUNCTION(ptx, nvrtcGetPTX, (void *program, char *ptx))
 
 enum { NVRTC_SUCCESS = 0, NVRTC_OUT_OF_MEMORY = 1, NVRTC_COMPILATION = 6 };
 enum { ARCHS_MOST = 64, OPTIONS_MOST = 4, BUILD_ID = 65, TITLE = 64 };
@@ -175,8 +177,8 @@ enum att_status nvrtc_open(struct nvrtc **result, struct failure *failure) {
     struct text tried = {0};
     if (!find_library(nvrtc, &tried)) {
         failure_set(failure, ATT_NO_COMPILER,
-                    "NVRTC was not found. Install the CUDA Toolkit (12 or 13) or the Python package "
-                    "nvidia-cuda-nvrtc, or set ATTILE_NVRTC to the path of libnvrtc.so.13. Tried:%s",
+                    "NVRTC was not found. Install the CUDA Toolkit (12 or 13), or set ATTILE_NVRTC to the path of a "
+                    "libnvrtc.so.13; `./quickstart setup` fetches one for the programs of its build tree. Tried:%s",
                     text_string(&tried));
         text_free(&tried);
         free(nvrtc);
@@ -216,13 +218,20 @@ void nvrtc_describe(const struct nvrtc *nvrtc, struct nvrtc_info *info) {
 
 /* --- compiling ------------------------------------------------------------------------------------------------- */
 
-/* "sm_90a" -> 90; -1 for anything that is not sm_, digits, and perhaps one of the letters a and f. */
+static const char ptx_prefix[] = "compute_";
+
+static bool is_ptx(const char *arch) { return strncmp(arch, ptx_prefix, sizeof ptx_prefix - 1) == 0; }
+
+/* "sm_90a" -> 90; -1 for anything that is not sm_, digits, and perhaps one of the letters a and f, or compute_ and digits: PTX
+   with a letter would serve no later GPU. */
 static int arch_number(const char *arch) {
     int number = 0, used = 0;
-    if (sscanf(arch, "sm_%3d%n", &number, &used) != 1 || number < 10 || arch[3] < '1' || arch[3] > '9')
+    const char *digits = arch + (is_ptx(arch) ? sizeof ptx_prefix - 1 : 3);
+    if ((!is_ptx(arch) && strncmp(arch, "sm_", 3) != 0) || sscanf(digits, "%3d%n", &number, &used) != 1 ||
+        number < 10 || *digits < '1' || *digits > '9')
         return -1;
-    const char *rest = arch + used;
-    if (*rest == 'a' || *rest == 'f')
+    const char *rest = digits + used;
+    if (!is_ptx(arch) && (*rest == 'a' || *rest == 'f'))
         rest++;
     return *rest ? -1 : number;
 }
@@ -267,6 +276,19 @@ static void read_log(const struct nvrtc *nvrtc, void *program, struct text *log)
     if (bytes && nvrtc->log(program, bytes) == NVRTC_SUCCESS)
         text_append(log, bytes, strnlen(bytes, size));
     free(bytes);
+}
+
+/* A string: its size counts the NUL. */
+static enum att_status take_ptx(const struct nvrtc *nvrtc, void *program, const struct compile_job *job,
+                                struct binary *binary, struct failure *failure) {
+    if (nvrtc->ptx_size(program, &binary->size) != NVRTC_SUCCESS || binary->size <= 1)
+        return failure_set(failure, ATT_COMPILE_FAILED, "%s: NVRTC made no PTX for %s", job->name, job->arch);
+    binary->bytes = malloc(binary->size);
+    if (!binary->bytes)
+        return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory for %zu bytes of PTX", binary->size);
+    if (nvrtc->ptx(program, binary->bytes) != NVRTC_SUCCESS)
+        return failure_set(failure, ATT_COMPILE_FAILED, "%s: NVRTC did not hand out its PTX", job->name);
+    return ATT_OK;
 }
 
 static enum att_status take_cubin(const struct nvrtc *nvrtc, void *program, const struct compile_job *job,
@@ -314,7 +336,7 @@ static enum att_status compile_program(const struct nvrtc *nvrtc, void *program,
         return failure_set(failure, result == NVRTC_OUT_OF_MEMORY ? ATT_OUT_OF_MEMORY : ATT_COMPILE_FAILED,
                            "%s: NVRTC failed with %s\n%s", job->name, nvrtc->error_string(result),
                            text_string(&binary->log));
-    return take_cubin(nvrtc, program, job, binary, failure);
+    return (is_ptx(job->arch) ? take_ptx : take_cubin)(nvrtc, program, job, binary, failure);
 }
 
 enum att_status nvrtc_compile(const struct nvrtc *nvrtc, const struct compile_job *job, struct binary *binary,

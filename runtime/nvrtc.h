@@ -28,7 +28,7 @@ bool nvrtc_knows(const struct nvrtc *nvrtc, const char *arch);
 /* What decides the bytes besides the source, as "name: value\n" lines: version, build identity, options. */
 void nvrtc_identity(const struct nvrtc *nvrtc, const char *arch, struct text *text);
 
-/* Compile for job->arch (not null). Safe from several threads. ATT_COMPILE_FAILED holds the log. So is a
+/* Compile for job->arch (not null): "sm_90a" makes a cubin, "compute_80" PTX with its NUL, of which no more is known. Safe from several threads. ATT_COMPILE_FAILED holds the log. So is a
    binary that compile_log.h refuses. The caller frees the binary. */
 enum att_status nvrtc_compile(const struct nvrtc *nvrtc, const struct compile_job *job, struct binary *binary,
                               struct failure *failure);

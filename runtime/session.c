@@ -2,6 +2,7 @@
 #include "session.h"
 #include "bundle.h"
 #include "process.h"
+#include "sized.h"
 #include "template_folder.h"
 
 #include <stdlib.h>
@@ -130,6 +131,17 @@ static enum att_status copy_bundles(att_session *session, const struct att_bundl
     return ATT_OK;
 }
 
+/* A bundle for other devices is no error, but why kernels are compiled all the same must be known somewhere. */
+static void tell_of_idle_bundles(const att_session *session) {
+    for (int i = 0; session->bundles && session->bundles[i]; i++) {
+        struct text built = {0};
+        if (!bundle_serves(session->bundles[i], session->info.built_for, &built))
+            session_log(session, ATT_LOG_WARNING, "bundles[%d]: none of its kernels is for %s; they are for %s", i,
+                        session->info.built_for, text_string(&built));
+        text_free(&built);
+    }
+}
+
 static enum att_status open_parts(att_session *session, const struct att_options *options, const char *compile_for,
                                   struct failure *failure) {
     if ((unsigned)options->device > ATT_DEVICE_HOST)
@@ -150,6 +162,7 @@ static enum att_status open_parts(att_session *session, const struct att_options
         return status;
     session->type->describe(session->backend, &session->info);
     session->modelled = model_gpu_find(session->info.device_name, &session->gpu);
+    tell_of_idle_bundles(session);
     const struct cache_options cache = {.dir = options->cache_dir,
                                         .limit = options->cache_limit,
                                         .disabled = options->no_disk_cache,
@@ -160,21 +173,21 @@ static enum att_status open_parts(att_session *session, const struct att_options
 }
 
 enum att_status session_open(const struct att_options *options, const char *compile_for, att_session **result) {
-    static const struct att_options defaults;
+    struct att_options known = {.size = sizeof known};
     if (!result)
         return ATT_INVALID_ARGUMENT;
     att_session *session = *result = calloc(1, sizeof *session);
     if (!session)
         return ATT_OUT_OF_MEMORY;
-    if (!options)
-        options = &defaults;
     session->process = process_number();
-    session->log = options->log;
-    session->log_context = options->log_context;
     session->asked.limit = TEXTS_KEPT;
     pthread_mutex_init(&session->lock, NULL);
     struct failure failure = {0};
-    if (open_parts(session, options, compile_for, &failure) != ATT_OK)
+    if (options && sized_read(SIZED_OPTIONS, "options", options, &known, &failure) != ATT_OK)
+        return session_fail(session, &failure);
+    session->log = known.log;
+    session->log_context = known.log_context;
+    if (open_parts(session, &known, compile_for, &failure) != ATT_OK)
         return session_fail(session, &failure);
     session->open = true;
     return ATT_OK;
@@ -235,10 +248,8 @@ void att_close(att_session *session) {
 /* --- describing ------------------------------------------------------------------------------------------------ */
 
 enum att_status att_session_describe(const att_session *session, struct att_session_info *info) {
-    if (!info)
-        return ATT_INVALID_ARGUMENT;
-    *info = (struct att_session_info){0};
-    enum att_status status = session_enter((att_session *)(uintptr_t)session);
+    att_session *asked = (att_session *)(uintptr_t)session; /* the message of a failure is all that changes */
+    enum att_status status = session_enter(asked);
     if (status != ATT_OK)
         return status;
     struct text identity = {0}; /* asking for it makes the device look for its compiler, which att_open does not */
@@ -248,21 +259,30 @@ enum att_status att_session_describe(const att_session *session, struct att_sess
     session->type->describe(session->backend, &device);
     text_free(&identity);
     failure_clear(&failure);
-    *info = (struct att_session_info){.device = session->type == &backend_cuda ? ATT_DEVICE_CUDA : ATT_DEVICE_HOST,
-                                      .device_name = device.device_name,
-                                      .arch = device.arch,
-                                      .compiler = device.compiler,
-                                      .cache_dir = cache_dir(session->cache),
-                                      .multiprocessors = device.multiprocessors};
-    return ATT_OK;
+    const struct att_session_info known = {.device = session->type == &backend_cuda ? ATT_DEVICE_CUDA : ATT_DEVICE_HOST,
+                                           .multiprocessors = device.multiprocessors,
+                                           .device_name = device.device_name,
+                                           .arch = device.arch,
+                                           .compiler = device.compiler,
+                                           .cache_dir = cache_dir(session->cache)};
+    if (!info)
+        failure_set(&failure, ATT_INVALID_ARGUMENT, "info is null, expected where to put the result");
+    else if (sized_write(SIZED_SESSION_INFO, "info", &known, info, &failure) == ATT_OK)
+        return ATT_OK;
+    return session_fail(asked, &failure);
 }
 
 enum att_status att_counters_read(att_session *session, struct att_counters *counters, int reset) {
-    if (!counters)
-        return ATT_INVALID_ARGUMENT;
-    *counters = (struct att_counters){0};
+    struct att_counters known = {0};
+    struct failure failure = {0};
     enum att_status status = session_enter(session);
-    if (status == ATT_OK)
-        session->type->counters(session->backend, counters, reset);
-    return status;
+    if (status != ATT_OK)
+        return status;
+    if (!counters)
+        failure_set(&failure, ATT_INVALID_ARGUMENT, "counters is null, expected where to put the result");
+    else if (sized_write(SIZED_COUNTERS, "counters", &known, counters, &failure) == ATT_OK) {
+        session->type->counters(session->backend, &known, reset);
+        return sized_write(SIZED_COUNTERS, "counters", &known, counters, &failure);
+    }
+    return session_fail(session, &failure);
 }

@@ -18,8 +18,8 @@
 enum { TEXTS_KEPT = 4096, KERNELS_KEPT = 64 };
 
 /* What a kernel answers. Those of one variant but different kinds are different kernels: a bundle may answer an open
-   schedule with another one, and a kernel with a stand-in takes arguments that the same one without it refuses. */
-enum kernel_kind { KERNEL_OF_VARIANT, KERNEL_OF_ANY_SCHEDULE, KERNEL_OF_ANY_ARGUMENTS };
+   schedule with another one. */
+enum kernel_kind { KERNEL_OF_VARIANT, KERNEL_OF_ANY_SCHEDULE };
 
 struct att_kernel {
     struct att_session *session;
@@ -34,13 +34,10 @@ struct att_kernel {
     struct text source;          /* empty for a bundle's kernel */
     struct att_kernel_info info;
 
-    /* Takes the arguments that this one, which the library chose, cannot: any alignment. att_prepare builds it.
-       Null = none. Set before the kernel is handed out, never changed. */
-    struct att_kernel *stand_in;
     struct att_kernel *next; /* of all in the session */
 
     /* Guarded by the session's lock. */
-    unsigned users;     /* finds not yet released, and kernels whose stand-in it is */
+    unsigned users;     /* finds not yet released */
     uint64_t last_used; /* when the last user left, by the session's clock */
 };
 

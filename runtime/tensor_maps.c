@@ -15,10 +15,11 @@ static const int64_t stride_most = (int64_t)1 << 40;                         /* 
 static enum att_status check_stride(const struct tensor *tensor, int dim, struct failure *failure) {
     int64_t step = tensor->dim[dim].step;
     if (step * tensor->element % ALIGNMENT)
-        return failure_set(failure, ATT_INVALID_ARGUMENT,
-                           "%s: %s is %" PRId64 " elements of %d bytes, expected a multiple of %d bytes: this kernel "
-                           "copies in boxes; algorithm=flash_tiled takes any stride",
-                           tensor->name, tensor->dim[dim].stride, step, tensor->element, ALIGNMENT);
+        return failure_set(
+            failure, ATT_INVALID_ARGUMENT,
+            "%s: %s is %" PRId64 " elements of %d bytes, expected a multiple of %d bytes: this kernel "
+            "copies in boxes; alignment=1 in a problem without a schedule finds one that takes any stride",
+            tensor->name, tensor->dim[dim].stride, step, tensor->element, ALIGNMENT);
     if (step >= stride_most / tensor->element)
         return failure_set(failure, ATT_INVALID_ARGUMENT,
                            "%s: %s is %" PRId64 " elements of %d bytes, expected less than 2^40 bytes", tensor->name,
@@ -35,7 +36,7 @@ static enum att_status check_tensor(const struct tensor *tensor, struct failure 
     if (tensor->begin != tensor->end && tensor->begin % ALIGNMENT)
         return failure_set(failure, ATT_INVALID_ARGUMENT,
                            "%s: address %p is not aligned to %d bytes: this kernel copies in boxes; "
-                           "algorithm=flash_tiled takes any address",
+                           "alignment=1 in a problem without a schedule finds one that takes any address",
                            tensor->name, tensor->data, ALIGNMENT);
     for (int dim = BATCH; dim <= COLS; dim++)
         if (is_stepped(tensor, dim) && check_stride(tensor, dim, failure) != ATT_OK)

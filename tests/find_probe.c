@@ -20,7 +20,9 @@ static bool computes(att_session *session, att_kernel *kernel) {
     void *memory;
     for (int i = 0; i < COLS; i++)
         row[i] = 3;
-    struct att_args args = {.softmax = {.x_row_stride = COLS, .y_row_stride = COLS, .rows = 1, .cols = COLS}};
+    struct att_args args = {.size = sizeof args,
+                            .family = ATT_SOFTMAX,
+                            .softmax = {.x_row_stride = COLS, .y_row_stride = COLS, .rows = 1, .cols = COLS}};
     if (att_alloc(session, sizeof row, &memory) != ATT_OK || att_copy_in(session, memory, row, sizeof row) != ATT_OK)
         return false;
     args.softmax.x = args.softmax.y = memory;
@@ -38,7 +40,7 @@ static enum probe_result failed(const att_session *session) {
 
 static enum probe_result use(att_session *session, enum att_status opened) {
     att_kernel *kernel;
-    struct att_kernel_info info;
+    struct att_kernel_info info = {.size = sizeof info};
     if (opened != ATT_OK || att_find(session, "family=softmax", "algorithm=online", &kernel) != ATT_OK)
         return failed(session);
     getppid();
@@ -47,7 +49,7 @@ static enum probe_result use(att_session *session, enum att_status opened) {
 }
 
 static enum probe_result compile(att_session *session, enum att_status opened) {
-    struct att_kernel_info info;
+    struct att_kernel_info info = {.size = sizeof info};
     struct failure failure = {0};
     struct request request;
     struct choice choice = {0};
@@ -67,8 +69,10 @@ int main(int count, char **arguments) {
     if (count != 3)
         return PROBE_WRONG;
     bool host = strcmp(arguments[2], "host") == 0;
-    const struct att_options options = {
-        .device = host ? ATT_DEVICE_HOST : ATT_DEVICE_CUDA, .host_mode = ATT_HOST_FAST, .cache_dir = arguments[1]};
+    const struct att_options options = {.size = sizeof options,
+                                        .device = host ? ATT_DEVICE_HOST : ATT_DEVICE_CUDA,
+                                        .host_mode = ATT_HOST_FAST,
+                                        .cache_dir = arguments[1]};
     att_session *session;
     alarm(20);
     getppid();

@@ -137,7 +137,7 @@ static struct att_tensor tensor(const struct matrix *m, int64_t heads, int64_t r
 
 att_session *run_open(void) {
     att_session *session;
-    struct att_options options = {.device = ATT_DEVICE_HOST, .no_disk_cache = 1};
+    struct att_options options = {.size = sizeof options, .device = ATT_DEVICE_HOST, .no_disk_cache = 1};
     enum att_status status = att_open(&options, &session); /* before the call of must, which reads session */
     must(session, status);
     return session;
@@ -167,7 +167,9 @@ void run_attention(att_session *session, att_kernel *kernel, enum tolerance_type
     struct matrix v = matrix_in(session, p->v, rows_kv, p->head_dim_v, gap, input);
     struct matrix out = matrix_in(session, NULL, rows_q, p->head_dim_v, gap, output);
     struct matrix sums = matrix_in(session, NULL, 1, rows_q, 0, TOLERANCE_FP32);
-    struct att_args args = {.attention = {.q = tensor(&q, p->heads, p->len_q),
+    struct att_args args = {.size = sizeof args,
+                            .family = ATT_ATTENTION_FORWARD,
+                            .attention = {.q = tensor(&q, p->heads, p->len_q),
                                           .k = tensor(&k, p->kv_heads, p->len_kv),
                                           .v = tensor(&v, p->kv_heads, p->len_kv),
                                           .o = tensor(&out, p->heads, p->len_q),
@@ -178,7 +180,7 @@ void run_attention(att_session *session, att_kernel *kernel, enum tolerance_type
                                           .len_q = p->len_q,
                                           .len_kv = p->len_kv,
                                           .scale = (float)p->scale}};
-    struct att_counters ignored;
+    struct att_counters ignored = {.size = sizeof ignored};
     must(session, att_counters_read(session, &ignored, 1));
     launch(session, kernel, &args);
     must(session, att_counters_read(session, counters ? counters : &ignored, 1));
@@ -196,7 +198,9 @@ void run_merge(att_session *session, att_kernel *kernel, enum tolerance_type inp
     struct matrix weights = matrix_in(session, lse_parts, 1, parts * rows, 0, TOLERANCE_FP32);
     struct matrix out = matrix_in(session, NULL, rows, head_dim_v, GAP, output);
     struct matrix sums = matrix_in(session, NULL, 1, rows, 0, TOLERANCE_FP32);
-    struct att_args args = {.merge = {.o_parts = tensor(&from, 1, rows),
+    struct att_args args = {.size = sizeof args,
+                            .family = ATT_MERGE,
+                            .merge = {.o_parts = tensor(&from, 1, rows),
                                       .o_parts_part_stride = rows * from.stride,
                                       .lse_parts = weights.device,
                                       .o = tensor(&out, 1, rows),
@@ -216,7 +220,9 @@ void run_softmax(att_session *session, att_kernel *kernel, enum tolerance_type i
                  const float *x, int64_t rows, int64_t cols, float *y) {
     struct matrix in = matrix_in(session, x, rows, cols, GAP, input);
     struct matrix out = matrix_in(session, NULL, rows, cols, GAP, output);
-    struct att_args args = {.softmax = {in.device, out.device, in.stride, out.stride, rows, cols}};
+    struct att_args args = {.size = sizeof args,
+                            .family = ATT_SOFTMAX,
+                            .softmax = {in.device, out.device, in.stride, out.stride, rows, cols}};
     launch(session, kernel, &args);
     matrix_free(session, &in);
     matrix_out(session, &out, y);

@@ -1,55 +1,80 @@
 /* plugin_probe: the library as a plugin has it: loaded with RTLD_LOCAL into a program that is linked with nothing.
 
-       plugin_probe CACHE_DIRECTORY
+       plugin_probe CACHE_DIRECTORY LIBRARY...
 
-   Finds a kernel that needs the mathematical library and runs it. 0 = right. */
+   In each library finds a kernel that needs the mathematical library, then runs all of them. 0 = right. */
 #include "attile.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
-static void *library;
+enum { LIBRARIES = 4 };
 
-static void find(const char *name, void *function) {
-    void *address = dlsym(library, name);
-    memcpy(function, &address, sizeof address);
-}
-
-int main(int count, char **arguments) {
-    enum att_status (*open)(const struct att_options *, att_session **);
-    enum att_status (*find_kernel)(att_session *, const char *, const char *, att_kernel **);
-    enum att_status (*alloc)(att_session *, size_t, void **);
-    enum att_status (*launch)(att_kernel *, const struct att_args *, void *);
-    const char *(*message)(const att_session *);
-    void (*close)(att_session *);
-    library = dlopen(ATTILE_SHARED, RTLD_NOW | RTLD_LOCAL);
-    if (!library || count != 2) {
-        fprintf(stderr, "plugin_probe: %s\n", library ? "expected a cache directory" : dlerror());
-        return 2;
-    }
-    find("att_open", &open);
-    find("att_find", &find_kernel);
-    find("att_alloc", &alloc);
-    find("att_launch", &launch);
-    find("att_message", &message);
-    find("att_close", &close);
-    const struct att_options options = {.device = ATT_DEVICE_HOST, .cache_dir = arguments[1]};
+struct plugin {
+    void *library;
     att_session *session;
     att_kernel *kernel;
     void *memory;
-    int result = 1;
-    if (open(&options, &session) == ATT_OK && find_kernel(session, "family=softmax", NULL, &kernel) == ATT_OK &&
-        alloc(session, 4 * sizeof(float), &memory) == ATT_OK) {
-        float *row = memory;
-        for (int i = 0; i < 4; i++)
-            row[i] = 1;
-        struct att_args args = {
-            .softmax = {.x = row, .y = row, .x_row_stride = 4, .y_row_stride = 4, .rows = 1, .cols = 4}};
-        result = launch(kernel, &args, NULL) == ATT_OK && row[3] > 0.249f && row[3] < 0.251f ? 0 : 1;
+};
+
+static void find(const struct plugin *plugin, const char *name, void *function) {
+    void *address = dlsym(plugin->library, name);
+    memcpy(function, &address, sizeof address);
+}
+
+static int open_plugin(struct plugin *plugin, const char *path, const char *cache) {
+    enum att_status (*open)(const struct att_options *, att_session **);
+    enum att_status (*find_kernel)(att_session *, const char *, const char *, att_kernel **);
+    enum att_status (*alloc)(att_session *, size_t, void **);
+    plugin->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!plugin->library)
+        return fprintf(stderr, "plugin_probe: %s\n", dlerror()), 2;
+    find(plugin, "att_open", &open);
+    find(plugin, "att_find", &find_kernel);
+    find(plugin, "att_alloc", &alloc);
+    const struct att_options options = {.size = sizeof options, .device = ATT_DEVICE_HOST, .cache_dir = cache};
+    return open(&options, &plugin->session) || find_kernel(plugin->session, "family=softmax", NULL, &plugin->kernel) ||
+           alloc(plugin->session, 4 * sizeof(float), &plugin->memory);
+}
+
+static int run(const struct plugin *plugin) {
+    enum att_status (*launch)(att_kernel *, const struct att_args *, void *);
+    find(plugin, "att_launch", &launch);
+    float *row = plugin->memory;
+    for (int i = 0; i < 4; i++)
+        row[i] = 1;
+    struct att_args args = {
+        .size = sizeof args,
+        .family = ATT_SOFTMAX,
+        .softmax = {.x = row, .y = row, .x_row_stride = 4, .y_row_stride = 4, .rows = 1, .cols = 4}};
+    return launch(plugin->kernel, &args, NULL) != ATT_OK || row[3] < 0.249f || row[3] > 0.251f;
+}
+
+static void close_plugin(const struct plugin *plugin, int failed) {
+    const char *(*message)(const att_session *);
+    void (*close)(att_session *);
+    if (!plugin->library)
+        return;
+    find(plugin, "att_message", &message);
+    find(plugin, "att_close", &close);
+    if (failed)
+        fprintf(stderr, "plugin_probe: %s\n", message(plugin->session));
+    close(plugin->session);
+}
+
+int main(int count, char **arguments) {
+    struct plugin plugin[LIBRARIES] = {{0}};
+    int libraries = count - 2, result = 0;
+    if (libraries < 1 || libraries > LIBRARIES) {
+        fprintf(stderr, "plugin_probe: expected a cache directory and at most %d libraries\n", LIBRARIES);
+        return 2;
     }
-    if (result)
-        fprintf(stderr, "plugin_probe: %s\n", message(session));
-    close(session);
+    for (int i = 0; i < libraries && !result; i++)
+        result = open_plugin(&plugin[i], arguments[i + 2], arguments[1]);
+    for (int i = 0; i < libraries && !result; i++)
+        result = run(&plugin[i]);
+    for (int i = 0; i < libraries; i++)
+        close_plugin(&plugin[i], result);
     return result;
 }

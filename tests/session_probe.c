@@ -7,7 +7,7 @@
 #include <string.h>
 
 int main(void) {
-    const struct att_options options = {.device = ATT_DEVICE_HOST};
+    const struct att_options options = {.size = sizeof options, .device = ATT_DEVICE_HOST};
     att_session *session;
     att_kernel *kernel;
     int result = 0;

@@ -34,7 +34,9 @@ static struct knobs knobs_of(int family) {
 }
 
 static struct att_args attention(void) {
-    return (struct att_args){.attention = {.q = {q, H * LQ * D, LQ * D, D},
+    return (struct att_args){.size = sizeof(struct att_args),
+                             .family = ATT_ATTENTION_FORWARD,
+                             .attention = {.q = {q, H * LQ * D, LQ * D, D},
                                            .k = {k, KV * LK * D, LK * D, D},
                                            .v = {v, KV * LK * DV, LK * DV, DV},
                                            .o = {o, H * LQ * DV, LQ * DV, DV},
@@ -48,11 +50,15 @@ static struct att_args attention(void) {
 
 static struct att_args softmax(void) {
     return (struct att_args){
+        .size = sizeof(struct att_args),
+        .family = ATT_SOFTMAX,
         .softmax = {.x = x, .y = y, .x_row_stride = COLS, .y_row_stride = COLS, .rows = ROWS, .cols = COLS}};
 }
 
 static struct att_args merge(void) {
-    return (struct att_args){.merge = {.o_parts = {o_parts, H * LQ * DV, LQ * DV, DV},
+    return (struct att_args){.size = sizeof(struct att_args),
+                             .family = ATT_MERGE,
+                             .merge = {.o_parts = {o_parts, H * LQ * DV, LQ * DV, DV},
                                        .o_parts_part_stride = B * H * LQ * DV,
                                        .lse_parts = lse_parts,
                                        .o = {o, H * LQ * DV, LQ * DV, DV},
@@ -134,8 +140,6 @@ Test(arguments, odd_but_possible_tensors_are_accepted) {
          args.attention.o = ((struct att_tensor){o, H * LQ * DV, DV, H * DV})); /* (batch, len, heads, dim) */
     GOOD(attention, (args.attention.len_q = 0, args.attention.o.data = NULL, args.attention.q.data = NULL));
     GOOD(attention, (args.attention.len_kv = 0, args.attention.k.data = NULL, args.attention.v.data = NULL));
-    GOOD(attention, args.attention.batch = 0);
-    GOOD(attention, (args.attention.heads = 0, args.attention.kv_heads = 0));
     GOOD(attention, (args.attention.batch = 1, args.attention.o.batch_stride = 0)); /* never stepped over */
     GOOD(attention, args.attention.scale = -1);
     GOOD(softmax, args.softmax.y = x); /* in place */
@@ -146,8 +150,19 @@ Test(arguments, odd_but_possible_tensors_are_accepted) {
     GOOD(merge, args.merge.lse = NULL);
 }
 
+/* The members of a union lie upon each other: they must not be read as those of another family. */
+Test(arguments, those_of_another_family_are_refused) {
+    BAD(attention, args.family = ATT_SOFTMAX, "args.family is 1, expected 2 (attention_forward)");
+    BAD(softmax, args.family = ATT_MERGE, "args.family is 3, expected 1 (softmax)");
+    BAD(merge, args.family = (enum att_family)0, "args.family is 0, expected 3 (merge)");
+}
+
 Test(arguments, bad_sizes_are_named_with_their_range) {
-    BAD(attention, args.attention.batch = -1, "batch is -1, expected 0 to 2147482624");
+    BAD(attention, args.attention.batch = -1, "batch is -1, expected 1 to 2147482624");
+    BAD(attention, args.attention.batch = 0, "batch is 0, expected 1 to");
+    BAD(attention, args.attention.heads = 0, "heads is 0, expected 1 to");
+    BAD(merge, args.merge.batch = 0, "batch is 0, expected 1 to");
+    BAD(merge, args.merge.heads = 0, "heads is 0, expected 1 to");
     BAD(attention, args.attention.len_q = INT64_C(1) << 31, "len_q is 2147483648, expected 0 to 2147482624");
     BAD(attention, args.attention.len_kv = INT64_MIN, "len_kv is -9223372036854775808");
     BAD(attention, args.attention.heads = -4, "heads is -4");

@@ -207,11 +207,16 @@ Test(bundle, binaries_run_on_their_own_and_compatible_architectures) {
     static const struct {
         const char *built, *device;
         bool runs;
-    } cases[] = {{"sm_80", "sm_80", true},      {"sm_80", "sm_86", true},     {"sm_80", "sm_89", true},
-                 {"sm_86", "sm_80", false},     {"sm_80", "sm_90a", false},   {"sm_90", "sm_90a", true},
-                 {"sm_90a", "sm_90a", true},    {"sm_90a", "sm_100a", false}, {"sm_100", "sm_103a", true},
-                 {"sm_100a", "sm_103a", false}, {"host", "host", true},       {"sm_80", "host", false},
-                 {"", "sm_80", false},          {"sm_75", "sm_80", false}};
+    } cases[] = {{"sm_80", "sm_80", true},       {"sm_80", "sm_86", true},
+                 {"sm_80", "sm_89", true},       {"sm_86", "sm_80", false},
+                 {"sm_80", "sm_90a", false},     {"sm_90", "sm_90a", true},
+                 {"sm_90a", "sm_90a", true},     {"sm_90a", "sm_100a", false},
+                 {"sm_100", "sm_103a", true},    {"sm_100a", "sm_103a", false},
+                 {"host", "host", true},         {"sm_80", "host", false},
+                 {"", "sm_80", false},           {"sm_75", "sm_80", false},
+                 {"compute_80", "sm_80", true},  {"compute_80", "sm_100a", true},
+                 {"compute_80", "sm_75", false}, {"compute_90a", "sm_90a", false},
+                 {"compute_80", "host", false},  {"host", "host_fast", false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         cr_expect_eq(bundle_arch_runs(cases[i].built, cases[i].device), cases[i].runs, "%s on %s", cases[i].built,
                      cases[i].device);

@@ -53,10 +53,10 @@ struct ask {
 /* In a session of its own: is the kernel on disk? */
 static bool on_disk(const struct ask *ask) {
     const struct att_options options = {
-        .device = ATT_DEVICE_HOST, .cache_dir = cache_folder, .template_dir = ask->templates};
+        .size = sizeof options, .device = ATT_DEVICE_HOST, .cache_dir = cache_folder, .template_dir = ask->templates};
     att_session *session;
     att_kernel *kernel;
-    struct att_kernel_info info = {0};
+    struct att_kernel_info info = {.size = sizeof info};
     enum att_status status = att_open(&options, &session);
     cr_assert_eq(status, ATT_OK, "%s", att_message(session));
     struct backend_type stand_in = *session->type;

@@ -14,7 +14,8 @@ static struct check_options packed = {.layout = LAYOUT_PACKED, .shown = 3};
 
 static att_session *open_host(const char *templates) {
     att_session *session;
-    struct att_options options = {.device = ATT_DEVICE_HOST, .no_disk_cache = 1, .template_dir = templates};
+    struct att_options options = {
+        .size = sizeof options, .device = ATT_DEVICE_HOST, .no_disk_cache = 1, .template_dir = templates};
     cr_assert_eq(att_open(&options, &session), ATT_OK, "%s", att_message(session));
     return session;
 }

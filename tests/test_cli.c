@@ -168,6 +168,8 @@ Test(cli, what_is_missing_has_its_exit_code) {
         {"CXX=/nowhere PATH=/nowhere", "run 'family=softmax' --device host --shape rows=1,cols=1", 4, "C++"},
         {"ATTILE_NVRTC=/nowhere CXX=/nowhere PATH=/nowhere", "doctor", 4,
          "neither a GPU with NVRTC nor a C++ compiler"},
+        {"ATTILE_NVRTC=/nowhere", "doctor", 4, "NVRTC is missing"},
+        {"CXX=/nowhere PATH=/nowhere", "doctor", 4, "a C++ compiler"},
         {"ATTILE_CACHE_DIR=/dev/null/x", "cache stat", 7, "no cache folder"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -357,6 +359,31 @@ Test(cli, build_writes_a_bundle_that_compiles_and_a_manifest) {
     cr_assert(access("d", F_OK) != 0);
     text_free(&manifest);
     command_done(&outcome), command_done(&again), command_done(&unknown);
+}
+
+Test(cli, build_for_this_cpu_needs_no_nvrtc) {
+    static const char arguments[] = "build 'family=softmax algorithm=online' --arch host,host_fast -o b";
+    struct outcome outcome = command_run("ATTILE_NVRTC=/nowhere", arguments);
+    struct text manifest = {0}, error = {0};
+    cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
+    cr_assert(file_load("b/manifest.json", 1 << 24, &manifest, &error) && is_json(&manifest));
+    cr_expect(holds(&manifest, "\"host_compiler\": ") && !holds(&manifest, "\"compiler\": "));
+    cr_expect(holds(&manifest, "host.so\"") && holds(&manifest, "host_fast.so\""), "%s", text_string(&manifest));
+    text_free(&manifest);
+    command_done(&outcome);
+    outcome = command_run("CXX=/nowhere PATH=/nowhere", arguments);
+    cr_expect(outcome.code == 4 && holds(&outcome.err, "C++17 compiler"), "%d %s", outcome.code,
+              text_string(&outcome.err));
+    command_done(&outcome);
+}
+
+Test(cli, build_makes_ptx_files_without_a_nul) {
+    struct outcome outcome = run("build 'family=softmax algorithm=online' --arch compute_80 -o b");
+    if (outcome.code == 4)
+        cr_skip_test("no NVRTC");
+    cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
+    cr_expect_eq(system("grep -q '^.target sm_80' b/*.compute_80.ptx && ! grep -qP '\\x00' b/*.ptx"), 0);
+    command_done(&outcome);
 }
 
 Test(cli, build_makes_what_runs_on_each_architecture) {

@@ -15,7 +15,7 @@
 enum { ROWS = 40, COLS = 100, COUNT = ROWS * COLS };
 
 static att_session *open_or_skip(void) {
-    const struct att_options options = {.device = ATT_DEVICE_CUDA, .no_disk_cache = 1};
+    const struct att_options options = {.size = sizeof options, .device = ATT_DEVICE_CUDA, .no_disk_cache = 1};
     att_session *session;
     enum att_status status = att_open(&options, &session);
     if (status == ATT_NO_DEVICE)
@@ -39,7 +39,8 @@ static struct att_args upload(att_session *session) {
     cr_assert_eq(att_alloc(session, sizeof x, &dy), ATT_OK);
     cr_assert_eq(att_copy_in(session, dx, x, sizeof x), ATT_OK);
     cr_assert_eq(att_copy_in(session, dy, x, sizeof x), ATT_OK);
-    return (struct att_args){.softmax = {dx, dy, COLS, COLS, ROWS, COLS}};
+    return (struct att_args){
+        .size = sizeof(struct att_args), .family = ATT_SOFTMAX, .softmax = {dx, dy, COLS, COLS, ROWS, COLS}};
 }
 
 static void check_rows(att_session *session, const struct att_args *args) {
@@ -63,8 +64,8 @@ static int call(const char *symbol, void *a, void *b, void *c) {
 
 Test(cuda, describes_the_gpu_and_its_kernels) {
     att_session *session = open_or_skip();
-    struct att_session_info info;
-    struct att_kernel_info kernel;
+    struct att_session_info info = {.size = sizeof info};
+    struct att_kernel_info kernel = {.size = sizeof kernel};
     cr_assert_eq(att_session_describe(session, &info), ATT_OK);
     cr_expect_eq(info.device, ATT_DEVICE_CUDA);
     cr_expect(strncmp(info.arch, "sm_", 3) == 0, "%s", info.arch);
@@ -193,7 +194,8 @@ Test(cuda, bundles_run_without_nvrtc) {
     cr_assert(params_layout(embedded_templates, layout));
     const struct att_bundle bundle = {ATT_BUNDLE_FORMAT, 1, kernels, layout};
     const struct att_bundle *const bundles[] = {&bundle, NULL};
-    const struct att_options options = {.device = ATT_DEVICE_CUDA, .no_disk_cache = 1, .bundles = bundles};
+    const struct att_options options = {
+        .size = sizeof options, .device = ATT_DEVICE_CUDA, .no_disk_cache = 1, .bundles = bundles};
     att_session *second;
     setenv("ATTILE_NVRTC", "/nonexistent/libnvrtc.so", 1);
     cr_assert_eq(att_open(&options, &second), ATT_OK, "%s", att_message(second));

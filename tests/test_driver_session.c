@@ -65,8 +65,12 @@ static void open_session(void) {
     static char layout[PARAMS_LAYOUT];
     static struct att_bundle bundle = {ATT_BUNDLE_FORMAT, 1, &bundled, layout};
     static const struct att_bundle *const bundles[] = {&bundle, NULL};
-    const struct att_options options = {
-        .device = ATT_DEVICE_CUDA, .no_disk_cache = 1, .bundles = bundles, .log = log_message, .log_context = &logged};
+    const struct att_options options = {.size = sizeof options,
+                                        .device = ATT_DEVICE_CUDA,
+                                        .no_disk_cache = 1,
+                                        .bundles = bundles,
+                                        .log = log_message,
+                                        .log_context = &logged};
     setenv("ATTILE_NVRTC", "/nonexistent/libnvrtc.so", 1);
     stand_in_reset();
     make_bundle();
@@ -95,7 +99,9 @@ static void close_session(void) {
 /* Tensors side by side from `memory` on, contiguous. */
 static struct att_args arguments_at(char *memory) {
     enum { Q = B * H * LQ * D * 2, K = B * KV * LK * D * 2 };
-    return (struct att_args){.attention = {.q = {memory, H * LQ * D, LQ * D, D},
+    return (struct att_args){.size = sizeof(struct att_args),
+                             .family = ATT_ATTENTION_FORWARD,
+                             .attention = {.q = {memory, H * LQ * D, LQ * D, D},
                                            .k = {memory + Q, KV * LK * D, LK * D, D},
                                            .v = {memory + Q + K, KV * LK * D, LK * D, D},
                                            .o = {memory + Q + 2 * K, H * LQ * D, LQ * D, D},
@@ -199,7 +205,7 @@ Test(driver_session, a_map_that_the_driver_refuses_is_made_anew, .init = find_ke
 
 Test(driver_session, nothing_to_compute_calls_nothing, .init = find_kernel, .fini = close_session) {
     struct att_args args = arguments_at(stand_in_memory());
-    args.attention.batch = 0;
+    args.attention.len_q = 0;
     stand_in_forget();
     cr_expect_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
     cr_expect_str_eq(stand_in_calls(), "");
@@ -291,30 +297,61 @@ Test(driver_session, what_was_just_compiled_and_does_not_load_is_not_compiled_ag
     session->type = &backend_cuda;
 }
 
-/* Which of the two runs hangs on the pointers, so there is room for either. */
-Test(driver_session, workspace_is_enough_for_a_stand_in, .init = find_kernel, .fini = close_session) {
-    const struct att_args args = arguments_at(stand_in_memory());
-    struct att_kernel stand_in_kernel = {.session = session, .variant = kernel->variant, .plan = kernel->plan};
-    static const int64_t bytes[][2] = {{512, 4096}, {4096, 512}, {0, 512}};
-    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
-        size_t found = 0;
-        kernel->plan.workspace = (struct plan_expr){1, {{PLAN_CONSTANT, bytes[i][0]}}};
-        stand_in_kernel.plan.workspace = (struct plan_expr){1, {{PLAN_CONSTANT, bytes[i][1]}}};
-        kernel->stand_in = &stand_in_kernel;
-        atomic_store(&stand_in_kernel.ready, false);
-        cr_assert_eq(att_workspace_size(kernel, &args, &found), ATT_OK, "%s", att_message(session));
-        cr_expect_eq((int64_t)found, bytes[i][0], "before it is built: %zu", found);
-        atomic_store(&stand_in_kernel.ready, true);
-        cr_assert_eq(att_workspace_size(kernel, &args, &found), ATT_OK, "%s", att_message(session));
-        cr_expect_eq((int64_t)found, bytes[i][0] > bytes[i][1] ? bytes[i][0] : bytes[i][1], "case %d: %zu", (int)i,
-                     found);
-    }
-    kernel->stand_in = NULL;
+static enum att_status open_with(const struct att_bundle_kernel *kernels, int count) {
+    static char layout[PARAMS_LAYOUT];
+    static struct att_bundle bundle;
+    static const struct att_bundle *const bundles[] = {&bundle, NULL};
+    const struct att_options options = {.size = sizeof options,
+                                        .device = ATT_DEVICE_CUDA,
+                                        .no_disk_cache = 1,
+                                        .bundles = bundles,
+                                        .log = log_message,
+                                        .log_context = &logged};
+    stand_in_reset();
+    cr_assert(params_layout(embedded_templates, layout));
+    bundle = (struct att_bundle){ATT_BUNDLE_FORMAT, count, kernels, layout};
+    return att_open(&options, &session);
+}
+
+/* It loads when the kernel is found, so that no launch compiles. */
+Test(driver_session, the_driver_gets_ptx_where_no_binary_runs) {
+    static const char ptx[] = ".version 7.0\n.target sm_80\n";
+    make_bundle();
+    struct att_bundle_kernel kernels[] = {bundled, bundled, bundled};
+    kernels[0].name = "text";
+    kernels[0].arch = "compute_80";
+    kernels[0].binary = ptx;
+    kernels[0].size = sizeof ptx;
+    kernels[1].arch = "sm_80";
+    cr_assert_eq(open_with(kernels, 2), ATT_OK, "%s", att_message(session));
+    cr_assert_eq(att_find(session, PROBLEM, SCHEDULE, &kernel), ATT_OK, "%s", att_message(session));
+    cr_expect_str_eq(att_kernel_name(kernel), "text");
+    cr_expect_eq(count("cuModuleLoadData"), 1);
+    att_close(session);
+    cr_assert_eq(open_with(kernels, 3), ATT_OK, "%s", att_message(session));
+    cr_assert_eq(att_find(session, PROBLEM, SCHEDULE, &kernel), ATT_OK, "%s", att_message(session));
+    cr_expect_str_eq(att_kernel_name(kernel), "bundled", "binaries come first");
+    close_session();
+}
+
+Test(driver_session, a_bundle_for_other_devices_is_told_of) {
+    make_bundle();
+    struct att_bundle_kernel kernels[] = {bundled, bundled, bundled};
+    kernels[0].arch = "sm_80";
+    kernels[1].arch = "host";
+    kernels[2].arch = "sm_80";
+    cr_assert_eq(open_with(kernels, 3), ATT_OK, "%s", att_message(session));
+    cr_expect(
+        strstr(text_string(&logged.text), "bundles[0]: none of its kernels is for sm_90a; they are for sm_80, host\n"),
+        "%s", text_string(&logged.text));
+    close_session();
+    text_free(&logged.text);
 }
 
 Test(driver_session, without_a_gpu_the_cpu_is_taken) {
-    const struct att_options options = {.no_disk_cache = 1, .log = log_message, .log_context = &logged};
-    struct att_session_info info;
+    const struct att_options options = {
+        .size = sizeof options, .no_disk_cache = 1, .log = log_message, .log_context = &logged};
+    struct att_session_info info = {.size = sizeof info};
     stand_in_reset();
     stand_in.devices = 0;
     cr_assert_eq(att_open(&options, &session), ATT_OK, "%s", att_message(session));
@@ -330,7 +367,7 @@ Test(driver_session, without_a_gpu_the_cpu_is_taken) {
 
 /* A GPU that is there and does not work is no reason to be silently slow. */
 Test(driver_session, a_gpu_that_has_no_memory_left_is_not_passed_over) {
-    const struct att_options options = {.no_disk_cache = 1};
+    const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
     stand_in_reset();
     stand_in_fail("cuDevicePrimaryCtxRetain", CUDA_OUT_OF_MEMORY, 1);
     cr_expect_eq(att_open(&options, &session), ATT_OUT_OF_MEMORY);

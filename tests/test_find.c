@@ -25,7 +25,8 @@ static void remove_folder(void) { nftw(folder, remove_one, 16, FTW_DEPTH | FTW_P
 TestSuite(find, .init = make_folder, .fini = remove_folder);
 
 static att_session *open_session(const struct att_options *more) {
-    struct att_options options = more ? *more : (struct att_options){.no_disk_cache = 1};
+    struct att_options options =
+        more ? *more : (struct att_options){.size = sizeof(struct att_options), .no_disk_cache = 1};
     att_session *session;
     options.device = ATT_DEVICE_HOST;
     cr_assert_eq(att_open(&options, &session), ATT_OK, "%s", att_message(session));
@@ -39,7 +40,7 @@ static att_kernel *find(att_session *session, const char *problem, const char *s
 }
 
 static const char *from(att_kernel *kernel) {
-    struct att_kernel_info info;
+    struct att_kernel_info info = {.size = sizeof info};
     cr_assert_eq(att_kernel_describe(kernel, &info), ATT_OK);
     return info.from;
 }
@@ -54,7 +55,7 @@ Test(find, one_variant_is_one_kernel_however_it_is_spelled) {
     cr_expect_neq(find(session, "family=attention_forward head_dim=16", "algorithm=flash"), first);
     cr_expect(strstr(att_kernel_source(first), "__global__"));
     cr_expect(strstr(att_kernel_name(first), "attention_forward"));
-    struct att_kernel_info info;
+    struct att_kernel_info info = {.size = sizeof info};
     cr_assert_eq(att_kernel_describe(first, &info), ATT_OK);
     cr_expect_str_eq(info.from, "compiler");
     cr_expect(info.launches == 1 && info.threads >= 32 && info.binary_size > 0 && info.compile_seconds > 0);
@@ -91,13 +92,13 @@ Test(find, bad_texts_say_where_and_what) {
 }
 
 Test(find, disk_answers_the_next_session) {
-    const struct att_options options = {.cache_dir = folder};
+    const struct att_options options = {.size = sizeof options, .cache_dir = folder};
     att_session *session = open_session(&options);
     cr_expect_str_eq(from(find(session, SOFTMAX, NULL)), "compiler");
     att_close(session);
     session = open_session(&options);
     att_kernel *kernel = find(session, SOFTMAX, NULL);
-    struct att_kernel_info info;
+    struct att_kernel_info info = {.size = sizeof info};
     cr_assert_eq(att_kernel_describe(kernel, &info), ATT_OK);
     cr_expect_str_eq(info.from, "disk");
     cr_expect_eq(info.compile_seconds, 0);
@@ -133,7 +134,7 @@ static enum att_status refuse_compiled(struct backend *backend, const struct com
 }
 
 static att_session *open_stubborn(int refuse) {
-    const struct att_options options = {.cache_dir = folder};
+    const struct att_options options = {.size = sizeof options, .cache_dir = folder};
     att_session *session = open_session(&options);
     stubborn = backend_host;
     stubborn.compile = count_compile;
@@ -350,7 +351,7 @@ static int count_files(const char *part) {
 
 Test(find, a_plugin_can_load_kernels) {
     char command[400];
-    snprintf(command, sizeof command, "%s/tests/plugin_probe %s", BUILD_DIR, folder);
+    snprintf(command, sizeof command, "%s/tests/plugin_probe %s %s/runtime/libattile.so", BUILD_DIR, folder, BUILD_DIR);
     cr_expect_eq(system(command), 0);
     cr_expect_eq(system(command), 0, "from disk");
     cr_expect_eq(count_files("entries"), 1);
@@ -377,7 +378,7 @@ static att_session *open_with_templates(const char *body) {
     char text[1024];
     snprintf(text, sizeof text, SMALL_TEMPLATE "%s}\n", body);
     write_file("softmax_online.cu", text);
-    const struct att_options options = {.no_disk_cache = 1, .template_dir = folder};
+    const struct att_options options = {.size = sizeof options, .no_disk_cache = 1, .template_dir = folder};
     return open_session(&options);
 }
 
@@ -400,13 +401,16 @@ static enum att_status run_rows(const char *launch, uint64_t seed, float *rows, 
         "        static_cast<float *>(p.y)[row] = gridDim.x;\n}\n",
         launch);
     write_file("softmax_online.cu", text);
-    const struct att_options options = {.no_disk_cache = 1, .template_dir = folder, .host_seed = seed};
+    const struct att_options options = {
+        .size = sizeof options, .no_disk_cache = 1, .template_dir = folder, .host_seed = seed};
     att_session *session = open_session(&options);
     att_kernel *kernel = find(session, SOFTMAX " target=sm_90a", "algorithm=online");
     void *buffer;
     cr_assert_eq(att_alloc(session, (size_t)count * sizeof *rows, &buffer), ATT_OK);
     cr_assert_eq(att_copy_in(session, buffer, rows, (size_t)count * sizeof *rows), ATT_OK);
     struct att_args args = {
+        .size = sizeof args,
+        .family = ATT_SOFTMAX,
         .softmax = {.x = buffer, .y = buffer, .x_row_stride = 1, .y_row_stride = 1, .rows = count, .cols = 1}};
     enum att_status status = att_launch(kernel, &args, NULL);
     cr_assert_eq(att_copy_out(session, rows, buffer, (size_t)count * sizeof *rows), ATT_OK);
@@ -444,7 +448,7 @@ Test(find, whole_kernels_that_do_not_load_stay_in_the_cache) {
                "struct softmax_params { const void *x; void *y; long long x_row_stride, y_row_stride, rows, cols; };\n"
                "extern \"C\" void no_such_function();\n"
                "extern \"C\" __global__ void rows(const softmax_params p) { no_such_function(); }\n");
-    const struct att_options options = {.cache_dir = folder, .template_dir = folder};
+    const struct att_options options = {.size = sizeof options, .cache_dir = folder, .template_dir = folder};
     for (int attempt = 0; attempt < 2; attempt++) {
         att_kernel *kernel;
         att_session *session = open_session(&options);
@@ -467,7 +471,8 @@ Test(find, compiler_errors_lead_to_the_template) {
 
 Test(find, template_errors_are_reported_at_open) {
     write_file("softmax_online.cu", "//$ if dtype == fp32\nint x;\n");
-    const struct att_options options = {.device = ATT_DEVICE_HOST, .no_disk_cache = 1, .template_dir = folder};
+    const struct att_options options = {
+        .size = sizeof options, .device = ATT_DEVICE_HOST, .no_disk_cache = 1, .template_dir = folder};
     att_session *session;
     cr_expect_eq(att_open(&options, &session), ATT_INVALID_TEXT);
     cr_expect(strstr(att_message(session), "softmax_online.cu:1"), "%s", att_message(session));
@@ -506,13 +511,13 @@ Test(find, bundles_work_without_a_compiler) {
 
     setenv("PATH", "/nonexistent", 1);
     unsetenv("CXX");
-    const struct att_options options = {.no_disk_cache = 1, .bundles = bundles};
+    const struct att_options options = {.size = sizeof options, .no_disk_cache = 1, .bundles = bundles};
     session = open_session(&options);
     att_kernel *kernel = find(session, SOFTMAX, NULL);
     cr_expect_str_eq(from(kernel), "bundle");
     cr_expect_str_eq(att_kernel_name(kernel), "bundled");
     cr_expect_str_eq(att_kernel_source(kernel), "");
-    struct att_kernel_info info;
+    struct att_kernel_info info = {.size = sizeof info};
     cr_assert_eq(att_kernel_describe(kernel, &info), ATT_OK);
     cr_expect_eq(info.registers, 17);
     cr_expect_eq(info.threads, 64);
@@ -526,7 +531,9 @@ Test(find, bundles_work_without_a_compiler) {
     cr_assert_eq(att_alloc(session, sizeof in, &x), ATT_OK);
     cr_assert_eq(att_alloc(session, sizeof in, &y), ATT_OK);
     att_copy_in(session, x, in, sizeof in);
-    struct att_args args = {.softmax = {.x = x, .y = y, .x_row_stride = 4, .y_row_stride = 4, .rows = 1, .cols = 4}};
+    struct att_args args = {.size = sizeof args,
+                            .family = ATT_SOFTMAX,
+                            .softmax = {.x = x, .y = y, .x_row_stride = 4, .y_row_stride = 4, .rows = 1, .cols = 4}};
     cr_assert_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
     att_copy_out(session, out, y, sizeof out);
     for (int i = 0; i < 4; i++)

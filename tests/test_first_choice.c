@@ -31,7 +31,7 @@ static bool check_choice(att_session *session, const char *problem) {
     struct request request;
     struct choice choice = {0};
     struct failure failure = {0};
-    struct att_kernel_info info;
+    struct att_kernel_info info = {.size = sizeof info};
     cr_assert_eq(choose_read(session, problem, NULL, &request, &failure), ATT_OK, "%s", text_string(&failure.text));
     cr_assert(choose_next(session, &request, &choice, NULL), "%s: %s", problem, choice.reason);
     if (choice.variant.knobs.algorithm != algorithm_flash_async)
@@ -46,7 +46,7 @@ static bool check_choice(att_session *session, const char *problem) {
 
 Test(first_choice, is_never_refused_by_the_compiler) {
     const char *asked = getenv("ATTILE_SHARD");
-    const struct att_options options = {.no_disk_cache = true};
+    const struct att_options options = {.size = sizeof options, .no_disk_cache = true};
     att_session *session = NULL;
     int checked = 0;
     cr_assert_eq(session_open_to_choose(&options, "NVIDIA H200", "sm_90a", &session), ATT_OK, "%s",

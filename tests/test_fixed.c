@@ -89,12 +89,12 @@ Test(fixed, other_sizes_are_refused_by_name) {
         {{.batch = B, .heads = H, .kv_heads = KV, .len_q = LQ, .len_kv = 54}, "len_kv is 54, expected 53"},
         {{.batch = B, .heads = 2, .kv_heads = KV, .len_q = LQ, .len_kv = LK}, "heads is 2, expected 4"},
         {{.batch = B, .heads = H, .len_q = LQ, .len_kv = LK}, "kv_heads is 4, expected 2"},
-        {{.batch = 0, .heads = H, .kv_heads = KV, .len_q = 0, .len_kv = LK}, "len_q is 0, expected 37"},
+        {{.batch = 1, .heads = H, .kv_heads = KV, .len_q = 0, .len_kv = LK}, "len_q is 0, expected 37"},
     };
     att_session *session = run_open();
     att_kernel *kernel = find(session, FIXED, 2);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct att_args args = {.attention = cases[i].sizes};
+        struct att_args args = {.size = sizeof args, .family = ATT_ATTENTION_FORWARD, .attention = cases[i].sizes};
         size_t bytes;
         cr_expect_eq(att_launch(kernel, &args, NULL), ATT_INVALID_ARGUMENT, "case %zu", i);
         cr_expect(strstr(att_message(session), cases[i].words), "%s", att_message(session));

@@ -137,7 +137,9 @@ static int64_t element(const struct att_tensor *tensor, int i) {
 static void run_placed(att_session *session, att_kernel *kernel, int bytes, char *const memory[4],
                        const struct att_tensor tensors[4], uint32_t o[BATCH * HEADS * LENGTH * D]) {
     static char cells[ELEMENTS * 4];
-    const struct att_args args = {.attention = {.q = tensors[0],
+    const struct att_args args = {.size = sizeof args,
+                                  .family = ATT_ATTENTION_FORWARD,
+                                  .attention = {.q = tensors[0],
                                                 .k = tensors[1],
                                                 .v = tensors[2],
                                                 .o = tensors[3],

@@ -66,7 +66,7 @@ static void check_sums(enum att_host_mode mode, uint64_t seed) {
             sum += x[i];
         cr_assert_eq(y[block], sum, "mode %d seed %d block %d: %g, not %g", (int)mode, (int)seed, block, y[block], sum);
     }
-    struct att_counters counters;
+    struct att_counters counters = {.size = sizeof counters};
     backend_host.counters(device.backend, &counters, 1);
     bool counted = mode == ATT_HOST_CHECK;
     cr_assert_eq(counters.global_read, counted ? 4000 : 0);
@@ -113,7 +113,7 @@ Test(host, vectors_and_whole_structs_are_counted_by_their_bytes) {
     cr_assert_eq(device_run(&device, &kernel, &p, sizeof p), ATT_OK, "%s", text_string(&device.failure.text));
     for (int i = 0; i < 64; i++)
         cr_assert_eq(((float *)p.y)[i], x[i >= 25 && i < 50 ? i - 25 : i]);
-    struct att_counters counters;
+    struct att_counters counters = {.size = sizeof counters};
     backend_host.counters(device.backend, &counters, 0);
     cr_assert_eq(counters.global_read, 256 + 100, "%d", (int)counters.global_read);
     cr_assert_eq(counters.global_written, 256 + 100, "%d", (int)counters.global_written);
@@ -133,7 +133,7 @@ Test(host, constants_and_local_arrays_are_neither_faults_nor_traffic) {
     cr_assert_eq(device_run(&device, &kernel, &p, sizeof p), ATT_OK, "%s", text_string(&device.failure.text));
     for (int i = 0; i < 32; i++)
         cr_assert_eq(((float *)p.y)[i], i % 2 ? 9 : 7);
-    struct att_counters counters;
+    struct att_counters counters = {.size = sizeof counters};
     backend_host.counters(device.backend, &counters, 0);
     cr_assert_eq(counters.global_read, 0, "%d", (int)counters.global_read);
     cr_assert_eq(counters.global_written, 32 * sizeof(float));
@@ -177,7 +177,7 @@ Test(host, atomics_of_all_blocks_add_up) {
         cr_assert_eq(*p.sum, 200 * 64 * 63 / 2);
         cr_assert_eq(*p.total, 200 * 64 * 0.5f);
         cr_assert_eq(*p.most, 199 * 100 + 63);
-        struct att_counters counters;
+        struct att_counters counters = {.size = sizeof counters};
         backend_host.counters(device.backend, &counters, 0);
         cr_assert_eq(counters.global_read, modes[mode] == ATT_HOST_CHECK ? 200 * 64 * 12 : 0);
         device_close(&device);

@@ -50,7 +50,7 @@ static struct moved measure(const char *schedule, int d, int n) {
     unsigned seed = 1;
     run_fill(x, n * d, TOLERANCE_FP32, &seed);
     struct oracle_attention p = {x, x, x, 1, 1, 1, n, n, d, d, 0.25, .causal = false};
-    struct att_counters counters;
+    struct att_counters counters = {.size = sizeof counters};
     run_attention(session, kernel, TOLERANCE_FP32, TOLERANCE_FP32, &p, o, lse, &counters);
     free(x);
     free(o);

@@ -176,7 +176,8 @@ Test(ladder, equal_inputs_give_equal_bits) {
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
         for (uint64_t run = 0; run < 2; run++) { /* the second run takes the threads in another order */
             att_session *session;
-            struct att_options options = {.device = ATT_DEVICE_HOST, .no_disk_cache = 1, .host_seed = run * 99};
+            struct att_options options = {
+                .size = sizeof options, .device = ATT_DEVICE_HOST, .no_disk_cache = 1, .host_seed = run * 99};
             cr_assert_eq(att_open(&options, &session), ATT_OK);
             att_kernel *kernel =
                 run_find(session, "family=attention_forward dtype=fp32 head_dim=32 mask=causal", schedules[i]);
@@ -241,7 +242,8 @@ Test(ladder, softmax_works_in_place) {
         void *device;
         cr_assert_eq(att_alloc(session, sizeof x, &device), ATT_OK);
         cr_assert_eq(att_copy_in(session, device, x, sizeof x), ATT_OK);
-        struct att_args args = {.softmax = {device, device, COLS, COLS, ROWS, COLS}};
+        struct att_args args = {
+            .size = sizeof args, .family = ATT_SOFTMAX, .softmax = {device, device, COLS, COLS, ROWS, COLS}};
         att_kernel *kernel = run_find(session, "family=softmax dtype=fp32", algorithms[i]);
         cr_assert_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
         cr_assert_eq(att_copy_out(session, y, device, sizeof y), ATT_OK);

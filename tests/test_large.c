@@ -47,7 +47,9 @@ static struct result run(att_session *session, att_kernel *kernel, char *memory,
         fill(memory + i * room, stride, i);
     }
     float *lse = tensor[4].data; /* contiguous along the queries */
-    struct att_args args = {.attention = {tensor[0], tensor[1], tensor[2], tensor[3], lse,
+    struct att_args args = {.size = sizeof args,
+                            .family = ATT_ATTENTION_FORWARD,
+                            .attention = {tensor[0], tensor[1], tensor[2], tensor[3], lse,
                                           .lse_batch_stride = stride[0], .lse_head_stride = stride[1], .batch = B,
                                           .heads = H, .len_q = L, .len_kv = L},
                             .workspace = memory + TENSORS * room,
@@ -61,7 +63,8 @@ static struct result run(att_session *session, att_kernel *kernel, char *memory,
 }
 
 Test(large, kernels_address_tensors_beyond_2_31_elements) {
-    const struct att_options options = {.device = ATT_DEVICE_HOST, .no_disk_cache = 1, .host_mode = ATT_HOST_FAST};
+    const struct att_options options = {
+        .size = sizeof options, .device = ATT_DEVICE_HOST, .no_disk_cache = 1, .host_mode = ATT_HOST_FAST};
     att_session *session;
     size_t size = (size_t)(TENSORS * room + WORKSPACE);
     char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -15,7 +15,7 @@ static const enum att_device devices[] = {ATT_DEVICE_HOST, ATT_DEVICE_CUDA};
 enum { DEVICES = sizeof devices / sizeof *devices };
 
 static att_session *open_device(enum att_device device) {
-    const struct att_options options = {.device = device, .no_disk_cache = 1};
+    const struct att_options options = {.size = sizeof options, .device = device, .no_disk_cache = 1};
     att_session *session;
     enum att_status status = att_open(&options, &session);
     if (status == ATT_NO_DEVICE && device == ATT_DEVICE_CUDA) {
@@ -85,7 +85,9 @@ static void upload_attention(att_session *session, att_kernel *kernel) {
     fill(a->q, sizeof a->q / sizeof *a->q, 1);
     fill(a->k, sizeof a->k / sizeof *a->k, 2);
     fill(a->v, sizeof a->v / sizeof *a->v, 3);
-    a->args = (struct att_args){.attention = {.q = {upload(session, a->q, B * H * LQ * D), H * LQ * D, LQ * D, D},
+    a->args = (struct att_args){.size = sizeof(struct att_args),
+                                .family = ATT_ATTENTION_FORWARD,
+                                .attention = {.q = {upload(session, a->q, B * H * LQ * D), H * LQ * D, LQ * D, D},
                                               .k = {upload(session, a->k, B * KV * LK * D), KV * LK * D, LK * D, D},
                                               .v = {upload(session, a->v, B * KV * LK * DV), KV * LK * DV, LK * DV, DV},
                                               .o = {poisoned(session, B * H * LQ * DV), H * LQ * DV, LQ * DV, DV},
@@ -192,7 +194,8 @@ Test(launch, empty_outputs_start_nothing_and_no_keys_give_zeros) {
             continue;
         att_kernel *kernel = find(session, ATTENTION, "algorithm=materialized");
         upload_attention(session, kernel);
-        struct att_args empty = {.attention = {.heads = H, .len_q = LQ, .len_kv = LK}};
+        struct att_args empty = {
+            .size = sizeof empty, .family = ATT_ATTENTION_FORWARD, .attention = {.batch = B, .heads = H}};
         cr_expect_eq(att_launch(kernel, &empty, NULL), ATT_OK, "%s", att_message(session));
         struct att_args no_keys = attention.args;
         no_keys.attention.len_kv = 0;
@@ -221,7 +224,8 @@ Test(launch, softmax_works_in_place) {
         fill(x, ROWS * STRIDE, 7);
         void *memory = upload(session, x, ROWS * STRIDE);
         att_kernel *kernel = find(session, "family=softmax", NULL);
-        struct att_args args = {.softmax = {memory, memory, STRIDE, STRIDE, ROWS, COLS}};
+        struct att_args args = {
+            .size = sizeof args, .family = ATT_SOFTMAX, .softmax = {memory, memory, STRIDE, STRIDE, ROWS, COLS}};
         cr_assert_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
         download(session, memory, y, ROWS * STRIDE);
         for (int r = 0; r < ROWS; r++) {
@@ -245,7 +249,9 @@ Test(launch, too_many_blocks_are_refused_before_anything_starts) {
             continue;
         float *x = upload(session, (float[]){1}, 1), *y = upload(session, (float[]){1}, 1);
         att_kernel *kernel = find(session, "family=softmax", NULL);
-        struct att_args args = {.softmax = {x, y + (INT64_C(1) << 40), 0, 1, INT64_C(1) << 32, 1}};
+        struct att_args args = {.size = sizeof args,
+                                .family = ATT_SOFTMAX,
+                                .softmax = {x, y + (INT64_C(1) << 40), 0, 1, INT64_C(1) << 32, 1}};
         cr_expect_eq(att_launch(kernel, &args, NULL), ATT_INVALID_ARGUMENT);
         cr_expect(strstr(att_message(session), "blocks, expected at most 2147483647"), "%s", att_message(session));
         att_free(session, x);
@@ -262,7 +268,9 @@ Test(launch, merge_of_nothing_is_the_neutral_element) {
             continue;
         float o[ROWS * WIDTH], lse[ROWS];
         att_kernel *kernel = find(session, "family=merge head_dim_v=8", NULL);
-        struct att_args args = {.merge = {.o = {poisoned(session, ROWS * WIDTH), 0, 0, WIDTH},
+        struct att_args args = {.size = sizeof args,
+                                .family = ATT_MERGE,
+                                .merge = {.o = {poisoned(session, ROWS * WIDTH), 0, 0, WIDTH},
                                           .lse = poisoned(session, ROWS),
                                           .batch = 1,
                                           .heads = 1,
@@ -304,7 +312,7 @@ Test(launch, host_device_reports_what_a_wrong_size_touches) {
 Test(launch, counters_count_and_reset) {
     att_session *session = open_device(ATT_DEVICE_HOST);
     att_kernel *kernel = find(session, ATTENTION, "algorithm=flash");
-    struct att_counters first, second;
+    struct att_counters first = {.size = sizeof first}, second = {.size = sizeof second};
     upload_attention(session, kernel);
     cr_assert_eq(att_launch(kernel, &attention.args, NULL), ATT_OK, "%s", att_message(session));
     cr_assert_eq(att_counters_read(session, &first, 1), ATT_OK);

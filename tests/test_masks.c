@@ -26,7 +26,7 @@ enum { SCHEDULES = sizeof schedules / sizeof *schedules };
 
 static att_session *open_host(void) {
     att_session *session;
-    struct att_options options = {.device = ATT_DEVICE_HOST, .no_disk_cache = 1};
+    struct att_options options = {.size = sizeof options, .device = ATT_DEVICE_HOST, .no_disk_cache = 1};
     cr_assert_eq(att_open(&options, &session), ATT_OK, "%s", att_message(session));
     return session;
 }
@@ -477,7 +477,9 @@ Test(masks, a_launch_refuses_parameters_that_cannot_be_right) {
             else if (param[j].data && param[j].data != (const void *)q)
                 param[j].data = (char *)memory[3] + offset;
         }
-        struct att_args args = {.attention = {.q = {memory[0], 128, 64, 8},
+        struct att_args args = {.size = sizeof args,
+                                .family = ATT_ATTENTION_FORWARD,
+                                .attention = {.q = {memory[0], 128, 64, 8},
                                               .k = {memory[1], 640, 320, 8},
                                               .v = {memory[1], 640, 320, 8},
                                               .o = {memory[2], 128, 64, 8},
@@ -569,7 +571,9 @@ static enum att_status launch(att_session *session, const char *problem, int sch
         upload(session, numbers->q, 2 * ROWS * dim, on_hopper), upload(session, numbers->k, 2 * KEYS * dim, on_hopper),
         upload(session, numbers->v, 2 * KEYS * dim, on_hopper), upload(session, numbers->o, 2 * ROWS * dim, false),
         upload(session, numbers->lse, 2 * ROWS, false)};
-    struct att_args args = {.attention = {.q = {memory[0], 0, ROWS * dim, dim},
+    struct att_args args = {.size = sizeof args,
+                            .family = ATT_ATTENTION_FORWARD,
+                            .attention = {.q = {memory[0], 0, ROWS * dim, dim},
                                           .k = {memory[1], 0, KEYS * dim, dim},
                                           .v = {memory[2], 0, KEYS * dim, dim},
                                           .o = {memory[3], 0, ROWS * dim, dim},

@@ -42,6 +42,21 @@ Test(nvrtc, compiles_for_each_target_without_a_gpu) {
     nvrtc_close(nvrtc);
 }
 
+Test(nvrtc, makes_ptx_for_a_virtual_architecture) {
+    struct nvrtc *nvrtc = open_or_skip();
+    struct binary binary;
+    struct failure failure = {0};
+    cr_assert_eq(compile(nvrtc, add_one, "compute_80", "add_one", &binary, &failure), ATT_OK, "%s",
+                 text_string(&failure.text));
+    const char *ptx = binary.bytes;
+    cr_assert_eq(strnlen(ptx, binary.size), binary.size - 1, "one NUL, the last byte");
+    cr_expect(strstr(ptx, ".target sm_80") && strstr(ptx, ".entry add_one"));
+    binary_free(&binary);
+    cr_expect_not(nvrtc_knows(nvrtc, "compute_90a"), "it serves no later GPU");
+    cr_expect_not(nvrtc_knows(nvrtc, "compute_"));
+    nvrtc_close(nvrtc);
+}
+
 Test(nvrtc, same_source_gives_same_bytes) {
     struct nvrtc *nvrtc = open_or_skip();
     struct binary one, two;

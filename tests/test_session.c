@@ -18,7 +18,7 @@ __attribute__((visibility("default"))) const char *__asan_default_options(void) 
 }
 
 static att_session *open_host(void) {
-    const struct att_options options = {.device = ATT_DEVICE_HOST, .no_disk_cache = 1};
+    const struct att_options options = {.size = sizeof options, .device = ATT_DEVICE_HOST, .no_disk_cache = 1};
     att_session *session;
     cr_assert_eq(att_open(&options, &session), ATT_OK, "%s", att_message(session));
     return session;
@@ -26,7 +26,7 @@ static att_session *open_host(void) {
 
 Test(session, opens_closes_and_describes_itself) {
     att_session *session = open_host();
-    struct att_session_info info;
+    struct att_session_info info = {.size = sizeof info};
     cr_assert_eq(att_session_describe(session, &info), ATT_OK);
     cr_expect_eq(info.device, ATT_DEVICE_HOST);
     cr_expect_str_eq(info.arch, "host");
@@ -69,18 +69,22 @@ Test(session, every_status_is_documented) {
 Test(session, bad_options_leave_a_message_and_a_session_to_close) {
     static const struct att_bundle old_bundle = {ATT_BUNDLE_FORMAT + 7, 0, NULL, NULL};
     static const struct att_bundle *const bundles[] = {&old_bundle, NULL};
+    enum { SIZE = sizeof(struct att_options) };
     const struct {
         struct att_options options;
         enum att_status status;
         const char *words;
     } cases[] = {
-        {{.device = (enum att_device)7}, ATT_INVALID_ARGUMENT, "options.device is 7"},
-        {{.device = ATT_DEVICE_HOST, .host_mode = (enum att_host_mode)9},
+        {{.device = ATT_DEVICE_HOST}, ATT_INVALID_ARGUMENT, "options.size is 0"},
+        {{.size = SIZE, .device = (enum att_device)7}, ATT_INVALID_ARGUMENT, "options.device is 7"},
+        {{.size = SIZE, .device = ATT_DEVICE_HOST, .host_mode = (enum att_host_mode)9},
          ATT_INVALID_ARGUMENT,
          "options.host_mode is 9"},
-        {{.device = ATT_DEVICE_HOST, .bundles = bundles}, ATT_INVALID_ARGUMENT, "bundles[0]: format is 9"},
-        {{.device = ATT_DEVICE_CUDA, .ordinal = 10000}, ATT_NO_DEVICE, ""},
-        {{.device = ATT_DEVICE_CUDA, .ordinal = -1}, ATT_NO_DEVICE, ""},
+        {{.size = SIZE, .device = ATT_DEVICE_HOST, .bundles = bundles},
+         ATT_INVALID_ARGUMENT,
+         "bundles[0]: format is 9"},
+        {{.size = SIZE, .device = ATT_DEVICE_CUDA, .ordinal = 10000}, ATT_NO_DEVICE, ""},
+        {{.size = SIZE, .device = ATT_DEVICE_CUDA, .ordinal = -1}, ATT_NO_DEVICE, ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         att_session *session;
@@ -97,10 +101,30 @@ Test(session, bad_options_leave_a_message_and_a_session_to_close) {
     }
 }
 
+Test(session, structs_without_their_size_are_refused_everywhere) {
+    att_session *session = open_host();
+    struct att_session_info info = {0};
+    struct att_kernel_info kernel_info = {0};
+    struct att_counters counters = {0};
+    struct att_args args = {.family = ATT_SOFTMAX};
+    att_kernel *kernel;
+    size_t size;
+    cr_assert_eq(att_find(session, "family=softmax", NULL, &kernel), ATT_OK, "%s", att_message(session));
+#define REFUSED(call, words)                                                                                           \
+    cr_expect_eq(call, ATT_INVALID_ARGUMENT);                                                                          \
+    cr_expect(strstr(att_message(session), words), "%s", att_message(session))
+    REFUSED(att_session_describe(session, &info), "info.size is 0, expected sizeof(struct att_session_info)");
+    REFUSED(att_kernel_describe(kernel, &kernel_info), "info.size is 0, expected sizeof(struct att_kernel_info)");
+    REFUSED(att_counters_read(session, &counters, 1), "counters.size is 0");
+    REFUSED(att_launch(kernel, &args, NULL), "args.size is 0");
+    REFUSED(att_workspace_size(kernel, &args, &size), "args.size is 0");
+    att_close(session);
+}
+
 Test(session, null_arguments_are_refused_everywhere) {
     att_session *session = open_host();
-    struct att_session_info info;
-    struct att_counters counters;
+    struct att_session_info info = {.size = sizeof info};
+    struct att_counters counters = {.size = sizeof counters};
     att_kernel *kernel;
     void *memory;
     size_t size;
@@ -327,7 +351,7 @@ static void count_log(void *context, enum att_log_level level, const char *messa
 Test(session, silent_but_for_the_callback) {
     struct log_count count = {0};
     const struct att_options options = {
-        .device = ATT_DEVICE_HOST, .no_disk_cache = 1, .log = count_log, .log_context = &count};
+        .size = sizeof options, .device = ATT_DEVICE_HOST, .no_disk_cache = 1, .log = count_log, .log_context = &count};
     att_session *session;
     att_kernel *kernel;
     cr_assert_eq(att_open(&options, &session), ATT_OK, "%s", att_message(session));

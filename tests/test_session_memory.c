@@ -49,7 +49,8 @@ static bool failed(enum att_status status, long n) {
 
 /* From open to result; true when all of it worked. A row of equal numbers becomes a row of 1 / COLS. */
 static bool compute(long n) {
-    const struct att_options options = {.device = ATT_DEVICE_HOST, .host_mode = ATT_HOST_FAST, .cache_dir = cache_dir};
+    const struct att_options options = {
+        .size = sizeof options, .device = ATT_DEVICE_HOST, .host_mode = ATT_HOST_FAST, .cache_dir = cache_dir};
     float x[COLS], y[COLS];
     char text[512];
     att_session *session;
@@ -63,7 +64,7 @@ static bool compute(long n) {
                 !failed(att_alloc(session, sizeof x, &dx), n) && !failed(att_alloc(session, sizeof y, &dy), n) &&
                 !failed(att_copy_in(session, dx, x, sizeof x), n);
     if (good) {
-        struct att_args args = {.softmax = {dx, dy, COLS, COLS, 1, COLS}};
+        struct att_args args = {.size = sizeof args, .family = ATT_SOFTMAX, .softmax = {dx, dy, COLS, COLS, 1, COLS}};
         good = !failed(att_launch(kernel, &args, NULL), n) && !failed(att_copy_out(session, y, dy, sizeof y), n);
     }
     for (int i = 0; good && i < COLS; i++)

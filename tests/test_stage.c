@@ -12,8 +12,10 @@
 static att_session *session;
 
 static void enter(void) {
-    static const struct att_options options = {
-        .device = ATT_DEVICE_HOST, .host_mode = ATT_HOST_FAST, .cache_dir = BUILD_DIR "/tests/tune-cache"};
+    static const struct att_options options = {.size = sizeof options,
+                                               .device = ATT_DEVICE_HOST,
+                                               .host_mode = ATT_HOST_FAST,
+                                               .cache_dir = BUILD_DIR "/tests/tune-cache"};
     mkdir(BUILD_DIR "/tests/tune-cache", 0700);
     cr_assert_eq(att_open(&options, &session), ATT_OK, "%s", att_message(session));
 }
@@ -168,8 +170,10 @@ Test(stage, times_cold_and_warm) {
 
 /* The stand itself, through a worker: an order in, a record out. */
 Test(stage, measures_for_whoever_orders_it) {
-    struct stand_options options = {
-        .session = {.device = ATT_DEVICE_HOST, .host_mode = ATT_HOST_FAST, .cache_dir = BUILD_DIR "/tests/tune-cache"}};
+    struct stand_options options = {.session = {.size = sizeof(struct att_options),
+                                                .device = ATT_DEVICE_HOST,
+                                                .host_mode = ATT_HOST_FAST,
+                                                .cache_dir = BUILD_DIR "/tests/tune-cache"}};
     struct order order = {.variant = find("dtype=fp32")->variant,
                           .shape = {.batch = 1, .heads = 2, .kv_heads = 2, .len_q = 7, .len_kv = 7},
                           .seconds = 0.01};

@@ -142,7 +142,7 @@ static void run_variant(struct sweep *sweep, const struct template_set *set, con
 /* A GPU that lacks what a target needs cannot run it; that is said, not hidden. */
 static void run_on_gpu(struct sweep *sweep, const struct template_set *set, const struct spec *spec,
                        const struct variant *variant) {
-    struct att_session_info info;
+    struct att_session_info info = {.size = sizeof info};
     att_session_describe(sweep->session, &info);
     if (variant->knobs.target == target_sm_90a && strcmp(info.arch, "sm_90a") != 0)
         fprintf(stderr, "not run on %s: %s\n", info.arch, variant->name);
@@ -152,7 +152,8 @@ static void run_on_gpu(struct sweep *sweep, const struct template_set *set, cons
 
 Test(sweep, host) {
     struct sweep sweep = {0};
-    struct att_options options = {.device = ATT_DEVICE_HOST, .no_disk_cache = 1, .host_seed = (uint64_t)part_number()};
+    struct att_options options = {
+        .size = sizeof options, .device = ATT_DEVICE_HOST, .no_disk_cache = 1, .host_seed = (uint64_t)part_number()};
     cr_assert_eq(att_open(&options, &sweep.session), ATT_OK, "%s", att_message(sweep.session));
     sweep_all(&sweep, run_variant);
     att_close(sweep.session);
@@ -160,7 +161,7 @@ Test(sweep, host) {
 
 Test(sweep, cuda) {
     struct sweep sweep = {.both_layouts = true};
-    struct att_options options = {.device = ATT_DEVICE_CUDA, .no_disk_cache = 1};
+    struct att_options options = {.size = sizeof options, .device = ATT_DEVICE_CUDA, .no_disk_cache = 1};
     enum att_status status = att_open(&options, &sweep.session);
     if (status == ATT_NO_DEVICE)
         cr_skip_test("no GPU: %s", att_message(sweep.session));

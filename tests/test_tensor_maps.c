@@ -27,7 +27,7 @@ static struct att_attention_args good(void) {
 
 static void open_all(void) {
     static const char zeros[64000];
-    struct att_options options = {.device = ATT_DEVICE_HOST, .no_disk_cache = 1};
+    struct att_options options = {.size = sizeof options, .device = ATT_DEVICE_HOST, .no_disk_cache = 1};
     cr_assert_eq(att_open(&options, &session), ATT_OK);
     cr_assert_eq(att_find(session, PROBLEM, SCHEDULE, &kernel), ATT_OK, "%s", att_message(session));
     cr_assert_eq(att_alloc(session, sizeof zeros, (void **)&memory), ATT_OK);
@@ -40,7 +40,7 @@ static void close_all(void) {
 }
 
 static void check(const char *name, const struct att_attention_args *attention, const char *const words[3]) {
-    struct att_args args = {.attention = *attention};
+    struct att_args args = {.size = sizeof args, .family = ATT_ATTENTION_FORWARD, .attention = *attention};
     enum att_status status = att_launch(kernel, &args, NULL);
     cr_expect_eq(status, words[0] ? ATT_INVALID_ARGUMENT : ATT_OK, "%s: %s", name, att_message(session));
     for (int i = 0; i < 3 && words[i]; i++)
@@ -53,7 +53,7 @@ Test(tensor_maps, addresses_strides_and_scale_are_checked, .init = open_all, .fi
     struct att_attention_args args = good();
     EXPECT("good", args, NULL);
     args.q.data = memory + 40008;
-    EXPECT("q address", args, "q: address", "not aligned to 16 bytes", "algorithm=flash_tiled");
+    EXPECT("q address", args, "q: address", "not aligned to 16 bytes", "alignment=1 in a problem");
     args = good();
     args.k.row_stride = D + 4;
     EXPECT("k row stride", args, "k: row_stride is 44 elements of 2 bytes", "multiple of 16 bytes");
@@ -105,7 +105,7 @@ Test(tensor_maps, maps_are_in_the_order_of_the_plan, .init = open_all, .fini = c
                                         .map = {{.name = "k", .tensor = PLAN_K, .rows = 16, .cols = 64},
                                                 {.name = "o", .tensor = PLAN_O, .rows = 64, .cols = 64}}};
     struct knobs knobs = knobs_default();
-    struct att_args args = {.attention = good()};
+    struct att_args args = {.size = sizeof args, .family = ATT_ATTENTION_FORWARD, .attention = good()};
     struct arguments arguments;
     struct mapped_params params, other;
     struct failure failure = {0};
@@ -138,7 +138,7 @@ Test(tensor_maps, are_kept_for_the_same_tensors_only, .init = open_all, .fini = 
                              other_box = {.maps = 1, .map = {{.tensor = PLAN_Q, .rows = 32, .cols = 64}}};
     struct backend_type type = backend_host;
     struct knobs knobs = knobs_default();
-    struct att_args args = {.attention = good()};
+    struct att_args args = {.size = sizeof args, .family = ATT_ATTENTION_FORWARD, .attention = good()};
     struct arguments arguments;
     struct mapped_params params, first;
     struct failure failure = {0};

@@ -147,7 +147,7 @@ Test(tune, says_what_is_wrong) {
         const char *words;
     } cases[] = {
         {PROBLEM " --device host --shapes 'len_q=9'", 2, "len_kv is missing"},
-        {PROBLEM " --device host --shapes 'heads=0,len_q=9,len_kv=9'", 2, "at least 1"},
+        {PROBLEM " --device host --shapes 'len_q=0,len_kv=9'", 2, "at least 1"},
         {PROBLEM " --device host --shapes 'heads=3,kv_heads=2,len_q=9,len_kv=9'", 2, "must divide"},
         {PROBLEM " --device host --budget soon", 2, "--budget expects a time"},
         {PROBLEM " --device host --timeout 0s", 2, "--timeout expects a time"},

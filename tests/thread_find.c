@@ -33,7 +33,7 @@ static void launch(att_kernel *kernel, void *x, void *y) {
     for (int i = 0; i < COLS; i++)
         in[i] = (float)(i % 5);
     expect(att_copy_in(session, x, in, sizeof in) == ATT_OK, "copy in");
-    struct att_args args = {.softmax = {x, y, COLS, COLS, 1, COLS}};
+    struct att_args args = {.size = sizeof args, .family = ATT_SOFTMAX, .softmax = {x, y, COLS, COLS, 1, COLS}};
     expect(att_launch(kernel, &args, NULL) == ATT_OK, "launch");
     expect(att_copy_out(session, out, y, sizeof out) == ATT_OK, "copy out");
     for (int i = 0; i < COLS; i++)
@@ -71,8 +71,11 @@ static void *work(void *context) {
 }
 
 int main(void) {
-    const struct att_options options = {
-        .device = ATT_DEVICE_HOST, .host_mode = ATT_HOST_FAST, .no_disk_cache = 1, .log = count_compiles};
+    const struct att_options options = {.size = sizeof options,
+                                        .device = ATT_DEVICE_HOST,
+                                        .host_mode = ATT_HOST_FAST,
+                                        .no_disk_cache = 1,
+                                        .log = count_compiles};
     pthread_t threads[THREADS];
     if (att_open(&options, &session) != ATT_OK) {
         fprintf(stderr, "%s\n", att_message(session));

@@ -16,7 +16,11 @@ enum { POISON = 0x7B }; /* a large number in every type */
 
 static double *new_numbers(int64_t count) { return calloc((size_t)count + 1, sizeof(double)); }
 
-void stage_open(struct stage *stage, att_session *session) { *stage = (struct stage){.session = session}; }
+static const struct att_args nothing = {.size = sizeof nothing, .family = ATT_ATTENTION_FORWARD};
+
+void stage_open(struct stage *stage, att_session *session) {
+    *stage = (struct stage){.session = session, .args = nothing};
+}
 
 static void clear(struct stage *stage) {
     for (int i = 0; i < STAGE_INPUTS + 2; i++) {
@@ -35,7 +39,7 @@ static void clear(struct stage *stage) {
         free(stage->row[i].allowed_o);
     }
     memset(stage->row, 0, sizeof stage->row);
-    stage->args = (struct att_args){0};
+    stage->args = nothing;
     stage->set = false;
 }
 

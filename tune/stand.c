@@ -162,7 +162,7 @@ static void note_kernel(struct record *record, const struct att_kernel_info *inf
 }
 
 static bool compile(struct stand *stand, const struct order *order) {
-    struct att_kernel_info info;
+    struct att_kernel_info info = {.size = sizeof info};
     struct failure failure = {0};
     enum att_status status = kernel_compile(stand->session, &order->variant, &info, &failure);
     if (status != ATT_OK)
@@ -174,7 +174,7 @@ static bool compile(struct stand *stand, const struct order *order) {
 static att_kernel *find(struct stand *stand, const struct variant *variant) {
     struct text problem = {0}, schedule = {0};
     att_kernel *kernel = NULL;
-    struct att_kernel_info info;
+    struct att_kernel_info info = {.size = sizeof info};
     variant_print_problem(variant, &problem, &schedule);
     enum att_status status = att_find(stand->session, text_string(&problem), text_string(&schedule), &kernel);
     if (status == ATT_OK)
@@ -239,7 +239,7 @@ static bool measure(struct stand *stand, const struct order *order) {
 static bool open_stand(struct stand *stand, const struct stand_options *options) {
     struct record *record = &stand->reply.record;
     struct backend_info info;
-    struct att_session_info session;
+    struct att_session_info session = {.size = sizeof session};
     enum att_status status = session_open(&options->session, options->compile_for, &stand->session);
     record_clear(record);
     if (status != ATT_OK)

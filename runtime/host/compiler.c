@@ -256,7 +256,8 @@ static enum att_status compile(const char *folder, const struct paths *paths, co
     int count = push_command(argv, compiler);
     push(argv, &count, options_always);
     push(argv, &count, options_mode[mode]);
-    push(argv, &count, options_cpu());
+    if (!job->arch)
+        push(argv, &count, options_cpu());
     argv[count++] = paths->map;
     argv[count++] = paths->unit;
     argv[count++] = output_option;

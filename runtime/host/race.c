@@ -30,14 +30,14 @@ extern int __tsan_get_report_thread(void *report, unsigned long index, int *tid,
                                     int *running, const char **name, int *parent_tid, void **trace,
                                     unsigned long trace_size) WEAK;
 
-/* ThreadSanitizer calls this for each report, after printing it. */
-__attribute__((visibility("default"))) void __tsan_on_report(void *report);
-
 enum { NO_ORDER = 1 }; /* a switch is the scheduler's doing, not the kernel's */
 
 static _Thread_local struct race *watched;
 
 bool race_present(void) { return __tsan_create_fiber != NULL; }
+
+/* race_hook.c has another one. */
+__attribute__((weak)) bool race_hooked(void) { return false; }
 
 void *race_create(void) { return race_present() ? __tsan_create_fiber(0) : NULL; }
 
@@ -106,7 +106,7 @@ static void read_name(void *report, int threads, int tid, char *name, size_t siz
     }
 }
 
-void __tsan_on_report(void *report) {
+void race_report(void *report) {
     struct race *race = watched;
     if (!race || race->count++ || !__tsan_get_report_data || !__tsan_get_report_mop)
         return;

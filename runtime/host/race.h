@@ -7,6 +7,8 @@
 #include <stddef.h>
 
 bool race_present(void);
+bool race_hooked(void); /* do reports come to race_report? Only where race_hook.c is linked in */
+void race_report(void *report);
 
 /* An identity for a stack; null when there is no ThreadSanitizer. */
 void *race_create(void);
