@@ -1,5 +1,6 @@
 #include "catalog.h"
 #include "file.h"
+#include "knob_text.h"
 #include "variant_names.h"
 #include "template_folder.h"
 
@@ -38,11 +39,20 @@ static enum exit_code open_problem(struct catalog *catalog, const char *text, st
     return CLI_OK;
 }
 
+/* A family alone is no problem yet, but is what a newcomer types. */
+static const char *meant_family(const char *path) {
+    const char *const *families = knob_table[KNOB_family].words;
+    return knob_word(KNOB_family, path, strlen(path)) >= 0 ? path
+                                                           : diag_nearest(path, strlen(path), next_word, &families);
+}
+
 static enum exit_code open_spec(struct catalog *catalog, struct cli *cli, const char *path, struct diag *diag) {
     struct text error = {0};
     catalog->name = strcmp(path, "-") == 0 ? "<stdin>" : path;
     if (!file_load(path, SPEC_BYTES, &catalog->content, &error)) {
-        cli_error(cli, CLI_IO, "%s", text_string(&error));
+        const char *family = meant_family(path);
+        cli_error(cli, CLI_IO, "%s%s%s%s", text_string(&error), family ? "; did you mean the problem 'family=" : "",
+                  family ? family : "", family ? "'?" : "");
         text_free(&error);
         return CLI_IO;
     }

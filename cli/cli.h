@@ -28,7 +28,8 @@ enum exit_code {
 struct cli {
     const struct verb *verb;
     struct options options;
-    struct text out; /* data for standard output */
+    struct text out;     /* data for standard output */
+    struct text problem; /* what options.argument[0] points to when the shell saw the words of a problem apart */
     bool json, quiet, verbose;
     bool color_out, color_error;
 };

@@ -13,6 +13,7 @@ static bool fail(struct text *error, const char *what, const char *path) {
     return false;
 }
 
+/* What exceeds the limit is an error of its own: errno 0. */
 static bool read_all(int fd, size_t limit, struct text *content) {
     char block[65536];
     for (;;) {
@@ -23,7 +24,7 @@ static bool read_all(int fd, size_t limit, struct text *content) {
             return got == 0;
         text_append(content, block, (size_t)got);
         if (content->failed || content->size > limit) {
-            errno = content->failed ? ENOMEM : EFBIG;
+            errno = content->failed ? ENOMEM : 0;
             return false;
         }
     }
@@ -34,7 +35,11 @@ bool file_load(const char *path, size_t limit, struct text *content, struct text
     int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return fail(error, "cannot open", path);
-    bool ok = read_all(fd, limit, content) || fail(error, "cannot read", path);
+    bool ok = read_all(fd, limit, content);
+    if (!ok && errno == 0)
+        text_print(error, "%s is larger than %zu bytes, the most that is read of such a file", path, limit);
+    else if (!ok)
+        fail(error, "cannot read", path);
     if (!standard)
         close(fd);
     return ok;

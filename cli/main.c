@@ -41,6 +41,22 @@ static enum exit_code unknown_verb(const struct cli *cli, int argc, const char *
     return CLI_USAGE;
 }
 
+/* The words of a problem that the shell saw as several arguments become one again. */
+static void join_problem(struct cli *cli) {
+    struct options *options = &cli->options;
+    bool problem = false, pairs = options->arguments > 1 && cli->verb->least > 0;
+    for (int i = 0; i < options->arguments; i++) {
+        problem = problem || strncmp(options->argument[i], "family=", 7) == 0;
+        pairs = pairs && strchr(options->argument[i], '=');
+    }
+    if (!pairs || !problem)
+        return;
+    for (int i = 0; i < options->arguments; i++)
+        text_print(&cli->problem, "%s%s", i ? " " : "", options->argument[i]);
+    options->argument[0] = text_string(&cli->problem);
+    options->arguments = 1;
+}
+
 static enum exit_code check_arguments(const struct cli *cli) {
     const struct verb *verb = cli->verb;
     int found = cli->options.arguments;
@@ -69,6 +85,7 @@ static enum exit_code run(struct cli *cli, int argc, const char *const *argv) {
         help_verb(cli->verb, &cli->out);
         return CLI_OK;
     }
+    join_problem(cli);
     enum exit_code code = check_arguments(cli);
     return code ? code : cli->verb->run(cli);
 }
@@ -104,5 +121,6 @@ int main(int argc, char **argv) {
         return unknown_verb(&cli, count, words);
     enum exit_code code = flush(&cli, run(&cli, count - taken, words + taken));
     text_free(&cli.out);
+    text_free(&cli.problem);
     return code;
 }

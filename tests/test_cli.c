@@ -117,6 +117,10 @@ Test(cli, mistakes_have_their_exit_code_and_say_what_to_do) {
         {"list specs/quickstart.yaml --variant blok_m=3", 2, "did you mean 'block_m'?"},
         {"list nowhere.yaml", 7, "cannot open nowhere.yaml"},
         {"list specs", 7, "cannot read specs"},
+        {"list softmax", 7, "did you mean the problem 'family=softmax'?"},
+        {"list attention", 7, "did you mean the problem 'family=attention_forward'?"},
+        {"list large.yaml", 7, "large.yaml is larger than 2097152 bytes"},
+        {"list family=softmax dtype=float16", 3, "did you mean 'fp16'?"},
         {"list bad.yaml", 3, "bad.yaml:3:"},
         {"show 'family=attention_forward mask=casual'", 3, "did you mean 'causal'?"},
         {"show 'family=softmax algorithm=flash'", 3, "is not feasible"},
@@ -128,12 +132,14 @@ Test(cli, mistakes_have_their_exit_code_and_say_what_to_do) {
         {"run 'family=softmax' --shape rows=3,cols=3 --x x.npy", 2, "--shape is for random tensors"},
         {"run specs/softmax.yaml --out y.npy", 2, "--out needs a single variant"},
         {"run 'family=softmax' --shape rows=1,cols=1 --host-mode race --device host", 3, "attile-race"},
-        {"build specs/softmax.yaml --templates nowhere", 3, ""},
+        {"build specs/softmax.yaml --templates nowhere", 3, "there is no folder of templates nowhere"},
+        {"list specs/softmax.yaml --templates bad.yaml", 3, "there is no folder of templates bad.yaml"},
         {"cache explain ffff", 2, "no key starts with 'ffff'"},
         {"cache clear --bytes 3", 2, "use cache trim --bytes"},
         {"generate specs/softmax.yaml --json -o -", 2, "both want standard output"},
         {"help nothing", 2, "unknown verb 'nothing'"},
     };
+    cr_assert_eq(system("head -c 3000000 /dev/zero > large.yaml"), 0);
     write_file("bad.yaml", "family: softmax\nproblem:\n  dtyp: fp16\n");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct outcome outcome = run(cases[i].arguments);
@@ -417,6 +423,15 @@ Test(cli, a_cache_that_cannot_be_used_is_said_and_costs_nothing_else) {
     struct outcome outcome = command_run("ATTILE_CACHE_DIR=/dev/null/x", "run family=softmax --shape rows=3,cols=5");
     cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
     cr_assert(holds(&outcome.err, "no usable directory at /dev/null/x"), "%s", text_string(&outcome.err));
+    command_done(&outcome);
+}
+
+Test(cli, why_a_cache_cannot_be_made_is_said_not_that_it_is_missing) {
+    if (geteuid() == 0 && mkdir("/sys/attile", 0700) == 0)
+        cr_skip_test("/sys can be written to");
+    struct outcome outcome = command_run("ATTILE_CACHE_DIR=/sys/attile/x", "cache stat");
+    cr_assert(holds(&outcome.err, "/sys/attile/x") && !holds(&outcome.err, "No such file"), "%s",
+              text_string(&outcome.err));
     command_done(&outcome);
 }
 
