@@ -67,6 +67,33 @@ static bool write_all(int fd, const char *bytes, size_t size) {
     return true;
 }
 
+/* A private file beside `path`; -1 with a sentence in *error. */
+static int open_temporary(const char *path, struct text *temporary, struct text *error) {
+    text_print(temporary, "%s.XXXXXX", path);
+    int fd = temporary->failed ? -1 : mkostemp(temporary->bytes, O_CLOEXEC);
+    if (fd < 0) {
+        fail(error, "cannot write", path);
+        text_free(temporary);
+    }
+    return fd;
+}
+
+bool file_can_save(const char *path, struct text *error) {
+    struct text temporary = {0};
+    struct stat info;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
+        errno = EISDIR;
+        return fail(error, "cannot write", path);
+    }
+    int fd = open_temporary(path, &temporary, error);
+    if (fd < 0)
+        return false;
+    close(fd);
+    unlink(temporary.bytes);
+    text_free(&temporary);
+    return true;
+}
+
 bool file_save(const char *path, const void *bytes, size_t size, bool *changed, struct text *error) {
     bool same = same_content(path, bytes, size);
     if (changed)
@@ -74,12 +101,9 @@ bool file_save(const char *path, const void *bytes, size_t size, bool *changed, 
     if (same)
         return true;
     struct text temporary = {0};
-    text_print(&temporary, "%s.XXXXXX", path);
-    int fd = temporary.failed ? -1 : mkostemp(temporary.bytes, O_CLOEXEC);
-    if (fd < 0) {
-        text_free(&temporary);
-        return fail(error, "cannot write", path);
-    }
+    int fd = open_temporary(path, &temporary, error);
+    if (fd < 0)
+        return false;
     mode_t mask = umask(0); /* mkostemp makes a private file; the result is an ordinary one */
     umask(mask);
     bool ok = write_all(fd, bytes, size) && fchmod(fd, 0666 & ~mask) == 0;

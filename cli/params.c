@@ -166,6 +166,30 @@ static bool next_given(const char **at, const char **name, size_t *name_size, co
     return *name_size > 0;
 }
 
+struct names { /* of parameters */
+    const struct formula_scope *scope;
+    int at;
+};
+
+static const char *next_name(void *context) {
+    struct names *names = context;
+    return names->at < names->scope->count ? names->scope->param[names->at++].name : NULL;
+}
+
+static bool refuse_name(const struct formula_scope *scope, const char *name, size_t size, struct text *error) {
+    struct names names = {scope, 0};
+    const char *near = diag_nearest(name, size, next_name, &names);
+    text_print(error, "--params: '%.*s' is no parameter of this mask or score", (int)size, name);
+    if (near)
+        return text_fail(error, "; did you mean '%s'?", near);
+    if (scope->count == 0)
+        return text_fail(error, ": they take none; leave it out");
+    text_print(error, "; expected");
+    for (int i = 0; i < scope->count; i++)
+        text_print(error, "%s %s", i ? "," : "", scope->param[i].name);
+    return false;
+}
+
 /* All names must be parameters of the formulas; numbers must be of their type, and tensors are read later. */
 static bool read_given(struct params *params, const char *given, struct text *error) {
     const char *name, *value;
@@ -176,8 +200,7 @@ static bool read_given(struct params *params, const char *given, struct text *er
         int number = name_size < sizeof word ? formula_param_find(&params->formulas.scope, word) : -1;
         const struct formula_param *declared = number < 0 ? NULL : &params->formulas.scope.param[number];
         if (!declared) {
-            text_print(error, "--params: '%.*s' is no parameter of this mask or score", (int)name_size, name);
-            return false;
+            return refuse_name(&params->formulas.scope, name, name_size, error);
         }
         if (params->given[number]) {
             text_print(error, "--params: %s is given twice; expected once", word);
@@ -256,22 +279,32 @@ static bool take_file(struct params *params, int number, const char *path, const
     return true;
 }
 
+/* A tensor's value is a file; many try a number first. */
+static bool refuse_path(const struct formula_scope *scope, int number, const char *why, struct text *error) {
+    text_print(error, "--params: ");
+    formula_print_params(scope, 1u << number, error);
+    return text_fail(error, " is a tensor; expected the path of a .npy file: %s", why);
+}
+
 static bool read_files(struct params *params, const char *given, struct text *error) {
     static const size_t limit = (size_t)1 << 36;
     const char *name, *value;
     size_t name_size, value_size;
     bool good = true;
     while (good && next_given(&given, &name, &name_size, &value, &value_size)) {
-        struct text word = {0}, path = {0}, content = {0};
+        struct text word = {0}, path = {0}, content = {0}, unread = {0};
         struct npy npy = {0};
         text_print(&word, "%.*s", (int)name_size, name);
         text_print(&path, "%.*s", (int)value_size, value);
         int number = formula_param_find(&params->formulas.scope, text_string(&word));
-        if (number >= 0 && params->formulas.scope.param[number].dims > 0)
-            good = file_load(text_string(&path), limit, &content, error) &&
-                   npy_parse_numbers(text_string(&path), content.bytes, content.size, &npy, error) &&
+        if (number >= 0 && params->formulas.scope.param[number].dims > 0) {
+            good = file_load(text_string(&path), limit, &content, &unread) ||
+                   refuse_path(&params->formulas.scope, number, text_string(&unread), error);
+            good = good && npy_parse_numbers(text_string(&path), content.bytes, content.size, &npy, error) &&
                    take_file(params, number, text_string(&path), &npy, error);
+        }
         npy_free(&npy);
+        text_free(&unread);
         text_free(&word);
         text_free(&path);
         text_free(&content);
@@ -309,6 +342,15 @@ struct params *params_make_given(const struct knobs *problem, const struct shape
     text_print(error, "the tensors of mask and score do not fit in memory");
     params_free(params);
     return NULL;
+}
+
+bool params_fit(const struct params *params, struct text *error) {
+    const struct formula *all[] = {params->formulas.mask, params->formulas.score};
+    char message[FORMULA_MESSAGE];
+    bool fit = formula_fits(&params->formulas.scope, &params->env, message);
+    for (int i = 0; fit && i < 2; i++)
+        fit = !all[i] || formula_check_indices(all[i], &params->env, message);
+    return fit || text_fail(error, "%s", message);
 }
 
 struct params *params_make(const struct knobs *problem, const struct shape *shape, uint64_t seed, struct text *error) {

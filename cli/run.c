@@ -45,6 +45,7 @@ struct job {
     struct json json;
     struct progress progress;
     int variants, done, right;
+    int64_t compared, nans; /* elements, over all rows */
 };
 
 struct row { /* what became of one variant, over all shapes */
@@ -102,6 +103,8 @@ static void print_json(struct job *job, const struct row *row, const struct shap
                 result->status != ATT_OK ? att_status_name(result->status)
                 : result->mismatches     ? "mismatch"
                                          : "ok");
+    json_integer(json, "compared", result->compared);
+    json_integer(json, "nan", result->nans);
     json_integer(json, "mismatches", result->mismatches);
     json_number(json, "max_error", result->error);
     json_number(json, "error_of_allowed", result->worst);
@@ -121,6 +124,8 @@ static void print_json(struct job *job, const struct row *row, const struct shap
 }
 
 static void add(struct check_result *sum, const struct check_result *result) {
+    sum->compared += result->compared;
+    sum->nans += result->nans;
     sum->mismatches += result->mismatches;
     sum->error = fmax(sum->error, result->error);
     sum->worst = fmax(sum->worst, result->worst);
@@ -155,12 +160,11 @@ static bool run_shape(struct job *job, att_kernel *kernel, struct row *row, int 
     if (!workload_fits(&job->workload, &row->variant->knobs, &shape)) {
         struct text error = {0};
         workload_free(&job->workload);
-        job->inputs.files.params = cli_text(cli, "params", NULL);
         bool files = job->inputs.from_files || job->inputs.files.params;
         bool made = workload_make(&job->workload, &row->variant->knobs, &shape, files ? &job->inputs.files : NULL,
                                   (uint64_t)cli_number(cli, "seed", 0), &error);
         if (!made)
-            row->code = cli_error(cli, job->inputs.files.params ? CLI_USAGE : CLI_INTERNAL, "%s", text_string(&error));
+            row->code = cli_error(cli, CLI_INTERNAL, "%s", text_string(&error));
         text_free(&error);
         if (!made) {
             workload_free(&job->workload);
@@ -244,7 +248,7 @@ static void print_row(struct job *job, const struct row *row) {
     struct text text = {0};
     bool ran = row->status == ATT_OK && row->runs > 0,
          counted = row->sum.counters.global_read + row->sum.counters.global_written > 0;
-    bool right = ran && row->code == CLI_OK;
+    bool right = ran && row->code == CLI_OK, all_nan = row->sum.compared > 0 && row->sum.nans == row->sum.compared;
     table_row(table);
     table_cell(table, NAME, CELL_PLAIN, "%s", row->variant->name);
     table_cell(table, ERROR, CELL_PLAIN, ran ? "%.2e" : "-", row->sum.error);
@@ -264,6 +268,7 @@ static void print_row(struct job *job, const struct row *row) {
                row->status           ? att_status_name(row->status)
                : row->sum.mismatches ? "WRONG"
                : row->code           ? "failed"
+               : all_nan             ? "ok, all NaN"
                                      : "ok");
 }
 
@@ -285,11 +290,13 @@ static enum exit_code run_all(struct job *job) {
         run_variant(job, &row);
         if (cli_interrupted()) /* half a row says nothing */
             break;
-        print_row(job, &row);
-        job->right += row.code == CLI_OK;
         code = cli_worse(code, row.code);
         if (hopeless(row.status))
             break;
+        print_row(job, &row);
+        job->right += row.code == CLI_OK;
+        job->compared += row.sum.compared;
+        job->nans += row.sum.nans;
     }
     progress_close(&job->progress);
     return cli_interrupted() ? CLI_INTERRUPTED : code;
@@ -361,6 +368,63 @@ static void describe(struct job *job) {
     }
 }
 
+/* Variants of one problem follow each other. */
+static bool same_problem(const struct knobs *a, const struct knobs *b) {
+    for (int id = 0; id < KNOB_COUNT; id++)
+        if (knob_table[id].group == KNOB_GROUP_PROBLEM && !knob_same(a, b, (enum knob_id)id))
+            return false;
+    return true;
+}
+
+/* Does --params fit every problem at every shape? */
+static enum exit_code check_params(struct job *job) {
+    struct cli *cli = job->cli;
+    const char *given = job->inputs.files.params = cli_text(cli, "params", NULL);
+    struct knobs last = {0};
+    struct variant variant;
+    enum exit_code code = CLI_OK;
+    catalog_rewind(&job->catalog);
+    while (given && !code && catalog_next(&job->catalog, &variant)) {
+        if (!variant.feasible || same_problem(&last, &variant.knobs))
+            continue;
+        last = variant.knobs;
+        if (last.family != family_attention_forward)
+            return cli_error(cli, CLI_USAGE, "--params: %s has neither mask nor score; leave it out",
+                             knob_word_name(KNOB_family, last.family));
+        for (int i = 0; !code && i < job->inputs.shapes; i++) {
+            struct shape shape = inputs_shape(&job->inputs, &last, i);
+            struct text error = {0};
+            struct params *params = params_make_given(&last, &shape, 0, given, &error);
+            if (!params || !params_fit(params, &error))
+                code = cli_error(cli, CLI_USAGE,
+                                 job->variants > 1 ? "%s (for variant %s; --variant picks variants)" : "%s",
+                                 text_string(&error), variant.name);
+            params_free(params);
+            text_free(&error);
+        }
+    }
+    return code;
+}
+
+static enum exit_code check_out(const struct job *job) {
+    const struct cli *cli = job->cli;
+    const char *path = cli_text(cli, "out", NULL);
+    struct text error = {0};
+    enum exit_code code = CLI_OK;
+    if (!path)
+        return CLI_OK;
+    if (job->variants != 1 || job->inputs.shapes != 1)
+        code = cli_error(cli, CLI_USAGE,
+                         "--out needs a single variant and shape, found %d and %d; --variant and --shape pick",
+                         job->variants, job->inputs.shapes);
+    else if (strcmp(path, "-") == 0)
+        code = cli_error(cli, CLI_USAGE, "--out needs a file; standard output has the table");
+    else if (!file_can_save(path, &error))
+        code = cli_error(cli, CLI_IO, "%s", text_string(&error));
+    text_free(&error);
+    return code;
+}
+
 static enum exit_code run(struct job *job) {
     struct cli *cli = job->cli;
     int pruned;
@@ -373,12 +437,10 @@ static enum exit_code run(struct job *job) {
         code = catalog_count(&job->catalog, cli, &job->variants, &pruned);
     if (!code)
         code = inputs_open(&job->inputs, cli, &job->catalog);
-    if (!code && cli_given(cli, "out") && (job->variants != 1 || job->inputs.shapes != 1))
-        code = cli_error(cli, CLI_USAGE,
-                         "--out needs a single variant and shape, found %d and %d; --variant and --shape pick",
-                         job->variants, job->inputs.shapes);
-    if (!code && strcmp(cli_text(cli, "out", ""), "-") == 0)
-        code = cli_error(cli, CLI_USAGE, "--out needs a file; standard output has the table");
+    if (!code)
+        code = check_params(job);
+    if (!code)
+        code = check_out(job);
     if (code)
         return code;
     describe(job);
@@ -393,7 +455,7 @@ static enum exit_code run(struct job *job) {
     code = run_all(job);
     if (cli->json)
         json_close(&job->json);
-    else
+    else if (job->table.rows > 1)
         table_print(&job->table, cli->color_out, &cli->out);
     return code;
 }
@@ -403,7 +465,8 @@ enum exit_code verb_run(struct cli *cli) {
     cli_catch_interrupt();
     enum exit_code code = run(&job);
     if (job.table.rows > 1)
-        cli_note(cli, "%d of %d agree with the oracle", job.right, job.variants);
+        cli_note(cli, "%d of %d agree with the oracle; %" PRId64 " elements compared, %" PRId64 " of them NaN",
+                 job.right, job.variants, job.compared, job.nans);
     table_free(&job.table);
     workload_free(&job.workload);
     inputs_close(&job.inputs);
