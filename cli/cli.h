@@ -32,6 +32,7 @@ struct cli {
     struct text problem; /* what options.argument[0] points to when the shell saw the words of a problem apart */
     bool json, quiet, verbose;
     bool color_out, color_error;
+    int width; /* columns of standard output */
 };
 
 struct verb {

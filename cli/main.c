@@ -78,6 +78,7 @@ static enum exit_code run(struct cli *cli, int argc, const char *const *argv) {
     enum color_choice color = (enum color_choice)cli_number(cli, "color", COLOR_AUTO);
     cli->color_out = terminal_color(stdout, color);
     cli->color_error = terminal_color(stderr, color);
+    cli->width = terminal_width(stdout);
     cli->json = cli_given(cli, "json");
     cli->quiet = cli_given(cli, "quiet");
     cli->verbose = cli_given(cli, "verbose");

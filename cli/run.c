@@ -5,6 +5,7 @@
 #include "nvrtc.h"
 #include "session.h"
 #include "terminal.h"
+#include "variant_label.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -42,6 +43,7 @@ struct job {
                                same problem */
     struct check_options options;
     struct table table;
+    struct variant_label label;
     struct json json;
     struct progress progress;
     int variants, done, right;
@@ -250,8 +252,10 @@ static void print_row(struct job *job, const struct row *row) {
          counted = row->sum.counters.global_read + row->sum.counters.global_written > 0;
     bool right = ran && row->code == CLI_OK, all_nan = row->sum.compared > 0 && row->sum.nans == row->sum.compared;
     table_row(table);
-    table_cell(table, NAME, CELL_PLAIN, "%s", row->variant->name);
-    table_cell(table, ERROR, CELL_PLAIN, ran ? "%.2e" : "-", row->sum.error);
+    variant_label_print(&job->label, row->variant, &text);
+    table_cell(table, NAME, CELL_PLAIN, "%s", text_string(&text));
+    text_free(&text);
+    table_cell(table, ERROR, CELL_PLAIN, ran ? "%.1e" : "-", row->sum.error);
     table_cell(table, LIMIT, CELL_PLAIN, ran ? "%.0f%%" : "-", 100 * row->sum.worst);
     print_seconds(&text, row->sum.seconds);
     table_cell(table, TIME, CELL_PLAIN, "%s", ran ? text_string(&text) : "-");
@@ -272,13 +276,25 @@ static void print_row(struct job *job, const struct row *row) {
                                      : "ok");
 }
 
+static void print_table(struct job *job) {
+    struct cli *cli = job->cli;
+    struct text shared = {0};
+    variant_label_print_shared(&job->label, &shared);
+    terminal_wrap(&cli->out, text_string(&shared), 0, cli->width);
+    table_print(&job->table, cli->color_out, cli->width, &cli->out);
+    text_free(&shared);
+}
+
 static bool hopeless(enum att_status status) { return status == ATT_NO_COMPILER || status == ATT_NO_DEVICE; }
 
 static enum exit_code run_all(struct job *job) {
-    static const char *const headings[] = {"variant", "error", "of limit", "time", "read",
-                                           "written", "regs",  "spills",   ""};
+    static const char *const headings[] = {"variant", "error", "limit",  "time", "read",
+                                           "written", "regs",  "spills", ""};
     struct variant variant;
     enum exit_code code = CLI_OK;
+    for (catalog_rewind(&job->catalog); catalog_next(&job->catalog, &variant);)
+        if (variant.feasible)
+            variant_label_add(&job->label, &variant);
     table_open(&job->table, 9, headings, "lrrrrrrrl");
     progress_open(&job->progress, job->variants, job->cli->quiet);
     catalog_rewind(&job->catalog);
@@ -456,7 +472,7 @@ static enum exit_code run(struct job *job) {
     if (cli->json)
         json_close(&job->json);
     else if (job->table.rows > 1)
-        table_print(&job->table, cli->color_out, &cli->out);
+        print_table(job);
     return code;
 }
 

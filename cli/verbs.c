@@ -12,7 +12,7 @@ const struct verb verbs[] = {
      "(batch, heads, len, dim) or (heads, len, dim). Values are rounded to each variant's dtype first, and the\n"
      "oracle sees the rounded values.\n"
      "\n"
-     "Columns: error is the largest absolute difference; of limit is the largest difference in units of what\n"
+     "Columns: error is the largest absolute difference; limit is the largest difference in percent of what\n"
      "is allowed at that very element; time, read and written are sums over the shapes, bytes of global memory\n"
      "as the host device counted them; regs and spills (bytes) of a thread are what NVRTC reports.\n"
      "\n"

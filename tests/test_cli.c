@@ -341,6 +341,19 @@ Test(cli, run_checks_random_tensors_and_writes_the_output) {
     command_done(&first), command_done(&second);
 }
 
+Test(cli, a_table_of_results_says_only_what_differs_in_80_columns) {
+    struct outcome outcome = command_run("COLUMNS=80", "run specs/softmax.yaml --device host --no-nvrtc --variant "
+                                                       "'dtype=fp16 dtype_out=fp16'");
+    cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
+    cr_expect(strncmp(text_string(&outcome.out), "family=softmax dtype=fp16", 25) == 0, "%s",
+              text_string(&outcome.out));
+    cr_expect(holds(&outcome.out, "\nthree_pass") && !holds(&outcome.out, "softmax_fp16"), "%s",
+              text_string(&outcome.out));
+    for (const char *row = text_string(&outcome.out); *row; row += strcspn(row, "\n") + 1)
+        cr_expect_leq(strcspn(row, "\n"), 80, "%s", row);
+    command_done(&outcome);
+}
+
 Test(cli, run_of_a_wrong_kernel_fails_and_shows_where) {
     cr_assert_eq(
         system("cp -r " SOURCE_DIR "/templates t && sed -i 's/y.col. = to_output(/&0.5f + /' t/softmax_online.cu"), 0);
