@@ -45,7 +45,8 @@ struct verb {
     enum exit_code (*run)(struct cli *cli);
 };
 
-extern const struct verb verbs[]; /* ends with a null name */
+extern const struct verb verbs[];               /* ends with a null name */
+extern const struct option_rule option_rules[]; /* of all verbs; ends with a null verb */
 
 /* Options that every verb has; they come last in each table. */
 #define CLI_COMMON_OPTIONS                                                                                             \

@@ -87,6 +87,11 @@ static enum exit_code run(struct cli *cli, int argc, const char *const *argv) {
         return CLI_OK;
     }
     join_problem(cli);
+    if (!options_check(&cli->options, cli->verb->name, option_rules, &error)) {
+        cli_error(cli, CLI_USAGE, "%s: %s", cli->verb->name, text_string(&error));
+        text_free(&error);
+        return CLI_USAGE;
+    }
     enum exit_code code = check_arguments(cli);
     return code ? code : cli->verb->run(cli);
 }

@@ -131,7 +131,7 @@ Test(explore, mistakes_have_clear_answers) {
         {"explore 'head_dim=64'", 3, "no family is named"},
         {"explore 'family=attention_forward hed_dim=64'", 3, "did you mean 'head_dim'"},
         {"explore nowhere.yaml", 7, "nowhere.yaml"},
-        {"explore family=softmax --for h300", 2, "expected h200"},
+        {"explore family=softmax --for h300", 2, "no file of devices/ is for 'h300': expected h200"},
         {"explore family=softmax --for ./h300.yaml", 7, "h300.yaml"},
         {"explore family=softmax --shapes 'rows=3'", 2, "cols is missing"},
         {"explore family=softmax --shapes ';'", 2, "names no shape"},
