@@ -129,6 +129,20 @@ bool catalog_next(struct catalog *catalog, struct variant *variant) {
     }
 }
 
+/* A problem that names no target is for any. The target with which it can be, or null. */
+static const char *target_that_would_do(const struct catalog *catalog) {
+    struct knobs knobs = catalog->problem;
+    struct variant variant;
+    if (catalog->spec || catalog->given.target != AUTO)
+        return NULL;
+    for (knobs.target = 0; knob_table[KNOB_target].words[knobs.target]; knobs.target++) {
+        variant_complete(catalog->templates, &knobs, true, &variant);
+        if (variant.feasible)
+            return knob_word_name(KNOB_target, knobs.target);
+    }
+    return NULL;
+}
+
 enum exit_code catalog_count(struct catalog *catalog, const struct cli *cli, int *feasible, int *pruned) {
     struct variant variant;
     struct text reason = {0}, clash = {0};
@@ -151,9 +165,11 @@ enum exit_code catalog_count(struct catalog *catalog, const struct cli *cli, int
     if (code == CLI_USAGE)
         cli_error(cli, code, "no variant of %s is '%s'; see attile list %s", catalog->name,
                   cli_text(cli, "variant", "*"), catalog->name);
+    const char *target = code == CLI_SPEC ? target_that_would_do(catalog) : NULL;
     if (code == CLI_SPEC)
-        cli_error(cli, code, *pruned == 1 ? "%s is not feasible: %s" : "no variant of %s is feasible; the first: %s",
-                  catalog->name, text_string(&reason));
+        cli_error(cli, code,
+                  *pruned == 1 ? "%s is not feasible: %s%s%s" : "no variant of %s is feasible; the first: %s%s%s",
+                  catalog->name, text_string(&reason), target ? "; it is with target=" : "", target ? target : "");
     text_free(&reason);
     return code;
 }

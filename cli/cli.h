@@ -65,6 +65,9 @@ enum exit_code cli_report(const struct cli *cli, enum exit_code code, const char
 
 void cli_note(const struct cli *cli, const char *format, ...) TEXT_PRINTF(2, 3); /* not with --quiet */
 
+/* Write cli->out, and begin it anew. False when that fails, which was reported: a reader that went away is no error. */
+bool cli_write(struct cli *cli);
+
 /* The library's log callback, with the struct cli as its context: shows its warnings as notes. */
 void cli_warning(void *cli, enum att_log_level level, const char *message);
 

@@ -143,6 +143,10 @@ static enum exit_code explain_catalog(struct cli *cli, struct catalog *catalog) 
         return cli_error(cli, CLI_USAGE, "--tiles is for attention; %s is of family %s", catalog->name,
                          knob_word_name(KNOB_family, spec->family));
     enum exit_code code = shapes_read(&e.shapes, cli, spec);
+    struct text error = {0};
+    if (!code && cli_given(cli, "svg") && !file_can_save(cli_text(cli, "svg", ""), &error))
+        code = cli_error(cli, CLI_IO, "--svg: %s", text_string(&error));
+    text_free(&error);
     if (code)
         return code;
     if (cli->json) {

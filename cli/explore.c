@@ -234,6 +234,8 @@ static enum exit_code explore(struct exploration *e) {
     if (!code && cli_given(e->cli, "csv") && e->cli->json)
         code = cli_error(e->cli, CLI_USAGE, "--csv and --json both write to standard output: choose one");
     if (!code)
+        code = explore_report_check(e);
+    if (!code)
         code = explore_find(e);
     if (!code)
         code = choose(e);

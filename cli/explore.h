@@ -50,6 +50,9 @@ enum exit_code explain_model(struct cli *cli);
 /* A candidate, complete again. */
 void explore_variant(const struct exploration *exploration, const struct candidate *candidate, struct variant *variant);
 
+/* Can the page be made, from what --map and --measured say? Before anything is compiled. */
+enum exit_code explore_report_check(const struct exploration *exploration);
+
 /* The page of --report. */
 enum exit_code explore_report(struct exploration *exploration);
 

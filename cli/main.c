@@ -96,14 +96,11 @@ static enum exit_code run(struct cli *cli, int argc, const char *const *argv) {
     return code ? code : cli->verb->run(cli);
 }
 
-/* Standard output is written once, whole; a reader that went away (head) is no error of ours. */
+/* Standard output is written whole, but for what a verb wrote before; a reader that went away (head) is no error. */
 static enum exit_code flush(struct cli *cli, enum exit_code code) {
     if (cli->out.failed)
         return cli_error(cli, CLI_INTERNAL, "out of memory");
-    bool written = fwrite(text_string(&cli->out), 1, cli->out.size, stdout) == cli->out.size;
-    if ((!written || fflush(stdout) != 0) && errno != EPIPE)
-        return cli_error(cli, CLI_IO, "cannot write standard output: %s", strerror(errno));
-    return code;
+    return cli_write(cli) || errno == EPIPE ? code : CLI_IO;
 }
 
 int main(int argc, char **argv) {

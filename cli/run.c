@@ -46,7 +46,7 @@ struct job {
     struct variant_label label;
     struct json json;
     struct progress progress;
-    int variants, done, right;
+    int variants, done, ran, right;
     int64_t compared, nans; /* elements, over all rows */
 };
 
@@ -310,6 +310,7 @@ static enum exit_code run_all(struct job *job) {
         if (hopeless(row.status))
             break;
         print_row(job, &row);
+        job->ran += row.runs > 0;
         job->right += row.code == CLI_OK;
         job->compared += row.sum.compared;
         job->nans += row.sum.nans;
@@ -471,7 +472,7 @@ static enum exit_code run(struct job *job) {
     code = run_all(job);
     if (cli->json)
         json_close(&job->json);
-    else if (job->table.rows > 1)
+    else if (job->ran > 0)
         print_table(job);
     return code;
 }
@@ -480,7 +481,7 @@ enum exit_code verb_run(struct cli *cli) {
     struct job job = {.cli = cli};
     cli_catch_interrupt();
     enum exit_code code = run(&job);
-    if (job.table.rows > 1)
+    if (job.ran > 0)
         cli_note(cli, "%d of %d agree with the oracle; %" PRId64 " elements compared, %" PRId64 " of them NaN",
                  job.right, job.variants, job.compared, job.nans);
     table_free(&job.table);

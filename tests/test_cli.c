@@ -124,6 +124,7 @@ Test(cli, mistakes_have_their_exit_code_and_say_what_to_do) {
         {"list bad.yaml", 3, "bad.yaml:3:"},
         {"show 'family=attention_forward mask=casual'", 3, "did you mean 'causal'?"},
         {"show 'family=softmax algorithm=flash'", 3, "is not feasible"},
+        {"show 'family=attention_forward dtype=bf16 algorithm=flash_async'", 3, "it is with target=sm_90a"},
         {"run 'family=softmax'", 2, "give --shape or files"},
         {"run 'family=softmax' --shape rows=3", 2, "cols is missing"},
         {"run 'family=softmax' --q tests/data/minilm_q.npy", 2, "softmax has no tensor q"},
@@ -202,6 +203,14 @@ Test(cli, arguments_are_checked_before_anything_is_compiled) {
                   cases[i].arguments);
         command_done(&outcome);
     }
+}
+
+Test(cli, a_shape_that_no_memory_holds_is_said_with_its_size) {
+    struct outcome outcome = run("run family=softmax --device host --no-nvrtc --shape rows=2000000000,cols=2000000000");
+    cr_expect_eq(outcome.code, 8);
+    cr_expect(holds(&outcome.err, "GiB, which do not fit in memory; y takes most"), "%s", text_string(&outcome.err));
+    cr_expect(outcome.out.size == 0 && !holds(&outcome.err, "agree with"), "%s", text_string(&outcome.out));
+    command_done(&outcome);
 }
 
 Test(cli, how_much_was_compared_is_said) {
@@ -299,6 +308,26 @@ Test(cli, list_counts_and_gives_reasons) {
     struct outcome knobs = run("list specs/quickstart.yaml --variant 'mask=causal' -q");
     cr_assert_str_eq(text_string(&some.out), text_string(&knobs.out));
     command_done(&plain), command_done(&why), command_done(&some), command_done(&knobs);
+}
+
+/* A hundred thousand and more, of which the first is shown at once: what is cut off by `head` was not waited for. */
+Test(cli, list_streams_a_large_spec_and_says_how_large_it_is) {
+    struct text spec = {0}, out = {0}, err = {0}, error = {0};
+    static const char *const axes[] = {"block_m", "block_n", "thread_m", "thread_n"};
+    text_print(&spec, "family: attention_forward\nproblem: {dtype: [fp32, fp16, bf16]}\nschedule:\n"
+                      "  algorithm: flash_tiled\n");
+    for (int axis = 0; axis < 4; axis++) {
+        text_print(&spec, "  %s: [%d", axes[axis], axis < 2 ? 8 : 1);
+        for (int i = 2; i <= (axis < 2 ? 32 : 6); i++)
+            text_print(&spec, ", %d", axis < 2 ? 8 * i : 1 << (i - 1));
+        text_print(&spec, "]\n");
+    }
+    write_file("large.yaml", text_string(&spec));
+    cr_assert_eq(system(ATTILE " list large.yaml 2>.err | head -n 1 >.out"), 0);
+    cr_assert(file_load(".out", 4096, &out, &error) && file_load(".err", 4096, &err, &error));
+    cr_expect(strncmp(text_string(&out), "attention_forward_", 18) == 0, "%s", text_string(&out));
+    cr_expect(holds(&err, " combinations to look at"), "%s", text_string(&err));
+    text_free(&spec), text_free(&out), text_free(&err);
 }
 
 Test(cli, show_and_generate_agree_and_write_only_what_changed) {
