@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <ctype.h>
 #include <dirent.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,59 +42,10 @@ static void write_file(const char *path, const char *content) {
     cr_assert(file_save(path, content, strlen(content), NULL, &error), "%s", text_string(&error));
 }
 
-/* --- a JSON reader, to see that ours is JSON ---------------------------------------------------------------------- */
-
-static const char *blank(const char *at) { return at + strspn(at, " \n\r\t"); }
-
-static const char *json_text(const char *at) {
-    if (*at++ != '"')
-        return NULL;
-    for (; *at != '"'; at++) {
-        if ((unsigned char)*at < ' ')
-            return NULL;
-        if (*at == '\\' && !strchr("\"\\/bfnrtu", *++at))
-            return NULL;
-    }
-    return at + 1;
-}
-
-/* The end of one value, or null. */
-static const char *json_value(const char *at, int depth) {
-    at = blank(at);
-    if (depth > 20)
-        return NULL;
-    if (*at == '"')
-        return json_text(at);
-    if (*at == '{' || *at == '[') {
-        bool object = *at == '{';
-        char close = object ? '}' : ']';
-        at = blank(at + 1);
-        if (*at == close)
-            return at + 1;
-        for (;;) {
-            if (object && (!(at = json_text(blank(at))) || *(at = blank(at)) != ':'))
-                return NULL;
-            if (!(at = json_value(at + object, depth + 1)))
-                return NULL;
-            at = blank(at);
-            if (*at == close)
-                return at + 1;
-            if (*at++ != ',')
-                return NULL;
-        }
-    }
-    static const char *const words[] = {"true", "false", "null"};
-    for (int i = 0; i < 3; i++)
-        if (strncmp(at, words[i], strlen(words[i])) == 0)
-            return at + strlen(words[i]);
-    char *end;
-    strtod(at, &end);
-    return end > at ? end : NULL;
-}
-
 static bool is_json(const struct text *text) {
-    const char *end = json_value(text_string(text), 0);
-    return end && *blank(end) == '\0';
+    json_t *value = json_loadb(text_string(text), text->size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL);
+    json_decref(value);
+    return value != NULL;
 }
 
 /* --- mistakes ----------------------------------------------------------------------------------------------------- */
