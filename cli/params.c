@@ -130,11 +130,13 @@ static bool make_param(struct params *params, int number, const struct shape *sh
     param->type = storages[declared->storage].type;
     param->bytes = storages[declared->storage].bytes;
     param->count = 1;
+    bool fits = true;
     for (int d = 0; d < declared->dims; d++) {
         param->size[d] = formula_dim(&params->formulas.scope, number, d, &params->env);
-        if (param->size[d] < 0 || __builtin_mul_overflow(param->count, param->size[d], &param->count))
-            return false;
+        fits = fits && param->size[d] >= 0 && !__builtin_mul_overflow(param->count, param->size[d], &param->count);
     }
+    if (!fits)
+        return false;
     float *noise = calloc((size_t)param->count + 1, sizeof *noise);
     param->value = calloc((size_t)param->count + 1, sizeof *param->value);
     if (noise && param->value) {
@@ -312,6 +314,15 @@ static bool read_files(struct params *params, const char *given, struct text *er
     return good;
 }
 
+static void refuse_size(const struct formula_scope *scope, int number, const struct param_value *param,
+                        struct text *error) {
+    double bytes = sizeof(float) + sizeof(double);
+    for (int d = 0; d < scope->param[number].dims; d++)
+        bytes *= (double)param->size[d];
+    text_print(error, "a tensor takes %.3g GiB, which do not fit in memory: ", bytes / 0x1p30);
+    formula_print_params(scope, 1u << number, error);
+}
+
 struct params *params_make_given(const struct knobs *problem, const struct shape *shape, uint64_t seed,
                                  const char *given, struct text *error) {
     struct params *params = calloc(1, sizeof *params);
@@ -331,7 +342,8 @@ struct params *params_make_given(const struct knobs *problem, const struct shape
                                  .context = params,
                                  .tensor = element};
         for (int i = 0; good && i < params->formulas.scope.count; i++)
-            good = make_param(params, i, shape, seed);
+            if (!(good = make_param(params, i, shape, seed)))
+                refuse_size(&params->formulas.scope, i, &params->param[i], error);
     }
     if (good && given && !read_files(params, given, error)) {
         params_free(params);
@@ -339,7 +351,8 @@ struct params *params_make_given(const struct knobs *problem, const struct shape
     }
     if (good)
         return params;
-    text_print(error, "the tensors of mask and score do not fit in memory");
+    if (error->size == 0)
+        text_print(error, "mask and score cannot be read, or memory ran out");
     params_free(params);
     return NULL;
 }

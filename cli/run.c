@@ -338,6 +338,14 @@ static enum exit_code open_session(struct job *job) {
         return cli_error(cli, cli_exit_code(status), "%s", job->session ? att_message(job->session) : "out of memory");
     att_session_describe(job->session, &job->info);
     bool host = job->info.device == ATT_DEVICE_HOST;
+    static const struct {
+        bool for_host;
+        const char *option;
+    } idle[] = {{false, "gpu"}, {true, "host-mode"}, {true, "host-seed"}};
+    for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
+        if (idle[i].for_host != host && cli_given(cli, idle[i].option))
+            return cli_error(cli, CLI_USAGE, "--%s does nothing on %s; leave it out, or --device %s", idle[i].option,
+                             job->info.device_name, host ? "cuda" : "host");
     struct failure failure = {0};
     if (host && !cli_given(cli, "no-nvrtc") && nvrtc_open(&job->nvrtc, &failure) != ATT_OK && cli->verbose)
         cli_note(cli, "no registers are shown: %s", text_string(&failure.text));

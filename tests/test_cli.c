@@ -78,6 +78,7 @@ Test(cli, mistakes_have_their_exit_code_and_say_what_to_do) {
         {"show 'family=softmax algorithm=flash'", 3, "is not feasible"},
         {"show 'family=attention_forward dtype=bf16 algorithm=flash_async'", 3, "it is with target=sm_90a"},
         {"run 'family=softmax'", 2, "give --shape or files"},
+        {"run family=softmax --device host --gpu 1 --shape rows=3,cols=3", 2, "--gpu does nothing on"},
         {"run 'family=softmax' --shape rows=3", 2, "cols is missing"},
         {"run 'family=softmax' --q tests/data/minilm_q.npy", 2, "softmax has no tensor q"},
         {"run 'family=softmax' --x tests/data/paragraph.txt", 2, "not a .npy file"},
@@ -128,6 +129,8 @@ Test(cli, arguments_are_checked_before_anything_is_compiled) {
         {"run masks.yaml --params slopes=3", 2, "slopes: float[heads] is a tensor; expected the path of a .npy file"},
         {"run masks.yaml --params ids=ids.npy", 2, "shape (1,): ids is (1, 32) at these sizes"},
         {"run documents.yaml --params ids=ids.npy", 2, "index 1 of documents"},
+        {"run bias.yaml --params values=v.npy", 2,
+         "GiB, which do not fit in memory: values: float[len_q, len_k, len_k]"},
         {"run masks.yaml --out nowhere/o.npy", 7, "cannot write nowhere/o.npy"},
         {"run masks.yaml --out specs", 7, "cannot write specs: Is a directory"},
     };
@@ -137,6 +140,11 @@ Test(cli, arguments_are_checked_before_anything_is_compiled) {
                              "          score: 's + slopes[h]'}\n"
                              "schedule: {algorithm: flash}\n"
                              "test: {shapes: [{len_q: 32, len_kv: 32}]}\n");
+    write_file("bias.yaml", "family: attention_forward\n"
+                            "params: {values: 'float[len_q, len_k, len_k]'}\n"
+                            "problem: {head_dim: 16, score: 's + values[clamp(q, 0, len_q - 1), k, k]'}\n"
+                            "schedule: {algorithm: flash}\n"
+                            "test: {shapes: [{len_q: 20000000, len_kv: 20000000}]}\n");
     write_file("documents.yaml", "family: attention_forward\n"
                                  "params: {ids: 'int[1]', documents: 'int[4]'}\n"
                                  "problem: {head_dim: 16, mask: 'k < documents[ids[0]]'}\n"
