@@ -23,7 +23,7 @@ struct option {
 
 /* An option that does nothing by itself, or beside others: 'a|b' = any of these. */
 struct option_rule {
-    const char *verb, *option; /* a null verb ends a table */
+    const char *verb, *option;    /* a null verb ends a table */
     const char *needs, *excludes; /* or null */
 };
 
@@ -48,7 +48,8 @@ bool options_parse(const struct option *table, int argc, const char *const *argv
                    struct text *error);
 
 /* False with a sentence in *error when a rule of this verb is broken. */
-bool options_check(const struct options *options, const char *verb, const struct option_rule *rules, struct text *error);
+bool options_check(const struct options *options, const char *verb, const struct option_rule *rules,
+                   struct text *error);
 
 /* The value of an option by its name; the table must have it. */
 const struct option_value *options_get(const struct options *options, const char *name);
