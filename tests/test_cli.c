@@ -166,9 +166,10 @@ Test(cli, arguments_are_checked_before_anything_is_compiled) {
 }
 
 Test(cli, a_shape_that_no_memory_holds_is_said_with_its_size) {
-    struct outcome outcome = run("run family=softmax --device host --no-nvrtc --shape rows=2000000000,cols=2000000000");
+    struct outcome outcome = run("run 'family=attention_forward algorithm=flash' --device host --no-nvrtc --shape "
+                                 "batch=2000000000,len_q=2000000000,len_kv=1");
     cr_expect_eq(outcome.code, 8);
-    cr_expect(holds(&outcome.err, "GiB, which do not fit in memory; y takes most"), "%s", text_string(&outcome.err));
+    cr_expect(holds(&outcome.err, "GiB, which do not fit in memory; o takes most"), "%s", text_string(&outcome.err));
     cr_expect(outcome.out.size == 0 && !holds(&outcome.err, "agree with"), "%s", text_string(&outcome.out));
     command_done(&outcome);
 }
