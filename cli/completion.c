@@ -176,8 +176,10 @@ void completion_fish(struct text *script) {
         }
         for (const struct option *option = verb->options; option->name; option++) {
             text_print(script, "complete -c attile -n '__attile_verb %s' -l %s", verb->name, option->name);
-            text_print(script, option->letter ? " -s %c" : "", option->letter);
-            text_print(script, option->kind == OPTION_FLAG ? "" : option->kind == OPTION_TEXT ? " -r" : " -x");
+            if (option->letter)
+                text_print(script, " -s %c", option->letter);
+            if (option->value)
+                text_print(script, option->kind == OPTION_TEXT ? " -r" : " -x");
             if (option->kind == OPTION_WORD) {
                 text_print(script, " -a '");
                 print_choices(script, option->value);
