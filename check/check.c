@@ -210,9 +210,10 @@ static bool launch(struct run *run, int count) {
     struct failure failure = {0};
     att_session *session = run->session;
     enum att_status status = session->type->timer_start(session->backend, NULL, &failure);
+    enum att_status refused;
     for (int i = 0; status == ATT_OK && i < count; i++)
-        if (att_launch(run->kernel, &run->args, NULL) != ATT_OK)
-            status = failure_set(&failure, ATT_LAUNCH_FAILED, "%s", att_message(session));
+        if ((refused = att_launch(run->kernel, &run->args, NULL)) != ATT_OK)
+            status = failure_set(&failure, refused, "%s", att_message(session));
     double seconds = 0;
     if (status == ATT_OK)
         status = session->type->timer_stop(session->backend, NULL, &seconds, &failure);
@@ -262,6 +263,8 @@ static void print_element(const struct workload_output *output, int64_t i, struc
 
 static void compare_element(struct run *run, const struct workload_output *output, int64_t i, double found) {
     struct check_result *result = run->result;
+    result->compared++;
+    result->nans += isnan(output->expected[i]) != 0;
     double expected = output->expected[i], allowed = output->allowed[i], error = fabs(found - expected);
     if (isfinite(error) && error > result->error)
         result->error = error;

@@ -16,6 +16,7 @@ struct check_options {
 
 struct check_result {
     enum att_status status;       /* of launching; the rest holds when it is ATT_OK */
+    int64_t compared, nans;       /* elements of outputs, and those of them that have to be NaN */
     int64_t mismatches;           /* elements that are wrong, or were written outside of the
                          tensor */
     double error;                 /* largest absolute error of finite elements */

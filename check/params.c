@@ -130,11 +130,13 @@ static bool make_param(struct params *params, int number, const struct shape *sh
     param->type = storages[declared->storage].type;
     param->bytes = storages[declared->storage].bytes;
     param->count = 1;
+    bool fits = true;
     for (int d = 0; d < declared->dims; d++) {
         param->size[d] = formula_dim(&params->formulas.scope, number, d, &params->env);
-        if (param->size[d] < 0 || __builtin_mul_overflow(param->count, param->size[d], &param->count))
-            return false;
+        fits = fits && param->size[d] >= 0 && !__builtin_mul_overflow(param->count, param->size[d], &param->count);
     }
+    if (!fits)
+        return false;
     float *noise = calloc((size_t)param->count + 1, sizeof *noise);
     param->value = calloc((size_t)param->count + 1, sizeof *param->value);
     if (noise && param->value) {
@@ -166,6 +168,30 @@ static bool next_given(const char **at, const char **name, size_t *name_size, co
     return *name_size > 0;
 }
 
+struct names { /* of parameters */
+    const struct formula_scope *scope;
+    int at;
+};
+
+static const char *next_name(void *context) {
+    struct names *names = context;
+    return names->at < names->scope->count ? names->scope->param[names->at++].name : NULL;
+}
+
+static bool refuse_name(const struct formula_scope *scope, const char *name, size_t size, struct text *error) {
+    struct names names = {scope, 0};
+    const char *near = diag_nearest(name, size, next_name, &names);
+    text_print(error, "--params: '%.*s' is no parameter of this mask or score", (int)size, name);
+    if (near)
+        return text_fail(error, "; did you mean '%s'?", near);
+    if (scope->count == 0)
+        return text_fail(error, ": they take none; leave it out");
+    text_print(error, "; expected");
+    for (int i = 0; i < scope->count; i++)
+        text_print(error, "%s %s", i ? "," : "", scope->param[i].name);
+    return false;
+}
+
 /* All names must be parameters of the formulas; numbers must be of their type, and tensors are read later. */
 static bool read_given(struct params *params, const char *given, struct text *error) {
     const char *name, *value;
@@ -176,8 +202,7 @@ static bool read_given(struct params *params, const char *given, struct text *er
         int number = name_size < sizeof word ? formula_param_find(&params->formulas.scope, word) : -1;
         const struct formula_param *declared = number < 0 ? NULL : &params->formulas.scope.param[number];
         if (!declared) {
-            text_print(error, "--params: '%.*s' is no parameter of this mask or score", (int)name_size, name);
-            return false;
+            return refuse_name(&params->formulas.scope, name, name_size, error);
         }
         if (params->given[number]) {
             text_print(error, "--params: %s is given twice; expected once", word);
@@ -256,27 +281,46 @@ static bool take_file(struct params *params, int number, const char *path, const
     return true;
 }
 
+/* A tensor's value is a file; many try a number first. */
+static bool refuse_path(const struct formula_scope *scope, int number, const char *why, struct text *error) {
+    text_print(error, "--params: ");
+    formula_print_params(scope, 1u << number, error);
+    return text_fail(error, " is a tensor; expected the path of a .npy file: %s", why);
+}
+
 static bool read_files(struct params *params, const char *given, struct text *error) {
     static const size_t limit = (size_t)1 << 36;
     const char *name, *value;
     size_t name_size, value_size;
     bool good = true;
     while (good && next_given(&given, &name, &name_size, &value, &value_size)) {
-        struct text word = {0}, path = {0}, content = {0};
+        struct text word = {0}, path = {0}, content = {0}, unread = {0};
         struct npy npy = {0};
         text_print(&word, "%.*s", (int)name_size, name);
         text_print(&path, "%.*s", (int)value_size, value);
         int number = formula_param_find(&params->formulas.scope, text_string(&word));
-        if (number >= 0 && params->formulas.scope.param[number].dims > 0)
-            good = file_load(text_string(&path), limit, &content, error) &&
-                   npy_parse_numbers(text_string(&path), content.bytes, content.size, &npy, error) &&
+        if (number >= 0 && params->formulas.scope.param[number].dims > 0) {
+            good = file_load(text_string(&path), limit, &content, &unread) ||
+                   refuse_path(&params->formulas.scope, number, text_string(&unread), error);
+            good = good && npy_parse_numbers(text_string(&path), content.bytes, content.size, &npy, error) &&
                    take_file(params, number, text_string(&path), &npy, error);
+        }
         npy_free(&npy);
+        text_free(&unread);
         text_free(&word);
         text_free(&path);
         text_free(&content);
     }
     return good;
+}
+
+static void refuse_size(const struct formula_scope *scope, int number, const struct param_value *param,
+                        struct text *error) {
+    double bytes = sizeof(float) + sizeof(double);
+    for (int d = 0; d < scope->param[number].dims; d++)
+        bytes *= (double)param->size[d];
+    text_print(error, "a tensor takes %.3g GiB, which do not fit in memory: ", bytes / 0x1p30);
+    formula_print_params(scope, 1u << number, error);
 }
 
 struct params *params_make_given(const struct knobs *problem, const struct shape *shape, uint64_t seed,
@@ -298,7 +342,8 @@ struct params *params_make_given(const struct knobs *problem, const struct shape
                                  .context = params,
                                  .tensor = element};
         for (int i = 0; good && i < params->formulas.scope.count; i++)
-            good = make_param(params, i, shape, seed);
+            if (!(good = make_param(params, i, shape, seed)))
+                refuse_size(&params->formulas.scope, i, &params->param[i], error);
     }
     if (good && given && !read_files(params, given, error)) {
         params_free(params);
@@ -306,9 +351,19 @@ struct params *params_make_given(const struct knobs *problem, const struct shape
     }
     if (good)
         return params;
-    text_print(error, "the tensors of mask and score do not fit in memory");
+    if (error->size == 0)
+        text_print(error, "mask and score cannot be read, or memory ran out");
     params_free(params);
     return NULL;
+}
+
+bool params_fit(const struct params *params, struct text *error) {
+    const struct formula *all[] = {params->formulas.mask, params->formulas.score};
+    char message[FORMULA_MESSAGE];
+    bool fit = formula_fits(&params->formulas.scope, &params->env, message);
+    for (int i = 0; fit && i < 2; i++)
+        fit = !all[i] || formula_check_indices(all[i], &params->env, message);
+    return fit || text_fail(error, "%s", message);
 }
 
 struct params *params_make(const struct knobs *problem, const struct shape *shape, uint64_t seed, struct text *error) {

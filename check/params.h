@@ -28,6 +28,9 @@ struct params {
 struct params *params_make_given(const struct knobs *problem, const struct shape *shape, uint64_t seed,
                                  const char *given, struct text *error);
 struct params *params_make(const struct knobs *problem, const struct shape *shape, uint64_t seed, struct text *error);
+
+/* Are they within what formulas can compute, and all indices within tensors? False with a sentence in *error. */
+bool params_fit(const struct params *params, struct text *error);
 void params_free(struct params *params); /* accepts null */
 
 /* Element `i` of a tensor as the bytes that a kernel reads. */

@@ -259,6 +259,28 @@ static bool answer(const struct workload *w) {
     }
 }
 
+/* An input takes 4 bytes an element here, an output 16. */
+static void refuse_size(const struct workload *workload, struct text *error) {
+    const struct operands *operands = &families[workload->problem.family];
+    const struct operand *most = NULL;
+    double largest = 0, total = 0;
+    for (int i = 0; i < WORKLOAD_INPUTS + WORKLOAD_OUTPUTS; i++) {
+        bool output = i >= WORKLOAD_INPUTS;
+        const struct operand *operand = output ? &operands->output[i - WORKLOAD_INPUTS] : &operands->input[i];
+        double bytes = output ? 2 * sizeof(double) : sizeof(float);
+        for (int d = 0; operand->name && d < TENSOR_DIMS; d++)
+            bytes *= (double)size_of(&workload->problem, &workload->shape, operand->dim[d]);
+        total += operand->name ? bytes : 0;
+        if (operand->name && bytes > largest) {
+            largest = bytes;
+            most = operand;
+        }
+    }
+    text_print(error, "the tensors and their answer take %.3g GiB, which do not fit in memory", total / 0x1p30);
+    if (most)
+        text_print(error, "; %s takes most, %.3g GiB; make the shape smaller", most->name, largest / 0x1p30);
+}
+
 bool workload_make(struct workload *workload, const struct knobs *problem, const struct shape *shape,
                    const struct workload_files *files, uint64_t seed, struct text *error) {
     *workload = (struct workload){.problem = *problem, .shape = *shape};
@@ -273,7 +295,7 @@ bool workload_make(struct workload *workload, const struct knobs *problem, const
         empty_some_parts(workload);
     ok = ok && make_outputs(workload) && answer(workload);
     if (!ok)
-        text_print(error, "the tensors do not fit in memory");
+        refuse_size(workload, error);
     return ok;
 }
 

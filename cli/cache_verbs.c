@@ -165,7 +165,7 @@ static enum exit_code visit(struct cli *cli, struct listing *listing, int verify
     if (cli->json)
         json_close(&listing->json);
     else if (listing->table.rows > 1)
-        table_print(&listing->table, cli->color_out, &cli->out);
+        table_print(&listing->table, cli->color_out, cli->width, &cli->out);
     table_free(&listing->table);
     code = close_cache(cli, cache, status, &failure);
     return code ? code : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;

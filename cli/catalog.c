@@ -1,5 +1,6 @@
 #include "catalog.h"
 #include "file.h"
+#include "knob_text.h"
 #include "variant_names.h"
 #include "template_folder.h"
 
@@ -38,11 +39,20 @@ static enum exit_code open_problem(struct catalog *catalog, const char *text, st
     return CLI_OK;
 }
 
+/* A family alone is no problem yet, but is what a newcomer types. */
+static const char *meant_family(const char *path) {
+    const char *const *families = knob_table[KNOB_family].words;
+    return knob_word(KNOB_family, path, strlen(path)) >= 0 ? path
+                                                           : diag_nearest(path, strlen(path), next_word, &families);
+}
+
 static enum exit_code open_spec(struct catalog *catalog, struct cli *cli, const char *path, struct diag *diag) {
     struct text error = {0};
     catalog->name = strcmp(path, "-") == 0 ? "<stdin>" : path;
     if (!file_load(path, SPEC_BYTES, &catalog->content, &error)) {
-        cli_error(cli, CLI_IO, "%s", text_string(&error));
+        const char *family = meant_family(path);
+        cli_error(cli, CLI_IO, "%s%s%s%s", text_string(&error), family ? "; did you mean the problem 'family=" : "",
+                  family ? family : "", family ? "'?" : "");
         text_free(&error);
         return CLI_IO;
     }
@@ -119,6 +129,20 @@ bool catalog_next(struct catalog *catalog, struct variant *variant) {
     }
 }
 
+/* A problem that names no target is for any. The target with which it can be, or null. */
+static const char *target_that_would_do(const struct catalog *catalog) {
+    struct knobs knobs = catalog->problem;
+    struct variant variant;
+    if (catalog->spec || catalog->given.target != AUTO)
+        return NULL;
+    for (knobs.target = 0; knob_table[KNOB_target].words[knobs.target]; knobs.target++) {
+        variant_complete(catalog->templates, &knobs, true, &variant);
+        if (variant.feasible)
+            return knob_word_name(KNOB_target, knobs.target);
+    }
+    return NULL;
+}
+
 enum exit_code catalog_count(struct catalog *catalog, const struct cli *cli, int *feasible, int *pruned) {
     struct variant variant;
     struct text reason = {0}, clash = {0};
@@ -141,9 +165,11 @@ enum exit_code catalog_count(struct catalog *catalog, const struct cli *cli, int
     if (code == CLI_USAGE)
         cli_error(cli, code, "no variant of %s is '%s'; see attile list %s", catalog->name,
                   cli_text(cli, "variant", "*"), catalog->name);
+    const char *target = code == CLI_SPEC ? target_that_would_do(catalog) : NULL;
     if (code == CLI_SPEC)
-        cli_error(cli, code, *pruned == 1 ? "%s is not feasible: %s" : "no variant of %s is feasible; the first: %s",
-                  catalog->name, text_string(&reason));
+        cli_error(cli, code,
+                  *pruned == 1 ? "%s is not feasible: %s%s%s" : "no variant of %s is feasible; the first: %s%s%s",
+                  catalog->name, text_string(&reason), target ? "; it is with target=" : "", target ? target : "");
     text_free(&reason);
     return code;
 }

@@ -1,5 +1,6 @@
 #include "chosen.h"
 #include "field.h"
+#include "gpu_option.h"
 #include "session.h"
 #include "shape_text.h"
 
@@ -10,15 +11,14 @@ enum exit_code chosen_open(struct chosen *chosen, struct cli *cli, const struct 
     const struct att_options options = {
         .size = sizeof options, .template_dir = cli_text(cli, "templates", NULL), .no_disk_cache = true};
     *chosen = (struct chosen){.cli = cli};
-    if (!model_gpu_find(name, &chosen->gpu))
-        return cli_error(cli, CLI_USAGE, "--for: no file of devices/ is for '%s'; leave --for out, and SPEC decides",
-                         name);
+    enum exit_code code = gpu_option_name(cli, name, "; leave --for out, and SPEC decides", &chosen->gpu);
+    if (code)
+        return code;
     for (int id = 0; !catalog->spec && id < KNOB_COUNT; id++)
         if (knob_table[id].group == KNOB_GROUP_SCHEDULE && knob_get(&catalog->given, (enum knob_id)id) != AUTO)
             return cli_error(cli, CLI_USAGE, "--for chooses the schedule, so leave %s out, or --for",
                              knob_table[id].name);
     struct diag diag = {0};
-    enum exit_code code = CLI_OK;
     if (!catalog->spec)
         chosen->own_spec = spec_from_knobs(catalog->name, cli->options.argument[0], &diag);
     if (!catalog->spec && !chosen->own_spec)

@@ -1,5 +1,6 @@
 #include "cli.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -41,6 +42,14 @@ void cli_note(const struct cli *cli, const char *format, ...) {
 void cli_warning(void *cli, enum att_log_level level, const char *message) {
     if (level == ATT_LOG_WARNING)
         cli_note(cli, "%s", message);
+}
+
+bool cli_write(struct cli *cli) {
+    bool written = fwrite(text_string(&cli->out), 1, cli->out.size, stdout) == cli->out.size && fflush(stdout) == 0;
+    text_free(&cli->out);
+    if (!written && errno != EPIPE)
+        cli_error(cli, CLI_IO, "cannot write standard output: %s", strerror(errno));
+    return written;
 }
 
 enum exit_code cli_exit_code(enum att_status status) {

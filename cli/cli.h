@@ -28,9 +28,11 @@ enum exit_code {
 struct cli {
     const struct verb *verb;
     struct options options;
-    struct text out; /* data for standard output */
+    struct text out;     /* data for standard output */
+    struct text problem; /* what options.argument[0] points to when the shell saw the words of a problem apart */
     bool json, quiet, verbose;
     bool color_out, color_error;
+    int width; /* columns of standard output */
 };
 
 struct verb {
@@ -43,7 +45,8 @@ struct verb {
     enum exit_code (*run)(struct cli *cli);
 };
 
-extern const struct verb verbs[]; /* ends with a null name */
+extern const struct verb verbs[];               /* ends with a null name */
+extern const struct option_rule option_rules[]; /* of all verbs; ends with a null verb */
 
 /* Options that every verb has; they come last in each table. */
 #define CLI_COMMON_OPTIONS                                                                                             \
@@ -61,6 +64,9 @@ enum exit_code cli_error(const struct cli *cli, enum exit_code code, const char 
 enum exit_code cli_report(const struct cli *cli, enum exit_code code, const char *messages);
 
 void cli_note(const struct cli *cli, const char *format, ...) TEXT_PRINTF(2, 3); /* not with --quiet */
+
+/* Write cli->out, and begin it anew. False when that fails, which was reported: a reader that went away is no error. */
+bool cli_write(struct cli *cli);
 
 /* The library's log callback, with the struct cli as its context: shows its warnings as notes. */
 void cli_warning(void *cli, enum att_log_level level, const char *message);

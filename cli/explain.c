@@ -1,6 +1,8 @@
 /* attile explain: which kernel answers a problem and why, or what rules it out. */
 #include "explain_tiles.h"
 #include "explore.h"
+#include "gpu_option.h"
+#include "session.h"
 
 #include <stdlib.h>
 
@@ -84,6 +86,7 @@ enum exit_code verb_explain(struct cli *cli) {
     struct catalog catalog;
     struct json json;
     att_session *session = NULL;
+    struct model_gpu gpu;
     struct att_options options = {.size = sizeof options,
                                   .device = devices[cli_number(cli, "device", 0)],
                                   .template_dir = cli_text(cli, "templates", NULL)};
@@ -92,8 +95,11 @@ enum exit_code verb_explain(struct cli *cli) {
     if (cli_given(cli, "tiles"))
         return explain_tiles(cli);
     enum exit_code code = catalog_open(&catalog, cli);
+    if (!code && cli_given(cli, "for"))
+        code = gpu_option_name(cli, cli_text(cli, "for", ""), "", &gpu);
     if (!code) {
-        enum att_status status = att_open(&options, &session);
+        enum att_status status = cli_given(cli, "for") ? session_open_to_choose(&options, gpu.name, gpu.arch, &session)
+                                                       : att_open(&options, &session);
         if (status != ATT_OK)
             code = cli_error(cli, cli_exit_code(status), "%s", session ? att_message(session) : "out of memory");
     }

@@ -39,7 +39,7 @@ static void print_terms(struct exploration *e, const struct variant *variant, co
         table_cell(&table, 2, CELL_PLAIN, "%s", strcmp(terms_table[i].unit, "1") == 0 ? "" : terms_table[i].unit);
         table_cell(&table, 3, CELL_FAINT, "%s", terms_table[i].about);
     }
-    table_print(&table, e->cli->color_out, out);
+    table_print(&table, e->cli->color_out, e->cli->width, out);
     table_free(&table);
 }
 

@@ -91,16 +91,12 @@ static enum exit_code explain_one(struct explanation *e, const struct knobs *kno
                                   const struct shape *shape) {
     struct text title = {0}, error = {0};
     struct tile_map map = {0};
-    char message[FORMULA_MESSAGE];
     int block_m = knobs->block_m > 0 ? knobs->block_m : USUAL_BLOCK;
     int block_n = knobs->block_n > 0 ? knobs->block_n : USUAL_BLOCK;
     enum exit_code code = CLI_OK;
     struct params *params = params_make_given(knobs, shape, SEED, cli_text(e->cli, "params", NULL), &error);
-    if (!params)
+    if (!params || !params_fit(params, &error))
         code = cli_error(e->cli, CLI_USAGE, "%s", text_string(&error));
-    else if (params->formulas.mask && (!formula_fits(&params->formulas.scope, &params->env, message) ||
-                                       !formula_check_indices(params->formulas.mask, &params->env, message)))
-        code = cli_error(e->cli, CLI_USAGE, "%s", message);
     else if (!tile_map_make(&map, knobs, params, block_m, block_n))
         code = cli_error(e->cli, CLI_INTERNAL, "out of memory");
     if (!code) {
@@ -147,6 +143,10 @@ static enum exit_code explain_catalog(struct cli *cli, struct catalog *catalog) 
         return cli_error(cli, CLI_USAGE, "--tiles is for attention; %s is of family %s", catalog->name,
                          knob_word_name(KNOB_family, spec->family));
     enum exit_code code = shapes_read(&e.shapes, cli, spec);
+    struct text error = {0};
+    if (!code && cli_given(cli, "svg") && !file_can_save(cli_text(cli, "svg", ""), &error))
+        code = cli_error(cli, CLI_IO, "--svg: %s", text_string(&error));
+    text_free(&error);
     if (code)
         return code;
     if (cli->json) {

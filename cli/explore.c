@@ -3,6 +3,7 @@
 #include "explore.h"
 #include "clock.h"
 #include "file.h"
+#include "gpu_option.h"
 #include "report_file.h"
 #include "terminal.h"
 
@@ -27,39 +28,6 @@ const struct option options_explore[] = {
 
 /* --- what was asked for ------------------------------------------------------------------------------------------- */
 
-static enum exit_code read_gpu_file(struct model_gpu *gpu, const struct cli *cli, const char *path) {
-    struct text content = {0}, error = {0};
-    struct diag diag = {0};
-    enum exit_code code = CLI_OK;
-    if (!file_load(path, 1 << 20, &content, &error)) {
-        code = cli_error(cli, CLI_IO, "%s", text_string(&error));
-    } else {
-        struct input input = {path, text_string(&content), content.size};
-        if (!model_gpu_read(&input, gpu, &diag))
-            code = cli_report(cli, CLI_USAGE, text_string(&diag.text));
-    }
-    diag_free(&diag);
-    text_free(&content);
-    text_free(&error);
-    return code;
-}
-
-static enum exit_code read_gpu(struct model_gpu *gpu, const struct cli *cli) {
-    const char *name = cli_text(cli, "for", "h200");
-    if (model_gpu_find(name, gpu))
-        return CLI_OK;
-    if (strchr(name, '/') || strchr(name, '.'))
-        return read_gpu_file(gpu, cli, name);
-    struct text known = {0};
-    char one[64];
-    for (int i = 0; model_gpu_list(i, one, sizeof one); i++)
-        text_print(&known, "%s%s", i ? ", " : "", one);
-    enum exit_code code = cli_error(cli, CLI_USAGE, "no GPU '%s' is known: expected %s, or the path of a device file",
-                                    name, text_string(&known));
-    text_free(&known);
-    return code;
-}
-
 static enum exit_code open_spec(struct exploration *e) {
     const char *argument = e->cli->options.argument[0];
     struct diag diag = {0};
@@ -75,7 +43,7 @@ enum exit_code explore_open(struct exploration *e) {
     if (!code)
         code = open_spec(e);
     if (!code)
-        code = read_gpu(&e->gpu, e->cli);
+        code = gpu_option_read(e->cli, &e->gpu);
     return code ? code : shapes_read(&e->shapes, e->cli, e->spec);
 }
 
@@ -267,6 +235,8 @@ static enum exit_code explore(struct exploration *e) {
     enum exit_code code = explore_open(e);
     if (!code && cli_given(e->cli, "csv") && e->cli->json)
         code = cli_error(e->cli, CLI_USAGE, "--csv and --json both write to standard output: choose one");
+    if (!code)
+        code = explore_report_check(e);
     if (!code)
         code = explore_find(e);
     if (!code)

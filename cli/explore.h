@@ -34,7 +34,7 @@ struct exploration {
 #define EXPLORE_OPTIONS                                                                                                \
     SHAPES_OPTION, {                                                                                                   \
         "for", 0, OPTION_TEXT, "GPU",                                                                                  \
-            "the GPU to predict for: a name that is known (h200), or a device file (default: h200)"                    \
+            "the GPU to choose for; to predict for, it may be a device file, too (default: h200)"                      \
     }
 
 /* Read what was asked for, and report what is wrong. The caller zeroed all but `cli`. Close it in any case. */
@@ -49,6 +49,9 @@ enum exit_code explain_model(struct cli *cli);
 
 /* A candidate, complete again. */
 void explore_variant(const struct exploration *exploration, const struct candidate *candidate, struct variant *variant);
+
+/* Can the page be made, from what --map and --measured say? Before anything is compiled. */
+enum exit_code explore_report_check(const struct exploration *exploration);
 
 /* The page of --report. */
 enum exit_code explore_report(struct exploration *exploration);

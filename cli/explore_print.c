@@ -1,6 +1,7 @@
 #include "explore.h"
 #include "terminal.h"
 #include "shape_text.h"
+#include "variant_label.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -20,37 +21,10 @@ static void print_problem(const struct variant *variant, struct text *text) {
     const struct knobs *knobs = &variant->knobs;
     const char *separator = "";
     for (int id = 0; id < KNOB_COUNT; id++) {
-        int value = knob_get(knobs, (enum knob_id)id);
-        bool implied = (id == KNOB_dtype_out && value == knobs->dtype) ||
-                       (id == KNOB_head_dim_v && value == knobs->head_dim) ||
-                       (id == KNOB_score && value == score_scaled) || knob_is_open((enum knob_id)id, value);
-        if (is_schedule(id) || !knob_in(variant->used, id) || implied)
+        if (is_schedule(id) || !knob_in(variant->used, id) || variant_label_implied(knobs, (enum knob_id)id))
             continue;
         text_print(text, "%s%s=", separator, knob_table[id].name);
         knob_print(knobs, (enum knob_id)id, text);
-        separator = " ";
-    }
-}
-
-/* Schedule knobs that differ among what is shown: the others need not be said every time. */
-static knob_flags find_varying(const struct explored *first, int count) {
-    knob_flags varying = KNOB_FLAG(KNOB_algorithm);
-    for (int id = 0; id < KNOB_COUNT; id++)
-        for (int i = 1; i < count; i++)
-            if (is_schedule(id) && knob_get(&first[i].variant.knobs, (enum knob_id)id) !=
-                                       knob_get(&first[0].variant.knobs, (enum knob_id)id))
-                varying |= KNOB_FLAG(id);
-    return varying;
-}
-
-static void print_schedule(const struct variant *variant, knob_flags which, struct text *text) {
-    const char *separator = "";
-    for (int id = 0; id < KNOB_COUNT; id++) {
-        int value = knob_get(&variant->knobs, (enum knob_id)id);
-        if (!knob_in(which, id) || !knob_in(variant->used, id) || value == AUTO)
-            continue;
-        text_print(text, "%s%s", separator, knob_table[id].words ? "" : knob_table[id].prefix);
-        print_value(id, value, text);
         separator = " ";
     }
 }
@@ -66,18 +40,20 @@ static void print_pruned(const struct exploration *e, struct text *text) {
         pruned += all->pruning[i].count;
     text_print(text, "%" PRId64 " schedules, %" PRId64 " not possible", all->tried, pruned);
     text_print(text, pruned ? ", most of them because (an example of each):\n" : "\n");
-    for (int i = 0; i < all->prunings && i < PRUNED_SHOWN; i++)
-        text_print(text, "%10" PRId64 "  %s\n", all->pruning[i].count, all->pruning[i].example);
+    for (int i = 0; i < all->prunings && i < PRUNED_SHOWN; i++) {
+        text_print(text, "%10" PRId64 "  ", all->pruning[i].count);
+        terminal_wrap(text, all->pruning[i].example, 12, e->cli->width);
+    }
     if (all->prunings > PRUNED_SHOWN)
         text_print(text, "            and %d more constraints\n", all->prunings - PRUNED_SHOWN);
 }
 
 static void print_row(const struct exploration *e, struct table *table, const struct explored *x, int rank,
-                      knob_flags varying) {
+                      const struct variant_label *label) {
     struct text schedule = {0};
     int column = 0, times = e->shapes.count < TIMES_SHOWN ? e->shapes.count : TIMES_SHOWN;
     enum cell_style faint = x->compiled.outcome == COMPILE_GOOD ? CELL_PLAIN : CELL_FAINT;
-    print_schedule(&x->variant, varying, &schedule);
+    variant_label_print(label, &x->variant, &schedule);
     table_row(table);
     table_cell(table, column++, faint, "%d", rank);
     table_cell(table, column++, faint, "%s", text_string(&schedule));
@@ -116,14 +92,16 @@ static void print_compiled(struct exploration *e, const struct explored *first, 
     for (size_t k = 0; k < sizeof rest / sizeof *rest; k++)
         headings[columns] = rest[k], alignment[columns++] = k + 1 < sizeof rest / sizeof *rest ? 'r' : 'l';
     table_open(&table, columns, headings, alignment);
-    knob_flags varying = find_varying(first, count);
+    struct variant_label label = {0};
+    for (int i = 0; i < count; i++)
+        variant_label_add(&label, &first[i].variant);
     int shown = 0;
     for (int i = 0; i < count; i++)
         if (shown < BEST_SHOWN || first[i].front || e->cli->verbose) {
-            print_row(e, &table, &first[i], i + 1, varying);
+            print_row(e, &table, &first[i], i + 1, &label);
             shown++;
         }
-    table_print(&table, e->cli->color_out, &e->cli->out);
+    table_print(&table, e->cli->color_out, e->cli->width, &e->cli->out);
     table_free(&table);
     if (shown < count)
         text_print(&e->cli->out, "and %d more (-v shows all)\n", count - shown);
@@ -136,22 +114,31 @@ static void print_compiled(struct exploration *e, const struct explored *first, 
 static void print_predicted(struct exploration *e, int problem) {
     static const char *const headings[] = {"#", "predicted", "of best", "schedule"};
     struct table table;
+    struct variant variant;
+    struct variant_label label = {0};
     int count;
     const struct candidate *first = candidates_of(&e->candidates, problem, &count);
-    table_open(&table, 4, headings, "rrrl");
-    for (int i = 0; i < count && (i < BEST_SHOWN || e->cli->verbose); i++) {
-        struct variant variant;
-        struct text time = {0};
+    int shown = count < BEST_SHOWN || e->cli->verbose ? count : BEST_SHOWN;
+    for (int i = 0; i < shown; i++) {
         explore_variant(e, &first[i], &variant);
+        variant_label_add(&label, &variant);
+    }
+    text_print(&e->cli->out, "first choice: %s\n", label.first.name);
+    table_open(&table, 4, headings, "rrrl");
+    for (int i = 0; i < shown; i++) {
+        struct text time = {0}, schedule = {0};
+        explore_variant(e, &first[i], &variant);
+        variant_label_print(&label, &variant, &schedule);
         print_seconds(&time, candidates_seconds(&e->candidates, &first[i], 0));
         table_row(&table);
         table_cell(&table, 0, CELL_PLAIN, "%d", i + 1);
         table_cell(&table, 1, CELL_PLAIN, "%s", text_string(&time));
         table_cell(&table, 2, CELL_PLAIN, isfinite(first[i].score) ? "%.3f" : "?", first[i].score);
-        table_cell(&table, 3, CELL_PLAIN, "%s", variant.name);
+        table_cell(&table, 3, CELL_PLAIN, "%s", text_string(&schedule));
         text_free(&time);
+        text_free(&schedule);
     }
-    table_print(&table, e->cli->color_out, &e->cli->out);
+    table_print(&table, e->cli->color_out, e->cli->width, &e->cli->out);
     table_free(&table);
 }
 

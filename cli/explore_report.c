@@ -4,10 +4,12 @@
 #include "report_file.h"
 #include "shape_text.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void add_candidates(const struct exploration *e, struct report *report) {
     for (int i = 0; i < e->candidates.count; i++) {
@@ -105,11 +107,22 @@ static enum exit_code read_map(const struct exploration *e, struct report *repor
     return cli_error(e->cli, CLI_USAGE, "--map expects two knobs, 'block_n,stages' say, found '%s'", text);
 }
 
+enum exit_code explore_report_check(const struct exploration *e) {
+    struct report ignored = {0};
+    const char *measured = cli_text(e->cli, "measured", NULL);
+    enum exit_code code = read_map(e, &ignored);
+    if (!code && measured && access(measured, R_OK) != 0)
+        code = cli_error(e->cli, CLI_IO, "cannot open %s: %s", measured, strerror(errno));
+    return code ? code : report_file_check(e->cli);
+}
+
 enum exit_code explore_report(struct exploration *e) {
     struct report report;
+    const char *subject = e->made ? e->cli->options.argument[0] : e->catalog.name;
     report_open(&report, "Schedules explored", &e->gpu, e->spec->family);
+    snprintf(report.title, sizeof report.title, "Schedules explored: %s", subject);
     snprintf(report.about, sizeof report.about,
-             "%s: %lld schedules, %d possible, %d compiled for %s; predictions for %s (attile %s).", e->catalog.name,
+             "%s: %lld schedules, %d possible, %d compiled for %s; predictions for %s (attile %s).", subject,
              (long long)e->candidates.tried, e->candidates.count, e->explored_count, e->gpu.arch, e->gpu.name,
              GEN_VERSION);
     for (int k = 0; k < e->shapes.count; k++)

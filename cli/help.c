@@ -1,54 +1,85 @@
 /* Help, written from the table of verbs and their tables of options; docs/cli.md is the same text as Markdown. */
-#include "cli.h"
+#include "manual.h"
+#include "terminal.h"
 
 #include <stdio.h>
 #include <string.h>
 
 const struct option options_help_verb[] = {
     {"markdown", 0, OPTION_FLAG, NULL, "write the help of all verbs as Markdown (this is how docs/cli.md is made)"},
+    {"files", 0, OPTION_TEXT, "DIR",
+     "write man pages, and completions for bash, zsh and fish, below DIR/share, as they are installed"},
     CLI_COMMON_OPTIONS,
 };
 
-static const char exit_codes[] = "  0  ok\n"
-                                 "  1  a check failed: a result differs from the oracle, an entry is damaged\n"
-                                 "  2  wrong command line or tensor file\n"
-                                 "  3  wrong spec, problem or template, or no kernel can do it\n"
-                                 "  4  a compiler is missing: NVRTC or a C++ compiler\n"
-                                 "  5  no usable device, or the device failed\n"
-                                 "  6  a compiler refused a kernel\n"
-                                 "  7  a file or the cache could not be read or written\n"
-                                 "  8  out of memory, or a bug in attile\n"
-                                 "  130  interrupted; finished rows were printed\n";
+const char help_exit_codes[] = "  0  ok\n"
+                               "  1  a check failed: a result differs from the oracle, an entry is damaged\n"
+                               "  2  wrong command line or tensor file\n"
+                               "  3  wrong spec, problem or template, or no kernel can do it\n"
+                               "  4  a compiler is missing: NVRTC or a C++ compiler\n"
+                               "  5  no usable device, or the device failed\n"
+                               "  6  a compiler refused a kernel\n"
+                               "  7  a file or the cache could not be read or written\n"
+                               "  8  out of memory, or a bug in attile\n"
+                               "  130  interrupted; finished rows were printed\n";
 
-static const char environment[] =
-    "  ATTILE_CACHE_DIR, XDG_CACHE_HOME, HOME   where compiled kernels are kept\n"
-    "  ATTILE_TUNED                             a table of measured schedules to choose by\n"
-    "  ATTILE_NVRTC, CUDA_HOME, CUDA_PATH       where NVRTC is looked for\n"
-    "  CXX                                      C++ compiler of the host device\n"
-    "  TMPDIR                                   where that compiler works, instead of /tmp\n"
-    "  NO_COLOR, TERM                           no colours when NO_COLOR is set or TERM is dumb\n";
+const char help_environment[] = "  ATTILE_CACHE_DIR, XDG_CACHE_HOME, HOME   where compiled kernels are kept\n"
+                                "  ATTILE_TUNED                             measured schedules to choose by\n"
+                                "  ATTILE_NVRTC, CUDA_HOME, CUDA_PATH       where NVRTC is looked for\n"
+                                "  CXX                                      C++ compiler of the host device\n"
+                                "  TMPDIR                                   where that compiler works, not /tmp\n"
+                                "  NO_COLOR, TERM                           no colours with NO_COLOR or TERM=dumb\n"
+                                "  COLUMNS                                  the width of tables and progress\n";
 
-static const char about[] = "attention kernels generated, compiled, cached and checked for exactly the case at hand";
+const char help_specs[] =
+    "SPEC is a YAML file, - for standard input, or a problem such as family=softmax dtype=fp16\n"
+    "(run and explain choose as the library would, the others take target any unless it names one).\n"
+    "attile help VERB shows a verb's options.\n";
+
+enum { ABOUT = 22 }; /* the column where the overview says what a verb does */
+
+const char help_about[] = "attention kernels generated, compiled, cached and checked for exactly the case at hand";
+
+/* Paragraphs in lines of HELP_WIDTH columns; lines that begin with a blank stay as they are. */
+static void print_details(const char *details, struct text *text) {
+    struct text paragraph = {0};
+    for (const char *line = details; *line;) {
+        size_t size = strcspn(line, "\n");
+        const char *next = line + size + (line[size] == '\n');
+        bool fixed = *line == ' ' || size == 0;
+        text_print(fixed ? text : &paragraph, "%s%.*s%s", !fixed && paragraph.size ? " " : "", (int)size, line,
+                   fixed ? "\n" : "");
+        if (!fixed && (*next == ' ' || *next == '\n' || *next == '\0')) {
+            terminal_wrap(text, text_string(&paragraph), 0, HELP_WIDTH);
+            text_free(&paragraph);
+        }
+        line = next;
+    }
+}
 
 void help_verb(const struct verb *verb, struct text *text) {
-    text_print(text, "usage: attile %s [options] %s\n\n%s.\n", verb->name, verb->arguments, verb->about);
-    if (verb->details)
-        text_print(text, "\n%s", verb->details);
+    text_print(text, "usage: attile %s [options]%s%s\n\n%s.\n", verb->name, *verb->arguments ? " " : "",
+               verb->arguments, verb->about);
+    if (verb->details) {
+        text_print(text, "\n");
+        print_details(verb->details, text);
+    }
     text_print(text, "\nOptions:\n");
     options_help(verb->options, text);
 }
 
 void help_overview(struct text *text) {
-    text_print(text, "attile: %s\n\nusage: attile VERB [options] [arguments]\n\n", about);
+    text_print(text, "attile: ");
+    terminal_wrap(text, help_about, (int)strlen("attile: "), HELP_WIDTH);
+    text_print(text, "\nusage: attile VERB [options] [arguments]\n\n");
     for (const struct verb *verb = verbs; verb->name; verb++) {
         int width = (int)(strlen(verb->name) + 1 + strlen(verb->arguments));
-        text_print(text, "  %s %s%*s%s\n", verb->name, verb->arguments, width < 22 ? 22 - width : 1, "", verb->about);
+        text_print(text, "  %s %s%*s", verb->name, verb->arguments, ABOUT - 2 - width, "");
+        terminal_wrap(text, verb->about, ABOUT, HELP_WIDTH);
     }
-    text_print(text,
-               "\nSPEC is a YAML file, - for standard input, or a problem such as 'family=softmax dtype=fp16'\n"
-               "(run and explain choose as the library would, the others take target any unless it names one).\n"
-               "attile help VERB shows a verb's options.\n\nExit codes:\n%s\nEnvironment:\n%s",
-               exit_codes, environment);
+    text_print(text, "\n");
+    print_details(help_specs, text);
+    text_print(text, "\nExit codes:\n%s\nEnvironment:\n%s", help_exit_codes, help_environment);
 }
 
 static void markdown(struct text *text) {
@@ -57,7 +88,7 @@ static void markdown(struct text *text) {
                "and read the command line.\n\nData goes to standard output, messages to standard error. A SPEC is a "
                "YAML file (`specs/README.md`), `-` for\nstandard input, or a problem written as `name=value` pairs.\n\n"
                "## Exit codes\n\n```\n%s```\n\n## Environment\n\n```\n%s```\n",
-               exit_codes, environment);
+               help_exit_codes, help_environment);
     for (const struct verb *verb = verbs; verb->name; verb++) {
         text_print(text, "\n## attile %s\n\n```\n", verb->name);
         help_verb(verb, text);
@@ -71,6 +102,8 @@ enum exit_code verb_help(struct cli *cli) {
         markdown(&cli->out);
         return CLI_OK;
     }
+    if (cli_given(cli, "files"))
+        return manual_save(cli, cli_text(cli, "files", ""));
     if (options->arguments == 0) {
         help_overview(&cli->out);
         return CLI_OK;

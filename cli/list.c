@@ -8,6 +8,8 @@ const struct option options_list[] = {
     CLI_COMMON_OPTIONS,
 };
 
+enum { PIECE = 1 << 16, MANY = 100000 };
+
 static void print_knobs(const struct variant *variant, struct json *json) {
     json_object(json, "knobs");
     for (int id = 0; id < KNOB_COUNT; id++) {
@@ -56,27 +58,54 @@ static void print_pruned(struct cli *cli, const struct variant *variant) {
     text_free(&knobs);
 }
 
-static void list_text(struct cli *cli, struct catalog *catalog, bool why, int feasible, int pruned) {
+/* As they are found: a spec may stand for millions. */
+static enum exit_code list_text(struct cli *cli, struct catalog *catalog, bool why) {
     struct variant variant;
-    while (catalog_next(catalog, &variant)) {
+    int feasible = 0, pruned = 0;
+    bool written = true;
+    while (written && !cli_interrupted() && catalog_next(catalog, &variant)) {
+        ++*(variant.feasible ? &feasible : &pruned);
         if (variant.feasible)
             text_print(&cli->out, "%s\n", variant.name);
         else if (why)
             print_pruned(cli, &variant);
+        written = cli->out.size < PIECE || cli_write(cli);
     }
+    if (cli_interrupted())
+        return CLI_INTERRUPTED;
+    if (!written)
+        return CLI_IO;
+    if (!feasible)
+        return catalog_count(catalog, cli, &feasible, &pruned);
     cli_note(cli, "%d variant%s, %d pruned%s", feasible, feasible == 1 ? "" : "s", pruned,
              pruned && !why ? "; --why says why" : "");
+    return CLI_OK;
+}
+
+/* So that nobody waits for they know not how long. */
+static void announce(const struct cli *cli, const struct spec *spec) {
+    double combinations = 1;
+    for (int id = 0; spec && id < KNOB_COUNT; id++)
+        combinations *= spec->axis[id].count > 1 ? spec->axis[id].count : 1;
+    if (combinations >= MANY)
+        cli_note(cli, "%.0f combinations to look at; --variant picks some", combinations);
 }
 
 enum exit_code verb_list(struct cli *cli) {
     struct catalog catalog;
     int feasible, pruned;
+    cli_catch_interrupt();
     enum exit_code code = catalog_open(&catalog, cli);
     bool why = cli_given(cli, "why");
     if (!code)
+        announce(cli, catalog.spec);
+    if (!code && !cli->json)
+        code = list_text(cli, &catalog, why);
+    else if (!code) {
         code = catalog_count(&catalog, cli, &feasible, &pruned);
-    if (!code || (code == CLI_SPEC && catalog.templates && why && pruned > 0))
-        (cli->json ? list_json : list_text)(cli, &catalog, why, feasible, pruned);
+        if (!code || (code == CLI_SPEC && why && pruned > 0))
+            list_json(cli, &catalog, why, feasible, pruned);
+    }
     catalog_close(&catalog);
     return code;
 }

@@ -41,6 +41,22 @@ static enum exit_code unknown_verb(const struct cli *cli, int argc, const char *
     return CLI_USAGE;
 }
 
+/* The words of a problem that the shell saw as several arguments become one again. */
+static void join_problem(struct cli *cli) {
+    struct options *options = &cli->options;
+    bool problem = false, pairs = options->arguments > 1 && cli->verb->least > 0;
+    for (int i = 0; i < options->arguments; i++) {
+        problem = problem || strncmp(options->argument[i], "family=", 7) == 0;
+        pairs = pairs && strchr(options->argument[i], '=');
+    }
+    if (!pairs || !problem)
+        return;
+    for (int i = 0; i < options->arguments; i++)
+        text_print(&cli->problem, "%s%s", i ? " " : "", options->argument[i]);
+    options->argument[0] = text_string(&cli->problem);
+    options->arguments = 1;
+}
+
 static enum exit_code check_arguments(const struct cli *cli) {
     const struct verb *verb = cli->verb;
     int found = cli->options.arguments;
@@ -62,6 +78,7 @@ static enum exit_code run(struct cli *cli, int argc, const char *const *argv) {
     enum color_choice color = (enum color_choice)cli_number(cli, "color", COLOR_AUTO);
     cli->color_out = terminal_color(stdout, color);
     cli->color_error = terminal_color(stderr, color);
+    cli->width = terminal_width(stdout);
     cli->json = cli_given(cli, "json");
     cli->quiet = cli_given(cli, "quiet");
     cli->verbose = cli_given(cli, "verbose");
@@ -69,18 +86,21 @@ static enum exit_code run(struct cli *cli, int argc, const char *const *argv) {
         help_verb(cli->verb, &cli->out);
         return CLI_OK;
     }
+    join_problem(cli);
+    if (!options_check(&cli->options, cli->verb->name, option_rules, &error)) {
+        cli_error(cli, CLI_USAGE, "%s: %s", cli->verb->name, text_string(&error));
+        text_free(&error);
+        return CLI_USAGE;
+    }
     enum exit_code code = check_arguments(cli);
     return code ? code : cli->verb->run(cli);
 }
 
-/* Standard output is written once, whole; a reader that went away (head) is no error of ours. */
+/* Standard output is written whole, but for what a verb wrote before; a reader that went away (head) is no error. */
 static enum exit_code flush(struct cli *cli, enum exit_code code) {
     if (cli->out.failed)
         return cli_error(cli, CLI_INTERNAL, "out of memory");
-    bool written = fwrite(text_string(&cli->out), 1, cli->out.size, stdout) == cli->out.size;
-    if ((!written || fflush(stdout) != 0) && errno != EPIPE)
-        return cli_error(cli, CLI_IO, "cannot write standard output: %s", strerror(errno));
-    return code;
+    return cli_write(cli) || errno == EPIPE ? code : CLI_IO;
 }
 
 int main(int argc, char **argv) {
@@ -104,5 +124,6 @@ int main(int argc, char **argv) {
         return unknown_verb(&cli, count, words);
     enum exit_code code = flush(&cli, run(&cli, count - taken, words + taken));
     text_free(&cli.out);
+    text_free(&cli.problem);
     return code;
 }

@@ -1,11 +1,12 @@
 #include "options.h"
 #include "diag.h"
+#include "terminal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { HELP_INDENT = 28, HELP_WIDTH = 100 };
+enum { HELP_INDENT = 26 };
 
 static const struct option *find_letter(const struct option *table, char letter) {
     for (; table->name; table++)
@@ -127,26 +128,37 @@ bool options_parse(const struct option *table, int argc, const char *const *argv
     return true;
 }
 
+/* The first given one of "tiles|model", or null. */
+static const struct option *find_given(const struct options *options, const char *names) {
+    for (const struct option *option = options->table; option->name; option++)
+        if (names && options_word(names, option->name) >= 0 && options->value[option - options->table].given)
+            return option;
+    return NULL;
+}
+
+bool options_check(const struct options *options, const char *verb, const struct option_rule *rules,
+                   struct text *error) {
+    for (; rules->verb; rules++) {
+        if (strcmp(rules->verb, verb) != 0 || !options_get(options, rules->option)->given)
+            continue;
+        const struct option *excluded = find_given(options, rules->excludes);
+        if (excluded)
+            return text_fail(error, "--%s does nothing with --%s; leave one of them out", rules->option,
+                             excluded->name);
+        if (!rules->needs || find_given(options, rules->needs))
+            continue;
+        text_print(error, "--%s does nothing without --", rules->option);
+        for (const char *at = rules->needs; *at; at++)
+            text_print(error, *at == '|' ? " or --" : "%c", *at);
+        return false;
+    }
+    return true;
+}
+
 const struct option_value *options_get(const struct options *options, const char *name) {
     static const struct option_value none;
     const struct option *option = find_name(options->table, name, strlen(name));
     return option ? &options->value[option - options->table] : &none;
-}
-
-/* Words of `about` from column HELP_INDENT on. */
-static void wrap(const char *about, struct text *text) {
-    size_t column = HELP_INDENT;
-    for (const char *word = about; *word;) {
-        size_t size = strcspn(word, " ");
-        if (column + 1 + size > HELP_WIDTH) {
-            text_print(text, "\n%*s", HELP_INDENT, "");
-            column = HELP_INDENT;
-        }
-        text_print(text, "%s%.*s", column > HELP_INDENT ? " " : "", (int)size, word);
-        column += size + (column > HELP_INDENT);
-        word += size + (word[size] == ' ');
-    }
-    text_print(text, "\n");
 }
 
 void options_help(const struct option *table, struct text *text) {
@@ -159,6 +171,6 @@ void options_help(const struct option *table, struct text *text) {
             text_print(text, "\n%*s", HELP_INDENT, "");
         else
             text_print(text, "%*s", (int)(HELP_INDENT - width), "");
-        wrap(table->about, text);
+        terminal_wrap(text, table->about, HELP_INDENT, HELP_WIDTH);
     }
 }

@@ -21,6 +21,12 @@ struct option {
     const char *about; /* one sentence, small first letter, no stop; the default is in it */
 };
 
+/* An option that does nothing by itself, or beside others: 'a|b' = any of these. */
+struct option_rule {
+    const char *verb, *option;    /* a null verb ends a table */
+    const char *needs, *excludes; /* or null */
+};
+
 struct option_value {
     bool given;
     const char *text; /* borrowed from argv */
@@ -41,10 +47,15 @@ struct options {
 bool options_parse(const struct option *table, int argc, const char *const *argv, struct options *options,
                    struct text *error);
 
+/* False with a sentence in *error when a rule of this verb is broken. */
+bool options_check(const struct options *options, const char *verb, const struct option_rule *rules,
+                   struct text *error);
+
 /* The value of an option by its name; the table must have it. */
 const struct option_value *options_get(const struct options *options, const char *name);
 
-/* One line an option, aligned, wrapped at 100 columns. */
+/* One line an option, aligned, in HELP_WIDTH columns. */
+enum { HELP_WIDTH = 80 };
 void options_help(const struct option *table, struct text *text);
 
 /* Number of the word in "auto|always|never", or -1. */

@@ -3,6 +3,18 @@
 
 #include <stdio.h>
 
+enum exit_code report_file_check(const struct cli *cli) {
+    const char *folder = cli_text(cli, "report", NULL);
+    struct text path = {0}, error = {0};
+    enum exit_code code = CLI_OK;
+    text_print(&path, "%s/index.html", folder ? folder : "");
+    if (folder && (!file_make_folder(folder, &error) || !file_can_save(text_string(&path), &error)))
+        code = cli_error(cli, CLI_IO, "--report: %s", text_string(&error));
+    text_free(&path);
+    text_free(&error);
+    return code;
+}
+
 enum exit_code report_file_save(const struct cli *cli, const struct report *report) {
     const char *folder = cli_text(cli, "report", "");
     struct text html = {0}, path = {0}, error = {0};

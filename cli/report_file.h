@@ -8,6 +8,9 @@
 #define REPORT_OPTION                                                                                                  \
     { "report", 0, OPTION_TEXT, "DIR", "write DIR/index.html, a page with pictures that needs no other file" }
 
+/* Can the page of --report be written? Makes its folder. */
+enum exit_code report_file_check(const struct cli *cli);
+
 /* Write the page of --report. */
 enum exit_code report_file_save(const struct cli *cli, const struct report *report);
 

@@ -6,6 +6,7 @@
 #include "session.h"
 #include "terminal.h"
 #include "shape_text.h"
+#include "variant_label.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -44,9 +45,11 @@ struct job {
                                same problem */
     struct check_options options;
     struct table table;
+    struct variant_label label;
     struct json json;
     struct progress progress;
-    int variants, done, right;
+    int variants, done, ran, right;
+    int64_t compared, nans; /* elements, over all rows */
 };
 
 struct row { /* what became of one variant, over all shapes */
@@ -104,6 +107,8 @@ static void print_json(struct job *job, const struct row *row, const struct shap
                 result->status != ATT_OK ? att_status_name(result->status)
                 : result->mismatches     ? "mismatch"
                                          : "ok");
+    json_integer(json, "compared", result->compared);
+    json_integer(json, "nan", result->nans);
     json_integer(json, "mismatches", result->mismatches);
     json_number(json, "max_error", result->error);
     json_number(json, "error_of_allowed", result->worst);
@@ -123,6 +128,8 @@ static void print_json(struct job *job, const struct row *row, const struct shap
 }
 
 static void add(struct check_result *sum, const struct check_result *result) {
+    sum->compared += result->compared;
+    sum->nans += result->nans;
     sum->mismatches += result->mismatches;
     sum->error = fmax(sum->error, result->error);
     sum->worst = fmax(sum->worst, result->worst);
@@ -157,12 +164,11 @@ static bool run_shape(struct job *job, att_kernel *kernel, struct row *row, int 
     if (!workload_fits(&job->workload, &row->variant->knobs, &shape)) {
         struct text error = {0};
         workload_free(&job->workload);
-        job->inputs.files.params = cli_text(cli, "params", NULL);
         bool files = job->inputs.from_files || job->inputs.files.params;
         bool made = workload_make(&job->workload, &row->variant->knobs, &shape, files ? &job->inputs.files : NULL,
                                   (uint64_t)cli_number(cli, "seed", 0), &error);
         if (!made)
-            row->code = cli_error(cli, job->inputs.files.params ? CLI_USAGE : CLI_INTERNAL, "%s", text_string(&error));
+            row->code = cli_error(cli, CLI_INTERNAL, "%s", text_string(&error));
         text_free(&error);
         if (!made) {
             workload_free(&job->workload);
@@ -247,10 +253,12 @@ static void print_row(struct job *job, const struct row *row) {
     struct text text = {0};
     bool ran = row->status == ATT_OK && row->runs > 0,
          counted = row->sum.counters.global_read + row->sum.counters.global_written > 0;
-    bool right = ran && row->code == CLI_OK;
+    bool right = ran && row->code == CLI_OK, all_nan = row->sum.compared > 0 && row->sum.nans == row->sum.compared;
     table_row(table);
-    table_cell(table, NAME, CELL_PLAIN, "%s", row->variant->name);
-    table_cell(table, ERROR, CELL_PLAIN, ran ? "%.2e" : "-", row->sum.error);
+    variant_label_print(&job->label, row->variant, &text);
+    table_cell(table, NAME, CELL_PLAIN, "%s", text_string(&text));
+    text_free(&text);
+    table_cell(table, ERROR, CELL_PLAIN, ran ? "%.1e" : "-", row->sum.error);
     table_cell(table, LIMIT, CELL_PLAIN, ran ? "%.0f%%" : "-", 100 * row->sum.worst);
     print_seconds(&text, row->sum.seconds);
     table_cell(table, TIME, CELL_PLAIN, "%s", ran ? text_string(&text) : "-");
@@ -267,16 +275,29 @@ static void print_row(struct job *job, const struct row *row) {
                row->status           ? att_status_name(row->status)
                : row->sum.mismatches ? "WRONG"
                : row->code           ? "failed"
+               : all_nan             ? "ok, all NaN"
                                      : "ok");
+}
+
+static void print_table(struct job *job) {
+    struct cli *cli = job->cli;
+    struct text shared = {0};
+    variant_label_print_shared(&job->label, &shared);
+    terminal_wrap(&cli->out, text_string(&shared), 0, cli->width);
+    table_print(&job->table, cli->color_out, cli->width, &cli->out);
+    text_free(&shared);
 }
 
 static bool hopeless(enum att_status status) { return status == ATT_NO_COMPILER || status == ATT_NO_DEVICE; }
 
 static enum exit_code run_all(struct job *job) {
-    static const char *const headings[] = {"variant", "error", "of limit", "time", "read",
-                                           "written", "regs",  "spills",   ""};
+    static const char *const headings[] = {"variant", "error", "limit",  "time", "read",
+                                           "written", "regs",  "spills", ""};
     struct variant variant;
     enum exit_code code = CLI_OK;
+    for (catalog_rewind(&job->catalog); catalog_next(&job->catalog, &variant);)
+        if (variant.feasible)
+            variant_label_add(&job->label, &variant);
     table_open(&job->table, 9, headings, "lrrrrrrrl");
     progress_open(&job->progress, job->variants, job->cli->quiet);
     catalog_rewind(&job->catalog);
@@ -290,12 +311,14 @@ static enum exit_code run_all(struct job *job) {
         run_variant(job, &row);
         if (cli_interrupted()) /* half a row says nothing */
             break;
-        if (job->catalog.spec || row.variant != &variant) /* else nothing was chosen */
-            print_row(job, &row);
-        job->right += row.code == CLI_OK;
         code = cli_worse(code, row.code);
         if (hopeless(row.status))
             break;
+        print_row(job, &row);
+        job->ran += row.runs > 0;
+        job->right += row.code == CLI_OK;
+        job->compared += row.sum.compared;
+        job->nans += row.sum.nans;
     }
     progress_close(&job->progress);
     return cli_interrupted() ? CLI_INTERRUPTED : code;
@@ -322,6 +345,14 @@ static enum exit_code open_session(struct job *job) {
     job->info.size = sizeof job->info;
     att_session_describe(job->session, &job->info);
     bool host = job->info.device == ATT_DEVICE_HOST;
+    static const struct {
+        bool for_host;
+        const char *option;
+    } idle[] = {{false, "gpu"}, {true, "host-mode"}, {true, "host-seed"}};
+    for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
+        if (idle[i].for_host != host && cli_given(cli, idle[i].option))
+            return cli_error(cli, CLI_USAGE, "--%s does nothing on %s; leave it out, or --device %s", idle[i].option,
+                             job->info.device_name, host ? "cuda" : "host");
     struct failure failure = {0};
     if (host && !cli_given(cli, "no-nvrtc") && nvrtc_open(&job->nvrtc, &failure) != ATT_OK && cli->verbose)
         cli_note(cli, "no registers are shown: %s", text_string(&failure.text));
@@ -357,6 +388,63 @@ static void describe(struct job *job) {
     }
 }
 
+/* Variants of one problem follow each other. */
+static bool same_problem(const struct knobs *a, const struct knobs *b) {
+    for (int id = 0; id < KNOB_COUNT; id++)
+        if (knob_table[id].group == KNOB_GROUP_PROBLEM && !knob_same(a, b, (enum knob_id)id))
+            return false;
+    return true;
+}
+
+/* Does --params fit every problem at every shape? */
+static enum exit_code check_params(struct job *job) {
+    struct cli *cli = job->cli;
+    const char *given = job->inputs.files.params = cli_text(cli, "params", NULL);
+    struct knobs last = {0};
+    struct variant variant;
+    enum exit_code code = CLI_OK;
+    catalog_rewind(&job->catalog);
+    while (given && !code && catalog_next(&job->catalog, &variant)) {
+        if (!variant.feasible || same_problem(&last, &variant.knobs))
+            continue;
+        last = variant.knobs;
+        if (last.family != family_attention_forward)
+            return cli_error(cli, CLI_USAGE, "--params: %s has neither mask nor score; leave it out",
+                             knob_word_name(KNOB_family, last.family));
+        for (int i = 0; !code && i < job->inputs.shapes; i++) {
+            struct shape shape = inputs_shape(&job->inputs, &last, i);
+            struct text error = {0};
+            struct params *params = params_make_given(&last, &shape, 0, given, &error);
+            if (!params || !params_fit(params, &error))
+                code = cli_error(cli, CLI_USAGE,
+                                 job->variants > 1 ? "%s (for variant %s; --variant picks variants)" : "%s",
+                                 text_string(&error), variant.name);
+            params_free(params);
+            text_free(&error);
+        }
+    }
+    return code;
+}
+
+static enum exit_code check_out(const struct job *job) {
+    const struct cli *cli = job->cli;
+    const char *path = cli_text(cli, "out", NULL);
+    struct text error = {0};
+    enum exit_code code = CLI_OK;
+    if (!path)
+        return CLI_OK;
+    if (job->variants != 1 || job->inputs.shapes != 1)
+        code = cli_error(cli, CLI_USAGE,
+                         "--out needs a single variant and shape, found %d and %d; --variant and --shape pick",
+                         job->variants, job->inputs.shapes);
+    else if (strcmp(path, "-") == 0)
+        code = cli_error(cli, CLI_USAGE, "--out needs a file; standard output has the table");
+    else if (!file_can_save(path, &error))
+        code = cli_error(cli, CLI_IO, "%s", text_string(&error));
+    text_free(&error);
+    return code;
+}
+
 static enum exit_code run(struct job *job) {
     struct cli *cli = job->cli;
     int pruned;
@@ -372,12 +460,10 @@ static enum exit_code run(struct job *job) {
         code = catalog_count(&job->catalog, cli, &job->variants, &pruned);
     if (!code)
         code = inputs_open(&job->inputs, cli, &job->catalog);
-    if (!code && cli_given(cli, "out") && (job->variants != 1 || job->inputs.shapes != 1))
-        code = cli_error(cli, CLI_USAGE,
-                         "--out needs a single variant and shape, found %d and %d; --variant and --shape pick",
-                         job->variants, job->inputs.shapes);
-    if (!code && strcmp(cli_text(cli, "out", ""), "-") == 0)
-        code = cli_error(cli, CLI_USAGE, "--out needs a file; standard output has the table");
+    if (!code)
+        code = check_params(job);
+    if (!code)
+        code = check_out(job);
     if (code)
         return code;
     describe(job);
@@ -392,8 +478,8 @@ static enum exit_code run(struct job *job) {
     code = run_all(job);
     if (cli->json)
         json_close(&job->json);
-    else if (job->catalog.spec || job->table.rows > 1)
-        table_print(&job->table, cli->color_out, &cli->out);
+    else if (job->ran > 0)
+        print_table(job);
     return code;
 }
 
@@ -401,8 +487,9 @@ enum exit_code verb_run(struct cli *cli) {
     struct job job = {.cli = cli};
     cli_catch_interrupt();
     enum exit_code code = run(&job);
-    if (job.table.rows > 1)
-        cli_note(cli, "%d of %d agree with the oracle", job.right, job.variants);
+    if (job.ran > 0)
+        cli_note(cli, "%d of %d agree with the oracle; %" PRId64 " elements compared, %" PRId64 " of them NaN",
+                 job.right, job.variants, job.compared, job.nans);
     table_free(&job.table);
     workload_free(&job.workload);
     inputs_close(&job.inputs);

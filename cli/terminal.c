@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 bool terminal_color(FILE *stream, enum color_choice choice) {
@@ -13,10 +14,35 @@ bool terminal_color(FILE *stream, enum color_choice choice) {
     return isatty(fileno(stream)) && !(none && *none) && term && strcmp(term, "dumb") != 0;
 }
 
+int terminal_width(FILE *stream) {
+    const char *columns = getenv("COLUMNS");
+    struct winsize size;
+    int wish = columns ? atoi(columns) : 0;
+    if (wish > 0)
+        return wish;
+    return ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : WIDTH_UNKNOWN;
+}
+
+void terminal_wrap(struct text *text, const char *words, int indent, int width) {
+    int column = indent;
+    for (const char *word = words; *word;) {
+        int size = (int)strcspn(word, " ");
+        if (column > indent && column + 1 + size > width) {
+            text_print(text, "\n%*s", indent, "");
+            column = indent;
+        }
+        text_print(text, "%s%.*s", column > indent ? " " : "", size, word);
+        column += size + (column > indent);
+        word += size + (word[size] == ' ');
+    }
+    text_print(text, "\n");
+}
+
 void progress_open(struct progress *progress, int total, bool quiet) {
     const char *term = getenv("TERM");
     *progress = (struct progress){.shown = !quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0,
-                                  .total = total};
+                                  .total = total,
+                                  .width = terminal_width(stderr)};
 }
 
 void progress_show(struct progress *progress, int done, const char *what) {
@@ -25,9 +51,12 @@ void progress_show(struct progress *progress, int done, const char *what) {
         return;
     progress->last = clock_seconds();
     int filled = (int)((int64_t)BAR * done / progress->total);
-    fprintf(stderr, "\r\033[K[%.*s%*s] %d/%d %.60s", filled, "########################", BAR - filled, "", done,
-            progress->total, what);
+    struct text line = {0};
+    text_print(&line, "[%.*s%*s] %d/%d %s", filled, "########################", BAR - filled, "", done, progress->total,
+               what);
+    fprintf(stderr, "\r\033[K%.*s", progress->width - 1, text_string(&line)); /* a full line would begin another */
     fflush(stderr);
+    text_free(&line);
 }
 
 void progress_close(struct progress *progress) {
@@ -84,26 +113,90 @@ static int width_of(const char *text) {
     return width;
 }
 
-void table_print(const struct table *table, bool color, struct text *text) {
+/* Does any row say something in this column? */
+static bool has_values(const struct table *table, int column) {
+    bool any = table->rows == 1;
+    for (int row = 1; row < table->rows && !any; row++) {
+        const char *text = table->cell[row * table->columns + column].text;
+        any = text && *text && strcmp(text, "-") != 0;
+    }
+    return any;
+}
+
+/* The width of every column, 0 = left out. Where the whole is too wide, the widest words give way. */
+static void find_widths(const struct table *table, int most, int *width) {
+    enum { LEAST = 12, GAP = 2 };
+    int total = -GAP;
+    for (int column = 0; column < table->columns; column++) {
+        for (int row = 0; row < table->rows && has_values(table, column); row++) {
+            int w = width_of(table->cell[row * table->columns + column].text);
+            width[column] = w > width[column] ? w : width[column];
+        }
+        total += width[column] > 0 ? width[column] + GAP : 0;
+    }
+    for (; total > most; total--) {
+        int widest = -1;
+        for (int column = 0; column < table->columns; column++)
+            if (!table->right[column] && width[column] > (widest < 0 ? LEAST : width[widest]))
+                widest = column;
+        if (widest < 0)
+            return;
+        width[widest]--;
+    }
+}
+
+/* Bytes of a text that fit into a line, up to where a word ends, or else a part of one; *next: where the next line begins. */
+static int take_line(const char *text, int width, const char **next) {
+    int columns = 0, word = 0, part = 0;
+    const char *at = text;
+    for (; *at && (columns < width || ((unsigned char)*at & 0xC0) == 0x80); at++) {
+        columns += ((unsigned char)*at & 0xC0) != 0x80;
+        if (*at == ' ')
+            word = (int)(at - text);
+        else if (strchr(",_", *at))
+            part = (int)(at + 1 - text);
+    }
+    int size = !*at || *at == ' ' ? (int)(at - text) : word ? word : part ? part : (int)(at - text);
+    *next = text + size + strspn(text + size, " ");
+    return size;
+}
+
+/* One row: as many lines as the cell with most of them. */
+static void print_row(const struct table *table, int row, const int *width, bool color, struct text *text) {
     static const char *const begin[] = {
         [CELL_PLAIN] = "", [CELL_GOOD] = "\033[32m", [CELL_BAD] = "\033[31m", [CELL_FAINT] = "\033[2m"};
+    const struct table_cell *cell = &table->cell[row * table->columns];
+    const char *rest[TABLE_COLUMNS];
+    bool more = true;
+    for (int column = 0; column < table->columns; column++)
+        rest[column] = width[column] > 0 && cell[column].text ? cell[column].text : "";
+    while (more) {
+        int blanks = 0; /* not yet printed: none at the end of a line */
+        more = false;
+        for (int column = 0; column < table->columns; column++) {
+            const char *piece = rest[column];
+            int size = take_line(piece, width[column], &rest[column]);
+            char *words = strndup(piece, (size_t)size);
+            int pad = width[column] - width_of(words);
+            bool painted = color && cell[column].style != CELL_PLAIN && size > 0;
+            if (size > 0)
+                text_print(text, "%*s%s%.*s%s", blanks + (table->right[column] ? pad : 0), "",
+                           painted ? begin[cell[column].style] : "", size, piece, painted ? "\033[0m" : "");
+            blanks =
+                (size > 0 ? 0 : blanks) + (table->right[column] && size > 0 ? 0 : pad) + (width[column] > 0 ? 2 : 0);
+            more = more || *rest[column];
+            free(words);
+        }
+        text_print(text, "\n");
+    }
+}
+
+void table_print(const struct table *table, bool color, int most, struct text *text) {
     int width[TABLE_COLUMNS] = {0};
     text->failed = text->failed || table->failed;
-    for (int i = 0; i < table->rows * table->columns; i++) {
-        int w = width_of(table->cell[i].text);
-        if (w > width[i % table->columns])
-            width[i % table->columns] = w;
-    }
-    for (int row = 0; row < table->rows; row++) {
-        for (int column = 0; column < table->columns; column++) {
-            const struct table_cell *cell = &table->cell[row * table->columns + column];
-            bool painted = color && cell->style != CELL_PLAIN, last = column == table->columns - 1;
-            int pad = width[column] - width_of(cell->text);
-            text_print(text, "%*s%s%s%s%*s%s", table->right[column] ? pad : 0, "", painted ? begin[cell->style] : "",
-                       cell->text ? cell->text : "", painted ? "\033[0m" : "", table->right[column] || last ? 0 : pad,
-                       "", last ? "\n" : "  ");
-        }
-    }
+    find_widths(table, most, width);
+    for (int row = 0; row < table->rows; row++)
+        print_row(table, row, width, color, text);
 }
 
 void table_free(struct table *table) {

@@ -12,17 +12,26 @@ enum color_choice { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 /* COLOR_AUTO means: a terminal, no NO_COLOR in the environment, and TERM is not "dumb". */
 bool terminal_color(FILE *stream, enum color_choice choice);
 
+/* Columns of a terminal, or what COLUMNS in the environment says; WIDTH_UNKNOWN for a file or a pipe, whose lines
+   programs read. */
+enum { WIDTH_UNKNOWN = 1 << 20 };
+int terminal_width(FILE *stream);
+
+/* Words in lines of `width` columns, the first of which begins at column `indent` already, and a newline. */
+void terminal_wrap(struct text *text, const char *words, int indent, int width);
+
 /* A bar on standard error while work goes on; nothing at all when that is not a terminal. */
 struct progress {
     bool shown;
-    int total;
+    int total, width;
     double last; /* when it was drawn */
 };
 void progress_open(struct progress *progress, int total, bool quiet);
 void progress_show(struct progress *progress, int done, const char *what);
 void progress_close(struct progress *progress); /* leaves an empty line; call before printing */
 
-/* A table that knows its widths before it is printed. Cells are copied; text left, numbers right. */
+/* A table that knows its widths before it is printed. Cells are copied; text left, numbers right. Columns in which no row
+   has a value ("" or "-") are left out; texts that make it wider than `most` columns are continued on further lines. */
 enum { TABLE_COLUMNS = 12 };
 enum cell_style { CELL_PLAIN, CELL_GOOD, CELL_BAD, CELL_FAINT };
 struct table {
@@ -38,7 +47,7 @@ struct table {
 void table_open(struct table *table, int columns, const char *const *headings, const char *alignment); /* "lrr" */
 void table_cell(struct table *table, int column, enum cell_style style, const char *format, ...) TEXT_PRINTF(4, 5);
 void table_row(struct table *table); /* begin the next row */
-void table_print(const struct table *table, bool color, struct text *text);
+void table_print(const struct table *table, bool color, int most, struct text *text);
 void table_free(struct table *table);
 
 /* "1.50 ms", "12.0 MiB" and so on, three digits. */

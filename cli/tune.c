@@ -2,6 +2,7 @@
 #include "catalog.h"
 #include "duration.h"
 #include "field.h"
+#include "file.h"
 #include "report_file.h"
 #include "shapes.h"
 #include "shard.h"
@@ -322,6 +323,10 @@ static enum exit_code tune(struct job *job) {
         code = open_spec(job);
     if (!code)
         code = read_shapes(job);
+    if (!code)
+        code = report_file_check(cli);
+    if (!code && cli_given(cli, "table") && !file_can_save(cli_text(cli, "table", ""), &error))
+        code = cli_error(cli, CLI_IO, "--table: %s", text_string(&error));
     if (!code)
         code = connect(job);
     if (!code)

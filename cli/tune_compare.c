@@ -113,7 +113,7 @@ enum exit_code tune_compare(struct cli *cli, const struct tuner *tuner) {
         json_number(&json, "least", sum.least);
         json_close(&json);
     } else {
-        table_print(&table, cli->color_out, &cli->out);
+        table_print(&table, cli->color_out, cli->width, &cli->out);
     }
     table_free(&table);
     if (sum.count == 0)

@@ -176,7 +176,7 @@ enum exit_code tune_report(struct cli *cli, const struct results *results, int s
     if (cli->json)
         json_close(&json);
     else
-        table_print(&table, cli->color_out, &cli->out);
+        table_print(&table, cli->color_out, cli->width, &cli->out);
     table_free(&table);
     return cli_given(cli, "table") ? write_table(cli, results, setting, set) : CLI_OK;
 }

@@ -3,6 +3,29 @@
 
 const struct option options_common[] = {CLI_COMMON_OPTIONS};
 
+const struct option_rule option_rules[] = {
+    {"run", "cache-dir", NULL, "no-cache"},
+    {"explain", "model", NULL, "tiles"},
+    {"explain", "for", NULL, "tiles"},
+    {"explain", "device", NULL, "tiles|model|for"},
+    {"explain", "shapes", "tiles|model", NULL},
+    {"explain", "params", "tiles", NULL},
+    {"explain", "svg", "tiles", NULL},
+    {"explore", "best", NULL, "all"},
+    {"explore", "map", "report", NULL},
+    {"tune", "shapes", NULL, "merge"},
+    {"tune", "budget", NULL, "merge"},
+    {"tune", "candidates", NULL, "merge|validate"},
+    {"tune", "jobs", NULL, "merge"},
+    {"tune", "timeout", NULL, "merge"},
+    {"tune", "shard", NULL, "merge"},
+    {"tune", "validate", NULL, "merge"},
+    {"tune", "device", NULL, "merge"},
+    {"tune", "gpu", NULL, "merge"},
+    {"build", "shapes", "for", NULL},
+    {NULL, NULL, NULL, NULL},
+};
+
 const struct verb verbs[] = {
     {"run", "SPEC", 1, 1, "run the kernels of a spec on tensors and check every result", options_run,
      "Every feasible variant runs on the same tensors and is compared with a double-precision oracle. Tensors\n"
@@ -12,13 +35,14 @@ const struct verb verbs[] = {
      "(batch, heads, len, dim) or (heads, len, dim). Values are rounded to each variant's dtype first, and the\n"
      "oracle sees the rounded values.\n"
      "\n"
-     "Columns: error is the largest absolute difference; of limit is the largest difference in units of what\n"
+     "Columns: error is the largest absolute difference; limit is the largest difference in percent of what\n"
      "is allowed at that very element; time, read and written are sums over the shapes, bytes of global memory\n"
      "as the host device counted them; regs and spills (bytes) of a thread are what NVRTC reports.\n"
      "\n"
      "Examples:\n"
      "  attile run specs/quickstart.yaml\n"
-     "  attile run specs/attention_flash_tiled.yaml --variant 'head_dim=64 dtype=fp32' --device cuda\n"
+     "  attile run specs/attention_flash_tiled.yaml --device cuda \\\n"
+     "      --variant 'head_dim=64 dtype=fp32'\n"
      "  attile run SPEC --variant NAME --q q.npy --k k.npy --v v.npy --out o.npy\n"
      "  attile run 'family=softmax algorithm=online' --shape rows=4,cols=1000\n",
      verb_run},
@@ -29,8 +53,8 @@ const struct verb verbs[] = {
      "mask code, and partial ones compute the mask for each pair. It finds that as the kernel does.\n"
      "\n"
      "Example:\n"
-     "  attile explain specs/cookbook/sliding_window.yaml --tiles --shapes 'len_q=8192,len_kv=8192' \\\n"
-     "      --params window=1024 --svg window.svg\n",
+     "  attile explain specs/cookbook/sliding_window.yaml --tiles \\\n"
+     "      --shapes 'len_q=8192,len_kv=8192' --params window=1024 --svg window.svg\n",
      verb_explain},
     {"explore", "SPEC", 1, 1, "predict all schedules of a problem and compile the best", options_explore,
      "Goes through every schedule that a spec, or a problem given as knobs, leaves open: what it does not say takes\n"
@@ -43,7 +67,8 @@ const struct verb verbs[] = {
      "\n"
      "Examples:\n"
      "  attile explore 'family=attention_forward dtype=bf16 head_dim=96' --best 0\n"
-     "  attile explore my.yaml --shapes 'batch=1,heads=32,len_q=8192,len_kv=8192' --best 64 --csv > schedules.csv\n",
+     "  attile explore my.yaml --shapes 'batch=1,heads=32,len_q=8192,len_kv=8192' \\\n"
+     "      --best 64 --csv > schedules.csv\n",
      verb_explore},
     {"generate", "SPEC", 1, 1, "write the emitted sources of a spec", options_generate,
      "Writes DIR/VARIANT.cu for every feasible variant. Nothing is written when one of them cannot be expanded;\n"
@@ -59,8 +84,9 @@ const struct verb verbs[] = {
      "Without --arch, --for builds for its GPU.\n"
      "\n"
      "Example, with the tuned schedules of an H200 for two lengths:\n"
-     "  attile build 'family=attention_forward dtype=bf16 head_dim=128 mask=causal' --for h200 \\\n"
-     "      --shapes 'batch=8,heads=32,len_q=2048,len_kv=2048; batch=1,heads=32,len_q=16384,len_kv=16384' -v\n",
+     "  attile build 'family=attention_forward dtype=bf16 head_dim=128 mask=causal' \\\n"
+     "      --for h200 -v --shapes 'batch=8,heads=32,len_q=2048,len_kv=2048; \\\n"
+     "      batch=1,heads=32,len_q=16384,len_kv=16384'\n",
      verb_build},
     {"tune", "SPEC | FILE...", 1, ARGUMENTS, "measure which schedule of a problem is fastest on this GPU", options_tune,
      "SPEC is a file, or knobs such as 'family=attention_forward dtype=bf16 head_dim=96'. Schedule knobs that it\n"
@@ -74,8 +100,9 @@ const struct verb verbs[] = {
      "\n"
      "Examples:\n"
      "  attile tune 'family=attention_forward dtype=bf16 head_dim=96 mask=causal' \\\n"
-     "      --shapes 'batch=4,heads=16,len_q=4096,len_kv=4096' --budget 2m --table h200.yaml\n"
-     "  srun --ntasks=8 --gpus-per-task=1 bash -c 'attile tune SPEC --shard auto -o part$SLURM_PROCID.jsonl'\n"
+     "      --shapes 'batch=4,heads=16,len_q=4096,len_kv=4096' --budget 2m -t a.yaml\n"
+     "  srun --ntasks=8 --gpus-per-task=1 \\\n"
+     "      bash -c 'attile tune SPEC --shard auto -o part$SLURM_PROCID.jsonl'\n"
      "  attile tune --merge part*.jsonl -o all.jsonl --table h200.yaml\n",
      verb_tune},
     {"cache stat", "", 0, 0, "show where the kernel cache is and what it holds", options_cache, NULL, verb_cache_stat},

@@ -10,13 +10,18 @@
 enum { LINE = 512, PROBLEMS_SHOWN = 24, MAPS_SHOWN = 3, DOTS = 3000, BEST_SHOWN = 10, MAP_VALUES = 24 };
 
 static const char style[] =
-    "body{font:15px/1.5 system-ui,sans-serif;color:#111;background:#fff;max-width:60em;margin:2em auto;padding:0 1em}"
-    "h1{font-size:1.5em}h2{font-size:1.2em;margin-top:2em;border-top:1px solid #ccc;padding-top:1em}h3{font-size:1em}"
-    "svg{max-width:100%;height:auto;vertical-align:middle}svg text{font:12px system-ui,sans-serif}"
+    ":root{color-scheme:light dark;--ink:#111;--page:#fff;--faint:#ddd;--line:#333;--dashed:#888}"
+    "@media(prefers-color-scheme:dark){:root{--ink:#e4e4e4;--page:#16181b;--faint:#3a3d42;--line:#bbb;--dashed:#888}}"
+    "body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);max-width:60em;margin:2em auto;"
+    "padding:0 1em}"
+    "h1{font-size:1.5em}h2{font-size:1.2em;margin-top:2em;border-top:1px solid var(--faint);padding-top:1em}"
+    "h3{font-size:1em}svg{max-width:100%;height:auto;vertical-align:middle;fill:currentColor}"
+    "svg text{font:12px system-ui,sans-serif}"
     ".tick{font-size:11px}.mid{text-anchor:middle}.end{text-anchor:end}"
-    ".grid{stroke:#e4e4e4}.frame{fill:none;stroke:#666}.line{stroke:#333;fill:none}"
-    ".dashed{stroke:#888;stroke-dasharray:5 4;fill:none}.cell{stroke:#fff}"
-    "table{border-collapse:collapse;font-size:13px}td,th{padding:2px 8px;border-bottom:1px solid #ddd;text-align:right}"
+    ".grid{stroke:var(--faint)}.frame{fill:none;stroke:var(--dashed)}.line{stroke:var(--line);fill:none}"
+    ".dashed{stroke:var(--dashed);stroke-dasharray:5 4;fill:none}.cell{stroke:var(--page)}"
+    "table{border-collapse:collapse;font-size:13px}"
+    "td,th{padding:2px 8px;border-bottom:1px solid var(--faint);text-align:right}"
     "td:first-child,th:first-child,.words{text-align:left}.legend{font-size:13px}"
     "@media "
     "print{body{max-width:none;margin:0;font-size:11px}h2,h3,svg,table{break-inside:avoid}h2,h3{break-after:avoid}}";
@@ -298,12 +303,20 @@ static int kind_of(const struct report_point *point, const int *algorithm, int c
     return 0;
 }
 
+/* Below a plot: what its marks mean, of those that are there, and what filled ones are. */
+static void write_legend(const char **name, int count, unsigned plotted, const char *filled, struct text *html) {
+    for (int i = 0; i < count; i++)
+        name[i] = plotted >> i & 1 ? name[i] : NULL;
+    svg_legend(html, name, count, filled);
+}
+
 static void write_roofline(const struct report *report, struct text *html) {
     const struct model_gpu *gpu = &report->gpu;
     int algorithm[MARKS], dots = 0;
     const char *name[MARKS];
     int count = list_algorithms(report, algorithm, name);
-    bool any = nothing_but_predicted(report), tensor = false;
+    unsigned plotted = 0; /* bit of each mark */
+    bool any = nothing_but_predicted(report), tensor = false, filled = false;
     double least_x = INFINITY, most_x = 0, least_y = INFINITY, most_y = 0;
     for (int i = 0; i < report->points; i++) {
         const struct report_point *point = &report->point[i];
@@ -340,17 +353,21 @@ static void write_roofline(const struct report *report, struct text *html) {
             (dots > DOTS && i % (dots / DOTS + 1) != 0))
             continue;
         describe(report, point, title, sizeof title);
-        plot_mark(&plot, point->flops / point->bytes, point->flops / time_of(point) * 1e-12,
-                  kind_of(point, algorithm, count), point->measured > 0, title);
+        int kind = kind_of(point, algorithm, count);
+        plotted |= 1u << kind;
+        filled |= point->measured > 0;
+        plot_mark(&plot, point->flops / point->bytes, point->flops / time_of(point) * 1e-12, kind, point->measured > 0,
+                  title);
     }
     plot_close(&plot);
-    svg_legend(html, name, count);
+    write_legend(name, count, plotted, filled ? "filled: measured" : NULL, html);
 }
 
 static void write_prediction(const struct report *report, struct text *html) {
     int algorithm[MARKS], measured = 0;
     const char *name[MARKS];
     int count = list_algorithms(report, algorithm, name);
+    unsigned plotted = 0;
     double least = INFINITY, most = 0, squares = 0;
     for (int i = 0; i < report->points; i++) {
         const struct report_point *point = &report->point[i];
@@ -382,15 +399,18 @@ static void write_prediction(const struct report *report, struct text *html) {
         if (point->measured <= 0 || point->predicted <= 0)
             continue;
         describe(report, point, words, sizeof words);
-        plot_mark(&plot, point->measured * 1e6, point->predicted * 1e6, kind_of(point, algorithm, count), false, words);
+        int kind = kind_of(point, algorithm, count);
+        plotted |= 1u << kind;
+        plot_mark(&plot, point->measured * 1e6, point->predicted * 1e6, kind, false, words);
     }
     plot_close(&plot);
-    svg_legend(html, name, count);
+    write_legend(name, count, plotted, NULL, html);
 }
 
 /* Time over the best of its problem and shape against shared memory; who is on the front is filled. */
 static void write_front(const struct report *report, int problem, struct text *html) {
-    static const char *const kinds[] = {"up to 128 registers", "up to 168", "more"};
+    const char *kinds[] = {"up to 128 registers", "up to 168 registers", "more registers"};
+    unsigned plotted = 0;
     double most_time = 1, most_shared = 0, least_shared = INFINITY;
     int dots = 0;
     const struct report_point *best = winner(report, problem, 0);
@@ -419,34 +439,26 @@ static void write_front(const struct report *report, int problem, struct text *h
         describe(report, point, title, sizeof title);
         snprintf(more, sizeof more, "%s; %d registers, %d bytes spilled, %d bytes shared, compiled in %.2f s", title,
                  point->registers, point->spill_bytes, point->shared_bytes, point->compile_seconds);
-        plot_mark(&plot, point->shared_bytes / 1024.0, time_of(point) / time_of(best),
-                  point->registers <= 128   ? 0
-                  : point->registers <= 168 ? 1
-                                            : 2,
-                  point->front, more);
+        int kind = (point->registers > 128) + (point->registers > 168);
+        plotted |= 1u << kind;
+        plot_mark(&plot, point->shared_bytes / 1024.0, time_of(point) / time_of(best), kind, point->front, more);
     }
     plot_close(&plot);
-    svg_legend(html, kinds, 3);
-}
-
-/* Schedule knobs that differ within a problem: the others need not be said every time. */
-static knob_flags find_varying(const struct report *report, int problem) {
-    const struct report_point *first = NULL;
-    knob_flags varying = KNOB_FLAG(KNOB_algorithm);
-    for (int i = 0; i < report->points; i++) {
-        const struct report_point *point = &report->point[i];
-        if (point->problem != problem || (!point->compiled && point->measured <= 0))
-            continue;
-        first = first ? first : point;
-        for (int id = 0; id < KNOB_COUNT; id++)
-            if ((knob_table[id].group == KNOB_GROUP_SCHEDULE || id == KNOB_target) &&
-                point->value[id] != first->value[id])
-                varying |= KNOB_FLAG(id);
-    }
-    return first ? varying : KNOB_ALL;
+    write_legend(kinds, 3, plotted, "filled: on the front", html);
 }
 
 /* --- the best, in numbers ------------------------------------------------------------------------------------------- */
+
+/* Schedule knobs that differ among the rows of a table: the others need not be said in each. */
+static unsigned find_varying(const struct report_point *const *row, int rows) {
+    unsigned varying = 1u << KNOB_algorithm;
+    for (int id = 0; id < KNOB_COUNT; id++)
+        for (int i = 1; i < rows; i++)
+            if ((knob_table[id].group == KNOB_GROUP_SCHEDULE || id == KNOB_target) &&
+                row[i]->value[id] != row[0]->value[id])
+                varying |= 1u << id;
+    return varying;
+}
 
 static void write_best(const struct report *report, int problem, int shape, struct text *html) {
     const struct report_point *row[BEST_SHOWN];
@@ -470,7 +482,7 @@ static void write_best(const struct report *report, int problem, int shape, stru
         row[at] = point;
     }
     char words[LINE], predicted[32], time[32];
-    knob_flags which = find_varying(report, problem);
+    knob_flags which = find_varying(row, rows);
     if (!rows)
         return;
     name_shape(report, shape, words, sizeof words);

@@ -5,7 +5,8 @@
 
 enum { WIDTH = 640, HEIGHT = 400, LEFT = 72, RIGHT = 24, TOP = 16, BOTTOM = 52 };
 
-static const char *const colours[MARKS] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000"};
+static const char *const colours[MARKS] = {"#0072b2", "#d55e00", "#009e73",     "#cc79a7",
+                                           "#56b4e9", "#e69f00", "currentColor"};
 
 void html_escape(struct text *text, const char *string) {
     for (; *string; string++) {
@@ -156,15 +157,18 @@ void plot_line(const struct plot *plot, double x1, double y1, double x2, double 
 
 void plot_close(struct plot *plot) { text_print(plot->text, "</svg>\n"); }
 
-void svg_legend(struct text *text, const char *const *names, int count) {
+void svg_legend(struct text *text, const char *const *names, int count, const char *more) {
     text_print(text, "<p class=\"legend\">");
     for (int i = 0; i < count; i++) {
+        if (!names[i])
+            continue;
         text_print(text, "<svg width=\"14\" height=\"14\">");
         print_mark(text, 7, 7, i, true);
         text_print(text, "/></svg> ");
         html_escape(text, names[i]);
         text_print(text, "&emsp;");
     }
+    html_escape(text, more ? more : "");
     text_print(text, "</p>\n");
 }
 

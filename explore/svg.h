@@ -30,8 +30,8 @@ void plot_mark(const struct plot *plot, double x, double y, int kind, bool stron
 void plot_line(const struct plot *plot, double x1, double y1, double x2, double y2, bool dashed, const char *label);
 void plot_close(struct plot *plot);
 
-/* What marks mean, below a plot. */
-void svg_legend(struct text *text, const char *const *names, int count);
+/* What marks mean, below a plot: those with a name; and a word `more` (may be null). */
+void svg_legend(struct text *text, const char *const *names, int count, const char *more);
 
 /* A grid of cells: `share` 0 = lightest, 1 = darkest, below 0 = empty. Column and row heads; `words` is in the cell. */
 struct grid {

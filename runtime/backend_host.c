@@ -110,7 +110,7 @@ static void host_describe(const struct backend *backend, struct backend_info *in
         .built_for = built_for[backend->mode],
         .compiler = version          ? version
                     : compiler->path ? compiler->path
-                                     : "none: no $CXX, c++, g++ or clang++ on the PATH",
+                                     : "none: $CXX, or without it c++, g++ or clang++, was not found on the PATH",
         .driver = "",
         .multiprocessors = backend->cores,
         .sm_count = 2 + (int)((backend->seed + 2) % 5), /* few, so that some blocks do several tiles and some none */

@@ -11,6 +11,22 @@ enum { WORDS_A_LINE = 6 };
 
 /* --- writing --------------------------------------------------------------------------------------------------- */
 
+/* Words that no variable can have as its name, in C or where a C++ program declares it. */
+static bool is_keyword(const char *name) {
+    static const char *const keywords[] = {
+        "auto",    "bool",      "break",  "case",     "catch",    "char",      "class",    "const",    "continue",
+        "default", "delete",    "do",     "double",   "else",     "enum",      "explicit", "export",   "extern",
+        "false",   "float",     "for",    "friend",   "goto",     "if",        "inline",   "int",      "long",
+        "mutable", "namespace", "new",    "operator", "private",  "protected", "public",   "register", "restrict",
+        "return",  "short",     "signed", "sizeof",   "static",   "struct",    "switch",   "template", "this",
+        "throw",   "true",      "try",    "typedef",  "typename", "union",     "unsigned", "using",    "virtual",
+        "void",    "volatile",  "while"};
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
+        if (strcmp(name, keywords[i]) == 0)
+            return true;
+    return false;
+}
+
 static bool is_identifier(const char *name) {
     for (const char *at = name; *at; at++)
         if (!isalpha((unsigned char)*at) && *at != '_' && (at == name || !isdigit((unsigned char)*at)))
@@ -60,6 +76,8 @@ static void write_kernel(const struct att_bundle_kernel *kernel, int number, str
 
 enum att_status bundle_write_c(const char *symbol, const struct att_bundle_kernel *kernels, int count,
                                struct text *text, struct failure *failure) {
+    if (is_keyword(symbol))
+        return failure_set(failure, ATT_INVALID_ARGUMENT, "symbol: '%s' is a keyword of C or C++, and no name", symbol);
     if (!is_identifier(symbol))
         return failure_set(failure, ATT_INVALID_ARGUMENT, "symbol: '%s' is no C identifier", symbol);
     char layout[PARAMS_LAYOUT];

@@ -72,14 +72,21 @@ static char *find(const char *wanted, size_t *existing, const char **why) {
     return NULL;
 }
 
-/* Errors show when the directory is opened: here they may just mean that a parent is there but not ours. */
-static void make_parents(char *path, size_t existing) {
+/* Why a directory could not be made; null when it was, or is there already. It may be there behind a parent that is not
+   ours: whether it can be used shows when it is opened. */
+static const char *make(int parent, const char *path) {
+    return mkdirat(parent, path, 0700) == 0 || errno == EEXIST ? NULL : strerror(errno);
+}
+
+/* The same of a path. Of parents that could not be made the first counts: what is below has no chance. */
+static const char *make_all(char *path, size_t existing) {
+    const char *unmade = NULL, *why;
     for (char *slash = path + existing; (slash = strchr(slash, '/')); *slash++ = '/') {
         *slash = '\0';
         if (slash > path + existing)
-            mkdir(path, 0700);
+            unmade = (why = make(AT_FDCWD, path)) && unmade ? unmade : why;
     }
-    mkdir(path, 0700);
+    return (why = make(AT_FDCWD, path)) && unmade ? unmade : why;
 }
 
 /* Open a directory below `parent` and check it. -1, and *why, when it cannot be used. */
@@ -99,17 +106,20 @@ static int open_trusted(int parent, const char *path, int flags, const char **wh
 }
 
 static int open_part(int root, const char *name, const char **why) {
-    int ignored = mkdirat(root, name, 0700); /* there already, or not ours to make: the open tells */
-    (void)ignored;
-    return open_trusted(root, name, O_NOFOLLOW, why);
+    const char *unmade = make(root, name);
+    int part = open_trusted(root, name, O_NOFOLLOW, why);
+    *why = part < 0 && unmade ? unmade : *why; /* that it is read-only says more than that nothing is there */
+    return part;
 }
 
 static void open_all(struct cache_disk *disk, char *path, size_t existing, const char **why) {
-    make_parents(path, existing);
+    const char *unmade = make_all(path, existing);
     *why = NULL;
     int root = open_trusted(AT_FDCWD, path, 0, why); /* may be a link: what it leads to is what is checked */
-    if (root < 0)
+    if (root < 0) {
+        *why = unmade ? unmade : *why;
         return;
+    }
     disk->entries = open_part(root, "entries", why);
     if (disk->entries >= 0) {
         const char *optional = NULL; /* without these the cache is read-only, or lockless */

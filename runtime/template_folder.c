@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct template_folder {
     struct file {
@@ -104,8 +105,13 @@ const char *template_folder_load(void *context, const char *name, size_t *size) 
 }
 
 struct template_set *template_folder_parse(struct template_folder *folder, struct diag *diag) {
+    struct stat info;
     if (!folder)
         return template_set_open(NULL, NULL, diag);
+    if (stat(folder->path, &info) != 0 || !S_ISDIR(info.st_mode)) {
+        diag_error(diag, (struct place){0}, "there is no folder of templates %s", folder->path);
+        return NULL;
+    }
     folder->diag = diag;
     struct template_set *set = template_set_open(template_folder_load, folder, diag);
     folder->diag = NULL;

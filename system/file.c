@@ -14,6 +14,7 @@ static bool fail(struct text *error, const char *what, const char *path) {
     return false;
 }
 
+/* What exceeds the limit is an error of its own: errno 0. */
 static bool read_all(int fd, size_t limit, struct text *content) {
     char block[65536];
     for (;;) {
@@ -24,7 +25,7 @@ static bool read_all(int fd, size_t limit, struct text *content) {
             return got == 0;
         text_append(content, block, (size_t)got);
         if (content->failed || content->size > limit) {
-            errno = content->failed ? ENOMEM : EFBIG;
+            errno = content->failed ? ENOMEM : 0;
             return false;
         }
     }
@@ -35,7 +36,11 @@ bool file_load(const char *path, size_t limit, struct text *content, struct text
     int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return fail(error, "cannot open", path);
-    bool ok = read_all(fd, limit, content) || fail(error, "cannot read", path);
+    bool ok = read_all(fd, limit, content);
+    if (!ok && errno == 0)
+        text_print(error, "%s is larger than %zu bytes, the most that is read of such a file", path, limit);
+    else if (!ok)
+        fail(error, "cannot read", path);
     if (!standard)
         close(fd);
     return ok;
@@ -50,6 +55,33 @@ static bool same_content(const char *path, const void *bytes, size_t size) {
     return same;
 }
 
+/* A private file beside `path`; -1 with a sentence in *error. */
+static int open_temporary(const char *path, struct text *temporary, struct text *error) {
+    text_print(temporary, "%s.XXXXXX", path);
+    int fd = temporary->failed ? -1 : mkostemp(temporary->bytes, O_CLOEXEC);
+    if (fd < 0) {
+        fail(error, "cannot write", path);
+        text_free(temporary);
+    }
+    return fd;
+}
+
+bool file_can_save(const char *path, struct text *error) {
+    struct text temporary = {0};
+    struct stat info;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
+        errno = EISDIR;
+        return fail(error, "cannot write", path);
+    }
+    int fd = open_temporary(path, &temporary, error);
+    if (fd < 0)
+        return false;
+    close(fd);
+    unlink(temporary.bytes);
+    text_free(&temporary);
+    return true;
+}
+
 bool file_save(const char *path, const void *bytes, size_t size, bool *changed, struct text *error) {
     bool same = same_content(path, bytes, size);
     if (changed)
@@ -57,12 +89,9 @@ bool file_save(const char *path, const void *bytes, size_t size, bool *changed, 
     if (same)
         return true;
     struct text temporary = {0};
-    text_print(&temporary, "%s.XXXXXX", path);
-    int fd = temporary.failed ? -1 : mkostemp(temporary.bytes, O_CLOEXEC);
-    if (fd < 0) {
-        text_free(&temporary);
-        return fail(error, "cannot write", path);
-    }
+    int fd = open_temporary(path, &temporary, error);
+    if (fd < 0)
+        return false;
     mode_t mask = umask(0); /* mkostemp makes a private file; the result is an ordinary one */
     umask(mask);
     bool ok = transfer_write(fd, bytes, size) && fchmod(fd, 0666 & ~mask) == 0;

@@ -11,6 +11,9 @@ bool file_load(const char *path, size_t limit, struct text *content, struct text
    systems do nothing. *changed (may be null) says which. */
 bool file_save(const char *path, const void *bytes, size_t size, bool *changed, struct text *error);
 
+/* Could file_save write this path? Tries it, and leaves nothing. False with a sentence in *error. */
+bool file_can_save(const char *path, struct text *error);
+
 /* Make a folder and its parents where they are missing. */
 bool file_make_folder(const char *path, struct text *error);
 

@@ -332,7 +332,7 @@ Test(bundle, writing_refuses_bad_symbols_and_kernels) {
     struct att_bundle_kernel kernel = kernel_for("one", PROBLEM, "sm_80");
     struct text file = {0};
     struct failure failure = {0};
-    static const char *const symbols[] = {"", "1kernels", "my-kernels", "x;int y"};
+    static const char *const symbols[] = {"", "1kernels", "my-kernels", "x;int y", "int", "new"};
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++)
         cr_expect_eq(bundle_write_c(symbols[i], &kernel, 1, &file, &failure), ATT_INVALID_ARGUMENT);
     cr_expect_eq(bundle_write_c("kernels", &kernel, 0, &file, &failure), ATT_INVALID_ARGUMENT);

@@ -206,6 +206,13 @@ Test(compiler, a_later_path_changes_nothing) {
     device_close(&device);
 }
 
+Test(compiler, another_one_than_CXX_names_is_never_taken) {
+    setenv("CXX", "/nonexistent/c++ -O2", 1);
+    expect_failure(ATT_NO_COMPILER, "CXX names the program '/nonexistent/c++'");
+    setenv("CXX", " ", 1); /* as if it were not set */
+    expect_compiles();
+}
+
 Test(compiler, relative_folders_of_the_path_do_not_count) {
     unsetenv("CXX");
     use_script("exit 1");

@@ -82,7 +82,7 @@ Test(diag, twenty_errors_are_shown_and_all_are_counted) {
 }
 
 static const char *next_word(void *context) {
-    static const char *const words[] = {"block_m", "block_n", "threads", "mask", "d", NULL};
+    static const char *const words[] = {"block_m", "block_n", "threads", "mask", "d", "fp16", "device", NULL};
     int *i = context;
     return words[(*i)++];
 }
@@ -97,6 +97,10 @@ Test(diag, the_nearest_word_is_one_slip_away_and_not_just_any) {
         {"maks", "mask"},
         {"msk", "mask"},
         {"threadsss", "threads"},
+        {"dev", "device"},
+        {"bloc", NULL}, /* two begin so */
+        {"float16", "fp16"},
+        {"float32", NULL}, /* fp32 is no candidate here */
         {"xyz", NULL},
         {"", NULL},
         {"banana", NULL},

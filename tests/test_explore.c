@@ -100,6 +100,7 @@ Test(explore, a_page_is_written_with_and_without_measurements) {
     cr_expect_eq(o.code, 0, "%s", text_string(&o.err));
     cr_assert(file_load("deep/er/index.html", 1 << 26, &page, &error), "%s", text_string(&error));
     cr_expect(holds(&page, "</html>"));
+    cr_expect(holds(&page, "<h1>Schedules explored: family=attention_forward dtype=bf16"), "it names its problem");
     command_done(&o);
     write_file("none.jsonl", "");
     o = command_run(
@@ -131,7 +132,7 @@ Test(explore, mistakes_have_clear_answers) {
         {"explore 'head_dim=64'", 3, "no family is named"},
         {"explore 'family=attention_forward hed_dim=64'", 3, "did you mean 'head_dim'"},
         {"explore nowhere.yaml", 7, "nowhere.yaml"},
-        {"explore family=softmax --for h300", 2, "expected h200"},
+        {"explore family=softmax --for h300", 2, "no file of devices/ is for 'h300': expected h200"},
         {"explore family=softmax --for ./h300.yaml", 7, "h300.yaml"},
         {"explore family=softmax --shapes 'rows=3'", 2, "cols is missing"},
         {"explore family=softmax --shapes ';'", 2, "names no shape"},
@@ -139,6 +140,7 @@ Test(explore, mistakes_have_clear_answers) {
         {"explore family=softmax --best 0 --report d --map threads", 2, "--map expects two knobs"},
         {"explore family=softmax --best 0 --report /proc/nowhere", 7, "/proc/nowhere"},
         {"explore family=softmax --best 0 --measured nowhere.jsonl", 7, "nowhere.jsonl"},
+        {"explain --tiles family=attention_forward --svg nowhere/a.svg", 7, "--svg: cannot write nowhere/a.svg"},
         {"explore family=softmax --variant 'threads=96'", 2, "passes --variant"},
         {"explore family=softmax --best x", 2, "--best"},
         {"explain --model 'family=softmax' --shapes 'rows=3,cols=x'", 2, "cols expects"},
@@ -147,6 +149,7 @@ Test(explore, mistakes_have_clear_answers) {
         struct outcome o = command_run("", cases[i].arguments);
         cr_expect_eq(o.code, cases[i].code, "%s: %d: %s", cases[i].arguments, o.code, text_string(&o.err));
         cr_expect(holds(&o.err, cases[i].words), "%s: %s", cases[i].arguments, text_string(&o.err));
+        cr_expect_eq(o.out.size, 0, "%s prints: %s", cases[i].arguments, text_string(&o.out));
         command_done(&o);
     }
 }

@@ -92,13 +92,39 @@ Test(options, too_many_arguments_are_refused) {
     text_free(&error);
 }
 
-Test(options, help_names_every_option_in_aligned_lines_of_100_columns) {
+Test(options, help_names_every_option_in_aligned_lines_of_80_columns) {
     struct text text = {0};
     options_help(table, &text);
     for (const struct option *option = table; option->name; option++)
         cr_assert(strstr(text_string(&text), option->name));
     for (const char *at = text_string(&text); *at; at += strcspn(at, "\n") + 1)
-        cr_assert_leq(strcspn(at, "\n"), 100);
-    cr_assert(strstr(text_string(&text), "  -o, --out FILE            where"));
+        cr_assert_leq(strcspn(at, "\n"), 80);
+    cr_assert(strstr(text_string(&text), "  -o, --out FILE          where"));
     text_free(&text);
+}
+
+Test(options, an_option_that_does_nothing_is_refused) {
+    static const struct option_rule rules[] = {{"run", "seed", "out|color", NULL},
+                                               {"run", "verbose", NULL, "quiet"},
+                                               {"list", "out", "seed", NULL},
+                                               {NULL, NULL, NULL, NULL}};
+    static const struct {
+        const char *line[WORDS];
+        const char *reason; /* null = it is good */
+    } cases[] = {
+        {{"--seed", "3"}, "--seed does nothing without --out or --color"},
+        {{"--seed", "3", "-oa"}, NULL},
+        {{"--seed", "3", "-cauto"}, NULL},
+        {{"-v", "-q"}, "--verbose does nothing with --quiet; leave one of them out"},
+        {{"-v"}, NULL},
+        {{"--out", "x"}, NULL}, /* the rule is another verb's */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct options options;
+        struct text error = {0};
+        cr_assert(options_parse(table, count(cases[i].line), cases[i].line, &options, &error));
+        cr_expect_eq(options_check(&options, "run", rules, &error), !cases[i].reason, "case %zu", i);
+        cr_expect_str_eq(text_string(&error), cases[i].reason ? cases[i].reason : "");
+        text_free(&error);
+    }
 }

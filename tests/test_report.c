@@ -233,3 +233,52 @@ Test(report, measurements_of_this_gpu_are_shown_and_no_others) {
     report_close(&report);
     template_set_close(set);
 }
+
+/* What a table says of a row is what tells it from the others, compiled or not. */
+Test(report, rows_of_a_table_have_labels_of_their_own) {
+    struct template_set *set = open_set();
+    struct report report;
+    struct text html = {0};
+    open_report(&report);
+    int at = report_add_shape(&report, &shape);
+    for (int n = 64; n <= 128; n += 32) {
+        struct variant variant = variant_of(set, 128, n);
+        struct report_point *point = report_add(&report, &variant, at);
+        point->compiled = n == 64;
+        point->registers = 128;
+    }
+    report_write(&report, &html);
+    static const char *const labels[] = {"<td>flash_async n64</td>", "<td>flash_async n96</td>",
+                                         "<td>flash_async n128</td>"};
+    for (int i = 0; i < 3; i++)
+        cr_expect(strstr(text_string(&html), labels[i]), "no %s", labels[i]);
+    text_free(&html);
+    report_close(&report);
+    template_set_close(set);
+}
+
+Test(report, a_legend_lists_what_is_plotted_and_colours_follow_the_reader) {
+    struct template_set *set = open_set();
+    struct report report;
+    struct text html = {0};
+    open_report(&report);
+    int at = report_add_shape(&report, &shape);
+    struct variant plotted = variant_of(set, 128, 64), other = plotted;
+    struct knobs knobs = knobs_default();
+    knobs.family = family_attention_forward;
+    knobs.head_dim = 128;
+    knobs.algorithm = algorithm_multi_pass;
+    cr_assert(variant_complete(set, &knobs, true, &other), "%s", other.reason);
+    report_add(&report, &other, at);
+    report_add(&report, &plotted, at)->measured = 1e-3;
+    report_write(&report, &html);
+    const char *legend = strstr(text_string(&html), "class=\"legend\"");
+    cr_assert_not_null(legend);
+    const char *end = strstr(legend, "</p>"), *absent = strstr(legend, "multi_pass");
+    cr_expect(strstr(legend, "flash_async") < end && strstr(legend, "filled: measured") < end);
+    cr_expect(!absent || absent > end, "multi_pass was only predicted, and has no dot");
+    cr_expect(strstr(text_string(&html), "prefers-color-scheme:dark"));
+    text_free(&html);
+    report_close(&report);
+    template_set_close(set);
+}

@@ -98,22 +98,43 @@ static int distance(const char *a, size_t n, const char *b, size_t m) {
     return last[m];
 }
 
+/* What we call it, when `word` is what other libraries do; else null. */
+static const char *synonym(const char *word, size_t size) {
+    static const struct {
+        const char *theirs, *ours;
+    } rows[] = {
+#define SYNONYM(theirs, ours) {theirs, ours},
+#include "synonyms.def"
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (text_equals(word, size, rows[i].theirs))
+            return rows[i].ours;
+    return NULL;
+}
+
 const char *diag_nearest(const char *word, size_t size, const char *(*next)(void *context), void *context) {
-    const char *nearest = NULL;
+    const char *nearest = NULL, *longer = NULL, *ours = synonym(word, size);
     int least = size < 4 ? 2 : 3; /* further than this reads as noise, not as a slip */
+    int begun = 0;                /* candidates that begin with the word and are at most twice as long */
     if (size > WORD_COMPARED)
         return NULL;
     for (const char *candidate; (candidate = next(context));) {
         size_t length = strlen(candidate);
         if (length > WORD_COMPARED)
             continue;
+        if (ours && strcmp(candidate, ours) == 0)
+            return candidate;
+        if (length > size && length <= 2 * size && memcmp(candidate, word, size) == 0) {
+            longer = candidate;
+            begun++;
+        }
         int d = distance(word, size, candidate, length);
         if (d < least && (size_t)d < length) {
             least = d;
             nearest = candidate;
         }
     }
-    return nearest;
+    return nearest || begun != 1 ? nearest : longer;
 }
 
 enum { SHOWN = 40 };

@@ -39,8 +39,8 @@ struct shown {
 };
 struct shown shown(const char *s, size_t size);
 
-/* The candidate nearest to `word` in edit distance, near enough to be meant, or null. `next` returns the candidates
-   one after the other and null at the end. */
+/* The candidate that `word` probably means, or null: the one of synonyms.def, else the nearest in edit distance, else the
+   only one of which it is the first half or more. `next` returns the candidates one after the other and null at the end. */
 const char *diag_nearest(const char *word, size_t size, const char *(*next)(void *context), void *context);
 
 #endif

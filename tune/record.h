@@ -22,8 +22,8 @@ void record_clear(struct record *record);
 /* Append the line, with its newline. */
 void record_print(const struct record *record, struct text *line);
 
-/* Read a line without its newline. Fields that are missing stay unknown, those that are not ours are skipped. False
-   when it is no flat JSON object with our schema. */
+/* Read a line. Fields that are missing or of another kind stay unknown, those that are not ours are skipped. False when it
+   is no JSON object with our schema. */
 bool record_read(const char *line, size_t size, struct record *record);
 
 static inline bool record_ok(const struct record *record) { return record->status[0] == 'o'; }

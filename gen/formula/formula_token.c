@@ -42,6 +42,8 @@ void parse_advance(struct parser *p) {
             end++;
     if (end == p->at && end < p->size) {
         end++;
+        while (end < p->size && (s[end] & 0xC0) == 0x80) /* the rest of a UTF-8 character */
+            end++;
         for (size_t i = 0; i < sizeof doubles / sizeof *doubles; i++)
             if (p->at + 1 < p->size && memcmp(s + p->at, doubles[i], 2) == 0)
                 end = p->at + 2;
@@ -132,7 +134,9 @@ bool parse_expect(struct parser *p, const char *symbol, const char *where) {
     }
     static const struct {
         const char *found, *meant;
-    } slips[] = {{"&&", "and"}, {"||", "or"}, {"=", "=="}, {"?", ".. if .. else .."}, {"!", "not"}};
+    } slips[] = {{"&&", "and"},    {"||", "or"},     {"=", "=="},      {"?", ".. if .. else .."}, {"!", "not"},
+                 {"\u2264", "<="}, {"\u2265", ">="}, {"\u2260", "!="}, {"\u2227", "and"},         {"\u2228", "or"},
+                 {"\u00d7", "*"},  {"\u00b7", "*"},  {"\u2212", "-"}};
     for (size_t i = 0; i < sizeof slips / sizeof *slips; i++)
         if (parse_is_token(p, slips[i].found)) {
             parse_refuse(p, p->at, "'%s' is no operator here; did you mean '%s'?", slips[i].found, slips[i].meant);

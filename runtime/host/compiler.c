@@ -78,10 +78,12 @@ static bool split(struct compiler *compiler, const char *text) {
 }
 
 void compiler_find(struct compiler *compiler) {
-    *compiler = (struct compiler){0};
-    const char *candidate[] = {secure_getenv("CXX"), "c++", "g++", "clang++"};
-    for (size_t i = 0; i < sizeof candidate / sizeof *candidate && !compiler->path; i++)
-        if (candidate[i] && split(compiler, candidate[i]))
+    const char *wish = secure_getenv("CXX");
+    *compiler = (struct compiler){.wished = wish && wish[strspn(wish, " \t")]};
+    const char *candidate[] = {compiler->wished ? wish : "c++", "g++", "clang++"};
+    size_t candidates = compiler->wished ? 1 : sizeof candidate / sizeof *candidate;
+    for (size_t i = 0; i < candidates && !compiler->path; i++)
+        if (split(compiler, candidate[i]))
             compiler->path = child_find(compiler->command[0]);
     compiler->addr2line = child_find("addr2line");
 }
@@ -94,9 +96,15 @@ void compiler_free(struct compiler *compiler) {
     *compiler = (struct compiler){0};
 }
 
-static enum att_status no_compiler(struct failure *failure) {
+static enum att_status no_compiler(const struct compiler *compiler, struct failure *failure) {
+    if (compiler->wished)
+        return failure_set(
+            failure, ATT_NO_COMPILER,
+            "the host device needs a C++17 compiler, and CXX names the program '%s', which was not found; "
+            "correct CXX, or unset it to have c++, g++ or clang++ looked for (`apt install g++`)",
+            compiler->command[0] ? compiler->command[0] : "");
     return failure_set(failure, ATT_NO_COMPILER,
-                       "the host device needs a C++17 compiler: none of $CXX, c++, g++, clang++ was found on the PATH; "
+                       "the host device needs a C++17 compiler: none of c++, g++, clang++ was found on the PATH; "
                        "install one (for example `apt install g++`) or set CXX");
 }
 
@@ -113,7 +121,7 @@ enum att_status compiler_ask(struct compiler *compiler, struct failure *failure)
     if (compiler->version)
         return ATT_OK;
     if (!compiler->path)
-        return no_compiler(failure);
+        return no_compiler(compiler, failure);
     char *argv[COMPILER_WORDS + 1];
     int count = push_command(argv, compiler);
     char ask[] = "--version";
@@ -296,7 +304,7 @@ enum att_status compiler_run(const struct compiler *compiler, enum att_host_mode
                              struct binary *binary, struct failure *failure) {
     *binary = (struct binary){.registers = -1, .spill_bytes = -1, .instructions = -1};
     if (!compiler->path)
-        return no_compiler(failure);
+        return no_compiler(compiler, failure);
     char *folder = scratch_open(failure);
     if (!folder)
         return failure->status;

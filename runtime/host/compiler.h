@@ -10,13 +10,14 @@ enum { COMPILER_WORDS = 8 };
 struct compiler {
     char *words;                   /* owned: the text behind `command` */
     char *command[COMPILER_WORDS]; /* "g++" or what $CXX says, null-terminated */
+    bool wished;                   /* $CXX says which; there is no other then */
     char *path;                    /* owned: the program found, absolute; null = there is none */
     char *addr2line;               /* owned, likewise: reads line numbers from binaries */
     char *version;                 /* owned: first line of --version; null = not asked yet */
 };
 
-/* Look for $CXX, c++, g++, clang++ on the PATH, in a set-user-ID process the last three on a fixed one. Starts nothing.
-   None found is no error. */
+/* Look for $CXX when it is set, else for c++, g++, clang++ on the PATH, on a fixed one in a set-user-ID process, which
+   does not look at $CXX. Starts nothing. None found is no error. */
 void compiler_find(struct compiler *compiler);
 void compiler_free(struct compiler *compiler);
 
