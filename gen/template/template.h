@@ -63,6 +63,7 @@ struct template {
     knob_flags used;
     struct expr *tune[KNOB_COUNT]; /* list of values worth trying for a knob that is left open, or null */
     struct defaults *defaults;     /* the table that it names, or null */
+    knob_flags defaulted;          /* by `default` directives */
     struct template_file file[TEMPLATE_FILES];
     int files;
     char slot_name[TEMPLATE_SLOTS][TEMPLATE_NAME];

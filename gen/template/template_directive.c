@@ -98,6 +98,15 @@ static const char *next_knob(void *context) {
     return *id < KNOB_COUNT ? knob_table[(*id)++].name : NULL;
 }
 
+/* A knob has its default from one place, so that nobody has to ask which of two comes first. */
+static void check_defaults(struct page *page, struct place place) {
+    const struct template *t = page->reader->template;
+    for (int id = 0; t->defaults && id < KNOB_COUNT; id++)
+        if (knob_in(t->defaults->given & t->defaulted, id))
+            diag_error(page->reader->diag, place, "%s has a default from 'default' and from %s; leave one out",
+                       knob_table[id].name, t->defaults->name);
+}
+
 static void read_default(struct page *page, struct slice word, struct slice rest) {
     struct diag *diag = page->reader->diag;
     struct slice name;
@@ -118,6 +127,8 @@ static void read_default(struct page *page, struct slice word, struct slice rest
         diag_error(diag, expr_place(value), "this is not a value of knob %s", knob_table[knob].name);
     } else {
         page->reader->template->used |= KNOB_FLAG(knob);
+        page->reader->template->defaulted |= KNOB_FLAG(knob);
+        check_defaults(page, page_place(page, name.text));
         page_add(page, (struct template_op){.kind = OP_DEFAULT, .index = knob, .expr = {value}});
         return;
     }
@@ -299,6 +310,7 @@ static void read_defaults(struct page *page, struct slice word, struct slice res
     const char *text = copy && diag->errors == errors ? page_load(page->reader, copy, place, &size) : NULL;
     if (text && (t->defaults = defaults_read(copy, text, size, &facts, diag))) {
         t->used |= t->defaults->given | t->defaults->asked;
+        check_defaults(page, place);
         page_add(page, (struct template_op){.kind = OP_DEFAULTS});
     } else if (text)
         diag_note(diag, place, "%s is read here", copy);
