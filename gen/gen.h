@@ -19,6 +19,7 @@
 /* --- templates ------------------------------------------------------------------------------------------------- */
 
 struct template_set;
+struct default_row; /* tuned/defaults.h */
 
 /* Finds a template by its name relative to templates/, "fragment/softmax.cuh" say. Returns null when there is none.
    The text must live until template_set_close. A loader may add an error to the diag of template_set_open; then there
@@ -61,11 +62,15 @@ struct variant {
     char reason[VARIANT_REASON]; /* when not feasible: the constraint that failed, with its values; else "" */
 };
 
-/* Derive what is AUTO (dtype_out, head_dim_v, the template's `default` directives), then check the template's
+/* Derive what is AUTO (dtype_out, head_dim_v, the template's defaults), then check the template's
    `require` directives and the target's limits. A knob that is given but not used by the template is an error that
    makes the variant infeasible when `strict`, and is reset to AUTO otherwise.
    Returns variant->feasible; never adds to a diag: the reason is in the variant. */
 bool variant_complete(const struct template_set *set, const struct knobs *knobs, bool strict, struct variant *variant);
+
+/* The row of its template's table of defaults that is for this variant, borrowed from the set, whether or not it was needed.
+   Null when the template has no such table. */
+const struct default_row *variant_default_row(const struct template_set *set, const struct variant *variant);
 
 /* Do two feasible variants have equal knobs? Their names are equal then, too. */
 bool variant_same(const struct variant *a, const struct variant *b);

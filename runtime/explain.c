@@ -1,5 +1,6 @@
 /* att_explain: the choice that att_find would make, in words. */
 #include "bundle.h"
+#include "defaults.h"
 #include "session.h"
 
 #include <inttypes.h>
@@ -16,14 +17,18 @@ static bool is_given(const char *text, unsigned group, enum knob_id id) {
     return good && knob_get(&knobs, id) != AUTO;
 }
 
-static const char *explain_origin(const struct choice *choice, enum knob_id id, const char *problem,
-                                  const char *schedule) {
+static const char by_row[] = "by the row of defaults below";
+
+static const char *explain_origin(const struct choice *choice, const struct default_row *row, enum knob_id id,
+                                  const char *problem, const char *schedule) {
     const struct variant *variant = &choice->variant;
     if (is_given(problem, 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM, id) ||
         is_given(schedule, 1u << KNOB_GROUP_SCHEDULE, id))
         return "given";
     if (knob_in(choice->by_rule, id))
         return "by the rule above";
+    if (row && knob_get(&row->schedule, id) != AUTO)
+        return by_row;
     if (id == KNOB_algorithm)
         return "the family's default";
     if (knob_get(&variant->knobs, id) == knob_table[id].fallback)
@@ -31,16 +36,24 @@ static const char *explain_origin(const struct choice *choice, enum knob_id id, 
     return knob_table[id].group == KNOB_GROUP_SCHEDULE ? "the template's choice" : "derived";
 }
 
-static void print_knobs(const struct choice *choice, const char *problem, const char *schedule, struct text *text) {
+/* In the order of precedence: what was given, the rule (a tuned row, say), the template's table of defaults, the template. */
+static void print_knobs(const struct choice *choice, const struct default_row *row, const char *problem,
+                        const char *schedule, struct text *text) {
     const struct variant *variant = &choice->variant;
+    bool row_taken = false;
     for (int i = 0; i < KNOB_COUNT; i++) {
         enum knob_id id = (enum knob_id)i;
         if (!knob_in(variant->used, id) || knob_is_open(id, knob_get(&variant->knobs, id)))
             continue;
+        const char *origin = explain_origin(choice, row, id, problem, schedule);
+        row_taken |= origin == by_row;
         text_print(text, "  %-11s = ", knob_table[id].name);
         knob_print(&variant->knobs, id, text);
-        text_print(text, "  (%s): %s\n", explain_origin(choice, id, problem, schedule), knob_table[id].about);
+        text_print(text, "  (%s): %s\n", origin, knob_table[id].about);
     }
+    if (row_taken)
+        text_print(text, "  row of defaults: %s:%d: %s%s%s\n", row->place.input->name, row->place.line, row->name,
+                   row->because ? ": " : "", row->because ? row->because : "");
 }
 
 static void print_plan(const struct plan *plan, struct text *text) {
@@ -91,7 +104,7 @@ static enum att_status explain(att_session *session, const char *problem, const 
         text_print(text, "%s on %s (%s)\n  chosen by: %s\n", variant->name, session->info.device_name,
                    session->info.arch, choice.rule);
         print_shape(&request, text);
-        print_knobs(&choice, problem, schedule ? schedule : "", text);
+        print_knobs(&choice, variant_default_row(session->templates, variant), problem, schedule ? schedule : "", text);
         if (!source_expand(session->templates, variant, "<problem>", &source, &diag))
             status = failure_take(failure, ATT_INTERNAL, &diag);
         else

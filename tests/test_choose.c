@@ -219,6 +219,24 @@ Test(choose, explain_says_which_rule_and_why_not_the_others) {
     unlink(path);
 }
 
+Test(choose, explain_names_the_row_of_defaults_that_was_taken) {
+    const char *path = write_table(ROWS);
+    char text[8192];
+    att_session *session = open_gpu(path, "NVIDIA H200", 90);
+    EXPLAIN("family=attention_forward dtype=bf16 head_dim=64 sinks=1", "block_m=128", ATT_OK,
+            "block_m     = 128  (given)", "block_n     = 128  (by the row of defaults below)",
+            "  row of defaults: attention_flash_async.yaml:", ": d 64 with sinks: 256 x 64 spills\n");
+    EXPLAIN(BF16 " len_q=600 len_kv=600", NULL, ATT_OK, "block_m     = 64  (by the rule above)",
+            "block_n     = 64  (by the row of defaults below)", ": d 64: four warpgroups");
+    EXPLAIN("family=attention_forward dtype=bf16 head_dim=128", NULL, ATT_OK, ": d 128\n");
+    cr_assert_eq(
+        att_explain(session, BF16, "algorithm=flash_async block_m=64 block_n=64 stages=2", text, sizeof text, NULL),
+        ATT_OK);
+    cr_expect_null(strstr(text, "row of defaults"), "%s", text);
+    att_close(session);
+    unlink(path);
+}
+
 #define LENT                                                                                                           \
     "best:\n"                                                                                                          \
     "  - problem: {family: attention_forward, dtype: bf16, head_dim: 80}\n"                                            \

@@ -64,6 +64,36 @@ Test(template_folder, reads_files_once_and_only_its_own) {
     rmdir(path);
 }
 
+Test(template_folder, has_its_own_tables_of_defaults) {
+    static const char *const files[][2] = {
+        {"softmax_online.cu", "//$ defaults \"d.yaml\"\n//$ launch f grid rows block threads shared 0\n"},
+        {"d.yaml", "defaults: [{name: all, schedule: {threads: 96}}]\n"}};
+    char path[] = "/tmp/attile-folder-XXXXXX", name[2][64];
+    cr_assert_not_null(mkdtemp(path));
+    for (int i = 0; i < 2; i++) {
+        snprintf(name[i], sizeof name[i], "%s/%s", path, files[i][0]);
+        FILE *file = fopen(name[i], "wb");
+        cr_assert_not_null(file);
+        fputs(files[i][1], file);
+        fclose(file);
+    }
+    struct diag diag = {0};
+    struct template_folder *folder = template_folder_open(path);
+    struct template_set *set = template_folder_parse(folder, &diag);
+    cr_assert_not_null(set, "%s", text_string(&diag.text));
+    struct knobs knobs = knobs_default();
+    struct variant variant;
+    knobs.family = family_softmax;
+    knobs.algorithm = algorithm_online;
+    cr_assert(variant_complete(set, &knobs, true, &variant), "%s", variant.reason);
+    cr_expect_eq(variant.knobs.threads, 96);
+    template_set_close(set);
+    template_folder_close(folder);
+    unlink(name[0]);
+    unlink(name[1]);
+    rmdir(path);
+}
+
 static void write_template(const char *folder, const char *name) {
     char path[128];
     snprintf(path, sizeof path, "%s/%s", folder, name);

@@ -11,11 +11,11 @@ static const struct {
     const char *folder;
     bool inner;
 } rooms[] = {
-    {"text", false},      {"gen/knobs", false}, {"gen/plan", false},    {"gen/expr", true},    {"gen/formula", false},
+    {"text", false},      {"gen/knobs", false}, {"gen/plan", false},  {"gen/expr", true},     {"gen/formula", false},
     {"gen/yaml", false}, /* model/ reads devices/ by it */
-    {"gen", false},       {"gen/spec", true},   {"gen/template", true}, {"gen/variant", true}, {"gen/source", true},
-    {"gen/tuned", false}, {"system", false},    {"model", false},       {"templates", false}, /* params/ */
-    {"runtime", false},   {"check", false},     {"tune", false},        {"explore", false},    {"cli", false}};
+    {"gen", false},       {"gen/spec", true},   {"gen/tuned", false}, {"gen/template", true}, {"gen/variant", true},
+    {"gen/source", true}, {"system", false},    {"model", false},     {"templates", false}, /* params/ */
+    {"runtime", false},   {"check", false},     {"tune", false},      {"explore", false},     {"cli", false}};
 
 enum { ROOMS = sizeof rooms / sizeof *rooms, NONE = -1 };
 

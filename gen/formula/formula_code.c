@@ -227,8 +227,8 @@ static void print_keys(const struct formula_set *set, struct text *text) {
 static void print_exact(const struct formula_set *set, struct text *text) {
     struct formula_keys keys;
     text->failed |= !formula_keys(set->mask, &keys);
-    text_print(text, "constexpr bool KEYS_EXACT = %s;\nconstexpr bool FULL_EXACT = %s;\n", keys.exact ? "true" : "false",
-               keys.exact_full ? "true" : "false");
+    text_print(text, "constexpr bool KEYS_EXACT = %s;\nconstexpr bool FULL_EXACT = %s;\n",
+               keys.exact ? "true" : "false", keys.exact_full ? "true" : "false");
     formula_keys_free(&keys);
 }
 

@@ -74,6 +74,7 @@ static void free_template(struct template *t) {
     }
     for (int id = 0; id < KNOB_COUNT; id++)
         expr_free(t->tune[id]);
+    defaults_free(t->defaults);
     free(t);
 }
 

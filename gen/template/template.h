@@ -5,6 +5,7 @@
 #ifndef ATTILE_TEMPLATE_H
 #define ATTILE_TEMPLATE_H
 
+#include "defaults.h"
 #include "facts.h"
 #include "gen.h"
 
@@ -29,6 +30,7 @@ enum op_kind {
     OP_INCLUDE,   /* index: file */
     OP_LET,       /* index: slot; expr[0] */
     OP_DEFAULT,   /* index: knob; expr[0] */
+    OP_DEFAULTS,  /* those of the template's table */
     OP_REQUIRE,   /* expr[0] */
     OP_LAUNCH,    /* text[0..size): entry; expr[0..3]: grid, block, shared, cluster or null; index: enum plan_params;
                      flag: fills tables */
@@ -69,6 +71,8 @@ struct template {
     unsigned families; /* bit family_... set, and SHAPE_OF_DEVICE: whose run-time sizes it may use */
     knob_flags used;
     struct expr *tune[KNOB_COUNT]; /* list of values worth trying for a knob that is left open, or null */
+    struct defaults *defaults;     /* the table that it names, or null */
+    knob_flags defaulted;          /* by `default` directives */
     struct template_file file[TEMPLATE_FILES];
     int files;
     char slot_name[TEMPLATE_SLOTS][TEMPLATE_NAME];

@@ -3,6 +3,7 @@
 #include "formula_code.h"
 #include "template_page.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void need_end(struct page *page, struct slice word, struct slice rest) {
@@ -99,6 +100,15 @@ static const char *next_knob(void *context) {
     return *id < KNOB_COUNT ? knob_table[(*id)++].name : NULL;
 }
 
+/* A knob has its default from one place, so that nobody has to ask which of two comes first. */
+static void check_defaults(struct page *page, struct place place) {
+    const struct template *t = page->reader->template;
+    for (int id = 0; t->defaults && id < KNOB_COUNT; id++)
+        if (knob_in(t->defaults->given & t->defaulted, id))
+            diag_error(page->reader->diag, place, "%s has a default from 'default' and from %s; leave one out",
+                       knob_table[id].name, t->defaults->name);
+}
+
 static void read_default(struct page *page, struct slice word, struct slice rest) {
     struct diag *diag = page->reader->diag;
     struct slice name;
@@ -119,6 +129,8 @@ static void read_default(struct page *page, struct slice word, struct slice rest
         diag_error(diag, expr_place(value), "this is not a value of knob %s", knob_table[knob].name);
     } else {
         page->reader->template->used |= KNOB_FLAG(knob);
+        page->reader->template->defaulted |= KNOB_FLAG(knob);
+        check_defaults(page, page_place(page, name.text));
         page_add(page, (struct template_op){.kind = OP_DEFAULT, .index = knob, .expr = {value}});
         return;
     }
@@ -339,16 +351,45 @@ static void read_for(struct page *page, struct slice word, struct slice rest) {
     }
 }
 
+/* "NAME", in quotes, is all there is. Empty after an error. */
+static struct slice read_file_name(struct page *page, struct slice word, struct slice rest, const char *example) {
+    if (rest.size >= 3 && *rest.text == '"' && rest.text[rest.size - 1] == '"' &&
+        !memchr(rest.text + 1, '"', (size_t)rest.size - 2))
+        return (struct slice){rest.text + 1, rest.size - 2};
+    diag_error(page->reader->diag, page_place(page, rest.text), "expected '%.*s \"%s\"'", word.size, word.text,
+               example);
+    return (struct slice){0};
+}
+
 static void read_include(struct page *page, struct slice word, struct slice rest) {
     int index;
-    if (rest.size < 3 || *rest.text != '"' || rest.text[rest.size - 1] != '"' ||
-        memchr(rest.text + 1, '"', (size_t)rest.size - 2)) {
-        diag_error(page->reader->diag, page_place(page, rest.text), "expected '%.*s \"room/name.cuh\"'", word.size,
-                   word.text);
-        return;
-    }
-    if (page_include(page->reader, rest.text + 1, (size_t)rest.size - 2, page_place(page, rest.text), &index))
+    struct slice name = read_file_name(page, word, rest, "room/name.cuh");
+    if (name.size && page_include(page->reader, name.text, (size_t)name.size, page_place(page, rest.text), &index))
         page_add(page, (struct template_op){.kind = OP_INCLUDE, .index = index});
+}
+
+/* The table is read here, once. */
+static void read_defaults(struct page *page, struct slice word, struct slice rest) {
+    struct template *t = page->reader->template;
+    struct diag *diag = page->reader->diag;
+    struct place place = page_place(page, rest.text);
+    const struct expr_scope facts = {t->slot, FACT_COUNT, 0, NULL};
+    struct slice name = read_file_name(page, word, rest, "name.yaml");
+    int errors = diag->errors;
+    size_t size = 0;
+    char *copy = name.size ? strndup(name.text, (size_t)name.size) : NULL;
+    if (t->defaults)
+        diag_error(diag, place, "this template has its defaults from %s already", t->defaults->name);
+    else if (name.size && !copy)
+        diag_error(diag, place, "out of memory");
+    const char *text = copy && diag->errors == errors ? page_load(page->reader, copy, place, &size) : NULL;
+    if (text && (t->defaults = defaults_read(copy, text, size, &facts, diag))) {
+        t->used |= t->defaults->given | t->defaults->asked;
+        check_defaults(page, place);
+        page_add(page, (struct template_op){.kind = OP_DEFAULTS});
+    } else if (text)
+        diag_note(diag, place, "%s is read here", copy);
+    free(copy);
 }
 
 static const char *next_code(void *context) {
@@ -403,12 +444,24 @@ static const struct directive {
     void (*read)(struct page *page, struct slice word, struct slice rest);
     bool in_loop; /* may stand in a `for`: what it says does not depend on how often it is said */
 } directives[] = {
-    {"require", read_require, false}, {"default", read_default, false},  {"let", read_let, false},
-    {"tune", read_tune, false},       {"launch", read_launch, false},    {"workspace", read_workspace, false},
-    {"tensor_map", read_map, false},  {"tensor_maps", read_maps, false}, {"if", read_if, true},
-    {"elif", read_elif, true},        {"else", read_else, true},         {"end", read_end, true},
-    {"for", read_for, true},          {"include", read_include, false},  {"code", read_code, false},
-    {"note", read_note, true},        {"needs", read_needs, false},
+    {"require", read_require, false},
+    {"default", read_default, false},
+    {"defaults", read_defaults, false},
+    {"let", read_let, false},
+    {"tune", read_tune, false},
+    {"launch", read_launch, false},
+    {"workspace", read_workspace, false},
+    {"tensor_map", read_map, false},
+    {"if", read_if, true},
+    {"elif", read_elif, true},
+    {"else", read_else, true},
+    {"end", read_end, true},
+    {"for", read_for, true},
+    {"include", read_include, false},
+    {"code", read_code, false},
+    {"note", read_note, true},
+    {"tensor_maps", read_maps, false},
+    {"needs", read_needs, false},
 };
 enum { DIRECTIVES = sizeof directives / sizeof *directives };
 

@@ -51,7 +51,10 @@ void page_reads(struct page *page, const struct expr *expr);
 /* The slot for a new name; -1 after an error. A `let` may name a slot again, in another branch, with the same type. */
 int page_slot(struct page *page, struct slice name, struct expr_type type, bool again);
 
-/* Read a file, or find it already read; `from` is where it was asked for. False after an error. */
+/* The text of a file; `from` is where it was asked for. Null after an error, or when the template itself is missing. */
+const char *page_load(struct reader *reader, const char *name, struct place from, size_t *size);
+
+/* Read a file, or find it already read. False after an error. */
 bool page_include(struct reader *reader, const char *name, size_t size, struct place from, int *index);
 
 /* Read the rest of a line that starts with `//$ `. */

@@ -168,6 +168,23 @@ static void read_lines(struct page *page) {
     }
 }
 
+const char *page_load(struct reader *reader, const char *name, struct place from, size_t *size) {
+    int errors = reader->diag->errors;
+    const char *text = reader->load(reader->context, name, size);
+    if (text && *size <= TEMPLATE_SIZE && !memchr(text, '\0', *size))
+        return text;
+    if (reader->diag->errors > errors && from.input) /* the loader has said why */
+        diag_note(reader->diag, from, "%s is included here", name);
+    else if (!text && !from.input)
+        reader->template->missing = true;
+    else
+        diag_error(reader->diag, from, "template '%s' %s", name,
+                   !text                   ? "does not exist"
+                   : *size > TEMPLATE_SIZE ? "is larger than 1 MiB"
+                                           : "holds a NUL byte: it is not a text");
+    return NULL;
+}
+
 bool page_include(struct reader *reader, const char *name, size_t size, struct place from, int *index) {
     struct template *t = reader->template;
     for (*index = 0; *index < t->files; ++*index)
@@ -191,17 +208,8 @@ bool page_include(struct reader *reader, const char *name, size_t size, struct p
     }
     size_t length = 0;
     int errors = reader->diag->errors;
-    const char *text = reader->load(reader->context, copy, &length);
-    if (!text || length > TEMPLATE_SIZE || memchr(text, '\0', length)) {
-        if (reader->diag->errors > errors && from.input) /* the loader has said why */
-            diag_note(reader->diag, from, "%s is included here", copy);
-        else if (!text && !from.input)
-            t->missing = true;
-        else
-            diag_error(reader->diag, from, "template '%s' %s", copy,
-                       !text                    ? "does not exist"
-                       : length > TEMPLATE_SIZE ? "is larger than 1 MiB"
-                                                : "holds a NUL byte: it is not a text");
+    const char *text = page_load(reader, copy, from, &length);
+    if (!text) {
         free(copy);
         return false;
     }

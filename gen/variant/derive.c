@@ -1,5 +1,5 @@
 /* derive: some knobs -> all knobs, or why not. Problem knobs that follow from others are filled here, schedule knobs by
-   the template's `default` directives; then the template's conditions and the target's limits have their say. */
+   the template's table of defaults and its `default` directives; then the template's conditions and the target's limits have their say. */
 #include "walk.h"
 
 #include <inttypes.h>
@@ -40,6 +40,16 @@ static bool set_default(struct walk *walk, const struct template_file *file, con
                          knob_table[id].most);
     knob_set(walk->knobs, id, (int)value);
     return true;
+}
+
+static bool set_defaults(struct walk *walk) {
+    struct expr_env env = walk_env(walk);
+    const struct defaults *defaults = walk->template->defaults;
+    const struct default_row *row = defaults_find(defaults, &env, &walk->fault);
+    for (int id = 0; row && id < KNOB_COUNT; id++)
+        if (knob_in(defaults->given, id) && knob_get(walk->knobs, id) == AUTO)
+            knob_set(walk->knobs, id, knob_get(&row->schedule, id));
+    return row != NULL;
 }
 
 static bool check_require(struct walk *walk, const struct template_file *file, const struct template_op *op) {
@@ -111,6 +121,7 @@ static bool check_map(struct walk *walk, const struct template_file *file, const
 static bool visit(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     switch (op->kind) {
     case OP_DEFAULT: return set_default(walk, file, op);
+    case OP_DEFAULTS: return set_defaults(walk);
     case OP_REQUIRE: return check_require(walk, file, op);
     case OP_LAUNCH: return check_launch(walk, file, op);
     case OP_WORKSPACE: return check_workspace(walk, file, op);
@@ -270,6 +281,17 @@ bool variant_complete(const struct template_set *set, const struct knobs *knobs,
         return false;
     variant->feasible = run_directives(variant, template) && make_name(variant);
     return variant->feasible;
+}
+
+const struct default_row *variant_default_row(const struct template_set *set, const struct variant *variant) {
+    const struct template_row *row;
+    char reason[VARIANT_REASON];
+    struct expr_slot facts[FACT_COUNT];
+    struct expr_fault fault;
+    const struct template *template = template_find(set, &variant->knobs, &row, reason, sizeof reason);
+    if (!template || !template->defaults || !facts_find(&variant->knobs, facts, reason))
+        return NULL;
+    return defaults_find(template->defaults, &(struct expr_env){&variant->knobs, facts}, &fault);
 }
 
 bool variant_same(const struct variant *a, const struct variant *b) {

@@ -7,7 +7,7 @@
 
 struct walk;
 
-/* What to do with a TEXT, VALUE, LET (already computed), DEFAULT, REQUIRE, LAUNCH, WORKSPACE or INCLUDE (before the part)
+/* What to do with a TEXT, VALUE, LET (already computed), DEFAULT, DEFAULTS, REQUIRE, LAUNCH, WORKSPACE or INCLUDE (before the part)
    of `file`. False stops the walk; walk->fault then says why. */
 typedef bool walk_visitor(struct walk *walk, const struct template_file *file, const struct template_op *op);
 

@@ -1,0 +1,165 @@
+/* Tables of defaults: which row answers, and what comes before and after it. What a table may not be:
+   tests/cases/template/defaults.txt. */
+#include "defaults.h"
+#include "helper_template.h"
+#include "template.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- the table of attention_flash_async.cu --------------------------------------------------------------------------- */
+
+#define WINDOW    "mask=\"k <= q and q - k < window\" params=\"window: int\""
+#define DOCUMENTS "mask=\"causal and document(doc)\" "
+#define SQUARE    "score=\"s * s\" "
+#define BIAS      "score=\"s + bias[h, q, k]\" params=\"bias: fp16[heads, len_q, len_k]\""
+
+/* A problem for each row, in the order of the table. */
+static const struct {
+    const char *problem, *row;
+    int block_m, block_n, stages;
+} choices[] = {
+    {"head_dim=64 mask=causal", "d 64", 256, 64, 3},
+    {"head_dim=8 sinks=1", "d 64 with sinks", 192, 128, 3},
+    {"head_dim=64 dtype_out=fp32", "d 64 with O in fp32", 192, 96, 3},
+    {"head_dim=64 " WINDOW, "d 64 with a mask of one's own", 192, 112, 3},
+    {"head_dim=64 score=\"tanh(s) + slope[h] * (k - q)\" params=\"slope: float[heads]\"", "d 64 with tanh and more",
+     192, 80, 3},
+    {"head_dim=64 score=softcap(30)", "d 64 with a folded score", 192, 96, 3},
+    {"head_dim=64 " BIAS, "d 64 with rows of a bias", 192, 96, 3},
+    {"head_dim=64 " DOCUMENTS SQUARE "params=\"doc: int[batch, len_k]\"",
+     "d 64 with a score and a mask that look tensors up", 128, 96, 2},
+    {"head_dim=64 head_dim_v=72 sinks=1", "d 96", 192, 96, 2},
+    {"head_dim=72 " DOCUMENTS SQUARE "params=\"doc: int[batch, len_k]\"",
+     "d 128 with a score and a mask that look tensors up", 128, 80, 2},
+    {"head_dim=128 " BIAS, "d 128 with rows of a bias", 128, 112, 2},
+    {"head_dim=64 " SQUARE, "d 128 with a general score", 128, 96, 2},
+    {"head_dim=128 sinks=1 " SQUARE, "d 128 with a general score and sinks", 128, 80, 2},
+    {"head_dim=104 " WINDOW, "d 128 with a mask in closed form", 192, 64, 2},
+    {"head_dim=128", "d 128", 128, 128, 2},
+    {"head_dim=192 head_dim_v=128", "d 192 with values up to 128", 128, 96, 2},
+    {"head_dim=136", "d 192", 128, 80, 2},
+    {"head_dim=64 head_dim_v=256", "d 256", 128, 64, 2},
+    {"head_dim=192 " SQUARE, "d 192 with a general score", 128, 48, 2},
+    {"head_dim=256 " SQUARE, "d 256 with a general score", 128, 32, 2},
+};
+enum { CHOICES = sizeof choices / sizeof *choices };
+
+static struct knobs knobs_of(const char *problem) {
+    char text[256];
+    snprintf(text, sizeof text, "family=attention_forward dtype=bf16 %s", problem);
+    const struct input input = {"<test>", text, strlen(text)};
+    struct knobs knobs = knobs_default();
+    struct diag diag = {0};
+    bool good = knobs_parse(&input, 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM, &knobs, &diag);
+    cr_assert(good, "%s", text_string(&diag.text));
+    knobs.target = target_sm_90a;
+    knobs.algorithm = algorithm_flash_async;
+    return knobs;
+}
+
+Test(defaults, every_row_of_flash_async_answers_a_problem) {
+    struct diag diag = {0};
+    struct template_set *set = template_set_open(NULL, NULL, &diag);
+    cr_assert_not_null(set, "%s", text_string(&diag.text));
+    char reason[VARIANT_REASON];
+    const struct template_row *which;
+    const struct knobs any = knobs_of("head_dim=64");
+    const struct template *template = template_find(set, &any, &which, reason, sizeof reason);
+    cr_assert(template && template->defaults);
+    cr_assert_eq(template->defaults->rows, CHOICES);
+    for (int i = 0; i < CHOICES; i++) {
+        const struct knobs knobs = knobs_of(choices[i].problem);
+        struct variant variant;
+        cr_assert(variant_complete(set, &knobs, true, &variant), "%s: %s", choices[i].problem, variant.reason);
+        const struct default_row *row = variant_default_row(set, &variant);
+        cr_expect_eq(row, &template->defaults->row[i], "%s", choices[i].problem);
+        cr_expect_str_eq(row->name, choices[i].row);
+        cr_expect_eq(variant.knobs.block_m, choices[i].block_m, "%s", choices[i].problem);
+        cr_expect_eq(variant.knobs.block_n, choices[i].block_n, "%s", choices[i].problem);
+        cr_expect_eq(variant.knobs.stages, choices[i].stages, "%s", choices[i].problem);
+    }
+    template_set_close(set);
+}
+
+/* --- tables in general --------------------------------------------------------------------------------------------- */
+
+static struct template_set *open_set(const char *source) {
+    static struct template_text text;
+    struct diag diag = {0};
+    text = (struct template_text){source, strlen(source)};
+    struct template_set *set = template_text_open(&text, &diag);
+    cr_assert_not_null(set, "%s", text_string(&diag.text));
+    return set;
+}
+
+Test(defaults, a_row_gives_what_nobody_gave_before_it) {
+    struct template_set *set = open_set("//$ default threads = 64\n"
+                                        "//$ defaults \"d.yaml\"\n"
+                                        "//$ default stages = block_m / 8\n"
+                                        "//$ launch f grid len_q block threads shared 0\n"
+                                        "@ d.yaml\n"
+                                        "defaults:\n"
+                                        "  - name: small\n"
+                                        "    when: head_dim <= 64\n"
+                                        "    schedule: {block_m: 16, block_n: 8}\n"
+                                        "  - {name: else, schedule: {block_m: 32, block_n: 16}}\n");
+    struct knobs knobs = template_text_knobs();
+    struct variant variant;
+    knobs.head_dim = 64;
+    knobs.block_n = 4;
+    cr_assert(variant_complete(set, &knobs, true, &variant), "%s", variant.reason);
+    cr_expect_eq(variant.knobs.threads, 64, "no knob of the table");
+    cr_expect_eq(variant.knobs.block_m, 16);
+    cr_expect_eq(variant.knobs.block_n, 4, "given");
+    cr_expect_eq(variant.knobs.stages, 2, "what follows may read what a row gives");
+    cr_expect_eq(variant_default_row(set, &variant)->place.line, 2);
+    cr_expect_null(variant_default_row(set, &variant)->because);
+    knobs.head_dim = 72;
+    cr_assert(variant_complete(set, &knobs, true, &variant), "%s", variant.reason);
+    cr_expect_eq(variant.knobs.block_m, 32);
+    cr_expect_str_eq(variant_default_row(set, &variant)->name, "else");
+    template_set_close(set);
+}
+
+Test(defaults, a_template_uses_the_knobs_of_its_table) {
+    struct template_set *set = open_set("//$ defaults \"d.yaml\"\n"
+                                        "//$ launch f grid len_q block 32 shared 0\n"
+                                        "@ d.yaml\n"
+                                        "defaults:\n"
+                                        "  - {name: a, when: head_dim_v == 8 and sinks == 1, schedule: {block_m: 16}}\n"
+                                        "  - {name: b, schedule: {block_m: 32}}\n");
+    struct knobs knobs = template_text_knobs();
+    struct variant variant;
+    knobs.head_dim_v = 8;
+    cr_assert(variant_complete(set, &knobs, true, &variant), "%s", variant.reason);
+    cr_expect(knob_in(variant.used, KNOB_head_dim_v) && knob_in(variant.used, KNOB_sinks) &&
+              knob_in(variant.used, KNOB_block_m));
+    cr_expect_not(knob_in(variant.used, KNOB_block_n));
+    template_set_close(set);
+}
+
+Test(defaults, a_condition_without_a_value_is_the_reason) {
+    struct template_set *set = open_set("//$ defaults \"d.yaml\"\n"
+                                        "//$ launch f grid len_q block 32 shared 0\n"
+                                        "@ d.yaml\n"
+                                        "defaults:\n"
+                                        "  - {name: a, when: 64 / (head_dim - 8) == 1, schedule: {block_m: 16}}\n"
+                                        "  - {name: b, schedule: {block_m: 32}}\n");
+    struct knobs knobs = template_text_knobs();
+    struct variant variant;
+    knobs.head_dim = 8;
+    cr_expect_not(variant_complete(set, &knobs, true, &variant));
+    cr_expect(strstr(variant.reason, "(d.yaml:2)"), "%s", variant.reason);
+    template_set_close(set);
+}
+
+Test(defaults, a_template_without_a_table_has_no_row) {
+    struct template_set *set = open_set("//$ launch f grid len_q block 32 shared 0\n");
+    struct knobs knobs = template_text_knobs();
+    struct variant variant;
+    cr_assert(variant_complete(set, &knobs, true, &variant), "%s", variant.reason);
+    cr_expect_null(variant_default_row(set, &variant));
+    template_set_close(set);
+}
