@@ -372,17 +372,32 @@ static enum exit_code write_bundle(const struct build *build, struct text *text)
     return cli_exit_code(status);
 }
 
+/* What can be refused before anything is compiled. */
+static enum exit_code check_output(struct cli *cli) {
+    const char *folder = cli_text(cli, "out", "built");
+    struct failure failure = {0};
+    struct text manifest = {0}, error = {0};
+    enum exit_code code = cli_exit_code(bundle_check_symbol(cli_text(cli, "symbol", "attile_kernels"), &failure));
+    if (code)
+        cli_error(cli, code, "%s", text_string(&failure.text));
+    text_print(&manifest, "%s/manifest.json", folder);
+    if (!code && (!file_make_folder(folder, &error) || !file_can_save(text_string(&manifest), &error)))
+        code = cli_error(cli, CLI_IO, "%s", text_string(&error));
+    failure_clear(&failure);
+    text_free(&manifest);
+    text_free(&error);
+    return code;
+}
+
 /* The manifest comes last: where it is new, all it names is there. */
 static enum exit_code write_all(struct build *build) {
     struct cli *cli = build->cli;
     const char *folder = cli_text(cli, "out", "built");
-    struct text manifest = {0}, bundle = {0}, error = {0};
+    struct text manifest = {0}, bundle = {0};
     enum exit_code code = write_bundle(build, &bundle);
     write_manifest(build, &manifest);
     if (!code && (manifest.failed || bundle.failed))
         code = cli_error(cli, CLI_INTERNAL, "out of memory");
-    if (!code && !file_make_folder(folder, &error))
-        code = cli_error(cli, CLI_IO, "%s", text_string(&error));
     bool ok = !code;
     for (int i = 0; ok && i < build->count; i++) {
         const struct kernel *kernel = &build->kernel[i];
@@ -400,7 +415,6 @@ static enum exit_code write_all(struct build *build) {
         cli_note(cli, "%s: %d kernels, kernels.c, manifest.json", folder, build->count);
     text_free(&manifest);
     text_free(&bundle);
-    text_free(&error);
     return code ? code : ok ? CLI_OK : CLI_IO;
 }
 
@@ -417,6 +431,8 @@ enum exit_code verb_build(struct cli *cli) {
         code = read_archs(&build);
     if (!code)
         code = expand_all(&build);
+    if (!code)
+        code = check_output(cli);
     if (!code)
         code = compile_all(&build);
     if (!code)

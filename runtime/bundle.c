@@ -74,12 +74,19 @@ static void write_kernel(const struct att_bundle_kernel *kernel, int number, str
                kernel->size, kernel->registers, kernel->spill_bytes);
 }
 
-enum att_status bundle_write_c(const char *symbol, const struct att_bundle_kernel *kernels, int count,
-                               struct text *text, struct failure *failure) {
+enum att_status bundle_check_symbol(const char *symbol, struct failure *failure) {
     if (is_keyword(symbol))
         return failure_set(failure, ATT_INVALID_ARGUMENT, "symbol: '%s' is a keyword of C or C++, and no name", symbol);
     if (!is_identifier(symbol))
         return failure_set(failure, ATT_INVALID_ARGUMENT, "symbol: '%s' is no C identifier", symbol);
+    return ATT_OK;
+}
+
+enum att_status bundle_write_c(const char *symbol, const struct att_bundle_kernel *kernels, int count,
+                               struct text *text, struct failure *failure) {
+    enum att_status status = bundle_check_symbol(symbol, failure);
+    if (status != ATT_OK)
+        return status;
     char layout[PARAMS_LAYOUT];
     if (!params_layout(embedded_templates, layout))
         return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while writing bundle %s", symbol);

@@ -6,8 +6,11 @@
 #include "failure.h"
 #include "gen.h"
 
+/* May the table be called that? ATT_INVALID_ARGUMENT when it is no C identifier, or a keyword of C or C++. */
+enum att_status bundle_check_symbol(const char *symbol, struct failure *failure);
+
 /* Append a complete C file that defines `const struct att_bundle SYMBOL`. Equal tables give equal bytes.
-   ATT_INVALID_ARGUMENT when the symbol is no C identifier or a kernel's plan cannot be read. */
+   ATT_INVALID_ARGUMENT when the symbol will not do or a kernel's plan cannot be read. */
 enum att_status bundle_write_c(const char *symbol, const struct att_bundle_kernel *kernels, int count,
                                struct text *text, struct failure *failure);
 

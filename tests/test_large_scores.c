@@ -167,7 +167,8 @@ ParameterizedTestParameters(large_scores, of_every_size_and_beyond) {
 }
 ParameterizedTest(int *which, large_scores, of_every_size_and_beyond) {
     int kernel = *which / TYPES, type = *which % TYPES;
-    struct att_options options = {.device = ATT_DEVICE_HOST, .host_mode = ATT_HOST_FAST, .no_disk_cache = 1};
+    struct att_options options = {
+        .size = sizeof options, .device = ATT_DEVICE_HOST, .host_mode = ATT_HOST_FAST, .no_disk_cache = 1};
     att_session *session;
     cr_assert_eq(att_open(&options, &session), ATT_OK);
     for (int i = 0; i < 2; i++) {
@@ -220,7 +221,8 @@ ParameterizedTestParameters(large_scores, of_expressions) {
     return cr_make_param_array(int, which, KERNELS);
 }
 ParameterizedTest(int *which, large_scores, of_expressions) {
-    struct att_options options = {.device = ATT_DEVICE_HOST, .host_mode = ATT_HOST_FAST, .no_disk_cache = 1};
+    struct att_options options = {
+        .size = sizeof options, .device = ATT_DEVICE_HOST, .host_mode = ATT_HOST_FAST, .no_disk_cache = 1};
     att_session *session;
     cr_assert_eq(att_open(&options, &session), ATT_OK);
     for (int i = 0; i < EXPRESSIONS; i++) {
@@ -237,7 +239,8 @@ ParameterizedTest(int *which, large_scores, of_expressions) {
 Test(large_scores, of_tanh_where_its_polynomials_end) {
     enum { FROM_SUM = 5, CAP = 100000 };
     static const float x[] = {0.2f, 0.305f, 0.315f, 0.33f, 0.35f, 0.358f, 0.7f, 0.94f, 0.96f, 1.05f, 1.5f, 4};
-    struct att_options options = {.device = ATT_DEVICE_HOST, .host_mode = ATT_HOST_FAST, .no_disk_cache = 1};
+    struct att_options options = {
+        .size = sizeof options, .device = ATT_DEVICE_HOST, .host_mode = ATT_HOST_FAST, .no_disk_cache = 1};
     att_session *session;
     cr_assert_eq(att_open(&options, &session), ATT_OK);
     for (int type = 1; type < TYPES; type++)

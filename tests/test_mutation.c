@@ -72,8 +72,8 @@ static const struct {
      "heads=3,len_q=150,len_kv=40"},
     {BIAS " mask=causal block_m=128 head_dim=8 block_n=16 stages=2 overlap=off store=tma",
      "heads=2,len_q=200,len_kv=216"}, /* half a tile of keys at the end is not copied ahead */
-    {BIAS
-     " mask=\"q // 56 == k // 56 or k < 20\" block_m=128 head_dim=8 block_n=16 stages=2 overlap=within store=direct",
+    {BIAS " mask=\"q // 56 == k // 56 or k < 20\" block_m=128 head_dim=8 block_n=16 stages=2 overlap=within "
+          "store=direct rescale=lazy",
      "heads=2,len_q=150,len_kv=168"}, /* tiles of keys in between are skipped */
     {"mask=\"q // 47 == k // 47\" block_m=64 head_dim=8 block_n=16 stages=1 overlap=off store=tma",
      "heads=1,len_q=100,len_kv=100"}, /* of one tile of keys, only the last one is seen */
@@ -148,8 +148,8 @@ static const struct mutation {
     {"values(-1)", "values(0)"},
     {"c.walk.left == tiles", "true"}, /* the first of them */
     {"c.walk.left == tiles", "false"},
-    {"walk.left == 0)", "false)"},   /* the last S of these queries */
-    {"c.unseen >= STAGES", "false"}, /* the border */
+    {"walk.left == 0)", "false)"},                /* the last S of these queries */
+    {"c.unseen >= STAGES", "c.unseen < -STAGES"}, /* the border */
     {"tiles_after(p, unit.tile, unit.index, walk)", "0"},
     {"queue.item += workers()", "queue.item += 1"},
     {"queue.second = more", "queue.item += workers()"},

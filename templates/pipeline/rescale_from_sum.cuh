@@ -22,6 +22,8 @@ __device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
         //$ else
         multiply_scores_again(c.s, c.shared.q[c.queries.stage()][c.index], c.shared.k[c.keys(0).stage()]);
         //$ end
+        fence_async(); // the copy unit writes next to where all lanes have read
+        __syncwarp();
         c.follow = true;
         //$ if folded
         c.set_rests(true);

@@ -1103,10 +1103,7 @@ __device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], const Rows &rows,
 
 // pipeline/readers_warps.cuh
 // Warps read K and Q by themselves, when they multiply S once more: each gives them back.
-__device__ __forceinline__ void release_k(Barrier *empty) {
-    __syncwarp(); // all lanes have read
-    release_keys_by_warp(empty);
-}
+__device__ __forceinline__ void release_k(Barrier *empty) { release_keys_by_warp(empty); }
 
 // pipeline/consumer.cuh
 
@@ -1333,6 +1330,8 @@ __device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
         c.weigh_scores<true>(c.is_masked(first), first, search, sum);
     if (usual && !within_range(c.rows, sum)) {
         multiply_scores_again(c.s, c.shared.q[c.queries.stage()][c.index], c.shared.k[c.keys(0).stage()]);
+        fence_async(); // the copy unit writes next to where all lanes have read
+        __syncwarp();
         c.follow = true;
         c.weigh_scores<true>(masked, first, true, sum);
     }
