@@ -124,7 +124,7 @@ Test(cache_inputs, a_changed_template_makes_another_entry_and_a_copied_one_does_
     append(scratch_path(copy, "", "softmax_online.cu"), "// more\n");
     cr_expect_not(on_disk(&copied), "the template");
     cr_expect(on_disk(&copied));
-    append(scratch_path(copy, "part", "softmax.cuh"), "// more\n");
+    append(scratch_path(copy, "fragment", "softmax.cuh"), "// more\n");
     cr_expect_not(on_disk(&copied), "a part of it");
     cr_expect(on_disk(&copied));
 }

@@ -101,7 +101,7 @@ Test(cli, mistakes_have_their_exit_code_and_say_what_to_do) {
         {"explain family=softmax --for b200", 2, "no file of devices/ is for 'b200': expected h200"},
         {"explain family=softmax --model --for b200", 2, "expected h200, or the path of a device file"},
         {"build specs/softmax.yaml --symbol int -o unmade", 2, "'int' is a keyword of C or C++"},
-        {"build specs/softmax.yaml -o /dev/null/x", 7, "/dev/null/x"},
+        {"build specs/softmax.yaml -o /dev/null/x", 7, "cannot make folder /dev/null"},
         {"build family=softmax --for b200", 2, "expected h200; leave --for out"},
         {"explore family=softmax --map threads,target", 2, "--map does nothing without --report"},
         {"tune --merge a.jsonl --budget 3s", 2, "--budget does nothing with --merge"},
