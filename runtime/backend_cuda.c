@@ -65,7 +65,7 @@ static enum att_status read_device(struct backend *backend, int ordinal, struct 
     if (error != CUDA_OK)
         return cuda_api_failure(api, error, ATT_NO_DEVICE, failure, "counting GPUs");
     if (ordinal < 0 || ordinal >= count)
-        return failure_set(failure, ATT_NO_DEVICE,
+        return failure_set(failure, count > 0 ? ATT_INVALID_ARGUMENT : ATT_NO_DEVICE,
                            "ordinal: there is no GPU number %d; this machine has %d, counted from 0", ordinal, count);
     const struct {
         int attribute, *value;
