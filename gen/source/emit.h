@@ -33,6 +33,7 @@ struct emit_facts {
     const struct plan *plan;
     const struct template_op *let[TEMPLATE_SLOTS]; /* in the order they were computed */
     int lets;
+    bool said[TEMPLATE_SLOTS];        /* by launches, workspace, maps and values in the text */
     const char *part[TEMPLATE_FILES]; /* names of spliced files in order */
     int parts;
 };
@@ -49,7 +50,8 @@ void emit_mention(struct emit_mentions *mentions, const char *name, size_t size)
    (emit_prune.c). On a finished body. */
 void emit_prune(struct emitter *body, struct emit_mentions *mentions);
 
-void emit_header(struct emitter *emitter, const struct emit_facts *facts);
+/* Of the lets those that became constants, that the plan speaks of, and that these are made of. */
+void emit_header(struct emitter *emitter, const struct emit_mentions *mentions);
 
 /* `constexpr int NAME = VALUE;` for every used knob and every let that is mentioned. */
 void emit_prologue(struct emitter *emitter, const struct emit_mentions *mentions);

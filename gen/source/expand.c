@@ -139,11 +139,20 @@ static bool put_maps(struct walk *walk, const struct template_file *file, const 
     return good;
 }
 
+/* The header tells what lets are that launches, workspace, maps and values speak of. */
+static void note_names(struct expansion *x, const struct walk *walk, const struct template_op *op) {
+    for (int i = 0; i < TEMPLATE_EXPRS; i++)
+        for (int j = 0; op->expr[i] && j < walk->template->slots; j++)
+            x->facts.said[j] |= expr_names(op->expr[i], j);
+}
+
 /* The first of two walks: the plan, which text may speak of before the directives that say it. */
 static bool visit_plan(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     static walk_visitor *const visitors[] = {
         [OP_LAUNCH] = keep_launch, [OP_WORKSPACE] = keep_workspace, [OP_MAP] = keep_map, [OP_MAPS] = NULL};
     walk_visitor *visitor = (size_t)op->kind < sizeof visitors / sizeof *visitors ? visitors[op->kind] : NULL;
+    if (visitor)
+        note_names(walk->context, walk, op);
     return !visitor || visitor(walk, file, op); /* defaults and requires had their say in derive.c */
 }
 
@@ -151,6 +160,8 @@ static bool visit_text(struct walk *walk, const struct template_file *file, cons
     static walk_visitor *const visitors[] = {[OP_TEXT] = put_text, [OP_VALUE] = put_value, [OP_INCLUDE] = keep_part,
                                              [OP_LET] = keep_let,  [OP_CODE] = put_code,   [OP_MAPS] = put_maps};
     walk_visitor *visitor = (size_t)op->kind < sizeof visitors / sizeof *visitors ? visitors[op->kind] : NULL;
+    if (op->kind == OP_VALUE)
+        note_names(walk->context, walk, op);
     return !visitor || visitor(walk, file, op);
 }
 
@@ -173,7 +184,7 @@ static bool assemble(struct expansion *x) {
     struct emit_mentions mentions = {.facts = &x->facts};
     emit_finish(&x->body);
     emit_prune(&x->body, &mentions);
-    emit_header(&top, &x->facts);
+    emit_header(&top, &mentions);
     emit_prologue(&top, &mentions);
     if (x->body.lines == 0)
         emit_finish(&top); /* no empty line at the end */

@@ -64,18 +64,13 @@
      target              sm_90a             instruction set the source is written for; any = plain CUDA C++
 
    Derived
-     plain_scores        true               mask != custom_mask and score == scaled
-     folded              false              score_form in [linear, tanh]
      consumers           2                  block_m / 64
-     scores_ahead        true               overlap == within or overlap == both
-     in_turns            true               overlap == ping_pong or overlap == both
      panels              2                  (head_dim + 63) / 64
      panels_v            2                  (head_dim_v + 63) / 64
      k_bytes             32768              panels * block_n * 128
      v_bytes             32768              panels_v * block_n * 128
      q_panels            2                  panels
      q_bytes             32768              q_panels * block_m * 128
-     p_panels            2                  (block_n + 63) / 64
      p_bytes             0                  0
      q_stage_bytes       32800              q_bytes + 16 * consumers
      k_stage_bytes       32784              k_bytes + 16
@@ -85,21 +80,16 @@
      q_stages            2                  2
      held_bytes          196800             least_bytes + (q_stages - 1) * q_stage_bytes
      k_stages            3                  stages + 1
-     across              true               blocks == resident and scores_ahead and (store == direct or q_stages == 2) and (store == tma or head_dim_v <= 128)
      shared_bytes        230400             (held_bytes + (k_stages - stages) * k_stage_bytes + 1023) / 1024 * 1024
      block_threads       384                128 * (consumers + 1)
      tile_rows           128                cluster * block_m
      units               2                  tile_rows / 64
      share               128                block_n / cluster
-     units_apart         false              not in_turns
-     in_pairs            true               blocks == resident and mask == causal
      v_readers           2                  consumers * cluster
      k_readers           8                  4 * consumers * cluster
      q_readers           128                128
      producer_registers  40                 40
      consumer_registers  232                232
-     p_registers_held    32                 block_n / 4
-     q_registers_held    0                  0
      bfloat16            true               dtype == bf16
      bfloat16_out        true               dtype_out == bf16
      q_steps             8                  (head_dim + 15) / 16

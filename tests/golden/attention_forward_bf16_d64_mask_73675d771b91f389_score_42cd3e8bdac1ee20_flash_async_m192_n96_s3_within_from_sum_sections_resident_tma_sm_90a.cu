@@ -67,18 +67,13 @@
      params                                 window: int
 
    Derived
-     plain_scores        false              mask != custom_mask and score == scaled
-     folded              true               score_form in [linear, tanh]
      consumers           3                  block_m / 64
-     scores_ahead        true               overlap == within or overlap == both
-     in_turns            false              overlap == ping_pong or overlap == both
      panels              1                  (head_dim + 63) / 64
      panels_v            1                  (head_dim_v + 63) / 64
      k_bytes             12288              panels * block_n * 128
      v_bytes             12288              panels_v * block_n * 128
      q_panels            1                  panels
      q_bytes             24576              q_panels * block_m * 128
-     p_panels            2                  (block_n + 63) / 64
      p_bytes             0                  0
      q_stage_bytes       24624              q_bytes + 16 * consumers
      k_stage_bytes       12304              k_bytes + 16
@@ -88,21 +83,16 @@
      q_stages            2                  2
      held_bytes          123136             least_bytes + (q_stages - 1) * q_stage_bytes
      k_stages            4                  stages + 1
-     across              true               blocks == resident and scores_ahead and (store == direct or q_stages == 2) and (store == tma or head_dim_v <= 128)
      shared_bytes        136192             (held_bytes + (k_stages - stages) * k_stage_bytes + 1023) / 1024 * 1024
      block_threads       512                128 * (consumers + 1)
      tile_rows           192                cluster * block_m
      units               3                  tile_rows / 64
      share               96                 block_n / cluster
-     units_apart         true               not in_turns
-     in_pairs            false              blocks == resident and mask == causal
      v_readers           3                  consumers * cluster
      k_readers           12                 4 * consumers * cluster
      q_readers           128                128
      producer_registers  32                 32
      consumer_registers  160                160
-     p_registers_held    24                 block_n / 4
-     q_registers_held    0                  0
      bfloat16            true               dtype == bf16
      bfloat16_out        true               dtype_out == bf16
      q_steps             4                  (head_dim + 15) / 16
@@ -111,7 +101,6 @@
      output_registers    32                 head_dim_v / 2
      scores_b            49                 scores_registers + 1
      output_b            56                 output_registers + 4 * p_steps
-     by_tiles            true               algorithm != flash and algorithm != multi_pass
 
    Launches
      attention_flash_async: grid min((len_q + 192 - 1) / 192 * heads * batch, sm_count), block 512, shared 136192 bytes

@@ -39,10 +39,8 @@
      p_pitch         12                 lanes_n + 4
      kv_pitch        33                 pitch
      shared_bytes    62976              16 * (block_m * (pitch + p_pitch) + block_n * kv_pitch)
-     accumulators    80                 thread_m * (thread_n + 4 * thread_v)
      blocks_at_once  2                  256 / threads
      unroll          2                  2
-     copy_async      false              dtype == fp32 and target != any
 
    Launches
      attention_flash_tiled: grid batch * heads * ((len_q + 64 - 1) / 64), block 128, shared 62976 bytes

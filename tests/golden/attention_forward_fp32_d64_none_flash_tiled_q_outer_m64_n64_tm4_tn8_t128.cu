@@ -39,10 +39,8 @@
      p_pitch         12                 lanes_n + 4
      kv_pitch        17                 pitch
      shared_bytes    47104              16 * (block_m * (pitch + p_pitch) + block_n * kv_pitch)
-     accumulators    64                 thread_m * (thread_n + 4 * thread_v)
      blocks_at_once  4                  512 / threads
      unroll          1                  1
-     copy_async      false              dtype == fp32 and target != any
 
    Launches
      attention_flash_tiled: grid batch * heads * ((len_q + 64 - 1) / 64), block 128, shared 47104 bytes
