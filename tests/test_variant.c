@@ -157,7 +157,7 @@ Test(variant, enumerates_the_same_variants_as_a_loop_over_all_combinations) {
                 strcpy(found[found_count++], variant.name);
         for (int pass = 0; pass < 2; pass++) /* first find out which knobs matter, then collect */
             for (bool more = true; more;) {
-                struct knobs knobs;
+                struct knobs knobs = knobs_default();
                 for (int id = 0; id < KNOB_COUNT; id++) {
                     knob_set(&knobs, (enum knob_id)id, spec->axis[id].value[index[id]]);
                     if (spec->axis[id].place.line && knob_get(&knobs, (enum knob_id)id) != knob_table[id].fallback)
