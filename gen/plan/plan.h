@@ -88,7 +88,7 @@ struct plan_launch {
     int block;              /* threads in a block */
     int shared;             /* bytes of dynamic shared memory of a block */
     enum plan_params params;
-    bool fills_tables; /* makes the tables of the mask (templates/part/tables.cuh), behind the workspace's own bytes */
+    bool fills_tables; /* makes the tables of the mask (expression/tables_launch.cuh), behind the workspace's bytes */
     int cluster;       /* blocks that run side by side, at most PLAN_CLUSTER; divides the grid; 0 = no clusters */
 };
 
