@@ -172,12 +172,13 @@ Test(cuda, what_the_driver_refuses_is_named) {
     att_close(session);
 }
 
-Test(cuda, bundles_run_without_nvrtc) {
+/* `arch` as a bundle has it; null = of the GPU. */
+static void run_from_bundle(const char *arch) {
     att_session *session = open_or_skip();
     att_kernel *built = find(session), *kernel;
     const char *entry = built->plan.launch[0].entry;
     const struct compile_job job = {
-        .source = att_kernel_source(built), .name = "bundled.cu", .entries = &entry, .entry_count = 1};
+        .source = att_kernel_source(built), .name = "bundled.cu", .entries = &entry, .entry_count = 1, .arch = arch};
     struct binary binary;
     struct failure failure = {0};
     struct text variant = {0}, plan = {0};
@@ -186,7 +187,7 @@ Test(cuda, bundles_run_without_nvrtc) {
     plan_write(&built->plan, &plan);
     const struct att_bundle_kernel kernels[] = {{.name = "bundled",
                                                  .variant = text_string(&variant),
-                                                 .arch = session->info.arch,
+                                                 .arch = arch ? arch : session->info.arch,
                                                  .plan = text_string(&plan),
                                                  .binary = binary.bytes,
                                                  .size = binary.size}};
@@ -211,6 +212,9 @@ Test(cuda, bundles_run_without_nvrtc) {
     text_free(&variant);
     text_free(&plan);
 }
+
+Test(cuda, bundles_run_without_nvrtc) { run_from_bundle(NULL); }
+Test(cuda, ptx_of_a_bundle_runs_without_nvrtc) { run_from_bundle("compute_80"); }
 
 Test(cuda, timer_measures_and_two_sessions_share_the_gpu) {
     att_session *session = open_or_skip(), *second = open_or_skip();

@@ -2,6 +2,7 @@
    which all keys are at -FLT_MAX is the mean of V. Scores are equal or far apart, so that their rounding moves no weight; what
    may be off is the rounding of weights, of their sum and of the output, at any size of score. */
 #include "check.h"
+#include "helper_device.h"
 #include "oracle.h"
 #include "session.h"
 #include "tolerance.h"
@@ -167,10 +168,7 @@ ParameterizedTestParameters(large_scores, of_every_size_and_beyond) {
 }
 ParameterizedTest(int *which, large_scores, of_every_size_and_beyond) {
     int kernel = *which / TYPES, type = *which % TYPES;
-    struct att_options options = {
-        .size = sizeof options, .device = ATT_DEVICE_HOST, .host_mode = ATT_HOST_FAST, .no_disk_cache = 1};
-    att_session *session;
-    cr_assert_eq(att_open(&options, &session), ATT_OK);
+    att_session *session = open_test_device(ATT_HOST_FAST);
     for (int i = 0; i < 2; i++) {
         char problem[128];
         snprintf(problem, sizeof problem, "%s%s", masks[(*which + i) % MASKS], i ? " sinks=1" : "");
@@ -221,10 +219,7 @@ ParameterizedTestParameters(large_scores, of_expressions) {
     return cr_make_param_array(int, which, KERNELS);
 }
 ParameterizedTest(int *which, large_scores, of_expressions) {
-    struct att_options options = {
-        .size = sizeof options, .device = ATT_DEVICE_HOST, .host_mode = ATT_HOST_FAST, .no_disk_cache = 1};
-    att_session *session;
-    cr_assert_eq(att_open(&options, &session), ATT_OK);
+    att_session *session = open_test_device(ATT_HOST_FAST);
     for (int i = 0; i < EXPRESSIONS; i++) {
         if (kernels[*which].narrow && *which > 5 && i % 2 != *which % 2) /* the default way has all, two others half */
             continue;
@@ -239,10 +234,7 @@ ParameterizedTest(int *which, large_scores, of_expressions) {
 Test(large_scores, of_tanh_where_its_polynomials_end) {
     enum { FROM_SUM = 5, CAP = 100000 };
     static const float x[] = {0.2f, 0.305f, 0.315f, 0.33f, 0.35f, 0.358f, 0.7f, 0.94f, 0.96f, 1.05f, 1.5f, 4};
-    struct att_options options = {
-        .size = sizeof options, .device = ATT_DEVICE_HOST, .host_mode = ATT_HOST_FAST, .no_disk_cache = 1};
-    att_session *session;
-    cr_assert_eq(att_open(&options, &session), ATT_OK);
+    att_session *session = open_test_device(ATT_HOST_FAST);
     for (int type = 1; type < TYPES; type++)
         for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
             float key = x[i] * CAP / 256;

@@ -1,6 +1,7 @@
 /* Masks and scores that are expressions, from a problem's text to numbers: every kernel family on the host device against
    the oracle, what a launch refuses, and which tiles are really loaded. */
 #include "check.h"
+#include "helper_device.h"
 #include "helper_formula.h"
 #include "oracle.h"
 #include "session.h"
@@ -23,13 +24,6 @@ static const char *const schedules[] = {
     "algorithm=flash_tiled loop_order=kv_outer block_m=16 block_n=16",
 };
 enum { SCHEDULES = sizeof schedules / sizeof *schedules };
-
-static att_session *open_host(void) {
-    att_session *session;
-    struct att_options options = {.size = sizeof options, .device = ATT_DEVICE_HOST, .no_disk_cache = 1};
-    cr_assert_eq(att_open(&options, &session), ATT_OK, "%s", att_message(session));
-    return session;
-}
 
 static att_kernel *find(att_session *session, const char *problem, const char *schedule) {
     att_kernel *kernel;
@@ -68,7 +62,7 @@ Test(masks, an_expression_that_says_what_a_word_says_is_that_word) {
         {"mask='sliding_window(window, 0)' params=\"window: int\"",
          "mask=\"k - q <= 0 and q - k <= window\" params=\"window: int\""},
     };
-    att_session *session = open_host();
+    att_session *session = open_test_device(ATT_HOST_CHECK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char a[256], b[256];
         snprintf(a, sizeof a, ATTENTION "%s", cases[i].written);
@@ -80,7 +74,7 @@ Test(masks, an_expression_that_says_what_a_word_says_is_that_word) {
 }
 
 Test(masks, a_variant_reads_back_as_the_same_variant) {
-    att_session *session = open_host();
+    att_session *session = open_test_device(ATT_HOST_CHECK);
     att_kernel *kernel = find(session,
                               ATTENTION "mask=\"doc[b, k] == 1 or q - k < window\" score=\"softcap(20.0)\" sinks=1 "
                                         "params=\"window: int, doc: int[batch, len_k]\"",
@@ -119,7 +113,7 @@ Test(masks, texts_that_cannot_be_meant_are_refused_with_the_place) {
         {"mask=custom_mask", "write the expression itself"},
         {"mask=", "mask takes a word or an expression"},
     };
-    att_session *session = open_host();
+    att_session *session = open_test_device(ATT_HOST_CHECK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char problem[256];
         att_kernel *kernel;
@@ -202,7 +196,7 @@ static void try_random_formulas(enum formula_flavor flavor, unsigned seed, int w
         {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 70, .len_kv = 33},
         {.batch = 2, .heads = 1, .kv_heads = 1, .len_q = 1, .len_kv = 40},
     };
-    att_session *session = open_host();
+    att_session *session = open_test_device(ATT_HOST_CHECK);
     int made = 0, right = 0, refused = 0;
     for (int tries = 0; made < wanted && tries < 40 * wanted; tries++) {
         struct text problem = {0};
@@ -229,7 +223,7 @@ Test(masks, limits_at_the_ends_of_their_range_agree_with_the_oracle) {
         "mask='k >= w * 4 or k < t[h]' params='w: int, t: int[heads]'",
         "mask='t[h] - q < k and k - w < t[h]' params='w: int, t: int[heads]'",
     };
-    att_session *session = open_host();
+    att_session *session = open_test_device(ATT_HOST_CHECK);
     int refused = 0;
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (int schedule = 0; schedule <= SCHEDULES; schedule++) {
@@ -252,7 +246,7 @@ Test(masks, random_scores_agree_with_the_oracle) { try_random_formulas(FLAVOR_SC
 Test(masks, random_formulas_agree_with_the_oracle_on_the_hopper_kernel) {
     static const struct shape shape = {.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 230, .len_kv = 130};
     static const char *const ways[] = {hopper, "algorithm=flash_async block_m=192 block_n=16"};
-    att_session *session = open_host();
+    att_session *session = open_test_device(ATT_HOST_CHECK);
     unsigned seed = 4;
     int made = 0, right = 0, refused = 0;
     for (int tries = 0; made < 6 && tries < 240; tries++) {
@@ -289,7 +283,7 @@ Test(masks, the_hopper_kernel_follows_scores_of_any_form) {
         "mask='k <= q and k % 3 > 0' score='s if (k + q) % 64 < 9 else -inf' sinks=1",
     };
     static const char *const rescales[] = {"from_sum", "lazy"};
-    att_session *session = open_host();
+    att_session *session = open_test_device(ATT_HOST_CHECK);
     int refused = 0;
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (size_t j = 0; j < (i < 9 ? 1 : 2); j++) {
@@ -307,7 +301,7 @@ Test(masks, the_hopper_kernel_needs_a_tile_for_its_last_key) {
     static const struct shape shape = {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 200, .len_kv = 200};
     static const char *const ways[] = {"algorithm=flash_async block_m=64 block_n=16",
                                        "algorithm=flash_async block_m=192 block_n=16"};
-    att_session *session = open_host();
+    att_session *session = open_test_device(ATT_HOST_CHECK);
     int refused = 0;
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         cr_expect(runs_right(session, HOPPER "mask='q // 47 == k // 47'", ways[i], &shape, 70, false, &refused));
@@ -329,7 +323,7 @@ Test(masks, the_hopper_kernel_reads_tensors_however_they_lie) {
          "params='values: fp16[len_k], words: int[len_k], flags: bool[batch, len_k]'"),
         "score='s + values[k, h] - 1e-9 * (k * q)' params='values: bf16[len_k, heads]'",
     };
-    att_session *session = open_host();
+    att_session *session = open_test_device(ATT_HOST_CHECK);
     int refused = 0;
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (size_t j = 0; j < 2 * sizeof shapes / sizeof *shapes; j++) {
@@ -363,7 +357,7 @@ Test(masks, the_hopper_kernel_copies_ahead_what_a_score_adds) {
         "algorithm=flash_async block_m=128 block_n=32 overlap=both",
         "algorithm=flash_async block_m=128 block_n=64 overlap=ping_pong blocks=per_tile",
     };
-    att_session *session = open_host();
+    att_session *session = open_test_device(ATT_HOST_CHECK);
     int refused = 0;
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (size_t j = 0; j < 4; j++) {
@@ -389,7 +383,7 @@ Test(masks, what_is_not_seen_has_no_say) {
     };
     const struct shape shape = {.batch = 1, .heads = 2, .kv_heads = 2, .len_q = 20, .len_kv = 50};
     struct check_options options = {.layout = LAYOUT_SPREAD, .shown = 3};
-    att_session *session = open_host();
+    att_session *session = open_test_device(ATT_HOST_CHECK);
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (int j = 0; j <= SCHEDULES; j++) {
             char problem[256];
@@ -419,7 +413,7 @@ Test(masks, a_launch_refuses_parameters_that_cannot_be_right) {
     static float q[2][2][8][8], o[2][2][8][8], k[2][2][40][8];
     const struct att_param window = {.name = "window", .type = ATT_PARAM_INT, .number = 4};
     const struct att_param ids = {.name = "doc", .type = ATT_PARAM_INT, .data = doc, .size = {2, 40}};
-    att_session *session = open_host();
+    att_session *session = open_test_device(ATT_HOST_CHECK);
     att_kernel *kernel = find(session,
                               ATTENTION "mask=\"q - k < window and doc[b, k] == 0\" "
                                         "params=\"window: int, doc: int[batch, len_k]\"",
@@ -510,7 +504,7 @@ Test(masks, a_launch_refuses_parameters_that_cannot_be_right) {
 }
 
 Test(masks, a_launch_refuses_indices_that_may_leave_their_tensor) {
-    att_session *session = open_host();
+    att_session *session = open_test_device(ATT_HOST_CHECK);
     const struct shape shape = {.batch = 1, .heads = 1, .kv_heads = 1, .len_q = 9, .len_kv = 9};
     static const struct {
         const char *problem;
@@ -618,7 +612,7 @@ Test(masks, a_tensor_may_repeat_a_number_in_all_its_dimensions) {
         int whole[2 * KEYS];
         unsigned short half[2 * KEYS];
     } values;
-    att_session *session = open_host();
+    att_session *session = open_test_device(ATT_HOST_CHECK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct att_param many = cases[i].param, one;
         char name[16] = "";
@@ -661,7 +655,7 @@ Test(masks, a_tensor_may_repeat_a_number_in_all_its_dimensions) {
 /* O is the mean of V over the keys that are seen, LSE the logarithm of their number. */
 Test(masks, a_scale_of_zero_weighs_all_keys_alike) {
     static struct numbers numbers;
-    att_session *session = open_host();
+    att_session *session = open_test_device(ATT_HOST_CHECK);
     for (int schedule = 0; schedule < SCHEDULES; schedule++)
         for (int custom = 0; custom < 2; custom++) {
             const char *problem = custom ? "mask='k <= q and k % 3 != 1'" : "mask=causal";
@@ -704,7 +698,7 @@ static bool has_score_of_zero(const struct numbers *numbers, int row, int dim) {
 /* What is 0 at launch is divided by as fp32 does: the score is 0 * tanh(s * inf), NaN for 0 and 0 for any other s. */
 Test(masks, a_softcap_of_zero_is_refused_as_text_and_divides_by_zero_as_a_parameter) {
     static struct numbers numbers, plain;
-    att_session *session = open_host();
+    att_session *session = open_test_device(ATT_HOST_CHECK);
     att_kernel *kernel;
     cr_expect_eq(att_find(session, ATTENTION "score='softcap(0)'", NULL, &kernel), ATT_INVALID_TEXT);
     cr_expect(strstr(att_message(session), "division by 0"), "%s", att_message(session));
@@ -810,7 +804,7 @@ Test(masks, of_affine_masks_exactly_the_tiles_with_something_to_see_are_loaded) 
         "k < 0",
         "q - k == 64 and k > 20",
     };
-    att_session *session = open_host();
+    att_session *session = open_test_device(ATT_HOST_CHECK);
     for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
         char problem[256];
         snprintf(problem, sizeof problem, ATTENTION "mask=\"%s\"", masks[i]);
@@ -839,7 +833,7 @@ Test(masks, tiles_of_other_masks_are_sorted_on_the_fly) {
         {"mask=\"k < lengths[b] and k <= q\" params=\"lengths: int[batch]\"", 1.2},
         {"mask=\"on[q // 32, k // 16]\" params=\"on: bool[(len_k + 31) // 32, (len_k + 15) // 16]\"", 3},
     };
-    att_session *session = open_host();
+    att_session *session = open_test_device(ATT_HOST_CHECK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char problem[2][256];
         for (int j = 0; j < 2; j++)
