@@ -95,15 +95,10 @@
 //$ let share = block_n / cluster
 //$ let units_apart = not in_turns
 //$ let in_pairs = blocks == resident and mask == causal
-//$ let v_readers = consumers * cluster
-//$ if rescale == from_sum
-//$ let k_readers = 4 * consumers * cluster
-//$ else
-//$ let k_readers = consumers * cluster
-//$ end
+//$ let kv_readers = consumers * cluster
 //$ if store == tma
 //$ let q_readers = 128
-//$ elif queries_in == q_registers or rescale == from_sum
+//$ elif queries_in == q_registers
 //$ let q_readers = 4
 //$ else
 //$ let q_readers = 1
@@ -275,11 +270,6 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 //$ if sinks > 0
 //$ include "fragment/sinks.cuh"
 //$ end
-//$ if rescale == from_sum
-//$ include "pipeline/readers_warps.cuh"
-//$ else
-//$ include "pipeline/readers_warpgroups.cuh"
-//$ end
 //$ include "pipeline/consumer.cuh"
 //$ include "store/lse.cuh"
 //$ if store == tma
@@ -293,11 +283,6 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 //$ include "store/repeated_rows.cuh"
 //$ end
 //$ include "store/finish.cuh"
-//$ if rescale == from_sum and queries_in == q_registers and store == direct
-//$ include "fragment/scores_again_registers.cuh"
-//$ elif rescale == from_sum
-//$ include "fragment/scores_again_shared.cuh"
-//$ end
 //$ if rescale == from_sum
 //$ include "pipeline/rescale_from_sum.cuh"
 //$ else
@@ -325,11 +310,11 @@ __device__ __forceinline__ void init_barriers(Shared &shared) {
         }
     for (int stage = 0; stage < STAGES; stage++) {
         barrier_init(&shared.v_full[stage], 1);
-        barrier_init(&shared.v_empty[stage], V_READERS);
+        barrier_init(&shared.v_empty[stage], KV_READERS);
     }
     for (int stage = 0; stage < K_STAGES; stage++) {
         barrier_init(&shared.k_full[stage], 1);
-        barrier_init(&shared.k_empty[stage], K_READERS);
+        barrier_init(&shared.k_empty[stage], KV_READERS);
     }
     for (int stage = 0; stage < 2; stage++) {
         barrier_init(&shared.tile_full[stage], 1);

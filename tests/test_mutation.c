@@ -35,8 +35,6 @@ static const char *const files[] = {
     "fragment/p_shared.cuh",
     "fragment/score_bias_rows.cuh",
     "pipeline/release.cuh",
-    "pipeline/readers_warps.cuh",
-    "pipeline/readers_warpgroups.cuh",
     "pipeline/consumer.cuh",
     "pipeline/rescale_from_sum.cuh",
     "pipeline/rescale_on_growth.cuh",
@@ -62,7 +60,7 @@ static const struct {
     {"mask=causal block_m=64 head_dim=8 block_n=16 stages=1 overlap=within store=tma blocks=per_tile cluster=2",
      "heads=1,len_q=300,len_kv=300"},
     {"mask=causal block_m=64 head_dim=8 block_n=16 stages=1 overlap=within store=tma cluster=2 rescale=lazy",
-     "heads=1,len_q=300,len_kv=300"}, /* keys are given back by one warp of a warpgroup */
+     "heads=1,len_q=300,len_kv=300"},
     {"mask=\"k <= q and q - k < 90\" block_m=192 head_dim=8 block_n=16 stages=2 overlap=within store=direct "
      "queries_in=q_registers",
      "heads=2,len_q=400,len_kv=450"}, /* which end of it a warpgroup does not see depends on the warpgroup */
@@ -171,15 +169,14 @@ struct lines {
 /* What the hardware does not need, and why it is there all the same; and what is no different here. */
 static bool may_be_left_out(const struct mutation *mutation, const struct lines *lines, int at) {
     const char *line = lines->text[at], *before = lines->text[at ? at - 1 : 0], *after = lines->text[at + 1];
-    if (strstr(line, "multiply_scores_again(") || strstr(before, "0x80008000"))
+    if (strstr(before, "0x80008000"))
         return true;       /* the data here never come there, those of test_flash_async do */
     if (mutation->instead) /* K is loaded in order: given back in order, too, but named after the next, it is as safe */
         return strstr(mutation->text, "keys(0)") && strstr(line, "scores_done(") && strstr(before, "wgmma_wait<0>");
     bool second_fence = strstr(line, "wgmma_fence();") && strstr(before, "v_full");
     bool q_was_read = strstr(line, "named_barrier_sync(") && strstr(line, "read Q");
     bool whole_warp = strstr(line, "__syncwarp();") && strstr(after, "cluster_arrive();");
-    bool fenced = strstr(line, "__syncwarp();") && strstr(before, "fence_async();") &&
-                  (strstr(after, "elect_one()") || strstr(after, "c.follow"));
+    bool fenced = strstr(line, "__syncwarp();") && strstr(before, "fence_async();") && strstr(after, "elect_one()");
     bool own_rows = strstr(line, "named_barrier_sync(") && strstr(before, "fence_async();");
     return second_fence  /* the compiler inserts it otherwise, and says so */
            || q_was_read /* products end for all four warps at once; not documented */

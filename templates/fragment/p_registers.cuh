@@ -11,6 +11,8 @@ __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weig
         p.pairs[i / 4][i % 4] = pack<BFLOAT16>(s[2 * i], s[2 * i + 1]);
 }
 
+__device__ __forceinline__ void publish_weights(const Weights &) {} // each thread holds its own
+
 // O (64, HEAD_DIM_V) += P V; issued, not finished.
 __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const Weights &p, unsigned long long v) {
     wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(o, p.pairs, v);

@@ -13,6 +13,10 @@ __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weig
         store_matrices(&(*p.panels)[i / 32][row][(i / 8 % 4 * 2 + threadIdx.x % 32 / 16 ^ row % 8) * 8],
                        pack<BFLOAT16>(s[i], s[i + 1]), pack<BFLOAT16>(s[i + 2], s[i + 3]),
                        pack<BFLOAT16>(s[i + 4], s[i + 5]), pack<BFLOAT16>(s[i + 6], s[i + 7]));
+}
+
+// To the products of the warpgroup.
+__device__ __forceinline__ void publish_weights(const Weights &p) {
     fence_async();
     named_barrier_sync(4 + p.index, 128);
 }

@@ -31,10 +31,10 @@ __device__ __forceinline__ void follow_max(const float (&s)[BLOCK_N / 2], Rows &
 }
 
 // What is added to s c to make it less m; scores far from 0 are less m from now on, lest rounding move their weights.
-__device__ __forceinline__ void take_max(float (&s)[BLOCK_N / 2], const Rows &rows, float c, float (&shift)[2]) {
+__device__ __forceinline__ void take_max(float (&s)[BLOCK_N / 2], const Rows &rows, float c, bool far, float (&shift)[2]) {
     float max[2] = {finite_max(rows.max[0]), finite_max(rows.max[1])};
     shift[0] = -max[0] * c, shift[1] = -max[1] * c;
-    if (rows.far) {
+    if (far) {
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 2; i++)
             s[i] = __fsub_rn(s[i], max[i / 2 % 2]); // not contracted: docs/numerics.md
@@ -43,9 +43,9 @@ __device__ __forceinline__ void take_max(float (&s)[BLOCK_N / 2], const Rows &ro
 }
 
 // s = 2^((s - m) c): the exponential as one multiply-add and one instruction; and this thread's sums.
-__device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], const Rows &rows, float c, float (&sum)[2]) {
+__device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], const Rows &rows, float c, bool far, float (&sum)[2]) {
     float shift[2];
-    take_max(s, rows, c, shift);
+    take_max(s, rows, c, far, shift);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float even = 0, odd = 0;

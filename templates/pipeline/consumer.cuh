@@ -23,6 +23,7 @@ struct Consumer {
     //$ end
     //$ if rescale == from_sum
     bool follow; // m follows the maximum, since scores have outgrown one that did not
+    bool again;  // this tile is weighed once more
     //$ end
     //$ if rescale != always and not plain_scores
     bool search; // the next tile for a maximum
@@ -101,7 +102,7 @@ struct Consumer {
                 bias_done(score, p, shared);
             //$ end
             named_barrier_sync(4 + index, 128); // or a warp that is late would not see the phase it waits for
-            release_k(&shared.k_empty[keys(0).stage()]);
+            release_keys(&shared.k_empty[keys(0).stage()]);
             release_keys(&shared.v_empty[values().stage()]);
         }
     }
@@ -172,10 +173,10 @@ struct Consumer {
 
     // S of this tile of keys is not multiplied again; after the last one nor is any of these queries'.
     __device__ __forceinline__ void scores_done(Ring<K_STAGES> at) {
-        release_k(&shared.k_empty[at.stage()]);
+        release_keys(&shared.k_empty[at.stage()]);
         //$ if store == direct and queries_in == q_shared
         if (walk.left == 0)
-            release_q(&shared.q_empty[queries.stage()][index]);
+            release(&shared.q_empty[queries.stage()][index]);
         //$ end
     }
     __device__ __forceinline__ void output_done(Ring<STAGES> at) {
@@ -258,7 +259,7 @@ struct Consumer {
         if (FOLLOW)
             follow_max<1>(s, rows, c, true, slack);
         //$ end
-        weigh(s, rows, c, sum);
+        weigh(s, rows, c, (FOLLOW || first) && rows.far, sum);
         //$ end
     }
 

@@ -17,6 +17,7 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
     weigh_tile(c, true);
     keep_weights(c.s, c.weights);
     c.begin_output();
+    check_tile(c, true);
 #pragma unroll 1
     while (c.walk.left > 0) {
         issue_round(c);
@@ -27,6 +28,7 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
         c.output_done(c.values(-1));
         rescale(c.o, c.rows);
         keep_weights(c.s, c.weights);
+        check_tile(c, false);
     }
 }
 //$ else
@@ -51,6 +53,7 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
             c.output_done(c.values(-1));
         rescale(c.o, c.rows);
         keep_weights(c.s, c.weights);
+        check_tile(c, first);
         if (c.walk.left == 0)
             break;
         issue_round(c);

@@ -13,6 +13,7 @@ __device__ __forceinline__ void run(Consumer &c) {
             weigh_tile(c, first);
             rescale(c.o, c.rows);
             keep_weights(c.s, c.weights);
+            check_tile(c, first);
             c.issue_output();
             wgmma_wait<0>();
             c.output_done(c.values());

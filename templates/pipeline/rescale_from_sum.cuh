@@ -1,39 +1,54 @@
-//$ needs store queries_in score_bias plain_scores folded
+//$ needs block_n score_bias plain_scores folded
+//$ include "fragment/scores_from_memory.cuh"
 
-// S of the tile that is prepared -> weights. `first`: of its rows. As long as m stays as it is, the sum shows whether it will
-// do. If not, S is multiplied once more, and from then on m follows the maximum. Each way has code of its own, or ptxas would
-// not overlap what the usual one does.
+// S of the tile that is prepared -> weights, of an m that stays as it is unless rows may not have one. `first`: of its rows.
+// Each way has code of its own, or ptxas would not overlap what the usual one does. The sum of the weights shows whether m was
+// good enough.
 __device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
-    float sum[2];
+    c.scores_done(c.keys(0));
     //$ if plain_scores
     const bool search = c.is_masked(first) || c.follow && lacks_max(c.rows); // where rows may not have an m yet
-    const bool usual = !search && !c.follow, masked = false;                 // then
+    const bool masked = false;                                               // in the usual way
     //$ else
-    const bool search = c.search, usual = !search && !c.follow, masked = c.is_masked(first);
+    const bool search = c.search, masked = c.is_masked(first);
     //$ end
+    //$ if folded
+    const bool usual = !search && !c.follow;
+    //$ else
+    const bool usual = !search && !c.follow && !c.rows.far;
+    //$ end
+    float sum[2];
     if (usual)
         c.weigh_scores<false>(masked, first, false, sum);
     else
         c.weigh_scores<true>(c.is_masked(first), first, search, sum);
-    if (usual && !within_range(c.rows, sum)) {
-        //$ if queries_in == q_registers and store == direct
-        multiply_scores_again(c.s, c.q, c.shared.k[c.keys(0).stage()]);
-        //$ else
-        multiply_scores_again(c.s, c.shared.q[c.queries.stage()][c.index], c.shared.k[c.keys(0).stage()]);
-        //$ end
-        fence_async(); // the copy unit writes next to where all lanes have read
-        __syncwarp();
+    c.again = usual && !within_range(c.rows, sum);
+    if (!c.again)
+        c.rows.sum[0] += sum[0], c.rows.sum[1] += sum[1];
+}
+
+// A tile whose weights are out of range: S is multiplied once more, and from then on m follows the maximum. Here, behind the
+// products and with P packed, since nothing else has to wait for the sum then.
+__device__ __forceinline__ void check_tile(Consumer &c, bool first) {
+    if (c.again) {
+        float sum[2];
+        scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
         c.follow = true;
         //$ if folded
         c.set_rests(true);
         //$ end
-        c.weigh_scores<true>(masked, first, true, sum);
+        //$ if plain_scores
+        c.weigh_scores<true>(false, first, true, sum);
+        //$ else
+        c.weigh_scores<true>(c.is_masked(first), first, true, sum);
+        //$ end
+        c.rows.sum[0] += sum[0], c.rows.sum[1] += sum[1];
+        rescale(c.o, c.rows);
+        keep_weights(c.s, c.weights);
     }
-    c.scores_done(c.keys(0));
     //$ if score_bias == bias_rows
     bias_done(c.score, c.p, c.shared);
     //$ end
-    c.rows.sum[0] += sum[0];
-    c.rows.sum[1] += sum[1];
+    publish_weights(c.weights);
 }

@@ -3,7 +3,7 @@
 // S of the tile that is prepared -> weights. `first`: of its rows.
 __device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
-    float sum[2];
+    c.scores_done(c.keys(0));
     //$ if rescale == always
     const bool search = true;
     //$ elif plain_scores
@@ -11,11 +11,12 @@ __device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
     //$ else
     const bool search = c.search;
     //$ end
-    c.scores_done(c.keys(0));
+    float sum[2];
     c.weigh_scores<true>(c.is_masked(first), first, search, sum);
+    c.rows.sum[0] += sum[0], c.rows.sum[1] += sum[1];
     //$ if score_bias == bias_rows
     bias_done(c.score, c.p, c.shared);
     //$ end
-    c.rows.sum[0] += sum[0];
-    c.rows.sum[1] += sum[1];
 }
+
+__device__ __forceinline__ void check_tile(Consumer &c, bool) { publish_weights(c.weights); }

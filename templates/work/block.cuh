@@ -13,7 +13,5 @@ __device__ __forceinline__ void load_panel(unsigned short (&to)[ROWS][64], const
     tma_load(to, &map, full, column, key, tile.kv_head, tile.batch);
 }
 
-// A stage of keys is given back to the producer: by one warp when all of a warpgroup's products have read it, by each warp
-// when it may have read it itself.
-__device__ __forceinline__ void release_keys_by_warp(Barrier *empty) { release_by_warp(empty); }
+// A stage of keys is given back to the producer, when all of a warpgroup's products have read it.
 __device__ __forceinline__ void release_keys(Barrier *empty) { release(empty); }

@@ -17,12 +17,7 @@ __device__ __forceinline__ void load_panel(unsigned short (&to)[ROWS][64], const
     tma_load_multicast(to[first], &map, full, (1 << CLUSTER) - 1, column, key + first, tile.kv_head, tile.batch);
 }
 
-// A stage of keys is given back to the producers of all blocks: by one warp when all of a warpgroup's products have read it,
-// by each warp when it may have read it itself.
-__device__ __forceinline__ void release_keys_by_warp(Barrier *empty) {
-    if (threadIdx.x % 32 < CLUSTER)
-        barrier_arrive_at(empty, threadIdx.x % 32);
-}
+// A stage of keys is given back to the producers of all blocks, when all of a warpgroup's products have read it.
 __device__ __forceinline__ void release_keys(Barrier *empty) {
     if (warp_index() % 4 == 0 && threadIdx.x % 32 < CLUSTER)
         barrier_arrive_at(empty, threadIdx.x % 32);
