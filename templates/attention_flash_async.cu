@@ -279,8 +279,10 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 //$ else
 //$ include "store/direct_16bit.cuh"
 //$ end
-//$ if mask != none
-//$ include "store/repeated_rows.cuh"
+//$ if mask != none and consumers <= 2
+//$ include "store/repeated_by_mma.cuh"
+//$ elif mask != none
+//$ include "store/repeated_by_lanes.cuh"
 //$ end
 //$ include "store/finish.cuh"
 //$ if rescale == from_sum

@@ -22,3 +22,13 @@ __device__ __forceinline__ void store_rows(const Consumer &c, const Unit &unit, 
         }
     }
 }
+
+// Columns `column` and the next of row `line`.
+__device__ __forceinline__ void store_pair(const Consumer &, const Unit &unit, int, int line, int column, float low, float high) {
+    const attention_params &p = unit.p;
+    const Row at = unit.at(line);
+    unsigned short *to = static_cast<unsigned short *>(p.o) + unit.tile.batch * p.o_batch_stride + at.head * p.o_head_stride +
+                           at.query * p.o_row_stride + column;
+    if (at.query < p.len_q)
+        *reinterpret_cast<unsigned *>(to) = pack<BFLOAT16_OUT>(low, high);
+}

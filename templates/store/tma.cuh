@@ -14,3 +14,10 @@ __device__ __forceinline__ void store_rows(const Consumer &c, const Unit &, int 
                        j > i ? pack<BFLOAT16_OUT>(c.o[j + 2] * scale[1], c.o[j + 3] * scale[1]) : 0);
     }
 }
+
+// Columns `column` and the next of row `line`.
+__device__ __forceinline__ void store_pair(const Consumer &c, const Unit &, int stage, int line, int column, float low,
+                                           float high) {
+    *reinterpret_cast<unsigned *>(&c.shared.q[stage][c.index][column / 64][line][(column / 8 ^ line) % 8 * 8 + column % 8]) =
+        pack<BFLOAT16_OUT>(low, high);
+}

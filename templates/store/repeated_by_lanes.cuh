@@ -1,8 +1,8 @@
 //$ needs head_dim_v store
-//$ include "fragment/repeat_rows.cuh"
+//$ include "fragment/repeat_rows_by_lanes.cuh"
 
 // Rows that are done over, in place of what store_rows has stored.
-__device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, unsigned again) {
+__device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, unsigned again, const float (&)[2]) {
     const attention_params &p = unit.p;
     __syncwarp();
 #pragma unroll 1

@@ -1,0 +1,138 @@
+//$ needs head_dim_v mask score bfloat16
+//$ include "fragment/rows_to_repeat.cuh"
+//$ include "fragment/scores_from_memory.cuh"
+
+// The warp's 16 rows are done over, 16 keys at a time, by mma.sync from global memory. m and l stay: they are right.
+
+// Keys of [first, end), among which are all that some row of the warp sees.
+__device__ __forceinline__ void keys_of_warp(const Unit &unit, int &first, int &end) {
+    first = unit.p.len_kv, end = 0;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int row = unit.row() + 8 * r;
+        //$ if mask == custom_mask
+        const Keys keys = keys_of(unit.p, unit.where, unit.position(row), unit.position(row));
+        first = min(first, keys.first), end = max(end, keys.end);
+        //$ else
+        first = 0, end = max(end, keys_end(unit.p, unit.at(row).query + 1));
+        //$ end
+    }
+#pragma unroll
+    for (int step = 4; step < 32; step *= 2) { // lanes of other rows
+        first = min(first, __shfl_xor_sync(0xffffffffu, first, step));
+        end = max(end, __shfl_xor_sync(0xffffffffu, end, step));
+    }
+}
+
+// s = weights of S (16, 16) of keys from key0 on. Returns which are of keys that are seen: bit i for s[i]. One element at a time,
+// the others move up, since masks and scores may be long.
+__device__ __forceinline__ unsigned weigh_sixteen(float (&s)[8], const Unit &unit, const Rows &rows, float c, int key0) {
+    const attention_params &p = unit.p;
+    unsigned seen = 0;
+#pragma unroll 1
+    for (int i = 0; i < 8; i++) {
+        const int row = unit.row() + i / 2 % 2 * 8, key = key0 + i / 4 * 8 + unit.lane % 4 * 2 + i % 2;
+        const float max = i / 2 % 2 ? rows.max[1] : rows.max[0];
+        float score = s[0];
+        //$ if mask == custom_mask
+        const bool sees_it = key < p.len_kv && sees(p, unit.where, unit.position(row), min(key, p.len_kv - 1));
+        //$ else
+        const bool sees_it = key < keys_end(p, unit.at(row).query + 1);
+        //$ end
+        //$ if score == custom_score
+        score = score_of(p, unit.where, unit.position(row), min(key, p.len_kv - 1), p.scale * score);
+        //$ end
+#pragma unroll
+        for (int j = 0; j < 7; j++)
+            s[j] = s[j + 1];
+        s[7] = sees_it ? exp2_approx(__fsub_rn(score, finite_max(max)) * c) : 0;
+        seen |= static_cast<unsigned>(sees_it) << i;
+    }
+    return seen;
+}
+
+constexpr int PASS = HEAD_DIM_V > 64 ? 64 : 32; // columns of O at a time: S of the next tile may be in registers, too
+
+// V of this batch and head, from a column on.
+__device__ __forceinline__ const Input *values_from(const Unit &unit, int column) {
+    return static_cast<const Input *>(unit.p.v) + unit.tile.batch * unit.p.v_batch_stride +
+           unit.tile.kv_head * unit.p.v_head_stride + column;
+}
+
+// O += P V of all finite values of 16 keys. True when there are others. P (16, 16) is an operand of mma.
+__device__ __forceinline__ bool add_finite(float (&o)[PASS / 2], const unsigned (&weights)[4], const Unit &unit, int key0,
+                                           int first_column) {
+    const attention_params &p = unit.p;
+    const Input *column = values_from(unit, first_column + unit.lane / 4);
+    const int key = key0 + unit.lane % 4 * 2;
+    unsigned odd = 0;
+#pragma unroll
+    for (int i = 0; i < PASS / 8; i++) {
+        unsigned b[2] = {}; // values of keys `key`, the next, and 8 further on, of column 8 i + lane / 4
+        if (first_column + 8 * i < HEAD_DIM_V)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const unsigned pair = column[min(key + 8 * half, p.len_kv - 1) * p.v_row_stride + 8 * i] |
+                                      column[min(key + 8 * half + 1, p.len_kv - 1) * p.v_row_stride + 8 * i] << 16;
+                odd |= not_finite(pair);
+                b[half] = pair & ~not_finite(pair);
+            }
+        mma<BFLOAT16>(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3], weights, b[0], b[1]);
+    }
+    return __any_sync(0xffffffffu, odd != 0);
+}
+
+// O += P V of those others, for the rows that see them: bit i of `seen` says so of element i of P.
+__device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const unsigned (&weights)[4], unsigned seen,
+                                               const Unit &unit, int key0, int first_column) {
+#pragma unroll 1
+    for (int key = 0; key < 16; key++) {
+        const int lane = unit.lane / 4 * 4 + key % 8 / 2, bit = key / 8 * 4 + key % 2; // which has its weights, and where
+        const unsigned of_key = __shfl_sync(0xffffffffu, seen, lane) >> bit;
+        float weight[2];
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const unsigned pair = __shfl_sync(0xffffffffu, key < 8 ? weights[r] : weights[r + 2], lane);
+            weight[r] = to_float(static_cast<Input>(key % 2 ? pair >> 16 : pair));
+        }
+        const Input *row = values_from(unit, first_column + unit.lane % 4 * 2) +
+                           min(key0 + key, unit.p.len_kv - 1) * unit.p.v_row_stride;
+#pragma unroll
+        for (int i = 0; i < PASS / 8; i++) {
+            if (first_column + 8 * i >= HEAD_DIM_V)
+                continue;
+            const unsigned pair = *reinterpret_cast<const unsigned *>(row + 8 * i), these = pair & not_finite(pair);
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                const unsigned of_row = of_key >> 2 * r & 1 ? these : 0;
+                o[4 * i + 2 * r] = fmaf(weight[r], to_float(static_cast<Input>(of_row)), o[4 * i + 2 * r]);
+                o[4 * i + 2 * r + 1] = fmaf(weight[r], to_float(static_cast<Input>(of_row >> 16)), o[4 * i + 2 * r + 1]);
+            }
+        }
+    }
+}
+
+// O (16, PASS) = P V, of the warp's rows, not yet divided by l.
+__device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c, int first,
+                                            int end, int first_column) {
+#pragma unroll
+    for (float &value : o)
+        value = 0;
+    bool all_nan = false; // and so they stay
+#pragma unroll 1
+    for (int key0 = first; key0 < end && !all_nan; key0 += 16) {
+        float s[8];
+        scores_from_memory<16>(s, unit, key0);
+        const unsigned seen = weigh_sixteen(s, unit, rows, c, key0);
+        const unsigned weights[4] = {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]),
+                                     pack<BFLOAT16>(s[6], s[7])};
+        if (add_finite(o, weights, unit, key0, first_column)) {
+            add_not_finite(o, weights, seen, unit, key0, first_column);
+            all_nan = true;
+#pragma unroll
+            for (float value : o)
+                all_nan = all_nan && value != value;
+            all_nan = __all_sync(0xffffffffu, all_nan);
+        }
+    }
+}
