@@ -4,11 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-att_session *open_test_device(enum att_host_mode mode) {
+bool test_device_is_gpu(void) {
     const char *wanted = getenv("ATTILE_TEST_DEVICE");
-    bool on_gpu = wanted && !strcmp(wanted, "cuda");
+    return wanted && !strcmp(wanted, "cuda");
+}
+
+att_session *open_test_device(enum att_host_mode mode) {
     const struct att_options options = {.size = sizeof options,
-                                        .device = on_gpu ? ATT_DEVICE_CUDA : ATT_DEVICE_HOST,
+                                        .device = test_device_is_gpu() ? ATT_DEVICE_CUDA : ATT_DEVICE_HOST,
                                         .host_mode = mode,
                                         .no_disk_cache = 1};
     att_session *session;

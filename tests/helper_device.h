@@ -2,5 +2,7 @@
 #pragma once
 #include "session.h"
 
+bool test_device_is_gpu(void);
+
 /* Without a disk cache. The caller closes it. */
 att_session *open_test_device(enum att_host_mode mode);
