@@ -279,10 +279,8 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 //$ else
 //$ include "store/direct_16bit.cuh"
 //$ end
-//$ if mask != none and consumers <= 2
-//$ include "store/repeated_by_mma.cuh"
-//$ elif mask != none
-//$ include "store/repeated_by_lanes.cuh"
+//$ if mask != none
+//$ include "store/repeated_rows.cuh"
 //$ end
 //$ include "store/finish.cuh"
 //$ if rescale == from_sum

@@ -187,11 +187,11 @@ Test(host, atomics_of_all_blocks_add_up) {
 /* --- words --------------------------------------------------------------------------------------------------------- */
 
 Test(host, shuffles_and_votes_move_what_they_should) {
-    /* 40 threads: the second warp has 8 lanes. Each thread writes 8 words. */
+    /* 40 threads: the second warp has 8 lanes. Each thread writes 10 words. */
     static const struct kernel kernel = {
         "struct Params { int *y; };\n"
         "extern \"C\" __global__ void kernel(const Params p) {\n"
-        "    int t = threadIdx.x, *y = p.y + 8 * t;\n"
+        "    int t = threadIdx.x, *y = p.y + 10 * t;\n"
         "    unsigned all = t < 32 ? 0xffffffffu : 0xffu;\n"
         "    y[0] = __shfl_sync(all, t, 3);\n"
         "    y[1] = __shfl_sync(all, t, 11, 8);\n"
@@ -203,6 +203,8 @@ Test(host, shuffles_and_votes_move_what_they_should) {
         "    y[6] = __any_sync(all, t == 35) + 2 * __all_sync(all, t < 32);\n"
         "    unsigned mine = t % 2 ? 0xaaaaaaaau & all : 0x55555555u & all;\n"
         "    y[7] = t % 2 ? (int)__ballot_sync(mine, 1) : (int)__shfl_xor_sync(mine, (float)t, 2);\n"
+        "    y[8] = __reduce_min_sync(mine, (t - 20) * (t - 20) - 7);\n"
+        "    y[9] = __reduce_max_sync(mine, t);\n"
         "}\n",
         1, 40, 0};
     struct {
@@ -211,14 +213,14 @@ Test(host, shuffles_and_votes_move_what_they_should) {
     for (size_t mode = 0; mode < LENGTH(modes); mode++)
         for (uint64_t seed = 0; seed < 4; seed++) {
             struct device device = device_open(modes[mode], seed);
-            p.y = device_buffer(&device, 40 * 8 * sizeof(int), NULL);
+            p.y = device_buffer(&device, 40 * 10 * sizeof(int), NULL);
             cr_assert_eq(device_run(&device, &kernel, &p, sizeof p), ATT_OK, "%s", text_string(&device.failure.text));
             for (int t = 0; t < 40; t++) {
                 int warp = t / 32 * 32, lane = t % 32;
                 unsigned ballot = 0;
                 for (int l = 0; l < 32 && warp + l < 40; l++)
                     ballot |= (unsigned)((warp + l) % 3 == 0) << l;
-                const int expected[8] = {
+                const int expected[10] = {
                     warp + 3,
                     t / 8 * 8 + 3,
                     lane % 8 >= 3 ? t - 3 : t,
@@ -227,9 +229,11 @@ Test(host, shuffles_and_votes_move_what_they_should) {
                     (int)ballot,
                     t < 32 ? 2 : 1,
                     t % 2 ? (t < 32 ? (int)0xaaaaaaaa : 0xaa) : (t ^ 2),
+                    t < 32 ? (t % 2 ? 1 : 0) - 7 : (t % 2 ? 13 * 13 : 12 * 12) - 7,
+                    t < 32 ? 30 + t % 2 : 38 + t % 2,
                 };
-                for (int i = 0; i < 8; i++)
-                    cr_assert_eq(p.y[8 * t + i], expected[i], "thread %d, word %d: %d, not %d", t, i, p.y[8 * t + i],
+                for (int i = 0; i < 10; i++)
+                    cr_assert_eq(p.y[10 * t + i], expected[i], "thread %d, word %d: %d, not %d", t, i, p.y[10 * t + i],
                                  expected[i]);
             }
             device_close(&device);

@@ -23,7 +23,8 @@ struct Consumer {
     //$ end
     //$ if rescale == from_sum
     bool follow; // m follows the maximum, since scores have outgrown one that did not
-    bool again;  // this tile is weighed once more
+    bool unsure; // the weights of this tile are of an m that may be too small
+    float tile_sum[2]; // of them, this thread's share
     //$ end
     //$ if rescale != always and not plain_scores
     bool search; // the next tile for a maximum

@@ -18,35 +18,31 @@ __device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
     //$ else
     const bool usual = !search && !c.follow && !c.rows.far;
     //$ end
-    float sum[2];
     if (usual)
-        c.weigh_scores<false>(masked, first, false, sum);
+        c.weigh_scores<false>(masked, first, false, c.tile_sum);
     else
-        c.weigh_scores<true>(c.is_masked(first), first, search, sum);
-    c.again = usual && !within_range(c.rows, sum);
-    if (!c.again)
-        c.rows.sum[0] += sum[0], c.rows.sum[1] += sum[1];
+        c.weigh_scores<true>(c.is_masked(first), first, search, c.tile_sum);
+    c.unsure = usual;
 }
 
 // A tile whose weights are out of range: S is multiplied once more, and from then on m follows the maximum. Here, behind the
 // products and with P packed, since nothing else has to wait for the sum then.
 __device__ __forceinline__ void check_tile(Consumer &c, bool first) {
-    if (c.again) {
-        float sum[2];
+    if (c.unsure && !within_range(c.rows, c.tile_sum)) {
         scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
         c.follow = true;
         //$ if folded
         c.set_rests(true);
         //$ end
         //$ if plain_scores
-        c.weigh_scores<true>(false, first, true, sum);
+        c.weigh_scores<true>(false, first, true, c.tile_sum);
         //$ else
-        c.weigh_scores<true>(c.is_masked(first), first, true, sum);
+        c.weigh_scores<true>(c.is_masked(first), first, true, c.tile_sum);
         //$ end
-        c.rows.sum[0] += sum[0], c.rows.sum[1] += sum[1];
         rescale(c.o, c.rows);
         keep_weights(c.s, c.weights);
     }
+    c.rows.sum[0] += c.tile_sum[0], c.rows.sum[1] += c.tile_sum[1];
     //$ if score_bias == bias_rows
     bias_done(c.score, c.p, c.shared);
     //$ end

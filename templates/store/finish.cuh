@@ -4,7 +4,7 @@
 __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int stage) {
     const Rows &rows = c.rows;
     //$ if mask != none
-    const unsigned again = rows_to_repeat(c.o, rows);
+    const bool again = wants_repeat(c.o, rows);
     //$ end
     float sum[2], inverse[2];
 #pragma unroll
@@ -20,7 +20,7 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
     store_rows(c, unit, stage, inverse);
     //$ if mask != none
     if (again && values_want_care(unit.p, unit.tile, unit.index))
-        store_again(c, unit, stage, again, inverse);
+        store_again(c, unit, stage, inverse);
     //$ end
     //$ if store == tma
     fence_async();

@@ -1,4 +1,4 @@
-//$ needs dtype dtype_out head_dim head_dim_v block_n rescale weights_in queries_in score_bias
+//$ needs dtype dtype_out head_dim head_dim_v block_n weights_in queries_in score_bias
 
 // sm_90a: what Hopper adds, one instruction each, of products all their steps. The host device has its own bodies under
 // these names.
@@ -98,7 +98,7 @@ __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigne
                  : "memory");
 }
 
-//$ if queries_in == q_registers or score_bias == bias_rows or rescale == from_sum
+//$ if queries_in == q_registers or score_bias == bias_rows
 // And back, a row of every matrix by four lanes.
 __device__ __forceinline__ void load_matrices(unsigned (&pair)[4], const void *shared) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -121,7 +121,6 @@ __device__ __forceinline__ void barrier_arrive_copied(Barrier *barrier) {
 }
 
 //$ end
-//$ if rescale == from_sum
 // --- products of 16 rows by a warp (mma): sum (16, 8) += a (16, 16) b (16, 8)
 
 template <bool OF_BFLOAT16>
@@ -139,7 +138,6 @@ __device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, 
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-//$ end
 // --- the matrix unit (wgmma): 64 rows a warpgroup, asynchronous between fence, commit and wait
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

@@ -54,6 +54,25 @@ ATTILE_INLINE T __shfl_down_sync(unsigned mask, T value, unsigned delta, int wid
     return attile_pick(mask, value, source < (lane & -width) + width ? source : lane, line);
 }
 
+/* Over the lanes of `mask`; all of them get the answer. */
+template <class T, class Better> ATTILE_INLINE T attile_reduce(unsigned mask, T value, Better better, int line) {
+    T best = value;
+    for (int lane = 0; lane < ATTILE_WARP; lane++)
+        if (mask >> lane & 1) {
+            T other = attile_pick(mask, value, lane, line);
+            best = better(other, best) ? other : best;
+        }
+    return best;
+}
+ATTILE_INLINE int __reduce_min_sync(unsigned mask, int value, ATTILE_LINE) {
+    return attile_reduce(
+        mask, value, [](int a, int b) { return a < b; }, line);
+}
+ATTILE_INLINE int __reduce_max_sync(unsigned mask, int value, ATTILE_LINE) {
+    return attile_reduce(
+        mask, value, [](int a, int b) { return a > b; }, line);
+}
+
 /* Atomics order nothing but themselves. Each counts as one read and one write. */
 static ATTILE_UNWATCHED void attile_watch_atomic(const void *address, unsigned size) {
     attile_watch(address, size, 0, size, (const char *)__builtin_return_address(0) - 1);

@@ -1,8 +1,8 @@
 //$ needs head_dim_v
-//$ include "fragment/repeat_rows_by_mma.cuh"
+//$ include "fragment/repeat_rows.cuh"
 
 // The warp's rows, done over, in place of what store_rows has stored.
-__device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, unsigned, const float (&scale)[2]) {
+__device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
     __syncwarp(); // what other lanes have stored is overwritten
     int first, end;
     keys_of_warp(unit, first, end);
