@@ -8,7 +8,7 @@ An edit is (tensor, what, values...); side_cuda.py and side_host.py carry it out
     grow X          the rows, from 0 to X times as large along the sequence
     repeat          every row is the first one
     column F        element 0 of every row is F(position, case)
-    one H X         element 3 of the middle row of head H of the first batch is X
+    one H X         element 3 of the row 5 behind the middle of head H of the first batch is X: inside of a tile
     all X           every element is X
 """
 import math

@@ -202,7 +202,7 @@ def spoil(kind, name, case, shape, values):
         elif what == "column":
             values = [x if i % width else given[0](row(i), case) for i, x in enumerate(values)]
         elif what == "one" and given[0] < heads:
-            values[given[0] * length * width + length // 2 * width + 3] = given[1]
+            values[given[0] * length * width + (length // 2 + 5) * width + 3] = given[1]
         elif what == "all":
             values = [given[0]] * len(values)
     return values

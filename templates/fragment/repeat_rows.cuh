@@ -110,7 +110,7 @@ __device__ __forceinline__ unsigned weigh_sixteen(float (&s)[8], const Unit &uni
     return seen;
 }
 
-constexpr int PASS = HEAD_DIM_V > 64 ? 64 : 32; // columns of O at a time: S of the next tile may be in registers, too
+constexpr int PASS = HEAD_DIM_V > 64 ? 64 : 16; // columns of O at a time: S of the next tile may be in registers, too
 
 // V of this batch and head, from a column on.
 __device__ __forceinline__ const Input *values_from(const Unit &unit, int column) {
