@@ -21,11 +21,11 @@
 //$ if block_m == 128 and head_dim <= 128 and head_dim_v <= 128 and mask != custom_mask
 //$ default overlap = both
 //$ else
-//$ default overlap = within
+//$ default overlap = intra_warpgroup
 //$ end
 //$ default rescale = from_sum
 //$ default tile_order = sections
-//$ default blocks = resident
+//$ default scheduler = persistent
 //$ if dtype_out == fp32
 //$ default store = direct
 //$ else
@@ -35,20 +35,20 @@
 //$ tune block_m in [64, 128, 192, 256]
 //$ tune block_n in [16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256]
 //$ tune stages in [1, 2, 3, 4]
-//$ tune query_heads in [apart]
-//$ tune weights_in in [p_registers]
-//$ tune queries_in in [q_shared, q_registers]
+//$ tune pack_gqa in [0]
+//$ tune p_in in [p_registers]
+//$ tune q_in in [q_shared, q_registers]
 //$ tune cluster in [1, 2]
 //$ require block_m in [64, 128, 192, 256]
 //$ require block_n % 16 == 0
 //$ require store == direct or dtype_out != fp32
-//$ require query_heads == apart or blocks == resident
+//$ require pack_gqa == 0 or scheduler == persistent
 //$ require cluster in [1, 2]
-//$ require block_m < 256 or cluster == 1 or query_heads == apart
-//$ require query_heads == apart or (plain_scores and sinks == 0)
+//$ require block_m < 256 or cluster == 1 or pack_gqa == 0
+//$ require pack_gqa == 0 or (plain_scores and sinks == 0)
 //$ let consumers = block_m / 64
-//$ let scores_ahead = overlap == within or overlap == both
-//$ let in_turns = overlap == ping_pong or overlap == both
+//$ let scores_ahead = overlap == intra_warpgroup or overlap == both
+//$ let in_turns = overlap == pingpong or overlap == both
 //$ require not in_turns or consumers == 2
 //$ let panels = (head_dim + 63) / 64
 //$ let panels_v = (head_dim_v + 63) / 64
@@ -61,7 +61,7 @@
 //$ end
 //$ let q_bytes = q_panels * block_m * 128
 //$ let p_panels = (block_n + 63) / 64
-//$ if weights_in == p_shared
+//$ if p_in == p_shared
 //$ let p_bytes = p_panels * block_m * 128
 //$ else
 //$ let p_bytes = 0
@@ -76,7 +76,7 @@
 //$ let bias_bytes = 0
 //$ end
 //$ let least_bytes = q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + bias_bytes + 64
-//$ if store == tma and blocks == resident and least_bytes + q_stage_bytes <= target_shared_bytes
+//$ if store == tma and scheduler == persistent and least_bytes + q_stage_bytes <= target_shared_bytes
 //$ let q_stages = 2
 //$ else
 //$ let q_stages = 1
@@ -87,14 +87,14 @@
 //$ else
 //$ let k_stages = stages
 //$ end
-//$ let across = blocks == resident and scores_ahead and (store == direct or q_stages == 2) and (store == tma or head_dim_v <= 128)
+//$ let across = scheduler == persistent and scores_ahead and (store == direct or q_stages == 2) and (store == tma or head_dim_v <= 128)
 //$ let shared_bytes = (held_bytes + (k_stages - stages) * k_stage_bytes + 1023) / 1024 * 1024
 //$ let block_threads = 128 * (consumers + 1)
 //$ let tile_rows = cluster * block_m
 //$ let units = tile_rows / 64
 //$ let share = block_n / cluster
 //$ let units_apart = not in_turns
-//$ let in_pairs = blocks == resident and mask == causal
+//$ let in_pairs = scheduler == persistent and mask == causal
 //$ let v_readers = consumers * cluster
 //$ if rescale == from_sum
 //$ let k_readers = 4 * consumers * cluster
@@ -103,7 +103,7 @@
 //$ end
 //$ if store == tma
 //$ let q_readers = 128
-//$ elif queries_in == q_registers or rescale == from_sum
+//$ elif q_in == q_registers or rescale == from_sum
 //$ let q_readers = 4
 //$ else
 //$ let q_readers = 1
@@ -121,12 +121,12 @@
 //$ let producer_registers = 32
 //$ let consumer_registers = 112
 //$ end
-//$ if weights_in == p_registers
+//$ if p_in == p_registers
 //$ let p_registers_held = block_n / 4
 //$ else
 //$ let p_registers_held = 0
 //$ end
-//$ if queries_in == q_registers
+//$ if q_in == q_registers
 //$ let q_registers_held = (head_dim + 15) / 16 * 4
 //$ else
 //$ let q_registers_held = 0
@@ -152,7 +152,7 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 //$ end
 
 //$ note Tiles of queries: whose rows, how many blocks, in which order.
-//$ if query_heads == packed
+//$ if pack_gqa == 1
 //$ include "work/heads_packed.cuh"
 //$ else
 //$ include "work/heads_apart.cuh"
@@ -184,14 +184,14 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 //$ else
 //$ include "work/queue_tiles.cuh"
 //$ end
-//$ if query_heads == packed
+//$ if pack_gqa == 1
 //$ tensor_map q rows 64 cols 64 packed
 //$ else
 //$ tensor_map q rows 64 cols 64
 //$ end
 //$ tensor_map k rows share cols 64
 //$ tensor_map v rows share cols 64
-//$ if dtype_out != fp32 and query_heads == packed
+//$ if dtype_out != fp32 and pack_gqa == 1
 //$ tensor_map o rows 64 cols 64 packed
 //$ elif dtype_out != fp32
 //$ tensor_map o rows 64 cols 64
@@ -210,7 +210,7 @@ struct alignas(1024) Shared {
     //$ end
     Panels<PANELS, BLOCK_N> k[K_STAGES];
     Panels<PANELS_V, BLOCK_N> v[STAGES];
-    //$ if weights_in == p_shared
+    //$ if p_in == p_shared
     Panels<P_PANELS, 64> p[CONSUMERS];
     //$ end
     //$ if score_bias == bias_rows
@@ -241,12 +241,12 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 //$ end
 
 //$ note The consumers: operands of the products, masks, scores, softmax.
-//$ if queries_in == q_registers
+//$ if q_in == q_registers
 //$ include "fragment/q_registers.cuh"
 //$ else
 //$ include "fragment/q_shared.cuh"
 //$ end
-//$ if weights_in == p_shared
+//$ if p_in == p_shared
 //$ include "fragment/p_shared.cuh"
 //$ else
 //$ include "fragment/p_registers.cuh"
@@ -293,7 +293,7 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 //$ include "store/repeated_rows.cuh"
 //$ end
 //$ include "store/finish.cuh"
-//$ if rescale == from_sum and queries_in == q_registers and store == direct
+//$ if rescale == from_sum and q_in == q_registers and store == direct
 //$ include "fragment/scores_again_registers.cuh"
 //$ elif rescale == from_sum
 //$ include "fragment/scores_again_shared.cuh"

@@ -14,7 +14,7 @@
 
 enum { B = 2, H = 4, KV = 2, LQ = 200, LK = 333, D = 64 };
 #define PROBLEM  "family=attention_forward dtype=bf16 head_dim=64 mask=none target=sm_90a"
-#define SCHEDULE "algorithm=flash_async block_m=128 block_n=64 stages=2 overlap=within store=tma"
+#define SCHEDULE "algorithm=flash_async block_m=128 block_n=64 stages=2 overlap=intra_warpgroup store=tma"
 
 static struct att_bundle_kernel bundled;
 static struct text variant_text, plan_text;

@@ -361,7 +361,7 @@ Test(masks, the_hopper_kernel_copies_ahead_what_a_score_adds) {
         "algorithm=flash_async block_m=192 block_n=16",
         "algorithm=flash_async block_m=64 block_n=48 cluster=2",
         "algorithm=flash_async block_m=128 block_n=32 overlap=both",
-        "algorithm=flash_async block_m=128 block_n=64 overlap=ping_pong blocks=per_tile",
+        "algorithm=flash_async block_m=128 block_n=64 overlap=pingpong scheduler=per_tile",
     };
     att_session *session = open_host();
     int refused = 0;

@@ -1,4 +1,4 @@
-//$ needs head_dim_v mask score sinks block_n stages rescale store weights_in queries_in mask_tiles score_bias
+//$ needs head_dim_v mask score sinks block_n stages rescale store p_in q_in mask_tiles score_bias
 //$ needs plain_scores folded in_turns panels k_bytes v_bytes q_stages k_stages units_apart
 
 // What one warpgroup of consumers does, with everything that it holds in registers: S, O, P and Q as 16-bit pairs where they
@@ -43,10 +43,10 @@ struct Consumer {
           c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E), // not 0, times which -INFINITY would be NaN
           //$ end
           k(matrix_descriptor(shared.k[0], 0)), v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0) {
-        //$ if queries_in == q_shared
+        //$ if q_in == q_shared
         q.first = matrix_descriptor(shared.q[0][index], 0);
         //$ end
-        //$ if weights_in == p_shared
+        //$ if p_in == p_shared
         weights = {&shared.p[index], index};
         //$ end
         //$ if rescale == from_sum
@@ -159,7 +159,7 @@ struct Consumer {
         if (p.scale < 0)
             negate_queries();
         //$ end
-        //$ if queries_in == q_registers
+        //$ if q_in == q_registers
         load_queries(q, shared.q[queries.stage()][index]);
         //$ if store == direct
         fence_async();
@@ -173,7 +173,7 @@ struct Consumer {
     // S of this tile of keys is not multiplied again; after the last one nor is any of these queries'.
     __device__ __forceinline__ void scores_done(Ring<K_STAGES> at) {
         release_k(&shared.k_empty[at.stage()]);
-        //$ if store == direct and queries_in == q_shared
+        //$ if store == direct and q_in == q_shared
         if (walk.left == 0)
             release_q(&shared.q_empty[queries.stage()][index]);
         //$ end

@@ -1,4 +1,4 @@
-//$ needs store queries_in score_bias plain_scores folded
+//$ needs store q_in score_bias plain_scores folded
 
 // S of the tile that is prepared -> weights. `first`: of its rows. As long as m stays as it is, the sum shows whether it will
 // do. If not, S is multiplied once more, and from then on m follows the maximum. Each way has code of its own, or ptxas would
@@ -17,7 +17,7 @@ __device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
     else
         c.weigh_scores<true>(c.is_masked(first), first, search, sum);
     if (usual && !within_range(c.rows, sum)) {
-        //$ if queries_in == q_registers and store == direct
+        //$ if q_in == q_registers and store == direct
         multiply_scores_again(c.s, c.q, c.shared.k[c.keys(0).stage()]);
         //$ else
         multiply_scores_again(c.s, c.shared.q[c.queries.stage()][c.index], c.shared.k[c.keys(0).stage()]);

@@ -1,4 +1,4 @@
-//$ needs dtype dtype_out head_dim head_dim_v block_n rescale weights_in queries_in score_bias
+//$ needs dtype dtype_out head_dim head_dim_v block_n rescale p_in q_in score_bias
 
 // sm_90a: what Hopper adds, one instruction each, of products all their steps. The host device has its own bodies under
 // these names.
@@ -98,7 +98,7 @@ __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigne
                  : "memory");
 }
 
-//$ if queries_in == q_registers or score_bias == bias_rows or rescale == from_sum
+//$ if q_in == q_registers or score_bias == bias_rows or rescale == from_sum
 // And back, a row of every matrix by four lanes.
 __device__ __forceinline__ void load_matrices(unsigned (&pair)[4], const void *shared) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -169,14 +169,14 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
 // Products are named by where a is, in shared memory (s) or registers (r), and by how b lies in shared memory: as it is, its
 // rows the contracted dimension (n), or transposed (t). What is contiguous in shared memory is a row. Each is one statement
 // for all its STEPS of 16 of the contracted dimension: every statement names all accumulators, which compilers take long over.
-//$ if queries_in == q_registers
+//$ if q_in == q_registers
 template <int N, int STEPS, bool OF_BFLOAT16>
 __device__ void wgmma_rs_nt(float (&sum)[N / 2], const unsigned (&a)[STEPS][4], unsigned long long b);
 //$ else
 template <int N, int STEPS, bool OF_BFLOAT16>
 __device__ void wgmma_ss_nt(float (&sum)[N / 2], unsigned long long a, unsigned long long b);
 //$ end
-//$ if weights_in == p_shared
+//$ if p_in == p_shared
 template <int N, int STEPS, bool OF_BFLOAT16>
 __device__ void wgmma_ss_nn(float (&sum)[N / 2], unsigned long long a, unsigned long long b);
 //$ else
@@ -196,7 +196,7 @@ __device__ void wgmma_rs_nn(float (&sum)[N / 2], const unsigned (&a)[STEPS][4], 
                  "%${output_registers - 4}, %${output_registers - 3}, %${output_registers - 2}, %${output_registers - 1}}, "
 
 // sum (64, N) = a (64, 16 STEPS) b (N, 16 STEPS)^T. A panel is 64 columns, 4 steps: 64 rows of a, N of b.
-//$ if queries_in == q_registers
+//$ if q_in == q_registers
 //$ let scores_b = scores_registers + 4 * q_steps
 template <>
 __device__ __forceinline__ void wgmma_rs_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&sum)[BLOCK_N / 2],
@@ -212,7 +212,7 @@ __device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&
 //$ end
                  //$ for step below q_steps
                  "add.s64 b, %${scores_b}, ${step / 4 * (block_n * 128 / 16) + step % 4 * 2};\n"
-                 //$ if queries_in == q_shared
+                 //$ if q_in == q_shared
                  "add.s64 a, %${scores_registers}, ${step / 4 * (64 * 128 / 16) + step % 4 * 2};\n"
                  //$ end
                  //$ if dtype == bf16
@@ -220,7 +220,7 @@ __device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&
                  //$ else
                  "wgmma.mma_async.sync.aligned.m64n${block_n}k16.f32.f16.f16 " ALL_OF_S
                  //$ end
-                 //$ if queries_in == q_registers
+                 //$ if q_in == q_registers
                  "{%${scores_registers + 4 * step}, %${scores_registers + 4 * step + 1}, "
                  "%${scores_registers + 4 * step + 2}, %${scores_registers + 4 * step + 3}}, b, ${min(step, 1)}, 1, 1, 0;\n"
                  //$ else
@@ -235,7 +235,7 @@ __device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&
                  "+f"(sum[${scores_registers - 4}]), "+f"(sum[${scores_registers - 3}]),
                  "+f"(sum[${scores_registers - 2}]), "+f"(sum[${scores_registers - 1}])
                  :
-                 //$ if queries_in == q_registers
+                 //$ if q_in == q_registers
                  //$ for step below q_steps
                  "r"(a[$step][0]), "r"(a[$step][1]), "r"(a[$step][2]), "r"(a[$step][3]),
                  //$ end
@@ -246,7 +246,7 @@ __device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&
 }
 
 // sum (64, N) += a (64, 16 STEPS) b (16 STEPS, N).
-//$ if weights_in == p_shared
+//$ if p_in == p_shared
 //$ let output_b = output_registers + 1
 template <>
 __device__ __forceinline__ void wgmma_ss_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(float (&sum)[HEAD_DIM_V / 2],
@@ -262,7 +262,7 @@ __device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(float
 //$ end
                  //$ for step below p_steps
                  "add.s64 b, %${output_b}, ${step * (16 * 128 / 16)};\n"
-                 //$ if weights_in == p_shared
+                 //$ if p_in == p_shared
                  "add.s64 a, %${output_registers}, ${step / 4 * (64 * 128 / 16) + step % 4 * 2};\n"
                  //$ end
                  //$ if dtype == bf16
@@ -270,7 +270,7 @@ __device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(float
                  //$ else
                  "wgmma.mma_async.sync.aligned.m64n${head_dim_v}k16.f32.f16.f16 " ALL_OF_O
                  //$ end
-                 //$ if weights_in == p_shared
+                 //$ if p_in == p_shared
                  "a, b, 1, 1, 1, 0, 1;\n"
                  //$ else
                  "{%${output_registers + 4 * step}, %${output_registers + 4 * step + 1}, "
@@ -285,7 +285,7 @@ __device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(float
                  "+f"(sum[${output_registers - 4}]), "+f"(sum[${output_registers - 3}]),
                  "+f"(sum[${output_registers - 2}]), "+f"(sum[${output_registers - 1}])
                  :
-                 //$ if weights_in == p_shared
+                 //$ if p_in == p_shared
                  "l"(a), "l"(b));
                  //$ else
                  //$ for step below p_steps

@@ -1,5 +1,5 @@
-//$ needs cluster query_heads shared_bytes block_threads tile_rows
-//$ if query_heads == packed
+//$ needs cluster pack_gqa shared_bytes block_threads tile_rows
+//$ if pack_gqa == 1
 //$ launch attention_flash_async grid min(len_q * kv_heads * batch, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster
 //$ else
 //$ launch attention_flash_async grid min(((len_q + tile_rows - 1) / tile_rows + 1) / 2 * heads * batch, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster

@@ -1,7 +1,7 @@
-//$ needs blocks cluster query_heads shared_bytes block_threads tile_rows
-//$ if blocks == per_tile
+//$ needs scheduler cluster pack_gqa shared_bytes block_threads tile_rows
+//$ if scheduler == per_tile
 //$ launch attention_flash_async grid (len_q + tile_rows - 1) / tile_rows * heads * batch * cluster block block_threads shared shared_bytes cluster cluster
-//$ elif query_heads == packed
+//$ elif pack_gqa == 1
 //$ launch attention_flash_async grid min(len_q * kv_heads * batch, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster
 //$ else
 //$ launch attention_flash_async grid min((len_q + tile_rows - 1) / tile_rows * heads * batch, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster

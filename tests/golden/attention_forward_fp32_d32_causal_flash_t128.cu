@@ -21,7 +21,7 @@
      mask        causal             which keys a query sees: all, those up to its own position with the last query and key aligned, or those for which an expression holds
      score       scaled             what the softmax is taken of: the scaled products, or an expression of them
      algorithm   flash              which derivation of the family; one template each
-     threads     128                threads in one block
+     threads     128                threads in one thread block
      target      any                instruction set the source is written for; any = plain CUDA C++
 
    Derived

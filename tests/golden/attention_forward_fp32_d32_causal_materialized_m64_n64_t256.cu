@@ -20,9 +20,9 @@
      mask          causal             which keys a query sees: all, those up to its own position with the last query and key aligned, or those for which an expression holds
      score         scaled             what the softmax is taken of: the scaled products, or an expression of them
      algorithm     materialized       which derivation of the family; one template each
-     block_m       64                 queries (rows) in one tile
-     block_n       64                 keys (columns) in one tile
-     threads       256                threads in one block
+     block_m       64                 rows of a Q tile
+     block_n       64                 keys of a K/V tile: columns of S
+     threads       256                threads in one thread block
      target        any                instruction set the source is written for; any = plain CUDA C++
 
    Derived

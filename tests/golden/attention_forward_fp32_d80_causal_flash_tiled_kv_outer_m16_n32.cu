@@ -21,9 +21,9 @@
      mask           causal             which keys a query sees: all, those up to its own position with the last query and key aligned, or those for which an expression holds
      score          scaled             what the softmax is taken of: the scaled products, or an expression of them
      algorithm      flash_tiled        which derivation of the family; one template each
-     loop_order     kv_outer           what stays on chip while the other is looped over: a tile of queries or a tile of keys
-     block_m        16                 queries (rows) in one tile
-     block_n        32                 keys (columns) in one tile
+     loop_order     kv_outer           the outer loop, whose tile stays on chip: over tiles of Q or of K and V
+     block_m        16                 rows of a Q tile
+     block_n        32                 keys of a K/V tile: columns of S
      target         any                instruction set the source is written for; any = plain CUDA C++
 
    Derived

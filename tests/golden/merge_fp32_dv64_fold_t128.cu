@@ -15,7 +15,7 @@
      dtype_out   fp32               element type of the output; as dtype when left out
      head_dim_v  64                 elements of one row of V and of O; as head_dim when left out
      algorithm   fold               which derivation of the family; one template each
-     threads     128                threads in one block
+     threads     128                threads in one thread block
      target      any                instruction set the source is written for; any = plain CUDA C++
 
    Derived

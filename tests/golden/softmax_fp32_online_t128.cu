@@ -13,7 +13,7 @@
      dtype         fp32               element type of the inputs; arithmetic is always fp32
      dtype_out     fp32               element type of the output; as dtype when left out
      algorithm     online             which derivation of the family; one template each
-     threads       128                threads in one block
+     threads       128                threads in one thread block
      target        any                instruction set the source is written for; any = plain CUDA C++
 
    Derived
