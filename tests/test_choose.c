@@ -427,6 +427,19 @@ Test(choose, every_row_of_the_shipped_tables_is_a_variant_of_its_device) {
     diag_free(&diag);
 }
 
+/* --- names of earlier versions ------------------------------------------------------------------------------------ */
+
+Test(choose, the_old_name_of_the_number_of_keys_is_read_and_noted) {
+    att_session *session = open_gpu(NULL, "GPU", 90);
+    att_kernel *before, *now;
+    cr_assert_eq(att_find(session, BF16 " mask=\"k < len_k - 1\"", NULL, &before), ATT_OK, "%s", att_message(session));
+    cr_expect(strstr(text_string(&logged), "<problem>:1: note: 'len_k' is called 'len_kv' now"), "%s",
+              text_string(&logged));
+    cr_assert_eq(att_find(session, BF16 " mask=\"k < len_kv - 1\"", NULL, &now), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(before, now);
+    att_close(session);
+}
+
 /* --- kernels that do not compile ---------------------------------------------------------------------------------- */
 
 Test(choose, what_does_not_compile_is_passed_over_unless_it_was_asked_for) {

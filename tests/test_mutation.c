@@ -18,7 +18,7 @@
 #endif
 
 #define PROBLEM "family=attention_forward algorithm=flash_async target=sm_90a dtype=bf16"
-#define BIAS    "score=\"s + values[h, q, k]\" params=\"values: bf16[heads, len_k, len_k]\"" /* copied ahead */
+#define BIAS    "score=\"s + values[h, q, k]\" params=\"values: bf16[heads, len_kv, len_kv]\"" /* copied ahead */
 
 /* What the mutants are made of. */
 static const char *const files[] = {

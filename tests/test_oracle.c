@@ -136,7 +136,7 @@ static int compare_with_text(enum formula_flavor flavor, unsigned number, const 
                                      .heads = name[FORMULA_HEADS],
                                      .kv_heads = name[FORMULA_KV_HEADS],
                                      .len_q = name[FORMULA_LEN_Q],
-                                     .len_kv = name[FORMULA_LEN_K],
+                                     .len_kv = name[FORMULA_LEN_KV],
                                      .mask = score ? NULL : formula,
                                      .score = score ? formula : NULL,
                                      .env = &fixture.env};
