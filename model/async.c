@@ -16,7 +16,7 @@ static double shared_clocks(const struct work *work, double groups, double s_clo
     return groups * (s_clocks * (64 + queries) + o_clocks * (64 + weights) + written) / work->gpu->shared;
 }
 
-/* Which tiles of queries there are: of one head each, or of all heads that share keys; one a block, or one a cluster. */
+/* Which Q tiles there are: of one head each, or of all heads that share keys; one a block, or one a cluster. */
 static void cut(struct work *work) {
     const struct knobs *k = work->knobs;
     const struct shape *s = work->shape;

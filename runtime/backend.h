@@ -85,7 +85,7 @@ struct backend_type {
     enum att_status (*prepare)(struct backend *backend, struct module *module, struct failure *failure);
     bool (*capturing)(struct backend *backend, void *stream); /* is it recording a graph? Null = never */
 
-    /* Describe a tensor for the copy unit of kernels: MAP_BYTES bytes at `map`, aligned to MAP_ALIGNMENT. Never allocates,
+    /* Describe a tensor for TMA: MAP_BYTES bytes at `map`, aligned to MAP_ALIGNMENT. Never allocates,
        locks or touches the tensor. */
     enum att_status (*encode_map)(struct backend *backend, const struct map_request *request, void *map,
                                   struct failure *failure);

@@ -44,7 +44,7 @@ static enum att_status check_tensor(const struct tensor *tensor, struct failure 
     return ATT_OK;
 }
 
-/* The heads that share a key head. */
+/* The heads that share a K/V head. */
 static int group_of(const struct shape *shape) { return shape->kv_heads ? (int)(shape->heads / shape->kv_heads) : 1; }
 
 /* Boxes that hold all heads of a group hold at least one query of each. */

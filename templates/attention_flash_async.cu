@@ -1,16 +1,15 @@
-// Attention by tiles on Hopper, with every unit of the SM at work at once: FlashAttention-3 (arXiv 2407.08608, section 3).
+// Tiled attention on Hopper, warp-specialised: FlashAttention-3 (arXiv 2407.08608, section 3).
 //
-//     consumers, warpgroups    64 queries each: S = Q K^T on the matrix unit, softmax in registers, O += P V on the matrix
-//                              unit. S of the next tile is multiplied during the softmax of this one.
-//     producers, three threads one hands out tiles of queries and copies them in; one copies tiles of K, one of V, STAGES
-//                              ahead of their use
+//     consumers, warpgroups    64 queries each: S = Q K^T on the tensor cores, softmax in registers, O += P V on the tensor
+//                              cores. S of the next K/V tile is computed during the softmax of this one.
+//     producers, three threads one assigns Q tiles and loads Q; one loads K and one V, STAGES tiles ahead of their use
 //$ if score_bias == bias_rows
-//     producer of rows, a warp copies what the score adds to S
+//     bias producer, a warp    copies the rows of the bias that the score adds to S
 //$ end
 //
-// Barriers hand tiles over: `full` when the bytes are there, `empty` when all consumers are done with them. A block works
-// on one tile of queries after the other, and the matrix unit does not stop at the border: the first S of the next one is
-// multiplied together with the last P V of this one.
+// Each stage has two barriers: `full` completes when its bytes have arrived, `empty` when all consumers have released it. A
+// persistent block computes several Q tiles, and the tensor cores stay busy between two of them: the first S of the next
+// tile is issued together with the last P V of this one.
 //$ require target == sm_90a
 //$ require dtype != fp32
 //$ require head_dim % 8 == 0
@@ -137,10 +136,10 @@
 //$ include "target/sm_90a.cuh"
 //$ include "pipeline/ring.cuh"
 
-// A tile of 16-bit elements lies in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by the copy unit.
+// A tile of 16-bit elements is stored in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by TMA.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
-//$ note What mask and score say.
+//$ note The expressions of mask and score.
 //$ if mask == custom_mask or score == custom_score or sinks > 0
 //$ include "expression/formula.cuh"
 //$ end
@@ -151,7 +150,7 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 //$ include "expression/split_key.cuh"
 //$ end
 
-//$ note Tiles of queries: whose rows, how many blocks, in which order.
+//$ note The scheduler of Q tiles: their rows, the number of blocks, the order.
 //$ if pack_gqa == 1
 //$ include "work/heads_packed.cuh"
 //$ else
@@ -171,7 +170,7 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 //$ include "work/order_plain.cuh"
 //$ end
 
-//$ note Tiles of keys that they go over.
+//$ note The K/V tiles of a Q tile.
 //$ if mask_tiles == bitmap
 //$ include "walk/bitmap.cuh"
 //$ elif mask_tiles == intervals
@@ -202,11 +201,11 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 
 struct alignas(1024) Shared {
     //$ if store == tma
-    // O leaves from where Q was; a second place, if there is room, lets the next tile begin before this one ends.
+    // O is stored from the buffer of its Q. With a second buffer, if it fits, the next tile starts before this one ends.
     //$ end
     Panels<Q_PANELS, 64> q[Q_STAGES][CONSUMERS];
     //$ if scores_ahead
-    // K is read a round before V: with one more stage, if there is room, both are loaded equally long before their use.
+    // K is read one iteration before V: one more stage of K, if it fits, gives both the same prefetch distance.
     //$ end
     Panels<PANELS, BLOCK_N> k[K_STAGES];
     Panels<PANELS_V, BLOCK_N> v[STAGES];
@@ -224,7 +223,7 @@ struct alignas(1024) Shared {
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
-// The next tile of queries, as the thread that hands them out has put it there.
+// The next Q tile, as the scheduling thread (produce_tiles) has written it to shared memory.
 __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
     int stage = ring.stage();
     barrier_wait(&shared.tile_full[stage], ring.parity());
@@ -233,14 +232,14 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
     return tile;
 }
 
-//$ note The producers: they wait for room, and what they bring fills a barrier.
+//$ note The producers: each waits for an empty stage and fills it; the bytes complete its full barrier.
 //$ include "load/tiles_of_queries.cuh"
 //$ include "load/tiles_of_keys.cuh"
 //$ if score_bias == bias_rows
 //$ include "load/bias_rows.cuh"
 //$ end
 
-//$ note The consumers: operands of the products, masks, scores, softmax.
+//$ note The consumers: operands of the MMAs, masks, scores, softmax.
 //$ if q_in == q_registers
 //$ include "fragment/q_registers.cuh"
 //$ else
@@ -312,13 +311,13 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 //$ end
 //$ include "store/nothing.cuh"
 
-// One thread, for all.
+// Called by one thread of the block.
 __device__ __forceinline__ void init_barriers(Shared &shared) {
     for (int stage = 0; stage < Q_STAGES; stage++)
         for (int consumer = 0; consumer < CONSUMERS; consumer++) {
             barrier_init(&shared.q_full[stage][consumer], 1);
             //$ if store == tma
-            barrier_init(&shared.q_empty[stage][consumer], Q_READERS); // every thread has put its part of O there
+            barrier_init(&shared.q_empty[stage][consumer], Q_READERS); // every thread has written its part of O there
             //$ else
             barrier_init(&shared.q_empty[stage][consumer], Q_READERS);
             //$ end
@@ -362,7 +361,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     }
     //$ if cluster > 1
     __syncwarp();
-    cluster_arrive(); // every block's barriers are made
+    cluster_arrive(); // the barriers of every block are initialised
     cluster_wait();
     //$ else
     __syncthreads();
@@ -387,17 +386,17 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         Consumer consumer(p.attention, shared, warpgroup_index() - 1);
         //$ if in_turns
         if (consumer.index == 1)
-            named_barrier_arrive(1, 256); // warpgroup 0 goes first
+            named_barrier_arrive(1, 256); // warpgroup 0 takes the first turn
         //$ end
         run(consumer);
         //$ if in_turns
         if (consumer.index == 0)
-            named_barrier_sync(1, 256); // the other's last turn is handed to nobody: take it
+            named_barrier_sync(1, 256); // take the last turn, which the other warpgroup hands over
         //$ end
     }
     //$ if cluster > 1
     __syncwarp();
-    cluster_arrive(); // nobody reaches into this block any more
+    cluster_arrive(); // no other block accesses the shared memory of this one any more
     cluster_wait();
     //$ end
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A new alternative is a new file and one line of selection (docs/templates.md): the Hopper kernel with a walk that visits
-tiles of keys in ascending order, tests/data/ascending/ascending.cuh, against the oracle on the host device.
+K/V tiles in ascending order, tests/data/ascending/ascending.cuh, against the oracle on the host device.
 
     tests/test_alternative.py build/release/cli/attile
 """

@@ -247,7 +247,7 @@ Test(masks, random_masks_agree_with_the_oracle) { try_random_formulas(FLAVOR_MAS
 Test(masks, random_affine_masks_agree_with_the_oracle) { try_random_formulas(FLAVOR_AFFINE, 2, 6); }
 Test(masks, random_scores_agree_with_the_oracle) { try_random_formulas(FLAVOR_SCORE, 3, 6); }
 
-/* The Hopper kernel sorts tiles of its own and has two ways to know them. With three warpgroups in a tile of queries each goes
+/* The Hopper kernel sorts tiles of its own and has two ways to know them. With three warpgroups in a Q tile each goes
    over tiles of its own. */
 Test(masks, random_formulas_agree_with_the_oracle_on_the_hopper_kernel) {
     static const struct shape shape = {.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 230, .len_kv = 130};
@@ -302,7 +302,7 @@ Test(masks, the_hopper_kernel_follows_scores_of_any_form) {
     att_close(session);
 }
 
-/* A document ends one key before a tile of keys does: for queries of the next one, that tile is its last key alone. */
+/* A document ends one key before a K/V tile does: for queries of the next one, that tile is its last key alone. */
 Test(masks, the_hopper_kernel_needs_a_tile_for_its_last_key) {
     static const struct shape shape = {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 200, .len_kv = 200};
     static const char *const ways[] = {"algorithm=flash_async block_m=64 block_n=16",
@@ -730,10 +730,10 @@ Test(masks, a_softcap_of_zero_is_refused_as_text_and_divides_by_zero_as_a_parame
 
 enum { HEADS = 2, LEN_Q = 150, LEN_KV = 210 };
 
-/* How a kernel goes over a tile of queries. */
+/* How a kernel goes over a Q tile. */
 struct tiling {
     int64_t m, n, row_bytes;
-    bool copied; /* by the copy unit: tiles begin at multiples of n, and one is loaded even if nothing is seen of it */
+    bool copied; /* by TMA: tiles begin at multiples of n, and one is loaded even if nothing is seen of it */
 };
 static const struct tiling small = {32, 16, 8 * 4, false}, asynchronous = {64, 32, 64 * 2, true};
 

@@ -49,7 +49,7 @@ static const char *const files[] = {
 };
 enum { FILES = sizeof files / sizeof *files };
 
-/* Together they use every line. Blocks have several tiles of queries. In the first variant some warpgroups see only one tile
+/* Together they use every line. Blocks have several Q tiles. In the first variant some warpgroups see only one tile
    of keys, or none, where others see more of them than there are stages. */
 static const struct {
     const char *knobs, *shape;
@@ -72,12 +72,12 @@ static const struct {
     {"mask=none block_m=64 head_dim=8 head_dim_v=136 block_n=16 stages=1 overlap=intra_warpgroup store=direct",
      "heads=3,len_q=150,len_kv=40"},
     {BIAS " mask=causal block_m=128 head_dim=8 block_n=16 stages=2 overlap=off store=tma",
-     "heads=2,len_q=200,len_kv=216"}, /* half a tile of keys at the end is not copied ahead */
+     "heads=2,len_q=200,len_kv=216"}, /* half a K/V tile at the end is not copied ahead */
     {BIAS " mask=\"q // 56 == k // 56 or k < 20\" block_m=128 head_dim=8 block_n=16 stages=2 overlap=intra_warpgroup "
           "store=direct rescale=lazy",
-     "heads=2,len_q=150,len_kv=168"}, /* tiles of keys in between are skipped */
+     "heads=2,len_q=150,len_kv=168"}, /* K/V tiles in between are skipped */
     {"mask=\"q // 47 == k // 47\" block_m=64 head_dim=8 block_n=16 stages=1 overlap=off store=tma",
-     "heads=1,len_q=100,len_kv=100"}, /* of one tile of keys, only the last one is seen */
+     "heads=1,len_q=100,len_kv=100"}, /* of one K/V tile, only the last one is seen */
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 

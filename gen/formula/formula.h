@@ -5,7 +5,7 @@
        formula_print_cuda   tree      -> a C++ expression
        formula_mask, _score tree      -> its value at one (b, h, q, k), in exact integers and double precision
        formula_tile         mask      -> two formulas over a tile's corners: may some pair be seen, are all of them
-       formula_keys         mask      -> four formulas over a tile of queries: which keys it can see, and sees for sure
+       formula_keys         mask      -> four formulas over a Q tile: which keys it can see, and sees for sure
 
    What bounds a tile is again a formula: printed by the same printer, evaluated by the same evaluator. That is the
    whole interval arithmetic; there is no second one for the device.

@@ -1,4 +1,4 @@
-/* formula_keys: which keys a tile of queries can see, in closed form. The comparisons of a mask that are affine in q and
+/* formula_keys: which keys a Q tile can see, in closed form. The comparisons of a mask that are affine in q and
    k are inequalities a q + c k + e <= 0, with e free of both. Fourier-Motzkin elimination takes q out of them: each lower
    bound of q with each upper one, q_first <= q <= q_last among them, leaves an inequality about k alone. Over integers
    that is exact while one of the two has coefficient 1. */

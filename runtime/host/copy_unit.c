@@ -97,7 +97,7 @@ static void deliver(struct block *asking, struct transaction *barrier, const str
 
 static void perform(struct block *block, const struct copy *copy) {
     void **identity = &block->units->copier[copy->copier][block->runs % RACE_SETS];
-    void *self = order_be_unit(block, identity, "the copy unit", ORDER_COPIES + copy->copier);
+    void *self = order_be_unit(block, identity, "TMA", ORDER_COPIES + copy->copier);
     access_tensor(block, copy);
     if (copy->load) {
         for (int rank = 0; rank < ATTILE_CLUSTER; rank++)

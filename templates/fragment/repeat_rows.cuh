@@ -4,11 +4,11 @@
 //$ include "fragment/softmax_rows.cuh"
 //$ include "work/tile.cuh"
 
-// Rows that are done over by the definition, 32 keys at a time, by the whole warp: lane i has key i of them, and columns i,
-// i + 32, ... of O. A weight of 0 keeps out every number but NaN and infinity: 0 times those is NaN. So a row of O that is not
-// finite may have it from the value of a key it does not see, if such a value is in a tile of keys that it sees in part.
+// Recomputes rows of O by the definition. In a K/V tile that a row sees in part, P = 0 for the masked keys; but 0 * NaN and
+// 0 * infinity are NaN, so a NaN or infinity in the V of a masked key reaches O. Such rows are recomputed by the whole warp, 32
+// keys at a time: lane i has key i of them, and columns i, i + 32, ... of O.
 
-// Which of the warp's rows are not finite, though their sum is: bit 4 g + r for row g + 8 r.
+// The rows of the warp whose O is not finite though their sum is: bit 4 g + r for row g + 8 r.
 __device__ __forceinline__ unsigned rows_to_repeat(const float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
     unsigned bits = 0;
 #pragma unroll
@@ -26,7 +26,7 @@ __device__ __forceinline__ unsigned rows_to_repeat(const float (&o)[HEAD_DIM_V /
     return bits;
 }
 
-// Is a value of keys first, first + 1, ... end - 1 not finite?
+// Is an element of V of the keys first .. end - 1 not finite?
 __device__ __forceinline__ bool has_not_finite(const attention_params &p, const Tile &tile, int first, int end) {
     const Input *v = static_cast<const Input *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride;
     bool found = false;
@@ -44,7 +44,7 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
     return __any_sync(0xffffffffu, found);
 }
 
-// Is it so in a tile of keys that some row of the unit does not see all of?
+// Is an element of V not finite in a K/V tile that some row of the unit sees only in part?
 __device__ __forceinline__ bool values_want_care(const attention_params &p, const Tile &tile, int unit) {
     //$ if mask == custom_mask
     bool found = false;

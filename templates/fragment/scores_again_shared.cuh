@@ -1,7 +1,7 @@
 //$ needs block_n panels q_panels bfloat16 q_steps
 
-// S once more, when its first weights were out of range. A warp does so for its own 16 rows, so that the others need not agree:
-// Q and K are still in shared memory, and accumulators of mma lie as those of wgmma do.
+// Recomputes S when P was out of range. Each warp does so by mma.sync for its own 16 rows, so that the warps need not agree:
+// Q and K are still in shared memory, and mma.sync has the accumulator layout of wgmma.
 
 // S (16, BLOCK_N) = Q K^T, of the warp's rows of the unit.
 __device__ __forceinline__ void multiply_scores_again(float (&s)[BLOCK_N / 2], const Panels<Q_PANELS, 64> &q,

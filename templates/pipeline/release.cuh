@@ -1,5 +1,5 @@
-// Stages are given back to their producers: by one warp when all of a warpgroup's products have read them, by each warp when
-// it may have read them itself.
+// Consumers release a stage to its producer: one warp for the warpgroup where only wgmma reads the stage, each warp where warps
+// may read it on their own.
 __device__ __forceinline__ void release_by_warp(Barrier *empty) {
     if (elect_one())
         barrier_arrive(empty);

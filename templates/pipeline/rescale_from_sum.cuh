@@ -1,14 +1,14 @@
 //$ needs store q_in score_bias plain_scores folded
 
-// S of the tile that is prepared -> weights. `first`: of its rows. As long as m stays as it is, the sum shows whether it will
-// do. If not, S is multiplied once more, and from then on m follows the maximum. Each way has code of its own, or ptxas would
-// not overlap what the usual one does.
+// S of the prepared tile -> P. `first`: the first K/V tile of the rows. While m is fixed, the row sum shows whether P is in range.
+// If it is not, S is recomputed, and m follows the maximum from then on. Each path has its own code: ptxas would not overlap the
+// usual one otherwise.
 __device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     float sum[2];
     //$ if plain_scores
-    const bool search = c.is_masked(first) || c.follow && lacks_max(c.rows); // where rows may not have an m yet
-    const bool usual = !search && !c.follow, masked = false;                 // then
+    const bool search = c.is_masked(first) || c.follow && lacks_max(c.rows); // some rows may have no m yet
+    const bool usual = !search && !c.follow, masked = false; // no mask on the usual path
     //$ else
     const bool search = c.search, usual = !search && !c.follow, masked = c.is_masked(first);
     //$ end
@@ -22,7 +22,7 @@ __device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
         //$ else
         multiply_scores_again(c.s, c.shared.q[c.queries.stage()][c.index], c.shared.k[c.keys(0).stage()]);
         //$ end
-        fence_async(); // the copy unit writes next to where all lanes have read
+        fence_async(); // TMA overwrites next what all lanes have read
         __syncwarp();
         c.follow = true;
         //$ if folded

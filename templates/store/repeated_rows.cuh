@@ -1,7 +1,7 @@
 //$ needs head_dim_v store
 //$ include "fragment/repeat_rows.cuh"
 
-// Rows that are done over, in place of what store_rows has stored.
+// Stores recomputed rows over those that store_rows has stored.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, unsigned again) {
     const attention_params &p = unit.p;
     __syncwarp();

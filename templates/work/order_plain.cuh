@@ -1,4 +1,4 @@
-// Which item of work comes when.
+// The order of the work items.
 struct Place {
     int head, order; // of tile_heads and batches; 0 is the heaviest of the `items` of a head
 };

@@ -5,9 +5,8 @@
 //$ launch attention_flash_async grid min(((len_q + tile_rows - 1) / tile_rows + 1) / 2 * heads * batch, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster
 //$ end
 
-// The tiles of queries that this block works on, one after the other. An item of work is a pair of tiles of one head, the one
-// with the most keys left and the one with the fewest: all pairs weigh the same, so blocks that take equally many are done
-// at the same time.
+// The Q tiles of this block. Under a causal mask a work item is a pair of tiles of one head, the one with the most keys left and
+// the one with the fewest: all pairs cost the same, so blocks with equally many items end at the same time.
 struct TileQueue {
     int item, items; // of all blocks
     bool second;     // of a pair
@@ -26,13 +25,13 @@ __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
     return {worker(), pairs_of_head(p) * tile_heads(p) * p.batch, false};
 }
 
-// The tile at the front, and the queue without it.
+// Take the tile at the front off the queue.
 __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
     if (queue.empty())
         return {-1, 0, 0, 0};
     const Place place = place_of(p, pairs_of_head(p), queue.item);
     const int last = tiles_of_head(p) - 1 - place.order, tile = queue.second ? place.order : last;
-    const bool more = !queue.second && tile != place.order; // the middle one stands alone
+    const bool more = !queue.second && tile != place.order; // the middle tile has no partner
     queue.second = more;
     if (!more)
         queue.item += workers();

@@ -7,7 +7,7 @@
 //$ launch attention_flash_async grid min((len_q + tile_rows - 1) / tile_rows * heads * batch, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster
 //$ end
 
-// The tiles of queries that this block works on, one after the other.
+// The Q tiles of this block.
 struct TileQueue {
     int item, items; // of all blocks; an item is a tile
 
@@ -22,7 +22,7 @@ __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
     return {worker(), tiles_of_head(p) * tile_heads(p) * p.batch};
 }
 
-// The tile at the front, and the queue without it.
+// Take the tile at the front off the queue.
 __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
     if (queue.empty())
         return {-1, 0, 0, 0};

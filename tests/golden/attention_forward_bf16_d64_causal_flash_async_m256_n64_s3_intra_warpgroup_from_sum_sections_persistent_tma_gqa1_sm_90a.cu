@@ -101,10 +101,10 @@
 
    Launches
      attention_flash_async: grid min(len_q * kv_heads * batch, sm_count), block 640, shared 123904 bytes
-     tensor map of q: boxes of 64 rows x 64 columns, the heads of a key head packed
+     tensor map of q: boxes of 64 rows x 64 columns, the heads of a K/V head packed
      tensor map of k: boxes of 64 rows x 64 columns
      tensor map of v: boxes of 64 rows x 64 columns
-     tensor map of o: boxes of 64 rows x 64 columns, the heads of a key head packed
+     tensor map of o: boxes of 64 rows x 64 columns, the heads of a K/V head packed
 
    Workspace
      0 bytes
@@ -137,16 +137,15 @@ constexpr bool BFLOAT16_OUT = true;     // dtype_out == bf16
 constexpr int Q_STEPS = 4;              // (head_dim + 15) / 16
 constexpr int P_STEPS = 4;              // block_n / 16
 
-// Attention by tiles on Hopper, with every unit of the SM at work at once: FlashAttention-3 (arXiv 2407.08608, section 3).
+// Tiled attention on Hopper, warp-specialised: FlashAttention-3 (arXiv 2407.08608, section 3).
 //
-//     consumers, warpgroups    64 queries each: S = Q K^T on the matrix unit, softmax in registers, O += P V on the matrix
-//                              unit. S of the next tile is multiplied during the softmax of this one.
-//     producers, three threads one hands out tiles of queries and copies them in; one copies tiles of K, one of V, STAGES
-//                              ahead of their use
+//     consumers, warpgroups    64 queries each: S = Q K^T on the tensor cores, softmax in registers, O += P V on the tensor
+//                              cores. S of the next K/V tile is computed during the softmax of this one.
+//     producers, three threads one assigns Q tiles and loads Q; one loads K and one V, STAGES tiles ahead of their use
 //
-// Barriers hand tiles over: `full` when the bytes are there, `empty` when all consumers are done with them. A block works
-// on one tile of queries after the other, and the matrix unit does not stop at the border: the first S of the next one is
-// multiplied together with the last P V of this one.
+// Each stage has two barriers: `full` completes when its bytes have arrived, `empty` when all consumers have released it. A
+// persistent block computes several Q tiles, and the tensor cores stay busy between two of them: the first S of the next
+// tile is issued together with the last P V of this one.
 
 // params/attention.h
 
@@ -174,7 +173,7 @@ struct attention_params {
 
 // params/attention_tma.h
 
-/* What the copy unit knows about a tensor: address, sizes, strides, box. Made by the runtime, opaque to kernels. */
+/* The TMA descriptor of a tensor (CUtensorMap): address, sizes, strides, box. Filled by the runtime, opaque to kernels. */
 struct tensor_map {
     alignas(64) unsigned long long word[16];
 };
@@ -236,26 +235,26 @@ __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(
 
 // target/sm_90a.cuh
 
-// sm_90a: what Hopper adds, one instruction each, of products all their steps. The host device has its own bodies under
-// these names.
+// sm_90a: wrappers of one instruction each; a wgmma wrapper has all k steps of its product. The host device has its own bodies
+// under these names.
 
 using Barrier = unsigned long long; // 8 bytes of shared memory, opaque
 
 #ifndef ATTILE_HOST
 
-// --- who am I: uniform over the warp, so that the compiler keeps it and what depends on it in uniform registers
+// --- indices: uniform over the warp, so that the compiler keeps them and what depends on them in uniform registers
 
 __device__ __forceinline__ int warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0); }
 __device__ __forceinline__ int warpgroup_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); }
 
-// True in one lane of the warp, which has to be converged.
+// True in one lane of the warp. The warp must be converged.
 __device__ __forceinline__ bool elect_one() {
     unsigned elected;
     asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(elected));
     return elected;
 }
 
-// --- registers move between warpgroups: all four warps give up, or wait for, so many a thread
+// --- setmaxnreg: the four warps of a warpgroup release registers, or wait for them, until each thread has COUNT
 
 template <int COUNT> __device__ __forceinline__ void registers_release() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
@@ -264,13 +263,13 @@ template <int COUNT> __device__ __forceinline__ void registers_acquire() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
-// --- named barriers 1 .. 15: `threads` of them take part, some wait, some only arrive
+// --- named barriers 1 .. 15: of `threads` threads, some wait and some only arrive
 
 __device__ __forceinline__ void named_barrier_sync(int id, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// --- transaction barriers in shared memory: a phase ends when all arrivals and all expected bytes are in
+// --- mbarriers in shared memory: a phase completes when all arrivals and all expected bytes are in
 
 __device__ __forceinline__ unsigned shared_address(const void *pointer) {
     return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
@@ -278,17 +277,17 @@ __device__ __forceinline__ unsigned shared_address(const void *pointer) {
 __device__ __forceinline__ void barrier_init(Barrier *barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
-// Makes barrier_init known to the copy unit; once, after the last of them.
+// Makes barrier_init visible to TMA; call it once, after the last of them.
 __device__ __forceinline__ void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 __device__ __forceinline__ void barrier_arrive(Barrier *barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
-// Arrive, and keep the phase open until so many bytes more have come.
+// Arrive, and keep the phase open until `bytes` more bytes have arrived.
 __device__ __forceinline__ void barrier_expect(Barrier *barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                  : "memory");
 }
-// Wait for the end of the phase with this parity; the phase before the first has parity 1 and is over.
+// Wait until the phase with this parity is complete. The phase before the first has parity 1 and is complete.
 __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity) {
     asm volatile("{\n.reg .pred p;\nagain_%=:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again_%=;\n}" ::"r"(
                      shared_address(barrier)),
@@ -296,12 +295,12 @@ __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity) {
                  : "memory");
 }
 
-// --- the copy unit (TMA): boxes between tensors in global memory and shared memory, in the 128-byte swizzle
+// --- TMA: copies boxes between tensors in global memory and shared memory, in the 128-byte swizzle
 
 __device__ __forceinline__ void tma_prefetch(const tensor_map *map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
-// Box at (batch, head, row, column) -> shared; its bytes count on the barrier. Outside the tensor it is 0.
+// Box at (batch, head, row, column) -> shared; the barrier counts its bytes. Elements outside the tensor are 0.
 __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Barrier *barrier, int column, int row,
                                          int head, int batch) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
@@ -309,7 +308,7 @@ __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Ba
                  "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
                  : "memory");
 }
-// Shared -> box; what lies outside the tensor is not written. Belongs to the thread's current group of stores.
+// Shared -> box; elements outside the tensor are not written. Joins the current bulk group of the thread.
 __device__ __forceinline__ void tma_store(const tensor_map *map, const void *shared, int column, int row, int head,
                                           int batch) {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
@@ -317,9 +316,9 @@ __device__ __forceinline__ void tma_store(const tensor_map *map, const void *sha
                  : "memory");
 }
 __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Until all of this thread's stores have read their shared memory.
+// Wait until all stores of this thread have read their shared memory.
 __device__ __forceinline__ void tma_store_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
-// Orders this thread's own writes to shared memory before what the copy and matrix units do next.
+// Orders this thread's accesses to shared memory before later ones of TMA and the tensor cores (the async proxy).
 __device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i names the address of one row of 16 bytes.
@@ -329,7 +328,7 @@ __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigne
                  : "memory");
 }
 
-// And back, a row of every matrix by four lanes.
+// The same from shared memory to registers; four lanes get a row of each matrix.
 __device__ __forceinline__ void load_matrices(unsigned (&pair)[4], const void *shared) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
@@ -337,7 +336,7 @@ __device__ __forceinline__ void load_matrices(unsigned (&pair)[4], const void *s
                  : "memory");
 }
 
-// --- products of 16 rows by a warp (mma): sum (16, 8) += a (16, 16) b (16, 8)
+// --- mma.sync by one warp: sum (16, 8) += a (16, 16) b (16, 8)
 
 template <bool OF_BFLOAT16>
 __device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, const unsigned (&a)[4], unsigned b0,
@@ -354,15 +353,15 @@ __device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, 
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// --- the matrix unit (wgmma): 64 rows a warpgroup, asynchronous between fence, commit and wait
+// --- wgmma: 64 rows a warpgroup, asynchronous between fence, commit and wait
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Until at most PENDING of the newest groups are unfinished.
+// Wait until at most the newest PENDING groups are incomplete.
 template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
-// After a wait: no instruction that touches these accumulators may move before it. No code.
+// Call after a wait: the compiler moves no access to these accumulators before it. Emits no code.
 template <int COUNT> __device__ __forceinline__ void wgmma_settle(float (&sum)[COUNT]) {
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
@@ -376,9 +375,9 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
            static_cast<unsigned long long>((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
 }
 
-// Products are named by where a is, in shared memory (s) or registers (r), and by how b lies in shared memory: as it is, its
-// rows the contracted dimension (n), or transposed (t). What is contiguous in shared memory is a row. Each is one statement
-// for all its STEPS of 16 of the contracted dimension: every statement names all accumulators, which compilers take long over.
+// Names: operand a in shared memory (s) or registers (r); operand b in shared memory (s); the layout of b: its rows are the
+// contracted dimension (n), or it is transposed (t). Rows are contiguous in shared memory. Each wrapper is one asm statement for
+// all STEPS of 16 of the contracted dimension: every statement names all accumulators, and compilers are slow on those.
 template <int N, int STEPS, bool OF_BFLOAT16>
 __device__ void wgmma_ss_nt(float (&sum)[N / 2], unsigned long long a, unsigned long long b);
 template <int N, int STEPS, bool OF_BFLOAT16>
@@ -513,7 +512,7 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
 #endif
 
 // pipeline/ring.cuh
-// The position in a ring of so many stages after `count` steps.
+// The position in a ring of SIZE stages after `count` steps, and the parity of the barrier phase there.
 template <int SIZE> struct Ring {
     int count;
     __device__ __forceinline__ int stage() const { return count % SIZE; }
@@ -521,27 +520,27 @@ template <int SIZE> struct Ring {
     __device__ __forceinline__ Ring operator+(int steps) const { return {count + steps}; }
 };
 
-// A tile of 16-bit elements lies in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by the copy unit.
+// A tile of 16-bit elements is stored in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by TMA.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
 // work/tile.cuh
 
-// A tile of queries consists of units of 64 rows, one for each consumer warpgroup.
+// A Q tile consists of units of 64 rows, one for each consumer warpgroup.
 struct Tile {
-    int query; // first query; negative: there is no further tile
+    int query; // first query; negative = no further tile
     int head, kv_head, batch;
 };
 
 // The query and the head that a row of a unit belongs to.
 struct Row {
-    int query; // len_q or more: of nobody
+    int query; // len_q or more: padding
     int head;
 };
 
 // work/heads_packed.cuh
 
-// A unit holds the rows of all heads that share a key head, head by head, of as many queries as there is room for; the
-// rows left over belong to nobody. So keys and values are read once for all these heads.
+// pack_gqa: a unit holds the rows of all query heads that share a K/V head, head by head, for as many queries as fit; the rows
+// left over are padding. So K and V are loaded once for all these heads.
 __device__ __forceinline__ int heads_of_tile(const attention_params &p) { return p.heads / p.kv_heads; }
 __device__ __forceinline__ int queries_of_unit(const attention_params &p) { return 64 / heads_of_tile(p); }
 __device__ __forceinline__ int queries_of_tile(const attention_params &p) { return TILE_ROWS / 64 * queries_of_unit(p); }
@@ -549,10 +548,10 @@ __device__ __forceinline__ int rows_of_unit(const attention_params &p) {
     return queries_of_unit(p) * heads_of_tile(p);
 }
 
-// Heads that have tiles of their own: those of the keys.
+// The number of heads that Q tiles are counted by: the K/V heads.
 __device__ __forceinline__ int tile_heads(const attention_params &p) { return p.kv_heads; }
 
-// Tile `tile` of a key head; `index` counts key heads and batches.
+// Tile `tile` of a K/V head; `index` counts K/V heads and batches.
 __device__ __forceinline__ Tile tile_of(const attention_params &p, int index, int tile) {
     int kv_head = index % p.kv_heads, batch = index / p.kv_heads;
     return {tile * queries_of_tile(p), kv_head * heads_of_tile(p), kv_head, batch};
@@ -564,8 +563,8 @@ __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int 
 }
 
 // pipeline/release.cuh
-// Stages are given back to their producers: by one warp when all of a warpgroup's products have read them, by each warp when
-// it may have read them itself.
+// Consumers release a stage to its producer: one warp for the warpgroup where only wgmma reads the stage, each warp where warps
+// may read it on their own.
 __device__ __forceinline__ void release_by_warp(Barrier *empty) {
     if (elect_one())
         barrier_arrive(empty);
@@ -576,35 +575,34 @@ __device__ __forceinline__ void release(Barrier *empty) {
 }
 
 // work/block.cuh
-// One thread block works on a tile of queries by itself.
+// No cluster: each Q tile belongs to one thread block.
 
 __device__ __forceinline__ int worker() { return blockIdx.x; }
 __device__ __forceinline__ int workers() { return gridDim.x; }
 
-// Which of the tile's units a consumer has.
+// The unit of a Q tile that a consumer computes.
 __device__ __forceinline__ int unit_of(int consumer) { return consumer; }
 
-// One panel of a tile of keys.
+// Load one panel of a K/V tile.
 template <int ROWS>
 __device__ __forceinline__ void load_panel(unsigned short (&to)[ROWS][64], const tensor_map &map, Barrier *full, int column,
                                            int key, const Tile &tile) {
     tma_load(to, &map, full, column, key, tile.kv_head, tile.batch);
 }
 
-// A stage of keys is given back to the producer: by one warp when all of a warpgroup's products have read it, by each warp
-// when it may have read it itself.
+// Release a stage of K or V to the producer: one warp for the warpgroup, or each warp where warps read the stage on their own.
 __device__ __forceinline__ void release_keys_by_warp(Barrier *empty) { release_by_warp(empty); }
 __device__ __forceinline__ void release_keys(Barrier *empty) { release(empty); }
 
 // work/order_sections.cuh
 
-// Which item of work comes when: blocks start in the order of their index, each as soon as an SM is free, so the order
-// decides who shares the L2 cache and who is left over at the end.
+// The order of the work items. Blocks start in the order of their index, each as soon as an SM is free: so the order decides
+// which items share the L2 cache, and which run last.
 struct Place {
     int head, order; // of tile_heads and batches; 0 is the heaviest of the `items` of a head
 };
 
-// A section: as many heads as have their keys and values in half of the L2; all their items, heaviest first.
+// A section: as many heads as fit half of the L2 with their K and V; all their items, heaviest first.
 __device__ __forceinline__ Place place_of(const attention_params &p, int items, int item) {
     int heads = tile_heads(p), all_heads = heads * p.batch;
     constexpr float SECTION_BYTES = 32 << 20;
@@ -625,11 +623,11 @@ __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
 
 // walk/builtin.cuh
 
-// The tiles of keys that queries go over, from the last to the first, which may be the only one with a mask. At least one, so
-// that all take the same way.
+// The K/V tiles of a Q tile, from the last to the first: masked tiles come first, and may be one only. At least one tile, so
+// that every Q tile runs the same code.
 struct KeyWalk {
-    int unseen;   // tiles before those, which only other units of the tile of queries see
-    int left;     // tiles to come
+    int unseen;   // tiles before the first of this unit, which only other units need
+    int left;     // tiles left
     int unmasked; // all queries see all of the tiles below
     bool whole;   // all queries see all keys of the tile that next_keys has returned
 };
@@ -643,25 +641,25 @@ __device__ __forceinline__ int key_tiles(const attention_params &p, int query, i
     return max(1, (keys_end(p, min(query + count, p.len_q)) + BLOCK_N - 1) / BLOCK_N);
 }
 
-// For all queries of the tile.
+// The walk of a whole Q tile.
 __device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const Tile &tile) {
     KeyWalk walk = {};
     walk.left = key_tiles(p, tile.query, queries_of_tile(p));
     return walk;
 }
 
-// For those of one unit.
+// The walk of one unit.
 __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const Tile &tile, int unit) {
     const int first = tile.query + unit * queries_of_unit(p);
     KeyWalk walk = walk_of_tile(p, tile);
     if (tile.query >= 0) // else there is no tile, and nothing to skip
         walk.unseen = walk.left - (first < p.len_q ? key_tiles(p, first, queries_of_unit(p)) : 1);
     walk.left -= walk.unseen;
-    walk.unmasked = max(0, keys_end(p, first + 1) - 1) / BLOCK_N; // one more than need be, so that m is known after it
+    walk.unmasked = max(0, keys_end(p, first + 1) - 1) / BLOCK_N; // perhaps one masked tile more than needed: after it every row has an m
     return walk;
 }
 
-// The next tile of keys.
+// The next K/V tile.
 __device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) {
     walk.left--;
     walk.whole = walk.left < walk.unmasked;
@@ -670,9 +668,8 @@ __device__ __forceinline__ int next_keys(const attention_params &, const Tile &,
 
 // work/queue_pairs.cuh
 
-// The tiles of queries that this block works on, one after the other. An item of work is a pair of tiles of one head, the one
-// with the most keys left and the one with the fewest: all pairs weigh the same, so blocks that take equally many are done
-// at the same time.
+// The Q tiles of this block. Under a causal mask a work item is a pair of tiles of one head, the one with the most keys left and
+// the one with the fewest: all pairs cost the same, so blocks with equally many items end at the same time.
 struct TileQueue {
     int item, items; // of all blocks
     bool second;     // of a pair
@@ -691,13 +688,13 @@ __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
     return {worker(), pairs_of_head(p) * tile_heads(p) * p.batch, false};
 }
 
-// The tile at the front, and the queue without it.
+// Take the tile at the front off the queue.
 __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
     if (queue.empty())
         return {-1, 0, 0, 0};
     const Place place = place_of(p, pairs_of_head(p), queue.item);
     const int last = tiles_of_head(p) - 1 - place.order, tile = queue.second ? place.order : last;
-    const bool more = !queue.second && tile != place.order; // the middle one stands alone
+    const bool more = !queue.second && tile != place.order; // the middle tile has no partner
     queue.second = more;
     if (!more)
         queue.item += workers();
@@ -705,9 +702,9 @@ __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &
 }
 
 struct alignas(1024) Shared {
-    // O leaves from where Q was; a second place, if there is room, lets the next tile begin before this one ends.
+    // O is stored from the buffer of its Q. With a second buffer, if it fits, the next tile starts before this one ends.
     Panels<Q_PANELS, 64> q[Q_STAGES][CONSUMERS];
-    // K is read a round before V: with one more stage, if there is room, both are loaded equally long before their use.
+    // K is read one iteration before V: one more stage of K, if it fits, gives both the same prefetch distance.
     Panels<PANELS, BLOCK_N> k[K_STAGES];
     Panels<PANELS_V, BLOCK_N> v[STAGES];
     Barrier q_full[Q_STAGES][CONSUMERS], q_empty[Q_STAGES][CONSUMERS];
@@ -717,7 +714,7 @@ struct alignas(1024) Shared {
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
-// The next tile of queries, as the thread that hands them out has put it there.
+// The next Q tile, as the scheduling thread (produce_tiles) has written it to shared memory.
 __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
     int stage = ring.stage();
     barrier_wait(&shared.tile_full[stage], ring.parity());
@@ -728,9 +725,9 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 
 // load/tiles_of_queries.cuh
 
-// One thread hands out tiles of queries, has their O taken away, and copies their Q in.
+// One thread assigns Q tiles to the other roles, stores their O by TMA, and loads their Q.
 
-// O leaves from where Q was.
+// O is in the buffer where Q was.
 __device__ __forceinline__ void store_output(const attention_tma_params &p, Shared &shared, Tile tile, int stage, int consumer) {
     for (int panel = 0; panel < PANELS_V; panel++)
         tma_store(&p.o_map, shared.q[stage][consumer][panel], panel * 64,
@@ -748,7 +745,7 @@ __device__ __forceinline__ void load_queries_of(const attention_tma_params &p, S
                  tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch);
 }
 
-// After the last tile come as many empty ones as there are places of Q: O of those before leaves.
+// As many empty tiles follow the last one as there are buffers of Q: so that O of the last tiles is stored.
 __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared) {
     TileQueue queue = tile_queue(p.attention);
     Ring<2> ring = {0};
@@ -758,7 +755,7 @@ __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Sha
         int stage = queries.stage();
         Tile tile = next_tile(p.attention, queue);
         barrier_wait(&shared.tile_empty[ring.stage()], ring.parity() ^ 1);
-        Tile leaving = shared.tile[(ring + Q_STAGES).stage()]; // whose O is in this place of Q, from the second round on
+        Tile leaving = shared.tile[(ring + Q_STAGES).stage()]; // the tile whose O is in this buffer, once the ring has wrapped
         shared.tile[ring.stage()] = tile;
         barrier_arrive(&shared.tile_full[ring.stage()]);
 #pragma unroll 1
@@ -775,7 +772,7 @@ __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Sha
 
 // load/tiles_of_keys.cuh
 
-// One thread copies tiles of K, one those of V: each one tensor, one ring of stages.
+// One thread loads K, another one V: each has one tensor and one ring of stages.
 template <int PANELS_OF, int STAGES_OF>
 __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &shared, const tensor_map &map,
                                              Panels<PANELS_OF, BLOCK_N> *to, Barrier *full, Barrier *empty) {
@@ -802,19 +799,19 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
 
 // fragment/q_shared.cuh
 
-// Q (64, d) of a unit as operand of S = Q K^T: in shared memory, where it was copied to.
+// Q (64, d) of a unit as operand of S = Q K^T: in shared memory, where TMA has loaded it.
 struct Queries {
-    unsigned long long first; // descriptor of the first place of Q
+    unsigned long long first; // matrix descriptor of the first buffer of Q
 };
 
-// S (64, BLOCK_N) = Q K^T; issued, not finished.
+// S (64, BLOCK_N) = Q K^T; issued, asynchronous.
 __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], const Queries &q, int stage, unsigned long long k) {
     wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(s, q.first + stage * (Q_BYTES / 16), k);
 }
 
 // fragment/p_registers.cuh
 
-// P (64, BLOCK_N) as operand of O += P V: in registers, where its fragments are pairs of S's, in the same thread.
+// P (64, BLOCK_N) as operand of O += P V: in registers, where each thread's fragments of P are its pairs of S.
 struct Weights {
     unsigned pairs[BLOCK_N / 16][4];
 };
@@ -825,20 +822,20 @@ __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weig
         p.pairs[i / 4][i % 4] = pack<BFLOAT16>(s[2 * i], s[2 * i + 1]);
 }
 
-// O (64, HEAD_DIM_V) += P V; issued, not finished.
+// O (64, HEAD_DIM_V) += P V; issued, asynchronous.
 __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const Weights &p, unsigned long long v) {
     wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(o, p.pairs, v);
 }
 
 // fragment/seen_keys.cuh
 
-// Which of a thread's columns, 8 i and 8 i + 1 from its first key on, its rows see: bits, whose order is that of the columns.
+// Mask bits of a thread's two rows: a bit for each of its columns, 8 i and 8 i + 1 from its first key on, in this order.
 struct Seen {
     static constexpr int COLUMNS = BLOCK_N / 4, WORDS = (COLUMNS + 31) / 32;
     unsigned bits[2][WORDS];
 };
 
-// s = -INFINITY elsewhere. Bits become predicates several at a time.
+// s = -INFINITY where the bit is 0. Several bits become predicates at once.
 __device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], const Seen &seen) {
 #pragma unroll
     for (int r = 0; r < 2; r++)
@@ -864,22 +861,22 @@ __device__ __forceinline__ Seen seen_below(int key, const int (&end)[2]) {
 
 // fragment/unit.cuh
 
-// The 64 rows of a tile of queries that one warpgroup works on, as accumulators of wgmma hold them: thread t has rows
+// The 64 rows of a Q tile that one warpgroup computes, in the accumulator layout of wgmma: thread t has rows
 // 16 (t / 32) + t % 32 / 4 and 8 further down.
 struct Unit {
     const attention_params &p;
-    int index; // of the tile's units
-    int lane;  // of this thread
+    int index; // of this unit in the Q tile
+    int lane;  // of this thread in its warp
     Tile tile;
 
-    // This thread's first row. Needed once a tile of queries, so not kept.
+    // This thread's first row. Needed once a Q tile, so no register keeps it.
     __device__ __forceinline__ int row() const { return set_apart(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
     __device__ __forceinline__ Row at(int row) const { return row_of(p, tile, index, row); }
 };
 
 // fragment/mask_builtin.cuh
 
-// Which keys of a tile this thread's rows see: those below an end, which few tiles need, so it is not kept.
+// The mask bits of this thread's two rows for a K/V tile: keys below an end. Few tiles are masked, so no register keeps the end.
 __device__ __forceinline__ Seen seen_of(const Unit &unit, int tile_n) {
     const int key = tile_n * BLOCK_N + unit.lane % 4 * 2, row = unit.row();
     return seen_below(key, {keys_end(unit.p, unit.at(row).query + 1), keys_end(unit.p, unit.at(row + 8).query + 1)});
@@ -893,18 +890,18 @@ __device__ __forceinline__ Seen seen_of(const Unit &unit, int tile_n) {
 
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
-// The two rows of a thread: what the softmax has seen of them so far.
+// The softmax state of the two rows of a thread.
 struct Rows {
     float max[2];  // m: what scores are taken relative to, before scaling
     float sum[2];  // l: this thread's share of the sum of 2^((s - m) c)
-    float keep[2]; // what the last tile left of O: 2^((m - m') c)
+    float keep[2]; // factor of O after the last tile: 2^((m - m') c)
     bool grown;    // some row of the warp has keep != 1
-    bool far;      // some row of the warp has an m c in which rounding would move a weight
+    bool far;      // some row of the warp has an m c whose rounding would change P
 };
 
 __device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false, false}; }
 
-// What exponents are taken relative to: 0 as long as all scores of the row are -INFINITY.
+// The m to subtract: 0 while all scores of the row are -INFINITY.
 __device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
 
 // Does some row of the warp have an m c that is rounded by 2^-13 or more?
@@ -912,7 +909,7 @@ __device__ __forceinline__ bool is_far(const Rows &rows, float c) {
     return __any_sync(0xffffffffu, fmaxf(fabsf(finite_max(rows.max[0])), fabsf(finite_max(rows.max[1]))) * c > 4096);
 }
 
-// Over the four lanes of a row.
+// The maximum over the four lanes of a row.
 __device__ __forceinline__ void max_of_row(float (&x)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -921,7 +918,7 @@ __device__ __forceinline__ void max_of_row(float (&x)[2]) {
     }
 }
 
-// m' = max(m, `higher`), to which l is scaled, and O will be.
+// m' = max(m, `higher`). Rescales l; O is rescaled later.
 __device__ __forceinline__ void raise_max(Rows &rows, const float (&higher)[2], float c) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -934,19 +931,19 @@ __device__ __forceinline__ void raise_max(Rows &rows, const float (&higher)[2], 
     rows.far = is_far(rows, c);
 }
 
-// Has some row of the warp seen nothing yet, or only scores of -INFINITY?
+// Has some row of the warp no m yet: no key, or only scores of -INFINITY?
 __device__ __forceinline__ bool lacks_max(const Rows &rows) {
     return __any_sync(0xffffffffu, fminf(rows.max[0], rows.max[1]) == -INFINITY);
 }
 
-// Weights of a tile up to 2^12 a thread need no better m. Larger ones may leave the range of the input type, and a key that
-// outweighs all others wants a weight of 1, which is not rounded. A row without an m has no range.
+// Is P of a tile in range? Yes when a thread's sums are at most 2^12: m needs no update then. Larger P may overflow the input
+// type; and for a key that outweighs all others P should be 1, which is exact. A row without an m is out of range.
 __device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum)[2]) {
-    bool within = fmaxf(sum[0], sum[1]) <= 0x1p12f && fminf(rows.max[0], rows.max[1]) > -INFINITY; // false of NaN
+    bool within = fmaxf(sum[0], sum[1]) <= 0x1p12f && fminf(rows.max[0], rows.max[1]) > -INFINITY; // false for NaN
     return __all_sync(0xffffffffu, within);
 }
 
-// O follows m.
+// Rescales O to the new m.
 __device__ __forceinline__ void rescale(float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
     if (rows.grown)
 #pragma unroll
@@ -956,10 +953,10 @@ __device__ __forceinline__ void rescale(float (&o)[HEAD_DIM_V / 2], const Rows &
 
 // fragment/softmax_products.cuh
 
-// Of scores that are products before scaling, or made by an expression: exponents of 2 are (s - m) c.
+// The softmax of scores that are products before scaling, or results of an expression: exponents of 2 are (s - m) c.
 
-// m is raised to the maximum of the scores, or stays until that is more than 2^slack larger. Not `exact`: of those in every
-// STEP-th group of 8 columns.
+// Raises m to the maximum of the scores; m stays while the maximum exceeds it by no more than 2^slack. Unless `exact`, the maximum
+// is that of every STEP-th group of 8 columns.
 template <int STEP>
 __device__ __forceinline__ void follow_max(const float (&s)[BLOCK_N / 2], Rows &rows, float c, bool exact, float slack) {
     float even[2], odd[2];
@@ -985,7 +982,7 @@ __device__ __forceinline__ void follow_max(const float (&s)[BLOCK_N / 2], Rows &
     }
 }
 
-// What is added to s c to make it less m; scores far from 0 are less m from now on, lest rounding move their weights.
+// The summand that reduces s c by m. Where m c is far from 0, s itself is reduced here, since rounding would change P.
 __device__ __forceinline__ void take_max(float (&s)[BLOCK_N / 2], const Rows &rows, float c, float (&shift)[2]) {
     float max[2] = {finite_max(rows.max[0]), finite_max(rows.max[1])};
     shift[0] = -max[0] * c, shift[1] = -max[1] * c;
@@ -997,7 +994,7 @@ __device__ __forceinline__ void take_max(float (&s)[BLOCK_N / 2], const Rows &ro
     }
 }
 
-// s = 2^((s - m) c): the exponential as one multiply-add and one instruction; and this thread's sums.
+// P: s = 2^((s - m) c), one FMA and one ex2 an element; and this thread's row sums.
 __device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], const Rows &rows, float c, float (&sum)[2]) {
     float shift[2];
     take_max(s, rows, c, shift);
@@ -1014,27 +1011,27 @@ __device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], const Rows &rows,
 }
 
 // pipeline/readers_warps.cuh
-// Warps read K and Q by themselves, when they multiply S once more: each gives them back.
+// Warps read K and Q on their own when they recompute S: each warp releases them.
 __device__ __forceinline__ void release_k(Barrier *empty) { release_keys_by_warp(empty); }
 
 // pipeline/consumer.cuh
 
-// What one warpgroup of consumers does, with everything that it holds in registers: S, O, P and Q as 16-bit pairs where they
-// are not in shared memory, and about 32 a thread besides, which the template's last requirement counts.
+// One consumer warpgroup and everything that it holds in registers: S, O, P and Q as 16-bit pairs where they are not in shared
+// memory, and about 32 more registers a thread, which the last requirement of the template counts.
 struct Consumer {
     const attention_params &p;
     Shared &shared;
-    int index;  // of the consumers of this block
-    Unit unit;  // of the tile of queries
-    float c;    // what makes exponents of 2 of what is in s: log2(e), times |scale| where no expression has done so
-    unsigned long long k, v; // descriptors of their first stages
+    int index;  // of this consumer in its block
+    Unit unit;  // of the Q tile
+    float c;    // factor from s to exponents of 2: log2(e), times |scale| unless the score expression has applied scale
+    unsigned long long k, v; // matrix descriptors of stage 0
 
     Ring<Q_STAGES> queries;
-    int step; // tiles of keys that went through this warpgroup
-    int unseen; // tiles of keys to go by, which only other units see
-    KeyWalk walk; // over those that this one sees
-    int next;     // tile of keys that is weighed next
-    bool follow; // m follows the maximum, since scores have outgrown one that did not
+    int step; // K/V tiles that this warpgroup has processed
+    int unseen; // K/V tiles to skip: only other units of the Q tile need them
+    KeyWalk walk; // over the K/V tiles of this unit
+    int next;     // the K/V tile whose softmax is next
+    bool follow; // compute maxima from now on: scores have outgrown a fixed m
     Rows rows;
     float s[BLOCK_N / 2], o[HEAD_DIM_V / 2];
     Weights weights;
@@ -1042,7 +1039,7 @@ struct Consumer {
 
     __device__ __forceinline__ Consumer(const attention_params &p, Shared &shared, int index)
         : p(p), shared(shared), index(index), unit{p, unit_of(index), static_cast<int>(threadIdx.x % 32)},
-          c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E), // not 0, times which -INFINITY would be NaN
+          c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E), // not 0: 0 * -INFINITY is NaN
           k(matrix_descriptor(shared.k[0], 0)), v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0) {
         q.first = matrix_descriptor(shared.q[0][index], 0);
         follow = false;
@@ -1051,7 +1048,7 @@ struct Consumer {
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
     __device__ __forceinline__ Ring<STAGES> values(int ahead = 0) const { return {step + ahead}; }
 
-    // The next tile of queries. False when there is none.
+    // Take the next Q tile. False when there is none.
     __device__ __forceinline__ bool take() {
         Ring<2> taken = {queries.count};
         Tile tile = take_tile(shared, taken);
@@ -1064,18 +1061,18 @@ struct Consumer {
         return tile.query >= 0;
     }
 
-    // Bytes of unseen tiles are waited for, or a stage could be given back a round early.
+    // Wait for the bytes of skipped tiles, too: else a stage could be released one phase early.
     __device__ __forceinline__ void skip_unseen() {
         for (; unseen > 0; unseen--, step++) {
             barrier_wait(&shared.k_full[keys(0).stage()], keys(0).parity());
             barrier_wait(&shared.v_full[values().stage()], values().parity());
-            named_barrier_sync(4 + index, 128); // or a warp that is late would not see the phase it waits for
+            named_barrier_sync(4 + index, 128); // else a late warp could miss the phase that it waits for
             release_k(&shared.k_empty[keys(0).stage()]);
             release_keys(&shared.v_empty[values().stage()]);
         }
     }
 
-    // The next tile of queries, behind tiles of keys that are not for this warpgroup. False when there is none.
+    // Take the next Q tile and skip leading K/V tiles that this warpgroup does not need. False when there is none.
     __device__ __forceinline__ bool take_and_skip() {
         bool more = take();
         skip_unseen();
@@ -1101,7 +1098,7 @@ struct Consumer {
         wgmma_commit();
     }
 
-    // scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is.
+    // For scale < 0, scale Q K^T = |scale| (-Q) K^T: so the largest score is always that of the largest product.
     __device__ __forceinline__ void negate_queries() {
         unsigned *pairs = reinterpret_cast<unsigned *>(shared.q[queries.stage()][index]);
 #pragma unroll 4
@@ -1117,7 +1114,7 @@ struct Consumer {
             negate_queries();
     }
 
-    // S of this tile of keys is not multiplied again; after the last one nor is any of these queries'.
+    // S of this K/V tile is final: release K, and after the last tile Q.
     __device__ __forceinline__ void scores_done(Ring<K_STAGES> at) {
         release_k(&shared.k_empty[at.stage()]);
     }
@@ -1126,22 +1123,22 @@ struct Consumer {
         release_keys(&shared.v_empty[at.stage()]);
     }
 
-    // What is known of a tile of keys before its scores are there.
+    // Prepare a K/V tile while its S is being computed.
     __device__ __forceinline__ void prepare() {
         next = next_keys(p, unit.tile, unit.index, walk);
     }
 
-    // Does this warp have keys that some row does not see?
+    // Is some key of the tile masked for some row of this warp?
     __device__ __forceinline__ bool is_masked(bool first) const {
         return !walk.whole;
     }
-    // s = -INFINITY where the mask says so.
+    // s = -INFINITY where the mask is false.
     __device__ __forceinline__ void mask_scores() {
         mask_tile(s, seen_of(unit, next));
     }
 
-    // m follows the maximum, and O has to follow it, too: so only when m has grown by more than 2^8, unless it is searched for.
-    // Until then weights are at most 2^8 too large, which l divides out again.
+    // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^8 (`search`: always). Until
+    // then P is at most 2^8 too large, and so is l, which divides it out.
     template <bool FOLLOW>
     __device__ __forceinline__ void weigh_scores(bool masked, bool first, bool search, float (&sum)[2]) {
         const float slack = search ? 0 : 8;
@@ -1165,7 +1162,7 @@ struct Consumer {
 
 // store/lse.cuh
 
-// LSE = m + ln l of a row, where the caller wants it.
+// Stores LSE = m + ln l of a row, unless lse is null.
 __device__ __forceinline__ void store_lse(const Unit &unit, Row to, float max, float sum) {
     const attention_params &p = unit.p;
     if (p.lse && to.query < p.len_q)
@@ -1175,9 +1172,9 @@ __device__ __forceinline__ void store_lse(const Unit &unit, Row to, float max, f
 
 // store/tma.cuh
 
-// A unit's rows of O, divided by l, to where Q was, from where the copy unit takes them: rows of 16 bytes, in its swizzle.
+// Writes a unit's rows of O, divided by l, to the buffer of its Q, in the TMA swizzle; TMA stores them from there.
 __device__ __forceinline__ void store_rows(const Consumer &c, const Unit &, int stage, const float (&scale)[2]) {
-    named_barrier_sync(4 + c.index, 128); // all of the warpgroup's products have read Q
+    named_barrier_sync(4 + c.index, 128); // all MMAs of the warpgroup have read Q
     int line = warp_index() % 4 * 16 + c.unit.lane % 16;
 #pragma unroll
     for (int i = 0; i < HEAD_DIM_V / 2; i += 8) { // 16 columns: two chunks of 16 bytes
@@ -1191,8 +1188,8 @@ __device__ __forceinline__ void store_rows(const Consumer &c, const Unit &, int 
 }
 
 // fragment/reduce.cuh
-// Reductions: the threads that share a row combine one value each, and all of them get the answer. The order is fixed,
-// so equal inputs give equal bits.
+// Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
+// bits.
 
 __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); } // of a number and a NaN: the number
 __device__ __forceinline__ float plus(float a, float b) { return a + b; }
@@ -1217,11 +1214,11 @@ template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { retur
 
 // fragment/repeat_rows.cuh
 
-// Rows that are done over by the definition, 32 keys at a time, by the whole warp: lane i has key i of them, and columns i,
-// i + 32, ... of O. A weight of 0 keeps out every number but NaN and infinity: 0 times those is NaN. So a row of O that is not
-// finite may have it from the value of a key it does not see, if such a value is in a tile of keys that it sees in part.
+// Recomputes rows of O by the definition. In a K/V tile that a row sees in part, P = 0 for the masked keys; but 0 * NaN and
+// 0 * infinity are NaN, so a NaN or infinity in the V of a masked key reaches O. Such rows are recomputed by the whole warp, 32
+// keys at a time: lane i has key i of them, and columns i, i + 32, ... of O.
 
-// Which of the warp's rows are not finite, though their sum is: bit 4 g + r for row g + 8 r.
+// The rows of the warp whose O is not finite though their sum is: bit 4 g + r for row g + 8 r.
 __device__ __forceinline__ unsigned rows_to_repeat(const float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
     unsigned bits = 0;
 #pragma unroll
@@ -1239,7 +1236,7 @@ __device__ __forceinline__ unsigned rows_to_repeat(const float (&o)[HEAD_DIM_V /
     return bits;
 }
 
-// Is a value of keys first, first + 1, ... end - 1 not finite?
+// Is an element of V of the keys first .. end - 1 not finite?
 __device__ __forceinline__ bool has_not_finite(const attention_params &p, const Tile &tile, int first, int end) {
     const Input *v = static_cast<const Input *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride;
     bool found = false;
@@ -1253,7 +1250,7 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
     return __any_sync(0xffffffffu, found);
 }
 
-// Is it so in a tile of keys that some row of the unit does not see all of?
+// Is an element of V not finite in a K/V tile that some row of the unit sees only in part?
 __device__ __forceinline__ bool values_want_care(const attention_params &p, const Tile &tile, int unit) {
     const int first = keys_end(p, tile.query + unit * queries_of_unit(p) + 1);
     return has_not_finite(p, tile, max(0, first), min(key_tiles(p, tile.query, queries_of_tile(p)) * BLOCK_N, p.len_kv));
@@ -1310,7 +1307,7 @@ __device__ __forceinline__ RepeatedRow repeat_row(const attention_params &p, Til
 
 // store/repeated_rows.cuh
 
-// Rows that are done over, in place of what store_rows has stored.
+// Stores recomputed rows over those that store_rows has stored.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, unsigned again) {
     const attention_params &p = unit.p;
     __syncwarp();
@@ -1336,7 +1333,7 @@ __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit,
 
 // store/finish.cuh
 
-// O = O / l;  LSE = m scale + ln l: of a unit whose last tile of keys is done.
+// The epilogue of a unit: O = O / l,  LSE = m scale + ln l.
 __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int stage) {
     const Rows &rows = c.rows;
     unsigned again = rows_to_repeat(c.o, rows);
@@ -1345,10 +1342,10 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
     for (int r = 0; r < 2; r++) {
         sum[r] = rows.sum[r] + __shfl_xor_sync(0xffffffffu, rows.sum[r], 1); // l over the four lanes of the row
         sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
-        inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]); // a row that saw nothing stays 0
+        inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]); // a row that saw no key stays 0
     }
     bool upper = unit.lane % 4 == 0;
-    if (unit.lane % 4 < 2) // a row each
+    if (unit.lane % 4 < 2) // one row a lane
         store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? rows.max[0] : rows.max[1],
                   upper ? sum[0] : sum[1]);
     store_rows(c, unit, stage, inverse);
@@ -1360,8 +1357,8 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
 
 // fragment/scores_again_shared.cuh
 
-// S once more, when its first weights were out of range. A warp does so for its own 16 rows, so that the others need not agree:
-// Q and K are still in shared memory, and accumulators of mma lie as those of wgmma do.
+// Recomputes S when P was out of range. Each warp does so by mma.sync for its own 16 rows, so that the warps need not agree:
+// Q and K are still in shared memory, and mma.sync has the accumulator layout of wgmma.
 
 // S (16, BLOCK_N) = Q K^T, of the warp's rows of the unit.
 __device__ __forceinline__ void multiply_scores_again(float (&s)[BLOCK_N / 2], const Panels<Q_PANELS, 64> &q,
@@ -1387,21 +1384,21 @@ __device__ __forceinline__ void multiply_scores_again(float (&s)[BLOCK_N / 2], c
 
 // pipeline/rescale_from_sum.cuh
 
-// S of the tile that is prepared -> weights. `first`: of its rows. As long as m stays as it is, the sum shows whether it will
-// do. If not, S is multiplied once more, and from then on m follows the maximum. Each way has code of its own, or ptxas would
-// not overlap what the usual one does.
+// S of the prepared tile -> P. `first`: the first K/V tile of the rows. While m is fixed, the row sum shows whether P is in range.
+// If it is not, S is recomputed, and m follows the maximum from then on. Each path has its own code: ptxas would not overlap the
+// usual one otherwise.
 __device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     float sum[2];
-    const bool search = c.is_masked(first) || c.follow && lacks_max(c.rows); // where rows may not have an m yet
-    const bool usual = !search && !c.follow, masked = false;                 // then
+    const bool search = c.is_masked(first) || c.follow && lacks_max(c.rows); // some rows may have no m yet
+    const bool usual = !search && !c.follow, masked = false; // no mask on the usual path
     if (usual)
         c.weigh_scores<false>(masked, first, false, sum);
     else
         c.weigh_scores<true>(c.is_masked(first), first, search, sum);
     if (usual && !within_range(c.rows, sum)) {
         multiply_scores_again(c.s, c.shared.q[c.queries.stage()][c.index], c.shared.k[c.keys(0).stage()]);
-        fence_async(); // the copy unit writes next to where all lanes have read
+        fence_async(); // TMA overwrites next what all lanes have read
         __syncwarp();
         c.follow = true;
         c.weigh_scores<true>(masked, first, true, sum);
@@ -1413,7 +1410,7 @@ __device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
 
 // pipeline/keys_ahead.cuh
 
-// S of the tile of keys ahead and O += P V of this one, both at once.
+// Issue S of the next K/V tile and O += P V of this one.
 __device__ __forceinline__ void issue_round(Consumer &c) {
     c.issue_scores(c.keys(1));
     c.issue_output();
@@ -1421,7 +1418,8 @@ __device__ __forceinline__ void issue_round(Consumer &c) {
     c.step++;
 }
 
-// From the first S of a tile of queries, issued, to all but the last P V. The first tile of keys by itself: there is no O yet.
+// The main loop of a Q tile, whose first S is issued; the caller issues the last P V. The first K/V tile is peeled: it has no
+// O yet.
 __device__ __forceinline__ void go_over_keys(Consumer &c) {
     c.begin_rows();
     wgmma_wait<0>();
@@ -1433,7 +1431,7 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
     while (c.walk.left > 0) {
         issue_round(c);
         c.prepare();
-        wgmma_wait<1>(); // S is there, O is not
+        wgmma_wait<1>(); // S is complete, O is not
         weigh_tile(c, false);
         wgmma_wait<0>();
         c.output_done(c.values(-1));
@@ -1444,9 +1442,8 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
 
 // pipeline/tiles_across.cuh
 
-// Tiles of queries without a stop in between: the first S of the next one is multiplied beside the last P V of this one, and
-// is in registers beside its O. After the last tile it is a product that nobody looks at: with a branch around it ptxas would
-// do all of them one after the other.
+// Q tiles overlap: the first S of the next one is computed with the last P V of this one, and is in registers beside its O.
+// After the last Q tile that S is computed in vain: ptxas would serialise the MMAs if there were a branch around it.
 __device__ __forceinline__ void run(Consumer &c) {
     bool more = c.take_and_skip();
     if (!more)
@@ -1464,7 +1461,7 @@ __device__ __forceinline__ void run(Consumer &c) {
         c.issue_output();
         Barrier *empty = &c.shared.v_empty[c.values().stage()];
         c.step++;
-        bool early = c.unseen >= STAGES; // the last of the unseen tiles waits for this one's stage
+        bool early = c.unseen >= STAGES; // the last skipped tile waits for the stage of this one
         if (early) {
             wgmma_wait<0>();
             release_keys(empty);
@@ -1474,7 +1471,7 @@ __device__ __forceinline__ void run(Consumer &c) {
             c.await_queries();
         c.issue_scores(c.keys(more ? 0 : -1));
         c.end_turn();
-        wgmma_wait<1>(); // O is there, S is not
+        wgmma_wait<1>(); // O is complete, S is not
         wgmma_settle(c.o);
         if (!early)
             release_keys(empty);
@@ -1485,7 +1482,7 @@ __device__ __forceinline__ void run(Consumer &c) {
 
 // store/nothing.cuh
 
-// No keys at all: O = 0, LSE = -infinity, or the sink's.
+// len_kv = 0: O = 0, LSE = -INFINITY, or the sink.
 __device__ __forceinline__ void write_nothing(const attention_params &p) {
 #pragma unroll 1
     for (int index = 0; index < p.batch * p.heads; index++) {
@@ -1502,12 +1499,12 @@ __device__ __forceinline__ void write_nothing(const attention_params &p) {
     }
 }
 
-// One thread, for all.
+// Called by one thread of the block.
 __device__ __forceinline__ void init_barriers(Shared &shared) {
     for (int stage = 0; stage < Q_STAGES; stage++)
         for (int consumer = 0; consumer < CONSUMERS; consumer++) {
             barrier_init(&shared.q_full[stage][consumer], 1);
-            barrier_init(&shared.q_empty[stage][consumer], Q_READERS); // every thread has put its part of O there
+            barrier_init(&shared.q_empty[stage][consumer], Q_READERS); // every thread has written its part of O there
         }
     for (int stage = 0; stage < STAGES; stage++) {
         barrier_init(&shared.v_full[stage], 1);
