@@ -1,10 +1,5 @@
 //$ needs head_dim head_dim_v
-
-// The order of the work items. Blocks start in the order of their index, each as soon as an SM is free: so the order decides
-// which items share the L2 cache, and which run last.
-struct Place {
-    int head, order; // of tile_heads and batches; 0 is the heaviest of the `items` of a head
-};
+//$ include "work/place.cuh"
 
 // A section: as many heads as fit half of the L2 with their K and V; all their items, heaviest first.
 __device__ __forceinline__ Place place_of(const attention_params &p, int items, int item) {

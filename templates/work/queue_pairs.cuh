@@ -4,6 +4,7 @@
 //$ else
 //$ launch attention_flash_async grid min(((len_q + tile_rows - 1) / tile_rows + 1) / 2 * heads * batch, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster
 //$ end
+//$ include "work/tiles_of_head.cuh"
 
 // The Q tiles of this block. Under a causal mask a work item is a pair of tiles of one head, the one with the most keys left and
 // the one with the fewest: all pairs cost the same, so blocks with equally many items end at the same time.
@@ -14,9 +15,6 @@ struct TileQueue {
     __device__ __forceinline__ bool empty() const { return item >= items; }
 };
 
-__device__ __forceinline__ int tiles_of_head(const attention_params &p) {
-    return (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
-}
 __device__ __forceinline__ int pairs_of_head(const attention_params &p) {
     return (tiles_of_head(p) + 1) / 2;
 }

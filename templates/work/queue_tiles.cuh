@@ -6,6 +6,7 @@
 //$ else
 //$ launch attention_flash_async grid min((len_q + tile_rows - 1) / tile_rows * heads * batch, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster
 //$ end
+//$ include "work/tiles_of_head.cuh"
 
 // The Q tiles of this block.
 struct TileQueue {
@@ -13,10 +14,6 @@ struct TileQueue {
 
     __device__ __forceinline__ bool empty() const { return item >= items; }
 };
-
-__device__ __forceinline__ int tiles_of_head(const attention_params &p) {
-    return (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
-}
 
 __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
     return {worker(), tiles_of_head(p) * tile_heads(p) * p.batch};

@@ -13,10 +13,12 @@
      pipeline/release.cuh
      work/block.cuh
      work/order_sections.cuh
+     work/place.cuh
      walk/builtin.cuh
      walk/keys_seen.cuh
      walk/keys_seen_causal.cuh
      work/queue_pairs.cuh
+     work/tiles_of_head.cuh
      load/tiles_of_queries.cuh
      load/tiles_of_keys.cuh
      fragment/q_shared.cuh
@@ -660,13 +662,14 @@ __device__ __forceinline__ void load_panel(unsigned short (&to)[ROWS][64], const
 __device__ __forceinline__ void release_keys_by_warp(Barrier *empty) { release_by_warp(empty); }
 __device__ __forceinline__ void release_keys(Barrier *empty) { release(empty); }
 
-// work/order_sections.cuh
-
-// The order of the work items. Blocks start in the order of their index, each as soon as an SM is free: so the order decides
-// which items share the L2 cache, and which run last.
+// work/place.cuh
+// The order of the work items: item number `item` is `order` of `head`. Blocks start in the order of their index, each as soon
+// as an SM is free: so the order decides which items share the L2 cache, and which run last.
 struct Place {
     int head, order; // of tile_heads and batches; 0 is the heaviest of the `items` of a head
 };
+
+// work/order_sections.cuh
 
 // A section: as many heads as fit half of the L2 with their K and V; all their items, heaviest first.
 __device__ __forceinline__ Place place_of(const attention_params &p, int items, int item) {
@@ -728,6 +731,12 @@ __device__ __forceinline__ int next_keys(const attention_params &, const Tile &,
     return walk.left;
 }
 
+// work/tiles_of_head.cuh
+// The Q tiles of a head: of those heads that tiles are counted by (tile_heads).
+__device__ __forceinline__ int tiles_of_head(const attention_params &p) {
+    return (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
+}
+
 // work/queue_pairs.cuh
 
 // The Q tiles of this block. Under a causal mask a work item is a pair of tiles of one head, the one with the most keys left and
@@ -739,9 +748,6 @@ struct TileQueue {
     __device__ __forceinline__ bool empty() const { return item >= items; }
 };
 
-__device__ __forceinline__ int tiles_of_head(const attention_params &p) {
-    return (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
-}
 __device__ __forceinline__ int pairs_of_head(const attention_params &p) {
     return (tiles_of_head(p) + 1) / 2;
 }

@@ -14,10 +14,12 @@
      work/cluster.cuh
      target/sm_90a_cluster.cuh
      work/order_sections.cuh
+     work/place.cuh
      walk/builtin.cuh
      walk/keys_seen.cuh
      walk/keys_seen_none.cuh
      work/queue_tiles.cuh
+     work/tiles_of_head.cuh
      load/tiles_of_queries.cuh
      load/tiles_of_keys.cuh
      fragment/q_shared.cuh
@@ -690,13 +692,14 @@ __device__ __forceinline__ void release_keys(Barrier *empty) {
         barrier_arrive_at(empty, threadIdx.x % 32);
 }
 
-// work/order_sections.cuh
-
-// The order of the work items. Blocks start in the order of their index, each as soon as an SM is free: so the order decides
-// which items share the L2 cache, and which run last.
+// work/place.cuh
+// The order of the work items: item number `item` is `order` of `head`. Blocks start in the order of their index, each as soon
+// as an SM is free: so the order decides which items share the L2 cache, and which run last.
 struct Place {
     int head, order; // of tile_heads and batches; 0 is the heaviest of the `items` of a head
 };
+
+// work/order_sections.cuh
 
 // A section: as many heads as fit half of the L2 with their K and V; all their items, heaviest first.
 __device__ __forceinline__ Place place_of(const attention_params &p, int items, int item) {
@@ -754,6 +757,12 @@ __device__ __forceinline__ int next_keys(const attention_params &, const Tile &,
     return walk.left;
 }
 
+// work/tiles_of_head.cuh
+// The Q tiles of a head: of those heads that tiles are counted by (tile_heads).
+__device__ __forceinline__ int tiles_of_head(const attention_params &p) {
+    return (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
+}
+
 // work/queue_tiles.cuh
 
 // The Q tiles of this block.
@@ -762,10 +771,6 @@ struct TileQueue {
 
     __device__ __forceinline__ bool empty() const { return item >= items; }
 };
-
-__device__ __forceinline__ int tiles_of_head(const attention_params &p) {
-    return (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
-}
 
 __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
     return {worker(), tiles_of_head(p) * tile_heads(p) * p.batch};
