@@ -11,16 +11,16 @@ const struct option options_list[] = {
 enum { PIECE = 1 << 16, MANY = 100000 };
 
 static void print_knobs(const struct variant *variant, struct json *json) {
-    json_object(json, "knobs");
+    json_open_object(json, "knobs");
     for (int id = 0; id < KNOB_COUNT; id++) {
         int value = knob_get(&variant->knobs, id);
         if (!knob_in(variant->used, id) || value == AUTO)
             continue;
         const char *formula = knob_formula(&variant->knobs, id);
         if (knob_table[id].words)
-            json_string(json, knob_table[id].name, formula ? formula : knob_word_name(id, value));
+            json_put_string(json, knob_table[id].name, formula ? formula : knob_word_name(id, value));
         else
-            json_integer(json, knob_table[id].name, value);
+            json_put_integer(json, knob_table[id].name, value);
     }
     json_end(json);
 }
@@ -29,18 +29,18 @@ static void list_json(struct cli *cli, struct catalog *catalog, bool why, int fe
     struct json json;
     struct variant variant;
     cli_json_open(cli, &json);
-    json_string(&json, "spec", catalog->name);
-    json_integer(&json, "feasible", feasible);
-    json_integer(&json, "pruned", pruned);
-    json_array(&json, "variants");
+    json_put_string(&json, "spec", catalog->name);
+    json_put_integer(&json, "feasible", feasible);
+    json_put_integer(&json, "pruned", pruned);
+    json_open_array(&json, "variants");
     while (catalog_next(catalog, &variant)) {
         if (!variant.feasible && !why)
             continue;
-        json_object(&json, NULL);
-        json_string(&json, "name", variant.name);
-        json_bool(&json, "feasible", variant.feasible);
+        json_open_object(&json, NULL);
+        json_put_string(&json, "name", variant.name);
+        json_put_bool(&json, "feasible", variant.feasible);
         if (!variant.feasible)
-            json_string(&json, "reason", variant.reason);
+            json_put_string(&json, "reason", variant.reason);
         print_knobs(&variant, &json);
         json_end(&json);
     }
