@@ -70,7 +70,7 @@ static enum exit_code open_nvrtc(struct build *build) {
     return code;
 }
 
-/* Find who compiles for it. */
+/* Open the compiler for it. */
 static enum exit_code open_arch(struct build *build, struct arch *arch) {
     static const struct {
         const char *name;

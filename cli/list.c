@@ -51,7 +51,7 @@ static void list_json(struct cli *cli, struct catalog *catalog, bool why, int fe
 static void print_pruned(struct cli *cli, const struct variant *variant) {
     struct text knobs = {0};
     struct variant whole = *variant;
-    whole.used |= whole.used ? 0 : KNOB_ALL; /* no template, so nobody says which knobs count */
+    whole.used |= whole.used ? 0 : KNOB_ALL; /* without a template all knobs count */
     variant_print(&whole, &knobs);
     text_print(&cli->out, "%spruned%s  %s\n        because %s\n", cli->color_out ? "\033[2m" : "",
                cli->color_out ? "\033[0m" : "", text_string(&knobs), variant->reason);
@@ -82,7 +82,7 @@ static enum exit_code list_text(struct cli *cli, struct catalog *catalog, bool w
     return CLI_OK;
 }
 
-/* So that nobody waits for they know not how long. */
+/* Announce an enumeration that takes long. */
 static void announce(const struct cli *cli, const struct spec *spec) {
     double combinations = 1;
     for (int id = 0; spec && id < KNOB_COUNT; id++)

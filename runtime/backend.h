@@ -33,7 +33,7 @@ struct backend_options {
 
 struct backend_info {
     const char *device_name, *arch;
-    const char *built_for; /* what its binaries are called in a bundle: `arch`, on the host with the mode */
+    const char *built_for; /* `arch` of its binaries in a bundle; on the host with the mode */
     const char *compiler;  /* what is known of it; `identity` makes the device look */
     const char *driver;    /* "13.0"; "" without one */
     int multiprocessors;   /* of a CPU: its threads */

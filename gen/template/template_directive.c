@@ -103,7 +103,7 @@ static const char *next_knob(void *context) {
     return *id < KNOB_COUNT ? knob_table[(*id)++].name : NULL;
 }
 
-/* A knob has its default from one place, so that nobody has to ask which of two comes first. */
+/* A knob has its default from one place, so that no rule of precedence is needed. */
 static void check_defaults(struct page *page, struct place place) {
     const struct template *t = page->reader->template;
     for (int id = 0; t->defaults && id < KNOB_COUNT; id++)
@@ -209,7 +209,7 @@ static bool read_part(struct page *page, struct slice *rest, const char *keyword
         diag_error(page->reader->diag, page_place(page, found.text), "expected '%s' here: %s", keyword, usage);
         return false;
     }
-    *value = page_expr(page, *rest, &used, EXPR_INT, sizes); /* which says itself what is wrong */
+    *value = page_expr(page, *rest, &used, EXPR_INT, sizes); /* reports its own errors */
     rest->text += used;
     rest->size -= (int)used;
     return *value != NULL;
@@ -418,7 +418,7 @@ static void read_code(struct page *page, struct slice word, struct slice rest) {
                word.text, rest.size, rest.text, near);
 }
 
-/* NAME NAME ...: what a part reads of what is set above its include. */
+/* NAME NAME ...: the names set above its include that a part reads. */
 static void read_needs(struct page *page, struct slice word, struct slice rest) {
     struct template *t = page->reader->template;
     page->file->needs_line = page->number;
@@ -451,7 +451,7 @@ static void read_note(struct page *page, struct slice word, struct slice rest) {
 static const struct directive {
     const char *word;
     void (*read)(struct page *page, struct slice word, struct slice rest);
-    bool in_loop; /* may stand in a `for`: what it says does not depend on how often it is said */
+    bool in_loop; /* may stand in a `for`: repeating it changes nothing */
 } directives[] = {
     {"require", read_require, false},
     {"default", read_default, false},

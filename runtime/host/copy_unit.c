@@ -1,5 +1,5 @@
 /* copy_unit: boxes between tensors and shared memory (TMA), in the 128-byte swizzle. See units.h.
-   A box is checked when it is asked for, so that copying cannot fail. */
+   A box is checked when the copy is issued, so that copying cannot fail. */
 #include "cluster.h"
 #include "race.h"
 #include "units.h"
@@ -156,7 +156,7 @@ static void check_tensor(struct fiber *fiber, const struct copy *copy, int line)
     }
 }
 
-/* The barriers that count the bytes of a load; until these are complete, what it overwrites is NaN. */
+/* The barriers that count the bytes of a load; until these are complete, its destination is NaN. */
 static void find_targets(struct fiber *fiber, const struct attile_box *box, struct copy *copy, int line) {
     struct cluster *cluster = fiber->block->cluster;
     unsigned mask = box->mask ? box->mask : 1u << fiber->block->shown->rank;
