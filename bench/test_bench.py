@@ -675,7 +675,7 @@ class Unkind(unittest.TestCase):
                 self.assertGreater(len(kinds_at(512)), 5)
         self.assertEqual({kind for case, kind in every if case.len_q == 512}, set(unkind.EVERY))
         words = " ".join(trial.name for trial, _ in todo)
-        for option in ("fp16", "fp32", "softcap", "alibi", "bias", "scale=-", "cluster=2", "query_heads=packed"):
+        for option in ("fp16", "fp32", "softcap", "alibi", "bias", "scale=-", "cluster=2", "pack_gqa=1"):
             self.assertIn(option, words)
         problem = next(trial for trial, _ in todo if trial.case.scale < 0).problem()
         self.assertNotIn("alignment", problem)

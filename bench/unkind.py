@@ -67,7 +67,7 @@ def todo(dry_run):
                Trial(_case(128, 4096, "softcap")), Trial(_case(128, 4096, "alibi")), Trial(_case(128, 4096, "bias")),
                Trial(_case(128, 4096, "causal", scale=-0.09)),
                Trial(_case(128, 4096, "causal"), "algorithm=flash_async cluster=2", "target=sm_90a"),
-               Trial(_case(128, 4096, "causal", kv_heads=4), "algorithm=flash_async query_heads=packed", "target=sm_90a")]
+               Trial(_case(128, 4096, "causal", kv_heads=4), "algorithm=flash_async pack_gqa=1", "target=sm_90a")]
     found += [(trial, SOME) for trial in options]
     found += [(Trial(_case(64, 2048, mask, 4, dtype="fp32"), "algorithm=flash_tiled"), FEW) for mask in MASKS[:2]]
     return [(trial, kind) for trial, some in found for kind in some]

@@ -74,7 +74,7 @@ static bool work_kv_outer(struct work *work) {
     t->wait = work->gpu->round_latency;
     t->round = t->fma + t->wait;
     t->resident = count_resident(work, floor(work->gpu->threads / fmax(32, work->variant->block_threads)));
-    /* A block does a whole head: fewer blocks, each with the rounds of all tiles of queries. */
+    /* A block does a whole head: fewer blocks, each with the rounds of all Q tiles. */
     t->blocks = work_grid(work);
     work->busy *= q_tiles;
     t->wait *= q_tiles;

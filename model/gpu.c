@@ -1,5 +1,5 @@
-/* gpu: a device file -> struct model_gpu. Every rate of rates.def must be there once, with its unit, so that nobody
-   takes GHz for Hz, and with its source, so that nobody has to believe it. */
+/* gpu: a device file -> struct model_gpu. Every rate of rates.def must be there once, with its unit, so that GHz is not taken for
+   Hz, and with its source, so that it can be checked. */
 #include "embedded.h"
 #include "knob_text.h"
 #include "model.h"

@@ -36,6 +36,9 @@ enum att_status choose_read(const struct att_session *session, const char *probl
                        &diag) ||
         !knobs_parse(&how, 1u << KNOB_GROUP_SCHEDULE, &request->knobs, &diag))
         return failure_take(failure, ATT_INVALID_TEXT, &diag);
+    if (diag.text.size) /* notes, the last one without its newline */
+        session_log(session, ATT_LOG_WARNING, "%.*s", (int)diag.text.size - 1, text_string(&diag.text));
+    diag_free(&diag);
     if (request->knobs.family == AUTO) {
         refuse_without_family(failure);
         return failure->status;

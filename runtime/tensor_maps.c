@@ -44,7 +44,7 @@ static enum att_status check_tensor(const struct tensor *tensor, struct failure 
     return ATT_OK;
 }
 
-/* The heads that share a key head. */
+/* The heads that share a K/V head. */
 static int group_of(const struct shape *shape) { return shape->kv_heads ? (int)(shape->heads / shape->kv_heads) : 1; }
 
 /* Boxes that hold all heads of a group hold at least one query of each. */
@@ -54,7 +54,7 @@ static enum att_status check_group(const struct plan *plan, const struct shape *
         if (plan->map[i].packed && group > plan->map[i].rows)
             return failure_set(failure, ATT_INVALID_ARGUMENT,
                                "heads / kv_heads is %d, expected at most %d by this kernel, which packs them into one "
-                               "tile; query_heads=apart takes any",
+                               "tile; pack_gqa=0 takes any",
                                group, plan->map[i].rows);
     return ATT_OK;
 }

@@ -256,7 +256,7 @@ Test(choose, what_was_measured_for_one_number_format_serves_the_other) {
     snprintf(place, sizeof place, "%s:5 measured it best for bf16 at", path);
     att_session *session = open_gpu(path, "NVIDIA H200", 90);
     EXPLAIN("family=attention_forward dtype=fp16 head_dim=80 batch=1 len_q=512", NULL, ATT_OK, place,
-            "fp16_d80_none_flash_async_m64_n96_s2_within_from_sum_", "block_m     = 64  (by the rule above)",
+            "fp16_d80_none_flash_async_m64_n96_s2_intra_warpgroup_from_sum_", "block_m     = 64  (by the rule above)",
             "rescale     = from_sum  (the template's choice)");
     EXPLAIN("family=attention_forward dtype=bf16 dtype_out=fp32 head_dim=80 batch=1 len_q=512", NULL, ATT_OK, place,
             "bf16_to_fp32_d80_", "_m64_n96_s2_", "_direct_");
@@ -272,7 +272,7 @@ Test(choose, without_a_row_the_model_chooses_among_what_was_best_for_larger_head
     const char *path = write_table(LENT);
     static const char problem[] = "family=attention_forward dtype=bf16 head_dim=72" SHORT;
     att_session *session = open_gpu(path, "NVIDIA H200", 90);
-    EXPLAIN(problem, NULL, ATT_OK, "bf16_d72_none_flash_async_m64_n96_s2_within_from_sum_",
+    EXPLAIN(problem, NULL, ATT_OK, "bf16_d72_none_flash_async_m64_n96_s2_intra_warpgroup_from_sum_",
             "the model: ", "us are predicted, ",
             "us with the template's defaults; it was measured best for head_dim=80 (/tmp",
             "would be next: attention_forward_bf16_d72_none_flash_async_m192_n96_s2");
@@ -427,6 +427,19 @@ Test(choose, every_row_of_the_shipped_tables_is_a_variant_of_its_device) {
     diag_free(&diag);
 }
 
+/* --- names of earlier versions ------------------------------------------------------------------------------------ */
+
+Test(choose, the_old_name_of_the_number_of_keys_is_read_and_noted) {
+    att_session *session = open_gpu(NULL, "GPU", 90);
+    att_kernel *before, *now;
+    cr_assert_eq(att_find(session, BF16 " mask=\"k < len_k - 1\"", NULL, &before), ATT_OK, "%s", att_message(session));
+    cr_expect(strstr(text_string(&logged), "<problem>:1: note: 'len_k' is called 'len_kv' now"), "%s",
+              text_string(&logged));
+    cr_assert_eq(att_find(session, BF16 " mask=\"k < len_kv - 1\"", NULL, &now), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(before, now);
+    att_close(session);
+}
+
 /* --- kernels that do not compile ---------------------------------------------------------------------------------- */
 
 Test(choose, what_does_not_compile_is_passed_over_unless_it_was_asked_for) {
@@ -444,7 +457,7 @@ Test(choose, what_does_not_compile_is_passed_over_unless_it_was_asked_for) {
     uncompilable = "_m192_";
     cr_assert_eq(att_find(session, BF16 " dtype_out=fp32", NULL, &kernel), ATT_OK, "%s", att_message(session));
     cr_expect(strstr(att_kernel_name(kernel), "_flash_async_m128_n64_"), "%s", att_kernel_name(kernel));
-    uncompilable = "_within_";
+    uncompilable = "_intra_warpgroup_";
     cr_assert_eq(att_find(session, "family=attention_forward dtype=bf16 head_dim=192", NULL, &kernel), ATT_OK, "%s",
                  att_message(session));
     cr_expect(strstr(att_kernel_name(kernel), "_flash_async_") && strstr(att_kernel_name(kernel), "_off_"), "%s",

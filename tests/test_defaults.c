@@ -13,7 +13,7 @@
 #define WINDOW    "mask=\"k <= q and q - k < window\" params=\"window: int\""
 #define DOCUMENTS "mask=\"causal and document(doc)\" "
 #define SQUARE    "score=\"s * s\" "
-#define BIAS      "score=\"s + bias[h, q, k]\" params=\"bias: fp16[heads, len_q, len_k]\""
+#define BIAS      "score=\"s + bias[h, q, k]\" params=\"bias: fp16[heads, len_q, len_kv]\""
 
 /* A problem for each row, in the order of the table. */
 static const struct {
@@ -29,10 +29,10 @@ static const struct {
     {"head_dim=64 score=softcap(30)", "d 64 with a folded score", 192, 96, 3},
     {"head_dim=64 " BIAS, "d 64 with rows of a bias and no mask", 192, 128, 3},
     {"head_dim=64 mask=causal " BIAS, "d 64 with rows of a bias", 192, 96, 3},
-    {"head_dim=64 " DOCUMENTS SQUARE "params=\"doc: int[batch, len_k]\"",
+    {"head_dim=64 " DOCUMENTS SQUARE "params=\"doc: int[batch, len_kv]\"",
      "d 64 with a score and a mask that look tensors up", 128, 96, 2},
     {"head_dim=64 head_dim_v=72 sinks=1", "d 96", 192, 96, 2},
-    {"head_dim=72 " DOCUMENTS SQUARE "params=\"doc: int[batch, len_k]\"",
+    {"head_dim=72 " DOCUMENTS SQUARE "params=\"doc: int[batch, len_kv]\"",
      "d 128 with a score and a mask that look tensors up", 128, 80, 2},
     {"head_dim=128 " BIAS, "d 128 with rows of a bias", 128, 112, 2},
     {"head_dim=64 " SQUARE, "d 128 with a general score", 128, 96, 2},

@@ -22,15 +22,15 @@ static struct kernel {
     const char *mask, *input, *output, *schedule;
 } kernels[] = {
     /* the first guess of m looks at a quarter of the scores */
-    {"none", "bf16", "bf16", "rescale=from_sum block_m=64 block_n=32 overlap=within"},
+    {"none", "bf16", "bf16", "rescale=from_sum block_m=64 block_n=32 overlap=intra_warpgroup"},
     /* ... at all of them */
     {"none", "bf16", "fp32", "rescale=from_sum block_m=128 block_n=16 overlap=both"},
-    {"none", "bf16", "bf16", "rescale=from_sum block_m=64 block_n=32 overlap=off store=direct blocks=per_tile"},
+    {"none", "bf16", "bf16", "rescale=from_sum block_m=64 block_n=32 overlap=off store=direct scheduler=per_tile"},
     {"causal", "bf16", "bf16", "rescale=from_sum block_m=128 block_n=32 overlap=both"},
-    {"causal", "bf16", "fp32", "rescale=from_sum block_m=192 block_n=16 overlap=within"},
+    {"causal", "bf16", "fp32", "rescale=from_sum block_m=192 block_n=16 overlap=intra_warpgroup"},
     {"causal", "fp16", "fp16", "rescale=lazy block_m=128 block_n=32 overlap=both"},
-    {"none", "fp16", "fp32", "rescale=lazy block_m=64 block_n=16 overlap=within"},
-    {"causal", "bf16", "bf16", "rescale=always block_m=128 block_n=32 overlap=ping_pong"},
+    {"none", "fp16", "fp32", "rescale=lazy block_m=64 block_n=16 overlap=intra_warpgroup"},
+    {"causal", "bf16", "bf16", "rescale=always block_m=128 block_n=32 overlap=pingpong"},
 };
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 

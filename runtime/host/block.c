@@ -109,7 +109,7 @@ unsigned block_random(struct block *block, unsigned limit) {
 }
 
 /* Every other three seeds hold a warp back until nothing else, units included, can go on without it, and then another:
-   whoever relies on a warp not being that late is found. */
+   a kernel that relies on a warp not being that late fails. */
 static void hold_a_warp(struct block *block) {
     unsigned warps = (block->shown->threads + ATTILE_WARP - 1) / ATTILE_WARP;
     block->held_warp = block->launch->seed / 3 % 2 ? block_random(block, warps) : BLOCK_NO_WARP;
@@ -176,7 +176,7 @@ _Noreturn void fiber_refuse(struct fiber *fiber, int line, const void *pc, const
     leave(fiber);
 }
 
-/* Stacks pass from launch to launch, which is nobody's race: the sanitizer sees memcpy, but not this. */
+/* Reusing stacks from launch to launch is no race: the sanitizer sees memcpy, but not this. */
 static void copy_unseen(unsigned char *to, const unsigned char *from, size_t size) {
     volatile unsigned char *unseen = to;
     for (size_t i = 0; i < size; i++)
@@ -316,7 +316,7 @@ static const struct attile_host host = {
 
 /* --- running ------------------------------------------------------------------------------------------------------- */
 
-/* ThreadSanitizer remembers who touched which address, and what was released there: give it fresh memory, so that it
+/* ThreadSanitizer remembers accesses and releases by address: give it fresh memory, so that it
    does not take one block's stack or barrier for another's. */
 static bool renew_memory(struct block *block) {
     block->guarded = 0;
@@ -342,7 +342,7 @@ bool block_start(struct block *block, struct launch *launch, struct cluster *clu
     if (launch->mode == ATT_HOST_RACE && !renew_memory(block))
         return false;
     guard_stacks(block, launch->threads);
-    memset(block->shared, 0xff, launch->shared); /* NaN, so that what was not written is not a plausible number */
+    memset(block->shared, 0xff, launch->shared); /* NaN, so that unwritten memory is no plausible number */
     *block->shown = (struct attile_block){
         .host = &host,
         .device = block,
@@ -376,7 +376,7 @@ bool block_start(struct block *block, struct launch *launch, struct cluster *clu
         fiber->context.race = identify(block, fiber);
         make_ready(block, fiber);
     }
-    race_release(block); /* what was done before the launch happens before all its threads */
+    race_release(block); /* work before the launch happens before all its threads */
     return true;
 }
 

@@ -100,10 +100,10 @@ void block_free(struct block *block); /* accepts null */
 bool block_start(struct block *block, struct launch *launch, struct cluster *cluster, unsigned index);
 /* Let one of the ready threads run until it waits or ends; there must be one. */
 void block_step(struct block *block);
-/* Nothing else can go on: ready what was held back, and hold another warp back from now on. False = nothing was. */
+/* No other thread can run: release the warp that was held back, and hold back another one. False = none was. */
 bool block_let_go(struct block *block);
 static inline bool block_ended(const struct block *block) { return block->ended == block->shown->threads; }
-/* For a report of what cannot go on: who waits where, a line for threads in the same situation. */
+/* For a deadlock report: where threads wait, one line for threads in the same situation. */
 void block_explain(const struct block *block, struct fault *fault);
 /* Add what it counted to the launch's counters. */
 void block_count(struct block *block);

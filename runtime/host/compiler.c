@@ -108,7 +108,7 @@ static enum att_status no_compiler(const struct compiler *compiler, struct failu
                        "install one (for example `apt install g++`) or set CXX");
 }
 
-/* The command by its full path: what runs is what was found. Returns the number of words. */
+/* The command by its full path, so that the compiler that was found is the one that runs. Returns the number of words. */
 static int push_command(char **argv, const struct compiler *compiler) {
     int count = 0;
     argv[count++] = compiler->path;

@@ -63,7 +63,7 @@ __device__ __forceinline__ bool all_seen(const attention_params &p, const Where 
     //$ code all
 }
 
-// From key0 on in steps of STEP, the first tile of keys that is needed; `end` or more when none is. To be called by all
+// From key0 on in steps of STEP, the first K/V tile that is needed; `end` or more when none is. To be called by all
 // lanes of a warp: each judges a tile of its own.
 template <int STEP>
 __device__ __forceinline__ int next_needed(const attention_params &p, const Where &at, int q_first, int q_last, int key0,

@@ -2,11 +2,11 @@
 //$ include "fragment/scores_from_memory.cuh"
 //$ include "fragment/softmax_rows.cuh"
 
-// A weight of 0 keeps out every value but NaN and infinity: 0 times those is NaN. So a row of O that is not finite may have it
-// from the value of a key it does not see, if such a value is in a tile of keys that it sees in part. Then the
-// warp does its 16 rows over, 16 keys at a time, by mma.sync from global memory. m and l stay: they are right.
+// Recomputes rows of O. In a K/V tile that a row sees in part, P = 0 for the masked keys; but 0 * NaN and 0 * infinity are NaN, so
+// a NaN or infinity in the V of a masked key reaches O. The warp recomputes its 16 rows, 16 keys at a time, by mma.sync from
+// global memory. m and l stay: they are right.
 
-// Is some of the warp's rows of O not finite, though its sum is?
+// Is one of the warp's rows of O not finite, though its sum is?
 __device__ __forceinline__ bool wants_repeat(const float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
     unsigned some = 0;
 #pragma unroll
@@ -34,7 +34,7 @@ __device__ __forceinline__ unsigned not_finite(unsigned pair) {
     return (signs >> 15) * 0xffff;
 }
 
-// Is a value of keys first, first + 1, ... end - 1 not finite?
+// Is an element of V of the keys first .. end - 1 not finite?
 __device__ __forceinline__ bool has_not_finite(const attention_params &p, const Tile &tile, int first, int end) {
     const Input *v = static_cast<const Input *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride;
     bool found = false;
@@ -48,7 +48,7 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
     return __any_sync(0xffffffffu, found);
 }
 
-// Is it so in a tile of keys that some row of the unit does not see all of?
+// Is an element of V not finite in a K/V tile that some row of the unit sees only in part?
 __device__ __forceinline__ bool values_want_care(const attention_params &p, const Tile &tile, int unit) {
     //$ if mask == custom_mask
     bool found = false;

@@ -5,7 +5,7 @@
 // S of a warp's 16 rows by itself, by mma.sync from global memory: for what happens too seldom to keep stages of Q and K for.
 // Accumulators of mma lie as those of wgmma do.
 
-// Two neighbouring columns of Q, of which the sign is turned where scale is negative (negate_queries).
+// Two neighbouring columns of Q, negated where scale is negative, as Q in shared memory is.
 __device__ __forceinline__ unsigned query_pair(const attention_params &p, const Input *q) {
     //$ if score == custom_score
     return *reinterpret_cast<const unsigned *>(q);

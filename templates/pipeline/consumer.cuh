@@ -1,33 +1,33 @@
-//$ needs head_dim_v mask score sinks block_n stages rescale store weights_in queries_in mask_tiles score_bias
+//$ needs head_dim_v mask score sinks block_n stages rescale store p_in q_in mask_tiles score_bias
 //$ needs plain_scores folded in_turns panels k_bytes v_bytes q_stages k_stages units_apart
 
-// What one warpgroup of consumers does, with everything that it holds in registers: S, O, P and Q as 16-bit pairs where they
-// are not in shared memory, and about 32 a thread besides, which the template's last requirement counts.
+// One consumer warpgroup and everything that it holds in registers: S, O, P and Q as 16-bit pairs where they are not in shared
+// memory, and about 32 more registers a thread, which the last requirement of the template counts.
 struct Consumer {
     const attention_params &p;
     Shared &shared;
-    int index;  // of the consumers of this block
-    Unit unit;  // of the tile of queries
-    float c;    // what makes exponents of 2 of what is in s: log2(e), times |scale| where no expression has done so
-    unsigned long long k, v; // descriptors of their first stages
+    int index;  // of this consumer in its block
+    Unit unit;  // of the Q tile
+    float c;    // factor from s to exponents of 2: log2(e), times |scale| unless the score expression has applied scale
+    unsigned long long k, v; // matrix descriptors of stage 0
 
     Ring<Q_STAGES> queries;
-    int step; // tiles of keys that went through this warpgroup
+    int step; // K/V tiles that this warpgroup has processed
     //$ if units_apart
-    int unseen; // tiles of keys to go by, which only other units see
+    int unseen; // K/V tiles to skip: only other units of the Q tile need them
     //$ end
-    KeyWalk walk; // over those that this one sees
-    int next;     // tile of keys that is weighed next
+    KeyWalk walk; // over the K/V tiles of this unit
+    int next;     // the K/V tile whose softmax is next
     //$ if mask_tiles == bitmap
-    Seen seen; // of the next tile, unless all is
+    Seen seen; // mask bits of the next tile, unless all of it is seen
     //$ end
     //$ if rescale == from_sum
-    bool follow; // m follows the maximum, since scores have outgrown one that did not
-    bool unsure; // the weights of this tile are of an m that may be too small
-    float tile_sum[2]; // of them, this thread's share
+    bool follow; // compute maxima from now on: scores have outgrown a fixed m
+    bool unsure; // P of this tile is of an m that may be too small
+    float tile_sum[2]; // this thread's share of the row sums of that P
     //$ end
     //$ if rescale != always and not plain_scores
-    bool search; // the next tile for a maximum
+    bool search; // compute the maximum of the next tile
     //$ end
     //$ if folded or score_bias == bias_rows
     Score score;
@@ -42,13 +42,13 @@ struct Consumer {
           //$ if score == custom_score
           c(LOG2_E),
           //$ else
-          c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E), // not 0, times which -INFINITY would be NaN
+          c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E), // not 0: 0 * -INFINITY is NaN
           //$ end
           k(matrix_descriptor(shared.k[0], 0)), v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0) {
-        //$ if queries_in == q_shared
+        //$ if q_in == q_shared
         q.first = matrix_descriptor(shared.q[0][index], 0);
         //$ end
-        //$ if weights_in == p_shared
+        //$ if p_in == p_shared
         weights = {&shared.p[index], index};
         //$ end
         //$ if rescale == from_sum
@@ -62,7 +62,7 @@ struct Consumer {
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
     __device__ __forceinline__ Ring<STAGES> values(int ahead = 0) const { return {step + ahead}; }
 
-    // The next tile of queries. False when there is none.
+    // Take the next Q tile. False when there is none.
     __device__ __forceinline__ bool take() {
         Ring<2> taken = {queries.count};
         Tile tile = take_tile(shared, taken);
@@ -70,7 +70,7 @@ struct Consumer {
         if (elect_one())
             barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
         //$ if units_apart and mask_tiles != builtin
-        unseen = queries.count > 0 ? tiles_after(p, unit.tile, unit.index, walk) : 0; // of the tile before
+        unseen = queries.count > 0 ? tiles_after(p, unit.tile, unit.index, walk) : 0; // of the previous Q tile
         //$ end
         unit.tile = tile;
         //$ if mask == custom_mask or score == custom_score
@@ -93,7 +93,7 @@ struct Consumer {
     }
     //$ if units_apart
 
-    // Bytes of unseen tiles are waited for, or a stage could be given back a round early.
+    // Wait for the bytes of skipped tiles, too: else a stage could be released one phase early.
     __device__ __forceinline__ void skip_unseen() {
         for (; unseen > 0; unseen--, step++) {
             barrier_wait(&shared.k_full[keys(0).stage()], keys(0).parity());
@@ -102,14 +102,14 @@ struct Consumer {
             if (await_bias(score, p, shared))
                 bias_done(score, p, shared);
             //$ end
-            named_barrier_sync(4 + index, 128); // or a warp that is late would not see the phase it waits for
+            named_barrier_sync(4 + index, 128); // else a late warp could miss the phase that it waits for
             release_keys(&shared.k_empty[keys(0).stage()]);
             release_keys(&shared.v_empty[values().stage()]);
         }
     }
     //$ end
 
-    // The next tile of queries, behind tiles of keys that are not for this warpgroup. False when there is none.
+    // Take the next Q tile and skip leading K/V tiles that this warpgroup does not need. False when there is none.
     __device__ __forceinline__ bool take_and_skip() {
         bool more = take();
         //$ if units_apart
@@ -144,7 +144,7 @@ struct Consumer {
     }
     //$ if score != custom_score
 
-    // scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is.
+    // For scale < 0, scale Q K^T = |scale| (-Q) K^T: so the largest score is always that of the largest product.
     __device__ __forceinline__ void negate_queries() {
         unsigned *pairs = reinterpret_cast<unsigned *>(shared.q[queries.stage()][index]);
 #pragma unroll 4
@@ -161,7 +161,7 @@ struct Consumer {
         if (p.scale < 0)
             negate_queries();
         //$ end
-        //$ if queries_in == q_registers
+        //$ if q_in == q_registers
         load_queries(q, shared.q[queries.stage()][index]);
         //$ if store == direct
         fence_async();
@@ -172,10 +172,10 @@ struct Consumer {
         //$ end
     }
 
-    // S of this tile of keys is not multiplied again; after the last one nor is any of these queries'.
+    // S of this K/V tile is final: release K, and after the last tile Q.
     __device__ __forceinline__ void scores_done(Ring<K_STAGES> at) {
         release_keys(&shared.k_empty[at.stage()]);
-        //$ if store == direct and queries_in == q_shared
+        //$ if store == direct and q_in == q_shared
         if (walk.left == 0)
             release(&shared.q_empty[queries.stage()][index]);
         //$ end
@@ -185,7 +185,7 @@ struct Consumer {
         release_keys(&shared.v_empty[at.stage()]);
     }
 
-    // What is known of a tile of keys before its scores are there.
+    // Prepare a K/V tile while its S is being computed.
     __device__ __forceinline__ void prepare() {
         next = next_keys(p, unit.tile, unit.index, walk);
         //$ if mask_tiles == bitmap
@@ -202,7 +202,7 @@ struct Consumer {
         //$ end
     }
     //$ if folded
-    // Scores are taken less m, or less something close to them while m is searched.
+    // Scores are computed minus m, or minus a value close to them while m is not known.
     __device__ __forceinline__ void set_rests(bool search) {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
@@ -213,7 +213,7 @@ struct Consumer {
     }
     //$ end
 
-    // Does this warp have keys that some row does not see?
+    // Is some key of the tile masked for some row of this warp?
     __device__ __forceinline__ bool is_masked(bool first) const {
         //$ if mask == none
         return first && !walk.whole;
@@ -221,7 +221,7 @@ struct Consumer {
         return !walk.whole;
         //$ end
     }
-    // s = -INFINITY where the mask says so.
+    // s = -INFINITY where the mask is false.
     __device__ __forceinline__ void mask_scores() {
         //$ if mask_tiles == bitmap
         mask_tile(s, seen);
@@ -230,8 +230,8 @@ struct Consumer {
         //$ end
     }
 
-    // m follows the maximum, and O has to follow it, too: so only when m has grown by more than 2^8, unless it is searched for.
-    // Until then weights are at most 2^8 too large, which l divides out again.
+    // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^8 (`search`: always). Until
+    // then P is at most 2^8 too large, and so is l, which divides it out.
     template <bool FOLLOW>
     __device__ __forceinline__ void weigh_scores(bool masked, bool first, bool search, float (&sum)[2]) {
         const float slack = search ? 0 : 8;
@@ -255,7 +255,7 @@ struct Consumer {
         //$ else
         //$ if plain_scores and mask == none and rescale == from_sum
         if (FOLLOW || first)
-            follow_max<4>(s, rows, c, FOLLOW, slack); // if no row ends in the first tile, a guess at m will do
+            follow_max<4>(s, rows, c, FOLLOW, slack); // where every row sees the whole first tile, an estimate of m suffices
         //$ else
         if (FOLLOW)
             follow_max<1>(s, rows, c, true, slack);

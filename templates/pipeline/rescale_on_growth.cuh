@@ -1,6 +1,6 @@
 //$ needs rescale score_bias plain_scores
 
-// S of the tile that is prepared -> weights. `first`: of its rows.
+// S of the prepared tile -> P. `first`: the first K/V tile of the rows.
 __device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     c.scores_done(c.keys(0));

@@ -1,7 +1,7 @@
 //$ needs head_dim_v bfloat16_out
 
-// A unit's rows of O, divided by l, from registers to memory. Two neighbours exchange a pair of columns, so that the four lanes
-// of a row write 32 bytes of it together.
+// Stores a unit's rows of O, divided by l, from registers. Neighbouring lanes exchange a pair of columns, so that the four lanes
+// of a row write 32 contiguous bytes.
 __device__ __forceinline__ void store_rows(const Consumer &c, const Unit &unit, int, const float (&scale)[2]) {
     const attention_params &p = unit.p;
     bool odd = unit.lane % 2;

@@ -1,6 +1,6 @@
 //$ needs head_dim_v
 
-// A unit's rows of O, divided by l, from registers to memory.
+// Stores a unit's rows of O, divided by l, from registers.
 __device__ __forceinline__ void store_rows(const Consumer &c, const Unit &unit, int, const float (&scale)[2]) {
     const attention_params &p = unit.p;
 #pragma unroll

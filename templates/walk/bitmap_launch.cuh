@@ -3,9 +3,9 @@
 //$ workspace 4 * batch * heads * ((len_q + tile_rows - 1) / tile_rows) * (units + 1) * (6 + (len_kv + 32 * block_n - 1) / (32 * block_n))
 //$ include "expression/formula.cuh"
 
-// Which tiles of keys each tile of queries needs, where no closed form says it: judged before the kernel proper, 32 tiles
-// at a time, for each unit of 64 rows. In the workspace, for each tile of queries, a line for each unit and one for all of
-// them together. A line begins with where its walk over the needed tiles does (walk/bitmap.cuh):
+// The K/V tiles that each Q tile needs, for masks without a closed form. A launch before the attention kernel classifies 32 tiles
+// at a time for each unit of 64 rows. The workspace holds, for each Q tile, one line a unit and one line for the whole tile. A
+// line begins with the start of its walk over the needed tiles (walk/bitmap.cuh):
 
 struct MapLine {
     int unseen, left, after; // of the tiles that any unit needs, from the last to the first: before the first one that this
@@ -13,7 +13,7 @@ struct MapLine {
     int word;                // in which word of the needed tiles the first one of those `left` is, ...
     unsigned bits, full;     // ... and that word without those before it, and which of its tiles all queries of the unit see
 
-    // A bit for each tile of keys. Of a unit, 1 = all its queries see all keys; of all of them, 1 = needed.
+    // A bit for each K/V tile. Of a unit, 1 = all its queries see all keys; of all of them, 1 = needed.
     __device__ __forceinline__ unsigned *tiles() { return reinterpret_cast<unsigned *>(this + 1); }
 };
 static_assert(sizeof(MapLine) == 24, "as in the workspace directive");

@@ -87,7 +87,7 @@ struct attile_host {
     int (*copy_next)(struct attile_block *block, unsigned index, struct attile_copy *copy);
 
     /* Hopper: named barriers (wait, or only arrive), transaction barriers, registers that move between warpgroups, the
-       copy unit, and the matrix unit. `pending` groups may be unfinished after ATTILE_FINISH. */
+       TMA, and the tensor cores. `pending` groups may be unfinished after ATTILE_FINISH. */
     void (*named)(struct attile_block *block, unsigned index, int id, int threads, int wait, int line);
     void (*transaction)(struct attile_block *block, unsigned index, int operation, void *barrier, int value, int line);
     void (*registers)(struct attile_block *block, unsigned index, int count, int acquire, int line);

@@ -52,7 +52,7 @@ ATTILE_INLINE void barrier_arrive_at(void *barrier, int rank, ATTILE_LINE) {
     attile_transact(ATTILE_ARRIVE_PEER, barrier, rank, line);
 }
 
-/* --- the copy unit ------------------------------------------------------------------------------------------------- */
+/* --- TMA ----------------------------------------------------------------------------------------------------------- */
 
 static ATTILE_UNWATCHED void attile_copy_box(const attile_box *box, int line) {
     attile_self()->host->box(attile_self(), attile_self_index(), box, line);
@@ -134,7 +134,7 @@ ATTILE_INLINE void mma(float &s0, float &s1, float &s2, float &s3, const unsigne
     }
 }
 
-/* --- the matrix unit ----------------------------------------------------------------------------------------------- */
+/* --- the tensor cores ---------------------------------------------------------------------------------------------- */
 
 static ATTILE_UNWATCHED void attile_multiply(const attile_product *product, int line) {
     attile_self()->host->product(attile_self(), attile_self_index(), product, line);
