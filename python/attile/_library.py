@@ -58,7 +58,7 @@ class Args(ctypes.Structure):
 
     _fields_ = [
         ("size", c_size_t), ("family", c_int), ("workspace_size", c_size_t), ("workspace", c_void_p),
-        *[
+        *[  # type: ignore[list-item]
             field for name in TENSORS
             for field in ((name, c_void_p), *((f"{name}_{stride}", c_int64) for stride in STRIDES))
         ],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple
 
 from . import errors
 from ._tensor import View
@@ -18,7 +18,7 @@ _DTYPE_OF = {knob: dtype for dtype, knob in DTYPES.items()}
 _PARAM_TYPES = {"bool": "bool", "int32": "int", "int64": "int", "float32": "float", "float16": "fp16",
                 "bfloat16": "bf16"}  # fmt: skip
 
-Problem = Union[str, Mapping[str, object]]
+Problem = str | Mapping[str, object]
 
 
 class Parameter(NamedTuple):

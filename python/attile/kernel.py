@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple
 
 from . import _library, errors
 from ._library import library
@@ -192,10 +192,7 @@ def like(q: View, shape: tuple[int, ...], dtype: str) -> View:
     return View(0, shape, contiguous(shape), dtype, q.device, q.ordinal, None)
 
 
-Key = Union[tuple[Any, ...], None]
-
-
-def _key_of(*values: Any) -> Key:
+def _key_of(*values: Any) -> tuple[Any, ...] | None:
     """Tells calls apart that need plans of their own; None where that cannot be told cheaply."""
     found: list[Any] = []
     for value in values:
