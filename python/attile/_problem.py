@@ -43,10 +43,10 @@ def as_text(problem: Problem) -> str:
     """A problem given as knobs, {"dtype": "bf16", "mask": "k <= q"}, becomes text; a text stays as it is."""
     if isinstance(problem, str):
         return problem
-    return " ".join(f"{name}={_quoted(str(value))}" for name, value in problem.items())
+    return " ".join(f"{name}={quoted(str(value))}" for name, value in problem.items())
 
 
-def _quoted(value: str) -> str:
+def quoted(value: str) -> str:
     if re.fullmatch(r"[\w.+-]+", value):
         return value
     if "'" in value and '"' in value:
@@ -81,28 +81,40 @@ def form_of(knobs: Mapping[str, str]) -> Form:
                 int(knobs.get("head_dim_v", head_dim)))  # fmt: skip
 
 
+def declared_in(problem: str) -> list[tuple[str, str]]:
+    """[(name, type)] of the parameters that a text declares, in their order; those of its sinks come last."""
+    knobs = knobs_of(problem)
+    parts, depth = [""], 0
+    for letter in knobs.get("params", ""):
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    pairs = [part.partition(":") for part in parts if part.strip()]
+    sinks = [("sinks", "float[heads]")] if knobs.get("sinks", "0") != "0" else []
+    return [(name.strip(), kind.strip()) for name, _, kind in pairs] + sinks
+
+
 def knob_of_dtype(dtype: str, name: str) -> str:
     if dtype not in DTYPES:
         raise errors.DtypeError(f"{name} is {dtype}, expected one of {', '.join(DTYPES)}")
     return DTYPES[dtype]
 
 
-def write(
-    dtype: str, head_dim: int, head_dim_v: int, mask: str | None, score: str | None,
-    parameters: list[Parameter], hints: str,
-) -> str:  # fmt: skip
-    """The problem of one call. hints: what is known of its sizes and alignment."""
-    parts = [f"family=attention_forward dtype={dtype} head_dim={head_dim} head_dim_v={head_dim_v}"]
+def rule_text(mask: str | None, score: str | None, parameters: list[Parameter]) -> str:
+    """The part of a problem that says mask, score and parameters."""
+    parts = []
     if mask is not None:
-        parts.append(f"mask={_quoted(mask)}")
+        parts.append(f"mask={quoted(mask)}")
     if score is not None:
-        parts.append(f"score={_quoted(score)}")
+        parts.append(f"score={quoted(score)}")
     declared = [f"{one.name}: {one.declared}" for one in parameters if one.name != "sinks"]
     if declared:
         parts.append(f"params='{', '.join(declared)}'")
     if len(declared) < len(parameters):
         parts.append("sinks=1")
-    return " ".join([*parts, hints]).rstrip()
+    return " ".join(parts)
 
 
 def declare(params: Mapping[str, Any] | None, sizes: Sizes, view: Any) -> list[Parameter]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import errors
 from ._memory import current_stream, workspace_for
-from ._plan import LAYOUTS, Plan, alignment_of, check_inputs, shape_of
-from ._problem import Form, Parameter, Sizes, declare, hints, knob_of_dtype, write
+from ._plan import Plan, alignment_of, check_inputs, shape_of
+from ._problem import Parameter, Sizes, as_text, declare, hints, knob_of_dtype, rule_text
 from ._tensor import View, empty_like, is_torch, view
-from .kernel import like
 from .session import Session, session_for
 
 
@@ -51,8 +49,8 @@ def attention(
     o = empty_like(q, shape_of(layout, sizes.batch, sizes.heads, sizes.len_q, seen_v.shape[3]), seen_q.dtype)
     lse = empty_like(q, (sizes.batch, sizes.heads, sizes.len_q), "float32") if return_lse else None
     seen_o, seen_lse = view(o), None if lse is None else view(lse)
-    plan = plan_of(layout, sizes, seen_q, seen_k, seen_v, seen_o, seen_lse, scale, mask, score, parameters, views,
-                   schedule)  # fmt: skip
+    plan = plan_of(layout, sizes, seen_q, seen_k, seen_v, seen_o, seen_lse, scale,
+                   rule_text(mask, score, parameters), parameters, views, schedule)  # fmt: skip
     kept, workspace = workspace_for(q, seen_q, plan.workspace_size)
     plan.launch(
         seen_q.data, seen_k.data, seen_v.data, seen_o.data, seen_lse.data if seen_lse else 0, workspace,
@@ -62,28 +60,25 @@ def attention(
     return (o, lse) if return_lse else o
 
 
-def problem_of(
-    sizes: Sizes, q: View, k: View, v: View, o: View, mask: str | None, score: str | None,
-    parameters: list[Parameter],
-) -> str:  # fmt: skip
-    """The problem that a call asks the library for."""
+def problem_of(sizes: Sizes, q: View, k: View, v: View, o: View, rule: str) -> str:
+    """The problem that a call asks the library for. rule: as rule_text writes it."""
     size = 4 if q.dtype == "float32" else 2
     addresses = q.data | k.data | v.data | o.data
     strides = [stride for one in (q, k, v, o) for length, stride in zip(one.shape[:3], one.strides) if length > 1]
-    return write(
-        knob_of_dtype(q.dtype, "q"), q.shape[3], v.shape[3], mask, score, parameters,
-        hints(sizes, alignment_of(addresses, size, strides)),
-    )  # fmt: skip
+    said = hints(sizes, alignment_of(addresses, size, strides))
+    return (
+        f"family=attention_forward dtype={knob_of_dtype(q.dtype, 'q')} head_dim={q.shape[3]} head_dim_v={v.shape[3]} "
+        f"{rule} {said}"
+    )
 
 
 def plan_of(
     layout: str, sizes: Sizes, q: View, k: View, v: View, o: View, lse: View | None, scale: float | None,
-    mask: str | None, score: str | None, parameters: list[Parameter], views: list[View | None],
-    schedule: str | None,
+    rule: str, parameters: list[Parameter], views: list[View | None], schedule: str | None,
 ) -> Plan:  # fmt: skip
     """Find the kernel of a call, compile it unless it is there, and check the call's arguments."""
     session: Session = session_for(q.device if q.device == "host" else "cuda", q.ordinal)
-    handle = session.find(problem_of(sizes, q, k, v, o, mask, score, parameters), schedule)
+    handle = session.find(problem_of(sizes, q, k, v, o, rule), schedule)
     return Plan(session, handle, layout, sizes, q, k, v, o, lse, scale, parameters, views)
 
 
@@ -92,9 +87,4 @@ def explain(problem: Any, schedule: str | None = None, *, device: str = "auto") 
 
     problem: knobs, as for `compile`. Raises Unsupported, with the reasons, where none does.
     """
-    from ._problem import as_text
-
     return session_for(device).explain(as_text(problem), schedule)
-
-
-__all__ = ["LAYOUTS", "Form", "attention", "errors", "explain", "like", "plan_of", "problem_of"]

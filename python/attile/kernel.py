@@ -10,7 +10,7 @@ from . import _library, errors
 from ._library import library
 from ._memory import current_stream, workspace_for
 from ._plan import Plan, check_form, check_inputs, check_outputs, shape_of
-from ._problem import DEFAULTS, Parameter, Problem, as_text, form_of, knobs_of
+from ._problem import DEFAULTS, Parameter, Problem, as_text, declared_in, form_of, knobs_of
 from ._tensor import View, contiguous, empty_like, is_torch, view
 from .session import Session, session_for
 
@@ -161,30 +161,13 @@ class Kernel:
 
     def _parameters(self, params: Mapping[str, Any] | None) -> list[Parameter]:
         """The values under the types that the problem declares."""
-        declared = {}
-        for one in _split(self._knobs.get("params", "")):
-            name, _, kind = (part.strip() for part in one.partition(":"))
-            declared[name] = kind
-        if self._knobs.get("sinks", "0") != "0":
-            declared["sinks"] = "float[heads]"
+        declared = dict(declared_in(self.problem))
         given = dict(params or {})
         if set(declared) != set(given):
             raise errors.ParameterError(
                 f"{self.name} takes the parameters {sorted(declared) or 'none'}, found {sorted(given) or 'none'}"
             )
         return [Parameter(name, declared[name], value) for name, value in given.items()]
-
-
-def _split(declarations: str) -> list[str]:
-    """At the commas outside of brackets."""
-    parts, depth = [""], 0
-    for letter in declarations:
-        depth += (letter == "[") - (letter == "]")
-        if letter == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [part for part in parts if part.strip()]
 
 
 def like(q: View, shape: tuple[int, ...], dtype: str) -> View:
