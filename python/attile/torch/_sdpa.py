@@ -40,21 +40,35 @@ def scaled_dot_product_attention(
             f"query has {query.shape[1]} heads and key has {key.shape[1]}, expected as many; or say enable_gqa=True"
         )
     mask = score = None
-    params = {}
+    params: dict[str, torch.Tensor] = {}
     if is_causal:
         mask = "causal" if query.shape[2] == key.shape[2] else f"k <= {_ROW}"
     elif attn_mask is not None:
-        given = attn_mask.expand(*shape[:-1], key.shape[2])
-        given = given.reshape(query.shape[0], query.shape[1], *given.shape[-2:]) if len(shape) != 4 else given
-        if given.dtype == torch.bool:
-            mask, params = f"seen[b, h, {_ROW}, k]", {f"seen: bool[{_SHAPE}]": given}
-        else:
-            kind = {torch.float32: "float", torch.float16: "fp16", torch.bfloat16: "bf16"}.get(given.dtype)
-            if kind is None:
-                raise errors.DtypeError(f"attn_mask is {given.dtype}, expected bool, float32, float16 or bfloat16")
-            score, params = f"s + added[b, h, {_ROW}, k]", {f"added: {kind}[{_SHAPE}]": given}
+        if len(shape) != 4:
+            attn_mask = attn_mask.expand(*shape[:-1], key.shape[2])
+            attn_mask = attn_mask.reshape(query.shape[0], query.shape[1], *attn_mask.shape[-2:])
+        mask, score, params = attn_mask_rule(query, key, attn_mask)
     o = attention(query, key, value, mask=mask, score=score, params=params, scale=scale, layout="bhsd")
     return o if len(shape) == 4 else o.reshape(*shape[:-1], value.shape[-1])  # type: ignore[no-any-return]
+
+
+def attn_mask_rule(
+    query: torch.Tensor, key: torch.Tensor, attn_mask: torch.Tensor, name: str = "attn_mask"
+) -> tuple[str | None, str | None, dict[str, torch.Tensor]]:
+    """(mask, score, params) for a tensor that is broadcast to (batch, heads, len_q, len_k), true = is seen, or added."""
+    try:
+        given = attn_mask.expand(*query.shape[:3], key.shape[2])
+    except RuntimeError:
+        raise errors.ShapeError(
+            f"{name} has shape {tuple(attn_mask.shape)}, expected one that is broadcast to "
+            f"{(*query.shape[:3], key.shape[2])}"
+        ) from None
+    if given.dtype == torch.bool:
+        return f"{name}[b, h, {_ROW}, k]", None, {f"{name}: bool[{_SHAPE}]": given}
+    kinds = {torch.float32: "float", torch.float16: "fp16", torch.bfloat16: "bf16"}
+    if given.dtype not in kinds:
+        raise errors.DtypeError(f"{name} is {given.dtype}, expected bool, float32, float16 or bfloat16")
+    return None, f"s + {name}[b, h, {_ROW}, k]", {f"{name}: {kinds[given.dtype]}[{_SHAPE}]": given}
 
 
 def _four(name: str, tensor: torch.Tensor) -> torch.Tensor:

@@ -64,7 +64,9 @@ class _Trace(TorchFunctionMode):
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
-        self.sizes, self.params, self._names = sizes, {}, {}  # type: ignore[var-annotated]
+        self.sizes = sizes
+        self.params: dict[str, Any] = {}
+        self._names: dict[Any, tuple[str, str, tuple[str, ...]]] = {}
         row = "q" if sizes.len_q == sizes.len_k else "(q - (len_k - len_q))"
         self.b, self.h, self.k, self.row = (Symbol(text, INT) for text in ("b", "h", "k", row))
         # How an index of a dimension is written, and what the dimension is then called.
@@ -102,21 +104,22 @@ class _Trace(TorchFunctionMode):
         if len(index) > tensor.dim():
             refuse(f"{len(index)} indices of a tensor of {tensor.dim()} dimensions")
         texts = [self._index(one, size) for one, size in zip(index, tensor.shape)] or ["0"]
-        name, kind = self._parameter(tensor, texts)
-        return Symbol(f"{name}[{', '.join(texts)}]", kind)
+        name, kind, sizes = self._parameter(tensor, texts)
+        # Whatever is computed, or read from a tensor, is held within the tensor.
+        held = [
+            text if text in self._dimensions or text.isdigit() else f"clamp({text}, 0, {size} - 1)"
+            for text, size in zip(texts, sizes)
+        ]
+        return Symbol(f"{name}[{', '.join(held)}]", kind)
 
     def _index(self, index: Any, size: int) -> str:
         found = constant(self._scalar(index))
         if found.kind != INT:
             refuse(f"a {found.kind} as an index")
-        if isinstance(index, int) and index < 0:
-            return str(index + size)
-        # Whatever is computed, or read from a tensor, must be held within the tensor.
-        simple = found.text in self._dimensions or found.text.isdigit()
-        return found.text if simple else f"clamp({found.text}, 0, {size - 1})"
+        return str(index + size) if isinstance(index, int) and index < 0 else found.text
 
-    def _parameter(self, tensor: torch.Tensor, texts: list[str]) -> tuple[str, str]:
-        """(name, what it holds)"""
+    def _parameter(self, tensor: torch.Tensor, texts: list[str]) -> tuple[str, str, tuple[str, ...]]:
+        """(name, what it holds, how its dimensions are called)"""
         if tensor.dtype not in _TYPES:
             raise errors.DtypeError(
                 f"a tensor that the function captures is {tensor.dtype}, expected one of "
@@ -126,31 +129,40 @@ class _Trace(TorchFunctionMode):
         known = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
         if known not in self._names:
             name = f"t{len(self._names)}"
-            sizes = [self._dimension(text, size) for text, size in zip(texts, tuple(tensor.shape) or (1,))]
-            self._names[known] = name
+            sizes = tuple(
+                self._dimension(f"{name}_{i}", text, size)
+                for i, (text, size) in enumerate(zip(texts, tuple(tensor.shape) or (1,)))
+            )
+            self._names[known] = (name, _KINDS[storage], sizes)
             self.params[f"{name}: {storage}[{', '.join(sizes)}]"] = tensor.reshape(1) if tensor.dim() == 0 else tensor
-        return self._names[known], _KINDS[storage]
+        return self._names[known]
 
-    def _dimension(self, text: str, size: int) -> str:
+    def _dimension(self, name: str, text: str, size: int) -> str:
+        """A size that is none of the call's is a parameter, too: one kernel serves tensors of all sizes."""
         word, length = self._dimensions.get(text, ("", -1))
-        return word if size == length else str(size)
+        if size == length:
+            return word
+        if size == 1:
+            return "1"
+        self.params[f"{name}: int"] = size
+        return name
 
 
 def trace(
     sizes: Sizes, mask_mod: Callable[..., Any] | None, score_mod: Callable[..., Any] | None,
-    query: Symbol | None = None, params: Mapping[str, Any] | None = None,
+    positions: tuple[Symbol, Symbol] | None = None, params: Mapping[str, Any] | None = None,
 ) -> Rule:  # fmt: skip
     """Call the functions on symbolic values. Raises TraceError for what expressions cannot say.
 
-    mask_mod(b, h, q, kv) and score_mod(score, b, h, q, kv) count queries and keys from 0. query: what stands for the
-    query's position instead; params: parameters that it mentions.
+    mask_mod(b, h, q, kv) and score_mod(score, b, h, q, kv) count queries and keys from 0. positions: what stands for
+    q and kv instead; params: parameters that they mention.
     """
     watch = _Trace(sizes)
     watch.params.update(params or {})
-    position = (watch.b, watch.h, query or watch.row, watch.k)
+    where = (watch.b, watch.h, *(positions or (watch.row, watch.k)))
     with watch:
-        mask = None if mask_mod is None else constant(mask_mod(*position))
-        score = None if score_mod is None else constant(score_mod(Symbol("s", REAL), *position))
+        mask = None if mask_mod is None else constant(mask_mod(*where))
+        score = None if score_mod is None else constant(score_mod(Symbol("s", REAL), *where))
     if mask is not None and mask.kind != BOOL:
         raise errors.TraceError(f"the mask function gives a {mask.kind}, expected a condition: {mask.text}")
     mask, score = _lift(mask, score)
