@@ -182,11 +182,23 @@ class Plan:
         self.extra: Any = None  # what the caller keeps beside it
         self._template, self._params = args, array
 
+    def bind(
+        self, q: int, k: int, v: int, o: int, lse: int = 0, workspace: int = 0, params: Sequence[int] = ()
+    ) -> Launch:
+        """A launch of which nothing changes any more but the stream."""
+        args = self._filled(q, k, v, o, lse, workspace, params)
+        return Launch(self, args)
+
     def launch(
         self, q: int, k: int, v: int, o: int, lse: int = 0, workspace: int = 0, params: Sequence[int] = (),
         stream: int = 0,
     ) -> None:  # fmt: skip
         """Start it on these addresses. params: those of the parameters that are tensors, in their order."""
+        status = library.att_launch(self.handle, self._filled(q, k, v, o, lse, workspace, params), stream)
+        if status:
+            self._check(status)
+
+    def _filled(self, q: int, k: int, v: int, o: int, lse: int, workspace: int, params: Sequence[int]) -> Args:
         args = Args.from_buffer_copy(self._template)
         args.q, args.k, args.v, args.o, args.lse, args.workspace = q, k, v, o, lse, workspace
         if self._count:
@@ -194,6 +206,20 @@ class Plan:
             for i, address in zip(self.tensors, params):
                 array[i].data = address
             args.params = array
-        status = library.att_launch(self.handle, args, stream)
+        return args
+
+
+class Launch:
+    """A call with everything said but the stream; keeps the tensors that it works on."""
+
+    __slots__ = ("_args", "_plan", "kept")
+
+    def __init__(self, plan: Plan, args: Args) -> None:
+        self._plan, self._args = plan, args
+        self.kept: Any = None
+
+    def __call__(self, stream: int = 0) -> None:
+        """Start it. Asynchronous on a GPU."""
+        status = library.att_launch(self._plan.handle, self._args, stream)
         if status:
-            self._check(status)
+            self._plan.session.check(status)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from . import _library, errors
 from ._library import library
 from ._memory import current_stream, workspace_for
-from ._plan import Plan, check_form, check_inputs, check_outputs, shape_of
+from ._plan import Launch, Plan, check_form, check_inputs, check_outputs, shape_of
 from ._problem import DEFAULTS, Parameter, Problem, as_text, declared_in, form_of, knobs_of
 from ._tensor import View, contiguous, empty_like, is_torch, view
 from .session import Session, session_for
@@ -131,6 +131,30 @@ class Kernel:
             at_q[0], at_k[0], at_v[0], at_out[0], at_lse[0] if at_lse else 0, at, [one[0] for one in others], stream
         )  # fmt: skip
         return out
+
+    def bind(
+        self, q: Any, k: Any, v: Any, out: Any, lse: Any = None, *, scale: float | None = None,
+        params: Mapping[str, Any] | None = None, workspace: Any = None, layout: str = "bhsd",
+    ) -> Launch:  # fmt: skip
+        """A call on these very tensors, to be started often: launch = kernel.bind(...); launch(stream).
+
+        Arguments are those of a call. workspace: a tensor, or an address of device memory. Starting it costs little more
+        than the library's own call; the tensors are kept as long as it is.
+        """
+        plan = self.plan(q, k, v, out, lse, scale=scale, params=params, layout=layout)
+        room: object = workspace
+        at = 0
+        if plan.workspace_size and workspace is None:
+            room, at = workspace_for(q, view(q), plan.workspace_size)
+        elif plan.workspace_size:
+            at = workspace if isinstance(workspace, int) else _workspace_address(workspace, plan.workspace_size)
+        values = list((params or {}).values())
+        tensors = [q, k, v, out, *([] if lse is None else [lse]), *(values[i] for i in plan.tensors)]
+        found = [_address(one, 0) for one in tensors]
+        at_q, at_k, at_v, at_out, *others = (one[0] for one in found)
+        launch = plan.bind(at_q, at_k, at_v, at_out, 0 if lse is None else others.pop(0), at, others)
+        launch.kept = (found, room)
+        return launch
 
     def plan(
         self, q: Any, k: Any, v: Any, out: Any = None, lse: Any = None, *, scale: float | None = None,

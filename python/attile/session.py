@@ -5,11 +5,15 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import errors
 from ._library import DEVICES, HOST_MODES, Counters, Options, SessionInfo, library
 from ._nvrtc import preload
+from ._problem import Problem
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
 
 
 class Described(NamedTuple):
@@ -101,6 +105,12 @@ class Session:
         self.check(library.att_prepare(handle))
         assert handle.value is not None
         return handle.value
+
+    def compile(self, problem: Problem, schedule: str | None = None) -> Kernel:
+        """The kernel for a problem in this session; see attile.compile."""
+        from .kernel import compile
+
+        return compile(problem, schedule, session=self)
 
     def explain(self, problem: str, schedule: str | None = None) -> str:
         """Which variant answers a problem and why, knob by knob. Raises Unsupported, with the reasons, when none does."""

@@ -93,3 +93,13 @@ def test_explain_names_the_constraint():
     assert "head_dim    = 96" in attile.explain("family=attention_forward head_dim=96", device="host")
     with pytest.raises(errors.Unsupported, match="head_dim"):
         attile.explain("family=attention_forward dtype=bf16 head_dim=65", "algorithm=flash_async", device="host")
+
+
+def test_a_bound_launch_reads_its_tensors_anew(kernel):
+    q, k, v = tensors()
+    out, lse = np.zeros((2, 4, 20, 24), np.float32), np.zeros((2, 4, 20), np.float32)
+    launch = kernel.bind(q, k, v, out, lse, params={"window": 7})
+    for _ in range(2):
+        launch()
+        check((out, lse), q, k, v, mask=seen)
+        q *= -1
