@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from ._plan import ALIGNMENT
@@ -23,15 +25,24 @@ def workspace_for(tensor: Any, q: View, size: int) -> tuple[object, int]:
     return room, address + -address % ALIGNMENT
 
 
-def current_stream(tensor: Any, q: View) -> int:
+def current_stream(tensor: Any) -> int:
     """The stream on which the library that made `tensor` works now; 0, the default one, where it does not say."""
-    if q.device == "host":
-        return 0
     if is_torch(tensor):
-        import torch
-
-        return int(torch.cuda.current_stream(q.ordinal).cuda_stream)
+        index: int = tensor.get_device()
+        return 0 if index < 0 else torch_stream()(index)
     cupy: Any | None = sys.modules.get("cupy")
     if cupy is not None and isinstance(tensor, cupy.ndarray):
         return int(cupy.cuda.get_current_stream().ptr)
     return 0
+
+
+@functools.cache
+def torch_stream() -> Callable[[int], int]:
+    """GPU -> the handle of PyTorch's current stream. Compiled code asks by the same function, where this PyTorch has it;
+    the public one makes an object first."""
+    import torch
+
+    def public(index: int) -> int:
+        return int(torch.cuda.current_stream(index).cuda_stream)
+
+    return getattr(torch._C, "_cuda_getCurrentRawStream", public)

@@ -54,7 +54,7 @@ def attention(
     kept, workspace = workspace_for(q, seen_q, plan.workspace_size)
     plan.launch(
         seen_q.data, seen_k.data, seen_v.data, seen_o.data, seen_lse.data if seen_lse else 0, workspace,
-        [one.data for one in views if one], current_stream(q, seen_q) if stream is None else stream,
+        [one.data for one in views if one], current_stream(q) if stream is None else stream,
     )  # fmt: skip
     del kept
     return (o, lse) if return_lse else o

@@ -105,32 +105,39 @@ class Kernel:
         key = _key_of(q, k, v, out, lse, scale, params, layout)
         plan = self._plans.get(key) if key else None
         if plan is None:
-            plan = self.plan(q, k, v, out, lse, scale=scale, params=params, layout=layout)
-            if key:
-                if len(self._plans) >= PLANS:
-                    self._plans.clear()
-                self._plans[key] = plan
+            plan = self._plan_anew(key, q, k, v, out, lse, scale, params, layout)
+        form, shape, all_torch = plan.extra
         if out is None:
-            form, shape = plan.extra
-            out = empty_like(q, shape, form.dtype_out)
-        seen_q = view(q) if plan.workspace_size or stream is None or not is_torch(q) else None
+            same = all_torch and form.dtype_out == form.dtype
+            out = q.new_empty(shape) if same else empty_like(q, shape, form.dtype_out)
         if stream is None:
-            assert seen_q
-            stream = current_stream(q, seen_q)
-        _room, at = None, 0
-        if workspace is not None:
-            at = _workspace_address(workspace, plan.workspace_size)
-        elif plan.workspace_size:
-            assert seen_q
-            _room, at = workspace_for(q, seen_q, plan.workspace_size)
+            stream = current_stream(q)
+        at = 0
+        if plan.workspace_size:
+            if workspace is None:
+                workspace, at = workspace_for(q, view(q), plan.workspace_size)
+            else:
+                at = _workspace_address(workspace, plan.workspace_size)
+        if all_torch and not params:  # the same as below, in half the time
+            at_lse = 0 if lse is None else lse.data_ptr()
+            plan.launch(q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), at_lse, at, (), stream)
+            return out
         values = list(params.values()) if params else []
-        at_q, at_k, at_v, at_out = (_address(one, stream) for one in (q, k, v, out))
-        at_lse = None if lse is None else _address(lse, stream)
-        others = [_address(values[i], stream) for i in plan.tensors]
-        plan.launch(
-            at_q[0], at_k[0], at_v[0], at_out[0], at_lse[0] if at_lse else 0, at, [one[0] for one in others], stream
-        )  # fmt: skip
+        tensors = [q, k, v, out, *([] if lse is None else [lse]), *(values[i] for i in plan.tensors)]
+        found = [_address(one, stream) for one in tensors]  # keeps what it names until the launch
+        at_q, at_k, at_v, at_out, *others = (one[0] for one in found)
+        plan.launch(at_q, at_k, at_v, at_out, 0 if lse is None else others.pop(0), at, others, stream)
         return out
+
+    def _plan_anew(
+        self, key: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, scale: float | None, params: Any, layout: str
+    ) -> Plan:
+        plan = self.plan(q, k, v, out, lse, scale=scale, params=params, layout=layout)
+        if key:
+            if len(self._plans) >= PLANS:
+                self._plans.clear()
+            self._plans[key] = plan
+        return plan
 
     def bind(
         self, q: Any, k: Any, v: Any, out: Any, lse: Any = None, *, scale: float | None = None,
@@ -165,6 +172,7 @@ class Kernel:
         if family != "attention_forward":
             raise errors.InvalidArgument(f"{self.name} is of family {family}, and only attention_forward can be called")
         form = form_of(self._knobs)
+        given = (q, k, v)
         q, k, v = view(q), view(k), view(v)
         sizes = check_inputs(q, k, v, layout)
         if (q.device, q.ordinal) != (self.session.device, self.session.ordinal):
@@ -180,7 +188,7 @@ class Kernel:
         parameters = self._parameters(params)
         views = [None if isinstance(one.value, (bool, int, float)) else view(one.value) for one in parameters]
         plan = Plan(self.session, self.handle, layout, sizes, q, k, v, o, seen_lse, scale, parameters, views)
-        plan.extra = (form, shape)
+        plan.extra = (form, shape, all(one is None or is_torch(one) for one in (*given, out, lse)))
         return plan
 
     def _parameters(self, params: Mapping[str, Any] | None) -> list[Parameter]:
@@ -199,24 +207,33 @@ def like(q: View, shape: tuple[int, ...], dtype: str) -> View:
     return View(0, shape, contiguous(shape), dtype, q.device, q.ordinal, None)
 
 
-def _key_of(*values: Any) -> tuple[Any, ...] | None:
+def _key_of(
+    q: Any, k: Any, v: Any, out: Any, lse: Any, scale: float | None, params: Mapping[str, Any] | None, layout: str
+) -> tuple[Any, ...] | None:
     """Tells calls apart that need plans of their own; None where that cannot be told cheaply."""
-    found: list[Any] = []
-    for value in values:
-        if value is None or isinstance(value, (float, int, str)):
-            found.append(value)
-        elif is_torch(value):
-            found += (value.shape, value.stride(), value.dtype, value.get_device())
-        elif hasattr(value, "__array_interface__"):
-            found += (value.shape, value.strides, value.dtype)
-        elif isinstance(value, Mapping):
-            inner = _key_of(*value.values())
-            if inner is None:
-                return None
-            found += (*value, *map(type, value.values()), *inner)
+    try:
+        if is_torch(q):
+            key: tuple[Any, ...] = (
+                q.shape, q.stride(), q.dtype, q.get_device(), k.shape, k.stride(), k.dtype, k.get_device(), v.shape,
+                v.stride(), v.dtype, v.get_device(), scale, layout,
+            )  # fmt: skip
         else:
-            return None
-    return tuple(found)
+            key = (scale, layout)
+            for one in (q, k, v):
+                key += (one.shape, one.strides, one.dtype, getattr(one, "device", None))
+        for one in (out, lse):
+            key += (None,) if one is None else _form_of(one)
+    except AttributeError:  # libraries mixed, or one that is asked by DLPack
+        return None
+    for name, value in (params or {}).items():
+        key += (name, type(value), value) if isinstance(value, (bool, int, float)) else (name, *_form_of(value))
+    return key
+
+
+def _form_of(tensor: Any) -> tuple[Any, ...]:
+    if is_torch(tensor):
+        return tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device()
+    return tensor.shape, tensor.strides, tensor.dtype
 
 
 def _address(tensor: Any, stream: int) -> tuple[int, object]:

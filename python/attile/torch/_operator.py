@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import errors
+from .._memory import torch_stream
 from .._plan import ALIGNMENT, Plan, check_inputs, dims_of
 from .._problem import Parameter, declared_in
 from .._tensor import View, view
@@ -148,12 +149,7 @@ def _run(
     return o, lse
 
 
-def _current_stream(index: int) -> int:
-    return int(torch.cuda.current_stream(index).cuda_stream)
-
-
-# The same without making a Python object, which is what compiled code calls; where this PyTorch has it.
-_stream_of: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)
+_stream_of = torch_stream()
 
 
 def _attention(*arguments: Any) -> torch.Tensor:
