@@ -15,7 +15,7 @@ folder = sys.argv[1] if len(sys.argv) > 1 else "tiles"
 mask = "k <= q and (k < 4 or q - k < window)"
 problem = f"family=attention_forward dtype=bf16 head_dim=96 mask='{mask}' params='window: int'"
 
-# %% What becomes of tiles: "." is never loaded, "#" needs no mask code.
+# %% What becomes of tiles: empty ones are never loaded, full ones need no mask code.
 print(attile.command("explain", problem, "--tiles", "--shapes", "len_q=1024,len_kv=1024", "--params", "window=300"))
 
 # %% Which kernel an H200 would get, and why.
@@ -29,4 +29,4 @@ print(f"pictures: {folder}/index.html")
 
 # %% And the kernel itself, on this CPU: its source is what a GPU would get, but for the target.
 kernel = attile.compile(problem, device="host")
-print("\n".join(kernel.source.splitlines()[:40]))
+print("\n".join(kernel.source.splitlines()[:60]))

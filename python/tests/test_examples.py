@@ -23,7 +23,7 @@ def run(*words, cwd):
 
 def test_explore_tiles(tmp_path):
     said = run(sys.executable, EXAMPLES / "explore_tiles.py", "page", cwd=tmp_path)
-    assert "never loaded" in said and "HEAD_DIM = 96" in said
+    assert "165 empty" in said and "HEAD_DIM = 96" in said
     assert (tmp_path / "page" / "index.html").exists()
 
 

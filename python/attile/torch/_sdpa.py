@@ -48,8 +48,8 @@ def scaled_dot_product_attention(
             attn_mask = attn_mask.expand(*shape[:-1], key.shape[2])
             attn_mask = attn_mask.reshape(query.shape[0], query.shape[1], *attn_mask.shape[-2:])
         mask, score, params = attn_mask_rule(query, key, attn_mask)
-    o = attention(query, key, value, mask=mask, score=score, params=params, scale=scale, layout="bhsd")
-    return o if len(shape) == 4 else o.reshape(*shape[:-1], value.shape[-1])  # type: ignore[no-any-return]
+    o: torch.Tensor = attention(query, key, value, mask=mask, score=score, params=params, scale=scale, layout="bhsd")
+    return o if len(shape) == 4 else o.reshape(*shape[:-1], value.shape[-1])
 
 
 def attn_mask_rule(
