@@ -134,6 +134,22 @@ def test_a_rule_under_compile(device):
     assert torch.equal(compiled(q, k, v), attile.flex_attention(q * 2, k, v, rule=rule))
 
 
+def test_functions_under_compile(device):
+    """They are traced between two graphs, anew where what they capture changes."""
+
+    def run(q, k, v, ids, window):
+        return attile.torch.flex_attention(
+            q * 2, k, v, mask_mod=lambda b, h, q, kv: (q - kv < window) & (ids[q] == ids[kv]),
+            score_mod=lambda s, b, h, q, kv: torch.tanh(s) * 2,
+        )  # fmt: skip
+
+    q, k, v = tensors(device)
+    compiled = torch.compile(run, backend="aot_eager")
+    for window, length in ((3, 5), (3, 4), (9, 4)):
+        ids = torch.arange(LENGTH, device=device) // length
+        assert torch.equal(compiled(q, k, v, ids, window), run(q, k, v, ids, window))
+
+
 def test_aux(device):
     if not hasattr(flex, "AuxRequest"):
         pytest.skip("this PyTorch has no AuxRequest")

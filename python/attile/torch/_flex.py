@@ -52,6 +52,8 @@ def flex_attention(
     return (found[0], AuxOutput(lse=found[1])) if wants_lse else (found, AuxOutput())
 
 
+# Two tracers of one function do not get along: PyTorch's compiler leaves this one to Python, between two graphs.
+@torch.compiler.disable  # type: ignore[misc]
 def trace_rule(
     query: torch.Tensor, key: torch.Tensor, score_mod: Callable[..., Any] | None = None, block_mask: Any = None,
     mask_mod: Callable[..., Any] | None = None,
