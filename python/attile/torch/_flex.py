@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._compile import _disable_dynamo
 
 from .. import errors
 from .._problem import Sizes
@@ -37,7 +38,8 @@ def flex_attention(
     if return_aux is not None and getattr(return_aux, "max_scores", False):
         raise errors.Unsupported("return_aux asks for max_scores, which no kernel gives; ask for lse alone")
     if rule is None:
-        rule = trace_rule(query, key, score_mod, block_mask, mask_mod)
+        tracer = _trace_between_graphs if torch.compiler.is_compiling() else trace_rule
+        rule = tracer(query, key, score_mod, block_mask, mask_mod)
     else:
         rule.check(_sizes(query, key))
     wants_lse = return_lse or bool(return_aux is not None and return_aux.lse)
@@ -52,8 +54,6 @@ def flex_attention(
     return (found[0], AuxOutput(lse=found[1])) if wants_lse else (found, AuxOutput())
 
 
-# Two tracers of one function do not get along: PyTorch's compiler leaves this one to Python, between two graphs.
-@torch.compiler.disable  # type: ignore[misc]
 def trace_rule(
     query: torch.Tensor, key: torch.Tensor, score_mod: Callable[..., Any] | None = None, block_mask: Any = None,
     mask_mod: Callable[..., Any] | None = None,
@@ -69,6 +69,11 @@ def trace_rule(
                 f"block_mask was made for lengths {tuple(lengths)}, found {(query.shape[2], key.shape[2])}"
             )
     return trace(_sizes(query, key), mask_mod, score_mod)
+
+
+# Two tracers of one function do not get along: PyTorch's compiler leaves this one to Python, between two graphs. As
+# torch.compiler.disable, which would import the whole compiler here and now, for seconds.
+_trace_between_graphs: Callable[..., Rule] = _disable_dynamo(trace_rule)
 
 
 def _sizes(query: torch.Tensor, key: torch.Tensor) -> Sizes:
