@@ -86,16 +86,25 @@ Test(choose, each_device_gets_the_kernel_made_for_it) {
         {90, BF16, NULL, {"_flash_async_", "_sm_90a"}},
         {90, BF16 " mask=causal head_dim_v=24 dtype_out=fp32", NULL, {"_flash_async_", "_sm_90a"}},
         {90, BF16 " len_q=1024 len_kv=1024 alignment=32", NULL, {"_flash_async_", "_sm_90a"}},
-        {90, BF16 " alignment=8", NULL, {"_flash_tiled_", "bf16_d16"}},
+        {90, BF16 " alignment=8", NULL, {"_flash_mma_", "_sm_90"}},
         {90, BF16 " target=sm_90a", NULL, {"_flash_async_", "_sm_90a"}},
         {90, BF16 " target=any", NULL, {"_flash_tiled_", "bf16_d16"}},
         {90, BF16, "algorithm=flash", {"_flash_t", "bf16_d16"}},
         {90, BF16, "stages=3", {"_flash_async_", "_s3_"}},
-        {90, "family=attention_forward dtype=bf16 head_dim=12", NULL, {"_flash_tiled_", "bf16_d12"}},
+        {90, "family=attention_forward dtype=bf16 head_dim=12", NULL, {"_flash_mma_", "_sm_90"}},
         {90, "family=attention_forward dtype=fp32", NULL, {"_flash_tiled_", "_sm_80"}},
         {90, "family=softmax", NULL, {"softmax_", "_online_"}},
-        {80, BF16, NULL, {"_flash_tiled_", "bf16_d16"}},
-        {100, BF16, NULL, {"_flash_tiled_", "bf16_d16"}},
+        {80, BF16, NULL, {"_flash_mma_", "_sm_80"}},
+        {80, "family=attention_forward dtype=fp16 head_dim=59 head_dim_v=1", NULL, {"_flash_mma_", "_sm_80"}},
+        {86, BF16, NULL, {"_flash_mma_", "_sm_86"}},
+        {89, BF16, NULL, {"_flash_mma_", "_sm_89"}},
+        {100, BF16, NULL, {"_flash_mma_", "_sm_90"}},
+        {120, BF16, NULL, {"_flash_mma_", "_sm_120"}},
+        {89,
+         "family=attention_forward dtype=fp32",
+         NULL,
+         {"_flash_tiled_", "_sm_89"}}, /* less shared memory than sm_80 */
+        {75, BF16, NULL, {"_flash_tiled_", "bf16_d16"}},
         {75, "family=attention_forward", NULL, {"_flash_tiled_", "fp32"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -159,7 +168,7 @@ Test(choose, the_nearest_measured_shape_decides) {
     cr_expect(strstr(first(session, BF16 " len_q=700 len_kv=700", NULL), "_m64_"));
     cr_expect(strstr(first(session, BF16 " len_kv=700", NULL), "_m64_"), "one length stands for both");
     cr_expect(strstr(first(session, BF16 " len_q=9000 len_kv=9000 batch=1 heads=1", NULL), "_m192_"));
-    cr_expect(strstr(first(session, BF16 " len_q=700 len_kv=700 alignment=4", NULL), "_flash_tiled_"));
+    cr_expect(strstr(first(session, BF16 " len_q=700 len_kv=700 alignment=4", NULL), "_flash_mma_"));
     cr_expect(strstr(first(session, BF16 " target=any", NULL), "_flash_tiled_"));
     cr_expect(strstr(first(session, BF16, "block_m=128"), "_m128_"), "a schedule of one's own comes first");
     cr_expect(strstr(first(session, "family=attention_forward dtype=bf16 head_dim=16 mask=causal", NULL),
@@ -281,7 +290,7 @@ Test(choose, without_a_row_the_model_chooses_among_what_was_best_for_larger_head
             "not clearly less with a schedule that was measured best for head_dim=80");
     cr_expect(strstr(first(session, problem, "stages=2"), "_m192_"), "a schedule of one's own comes first");
     cr_expect(strstr(first(session, "family=attention_forward dtype=bf16 head_dim=72 alignment=2" SHORT, NULL),
-                     "_flash_tiled_"));
+                     "_flash_mma_"));
     EXPLAIN("family=attention_forward dtype=bf16 head_dim=72 mask=causal" SHORT, NULL, ATT_OK,
             "chosen by: the algorithm for this kind of GPU");
     att_close(session);
@@ -363,7 +372,7 @@ Test(choose, denied_variants_are_out_of_service) {
     char words[96];
     att_session *session = open_gpu(path, "NVIDIA H200", 90);
     snprintf(words, sizeof words, "out of service on NVIDIA H200: it hangs (%s:3)", path);
-    cr_expect(strstr(first(session, BF16, NULL), "_flash_tiled_"));
+    cr_expect(strstr(first(session, BF16, NULL), "_flash_mma_"));
     cr_expect(strstr(first(session, "family=attention_forward dtype=bf16 head_dim=32", NULL), "_flash_async_"));
     cr_expect_eq(att_find(session, BF16 " target=sm_90a", "algorithm=flash_async", &kernel), ATT_UNSUPPORTED);
     cr_expect(strstr(att_message(session), words), "%s", att_message(session));
@@ -434,7 +443,7 @@ Test(choose, what_does_not_compile_is_passed_over_unless_it_was_asked_for) {
     att_kernel *kernel, *again;
     uncompilable = "flash_async";
     cr_assert_eq(att_find(session, BF16, NULL, &kernel), ATT_OK, "%s", att_message(session));
-    cr_expect(strstr(att_kernel_name(kernel), "_flash_tiled_"));
+    cr_expect(strstr(att_kernel_name(kernel), "_flash_mma_"));
     cr_expect(strstr(text_string(&logged), "is passed over: refused on purpose"), "%s", text_string(&logged));
     cr_expect_eq(compiles, 4);
     cr_assert_eq(att_find(session, BF16, NULL, &again), ATT_OK);

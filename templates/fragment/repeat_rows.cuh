@@ -1,4 +1,4 @@
-//$ needs dtype head_dim head_dim_v mask score sinks block_n
+//$ needs dtype head_dim head_dim_v columns_v mask score sinks block_n rows_aligned
 //$ include "fragment/reduce.cuh"
 //$ include "sequence/element.cuh"
 //$ include "fragment/softmax_rows.cuh"
@@ -8,14 +8,26 @@
 // i + 32, ... of O. A weight of 0 keeps out every number but NaN and infinity: 0 times those is NaN. So a row of O that is not
 // finite may have it from the value of a key it does not see, if such a value is in a tile of keys that it sees in part.
 
+//$ if rows_aligned
+// Elements `column` and the next of a row; column is even.
+template <int COLUMNS> __device__ __forceinline__ unsigned pair_at(const Input *row, int column) {
+    return *reinterpret_cast<const unsigned *>(row + column);
+}
+//$ else
+// Elements `column` and the next of a row of any alignment, 0 behind its end.
+template <int COLUMNS> __device__ __forceinline__ unsigned pair_at(const Input *row, int column) {
+    return row[column] | (COLUMNS % 2 == 0 || column + 1 < COLUMNS ? static_cast<unsigned>(row[column + 1]) << 16 : 0);
+}
+//$ end
+
 // Which of the warp's rows are not finite, though their sum is: bit 4 g + r for row g + 8 r.
-__device__ __forceinline__ unsigned rows_to_repeat(const float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
+__device__ __forceinline__ unsigned rows_to_repeat(const float (&o)[COLUMNS_V / 2], const Rows &rows) {
     unsigned bits = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float even = 0, odd_columns = 0; // a sum is finite only if all its terms are
 #pragma unroll
-        for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
+        for (int i = 2 * r; i < COLUMNS_V / 2; i += 4)
             even += o[i], odd_columns += o[i + 1];
         unsigned odd = __ballot_sync(0xffffffffu, !(fabsf(even + odd_columns) < INFINITY)); // lanes 4 g to 4 g + 3 hold row g
         unsigned right = __ballot_sync(0xffffffffu, !(rows.sum[r] < INFINITY));
@@ -34,7 +46,7 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
     for (int key = first; key < end; key++)
 #pragma unroll
         for (int column = threadIdx.x % 32 * 2; column < HEAD_DIM_V; column += 64) {
-            const unsigned pair = *reinterpret_cast<const unsigned *>(v + key * p.v_row_stride + column);
+            const unsigned pair = pair_at<HEAD_DIM_V>(v + key * p.v_row_stride, column);
             //$ if dtype == bf16
             found |= (pair & 0x7f80) == 0x7f80 || (pair & 0x7f800000) == 0x7f800000;
             //$ else
@@ -100,8 +112,7 @@ __device__ __forceinline__ RepeatedRow repeat_row(const attention_params &p, Til
         float s = 0;
 #pragma unroll 1
         for (int d = 0; d < HEAD_DIM; d += 2) {
-            const unsigned pair_q = *reinterpret_cast<const unsigned *>(q + d);
-            const unsigned pair_k = *reinterpret_cast<const unsigned *>(k + key * p.k_row_stride + d);
+            const unsigned pair_q = pair_at<HEAD_DIM>(q, d), pair_k = pair_at<HEAD_DIM>(k + key * p.k_row_stride, d);
             s = fmaf(to_float(static_cast<Input>(pair_q)), to_float(static_cast<Input>(pair_k)), s);
             s = fmaf(to_float(static_cast<Input>(pair_q >> 16)), to_float(static_cast<Input>(pair_k >> 16)), s);
         }

@@ -1,4 +1,4 @@
-//$ needs store queries_in score_bias plain_scores folded
+//$ needs store queries_in bias_stages plain_scores folded
 
 // S of the tile that is prepared -> weights. `first`: of its rows. As long as m stays as it is, the sum shows whether it will
 // do. If not, S is multiplied once more, and from then on m follows the maximum. Each way has code of its own, or ptxas would
@@ -31,7 +31,7 @@ __device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
         c.weigh_scores<true>(masked, first, true, sum);
     }
     c.scores_done(c.keys(0));
-    //$ if score_bias == bias_rows
+    //$ if bias_stages > 0
     bias_done(c.score, c.p, c.shared);
     //$ end
     c.rows.sum[0] += sum[0];

@@ -1,21 +1,12 @@
-//$ needs rescale score_bias plain_scores
+//$ needs bias_stages
+//$ include "fragment/weigh_on_growth.cuh"
 
 // S of the tile that is prepared -> weights. `first`: of its rows.
 __device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
-    float sum[2];
-    //$ if rescale == always
-    const bool search = true;
-    //$ elif plain_scores
-    const bool search = c.is_masked(first) || lacks_max(c.rows);
-    //$ else
-    const bool search = c.search;
-    //$ end
     c.scores_done(c.keys(0));
-    c.weigh_scores<true>(c.is_masked(first), first, search, sum);
-    //$ if score_bias == bias_rows
+    weigh_on_growth(c, first);
+    //$ if bias_stages > 0
     bias_done(c.score, c.p, c.shared);
     //$ end
-    c.rows.sum[0] += sum[0];
-    c.rows.sum[1] += sum[1];
 }

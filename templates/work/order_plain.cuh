@@ -1,6 +1,6 @@
 // Which item of work comes when.
 struct Place {
-    int head, order; // of tile_heads and batches; 0 is the heaviest of the `items` of a head
+    int head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
 };
 
 // Head after head, from the first queries to the last.

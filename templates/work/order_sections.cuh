@@ -3,7 +3,7 @@
 // Which item of work comes when: blocks start in the order of their index, each as soon as an SM is free, so the order
 // decides who shares the L2 cache and who is left over at the end.
 struct Place {
-    int head, order; // of tile_heads and batches; 0 is the heaviest of the `items` of a head
+    int head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
 };
 
 // A section: as many heads as have their keys and values in half of the L2; all their items, heaviest first.

@@ -7,6 +7,7 @@
      sequence/element.cuh
      target/any.cuh
      target/sm_90a.cuh
+     target/sm_80.cuh
      pipeline/ring.cuh
      expression/formula.cuh
      expression/bounds.cuh
@@ -21,6 +22,7 @@
      load/tiles_of_keys.cuh
      fragment/q_shared.cuh
      fragment/p_registers.cuh
+     fragment/weights.cuh
      fragment/mask_intervals.cuh
      fragment/seen_keys.cuh
      fragment/unit.cuh
@@ -30,6 +32,7 @@
      fragment/softmax_exponents.cuh
      pipeline/readers_warps.cuh
      pipeline/consumer.cuh
+     fragment/unit_rows.cuh
      store/lse.cuh
      store/tma.cuh
      store/repeated_rows.cuh
@@ -67,6 +70,7 @@
      params                                 window: int
 
    Derived
+     columns_v           64                 head_dim_v
      consumers           3                  block_m / 64
      panels              1                  (head_dim + 63) / 64
      panels_v            1                  (head_dim_v + 63) / 64
@@ -117,6 +121,7 @@ constexpr int HEAD_DIM = 64;
 constexpr int HEAD_DIM_V = 64;
 constexpr int BLOCK_N = 96;
 constexpr int STAGES = 3;
+constexpr int COLUMNS_V = 64;           // head_dim_v
 constexpr int CONSUMERS = 3;            // block_m / 64
 constexpr int PANELS = 1;               // (head_dim + 63) / 64
 constexpr int PANELS_V = 1;             // (head_dim_v + 63) / 64
@@ -235,6 +240,33 @@ __device__ __forceinline__ float exp2_approx(float x) {
     return y;
 }
 
+// log2(x), to about 2^-22 of the larger of it and 1.
+__device__ __forceinline__ float log2_approx(float x) {
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// 1 / x, within one unit of its last digit; of what is infinite, 0.
+__device__ __forceinline__ float reciprocal_approx(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// No code, but a number that the compiler takes for a new one, and so does not move into other sums.
+__device__ __forceinline__ int set_apart(int x) {
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
+// Uniform over the warp, so that the compiler keeps it and what depends on it in uniform registers.
+__device__ __forceinline__ int warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0); }
+
+__device__ __forceinline__ unsigned shared_address(const void *pointer) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
 #endif
 
 // sequence/element.cuh
@@ -247,6 +279,53 @@ __device__ __forceinline__ float to_float(Input x) { return bfloat16_to_float(x)
 using Output = unsigned short; // bfloat16
 __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(x); }
 
+// target/sm_80.cuh
+
+// sm_80: what compute capability 8.0 adds to any. One instruction each; the host device has its own bodies under these
+// names (runtime/host/device/).
+#ifndef ATTILE_HOST
+
+// --- copies by threads, which need no registers on the way (cp.async)
+
+// --- products of 16 rows by a warp (mma), and their operands
+
+// Four 8 x 8 matrices of 16-bit elements from shared memory; lane i names one row of 16 bytes, and four lanes get a row of
+// every matrix.
+__device__ __forceinline__ void load_matrices(unsigned (&pair)[4], const void *shared) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
+                 : "r"(shared_address(shared))
+                 : "memory");
+}
+
+// sum (16, 8) += a (16, 16) b (16, 8)
+template <bool OF_BFLOAT16>
+__device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, const unsigned (&a)[4], unsigned b0,
+                                    unsigned b1) {
+    if constexpr (OF_BFLOAT16)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Two floats to a pair of 16-bit elements, the first in the lower half.
+template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
+    unsigned pair;
+    if constexpr (TO_BFLOAT16)
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    else
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+}
+
+#endif
+
 // target/sm_90a.cuh
 
 // sm_90a: what Hopper adds, one instruction each, of products all their steps. The host device has its own bodies under
@@ -258,7 +337,6 @@ using Barrier = unsigned long long; // 8 bytes of shared memory, opaque
 
 // --- who am I: uniform over the warp, so that the compiler keeps it and what depends on it in uniform registers
 
-__device__ __forceinline__ int warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0); }
 __device__ __forceinline__ int warpgroup_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); }
 
 // True in one lane of the warp, which has to be converged.
@@ -285,9 +363,6 @@ __device__ __forceinline__ void named_barrier_sync(int id, int threads) {
 
 // --- transaction barriers in shared memory: a phase ends when all arrivals and all expected bytes are in
 
-__device__ __forceinline__ unsigned shared_address(const void *pointer) {
-    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
 __device__ __forceinline__ void barrier_init(Barrier *barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
@@ -340,31 +415,6 @@ __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigne
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)), "r"(a),
                  "r"(b), "r"(c), "r"(d)
                  : "memory");
-}
-
-// And back, a row of every matrix by four lanes.
-__device__ __forceinline__ void load_matrices(unsigned (&pair)[4], const void *shared) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
-                 : "r"(shared_address(shared))
-                 : "memory");
-}
-
-// --- products of 16 rows by a warp (mma): sum (16, 8) += a (16, 16) b (16, 8)
-
-template <bool OF_BFLOAT16>
-__device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, const unsigned (&a)[4], unsigned b0,
-                                    unsigned b1) {
-    if constexpr (OF_BFLOAT16)
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-            "{%0, %1, %2, %3};"
-            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-    else
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-            "{%0, %1, %2, %3};"
-            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 // --- the matrix unit (wgmma): 64 rows a warpgroup, asynchronous between fence, commit and wait
@@ -511,36 +561,6 @@ __device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(float
                  "l"(b));
 }
 
-// log2(x), to about 2^-22 of the larger of it and 1.
-__device__ __forceinline__ float log2_approx(float x) {
-    float y;
-    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// No code, but a number that the compiler takes for a new one, and so does not move into other sums.
-__device__ __forceinline__ int set_apart(int x) {
-    asm volatile("" : "+r"(x));
-    return x;
-}
-
-// 1 / x, within one unit of its last digit; of what is infinite, 0.
-__device__ __forceinline__ float reciprocal_approx(float x) {
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// Two floats to a pair of 16-bit elements, the first in the lower half.
-template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
-    unsigned pair;
-    if constexpr (TO_BFLOAT16)
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-    else
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-    return pair;
-}
-
 #endif
 
 // pipeline/ring.cuh
@@ -662,7 +682,7 @@ __device__ __forceinline__ void release_keys(Barrier *empty) { release(empty); }
 // Which item of work comes when: blocks start in the order of their index, each as soon as an SM is free, so the order
 // decides who shares the L2 cache and who is left over at the end.
 struct Place {
-    int head, order; // of tile_heads and batches; 0 is the heaviest of the `items` of a head
+    int head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
 };
 
 // A section: as many heads as have their keys and values in half of the L2; all their items, heaviest first.
@@ -863,7 +883,7 @@ __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], const Q
     wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(s, q.first + stage * (Q_BYTES / 16), k);
 }
 
-// fragment/p_registers.cuh
+// fragment/weights.cuh
 
 // P (64, BLOCK_N) as operand of O += P V: in registers, where its fragments are pairs of S's, in the same thread.
 struct Weights {
@@ -876,7 +896,9 @@ __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weig
         p.pairs[i / 4][i % 4] = pack<BFLOAT16>(s[2 * i], s[2 * i + 1]);
 }
 
-// O (64, HEAD_DIM_V) += P V; issued, not finished.
+// fragment/p_registers.cuh
+
+// O (64, HEAD_DIM_V) += P V, of weights in registers; issued, not finished.
 __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const Weights &p, unsigned long long v) {
     wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(o, p.pairs, v);
 }
@@ -1008,10 +1030,10 @@ __device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum
 }
 
 // O follows m.
-__device__ __forceinline__ void rescale(float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
+__device__ __forceinline__ void rescale(float (&o)[COLUMNS_V / 2], const Rows &rows) {
     if (rows.grown)
 #pragma unroll
-        for (int i = 0; i < HEAD_DIM_V / 2; i++)
+        for (int i = 0; i < COLUMNS_V / 2; i++)
             o[i] *= rows.keep[i / 2 % 2];
 }
 
@@ -1195,37 +1217,100 @@ __device__ __forceinline__ void weigh_exponents(float (&s)[BLOCK_N / 2], float (
 // Warps read K and Q by themselves, when they multiply S once more: each gives them back.
 __device__ __forceinline__ void release_k(Barrier *empty) { release_keys_by_warp(empty); }
 
-// pipeline/consumer.cuh
+// fragment/unit_rows.cuh
 
-// What one warpgroup of consumers does, with everything that it holds in registers: S, O, P and Q as 16-bit pairs where they
-// are not in shared memory, and about 32 a thread besides, which the template's last requirement counts.
-struct Consumer {
+// A unit of queries on its way over the keys, as a warpgroup holds it in registers: S of a tile of keys, O, and what the
+// softmax knows. Who multiplies S and O, and when, is the kernel's.
+struct UnitRows {
     const attention_params &p;
     Shared &shared;
-    int index;  // of the consumers of this block
-    Unit unit;  // of the tile of queries
-    float c;    // what makes exponents of 2 of what is in s: log2(e), times |scale| where no expression has done so
-    unsigned long long k, v; // descriptors of their first stages
-
-    Ring<Q_STAGES> queries;
-    int step; // tiles of keys that went through this warpgroup
-    int unseen; // tiles of keys to go by, which only other units see
+    Unit unit; // of the tile of queries
+    float c;   // what makes exponents of 2 of what is in s: log2(e), times |scale| where no expression has done so
     KeyWalk walk; // over those that this one sees
     int next;     // tile of keys that is weighed next
     bool follow; // m follows the maximum, since scores have outgrown one that did not
     bool search; // the next tile for a maximum
     Score score;
     Rows rows;
-    float s[BLOCK_N / 2], o[HEAD_DIM_V / 2];
+    float s[BLOCK_N / 2], o[COLUMNS_V / 2];
+
+    __device__ __forceinline__ UnitRows(const attention_params &p, Shared &shared, int index)
+        : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)},
+          c(LOG2_E) {
+        follow = false;
+    }
+
+    // What is known of a tile of keys before its scores are there.
+    __device__ __forceinline__ void prepare() {
+        next = next_keys(p, unit.tile, unit.index, walk);
+        search = lacks_max(rows);
+        set_rests(search || follow);
+    }
+    // Scores are taken less m, or less something close to them while m is searched.
+    __device__ __forceinline__ void set_rests(bool search) {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int query = unit.position(unit.row() + 8 * r);
+            float from = search ? first_rest(p, unit.where, query, next * BLOCK_N) : rows.max[r];
+            set_rest(score.rest, r, p, unit.where, query, next * BLOCK_N + unit.lane % 4 * 2, from);
+        }
+    }
+
+    // Does this warp have keys that some row does not see?
+    __device__ __forceinline__ bool is_masked(bool first) const {
+        return !walk.whole;
+    }
+    // s = -INFINITY where the mask says so.
+    __device__ __forceinline__ void mask_scores() {
+        mask_tile(s, seen_of(unit, next));
+    }
+
+    // m follows the maximum, and O has to follow it, too: so only when m has grown by more than 2^8, unless it is searched for.
+    // Until then weights are at most 2^8 too large, which l divides out again.
+    template <bool FOLLOW>
+    __device__ __forceinline__ void weigh_scores(bool masked, bool first, bool search, float (&sum)[2]) {
+        const float slack = search ? 0 : 8;
+        rows.grown = false;
+        apply_score(s, score);
+        if (masked)
+            mask_scores();
+        if (FOLLOW) {
+            const int first_row = unit.row(), key = next * BLOCK_N;
+            follow_max(s, rows, {first_rest(p, unit.where, unit.position(first_row), key),
+                                 first_rest(p, unit.where, unit.position(first_row + 8), key)}, slack);
+        }
+        weigh_exponents(s, sum);
+    }
+
+    __device__ __forceinline__ void begin_rows() {
+        begin_score(score, p, unit.where);
+        rows = no_rows();
+    }
+    __device__ __forceinline__ void begin_output() {
+#pragma unroll
+        for (float &value : o)
+            value = 0;
+    }
+};
+
+// pipeline/consumer.cuh
+
+// What one warpgroup of consumers does, with everything that it holds in registers: S, O, P and Q as 16-bit pairs where they
+// are not in shared memory, and about 32 a thread besides, which the template's last requirement counts.
+struct Consumer : UnitRows {
+    int index;               // of the consumers of this block
+    unsigned long long k, v; // descriptors of their first stages
+
+    Ring<Q_STAGES> queries;
+    int step; // tiles of keys that went through this warpgroup
+    int unseen; // tiles of keys to go by, which only other units see
     Weights weights;
     Queries q;
 
     __device__ __forceinline__ Consumer(const attention_params &p, Shared &shared, int index)
-        : p(p), shared(shared), index(index), unit{p, unit_of(index), static_cast<int>(threadIdx.x % 32)},
-          c(LOG2_E),
-          k(matrix_descriptor(shared.k[0], 0)), v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0) {
+        : UnitRows(p, shared, unit_of(index)), index(index), k(matrix_descriptor(shared.k[0], 0)),
+          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0) {
         q.first = matrix_descriptor(shared.q[0][index], 0);
-        follow = false;
     }
 
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
@@ -1298,57 +1383,6 @@ struct Consumer {
         release_keys(&shared.v_empty[at.stage()]);
     }
 
-    // What is known of a tile of keys before its scores are there.
-    __device__ __forceinline__ void prepare() {
-        next = next_keys(p, unit.tile, unit.index, walk);
-        search = lacks_max(rows);
-        set_rests(search || follow);
-    }
-    // Scores are taken less m, or less something close to them while m is searched.
-    __device__ __forceinline__ void set_rests(bool search) {
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const int query = unit.position(unit.row() + 8 * r);
-            float from = search ? first_rest(p, unit.where, query, next * BLOCK_N) : rows.max[r];
-            set_rest(score.rest, r, p, unit.where, query, next * BLOCK_N + unit.lane % 4 * 2, from);
-        }
-    }
-
-    // Does this warp have keys that some row does not see?
-    __device__ __forceinline__ bool is_masked(bool first) const {
-        return !walk.whole;
-    }
-    // s = -INFINITY where the mask says so.
-    __device__ __forceinline__ void mask_scores() {
-        mask_tile(s, seen_of(unit, next));
-    }
-
-    // m follows the maximum, and O has to follow it, too: so only when m has grown by more than 2^8, unless it is searched for.
-    // Until then weights are at most 2^8 too large, which l divides out again.
-    template <bool FOLLOW>
-    __device__ __forceinline__ void weigh_scores(bool masked, bool first, bool search, float (&sum)[2]) {
-        const float slack = search ? 0 : 8;
-        rows.grown = false;
-        apply_score(s, score);
-        if (masked)
-            mask_scores();
-        if (FOLLOW) {
-            const int first_row = unit.row(), key = next * BLOCK_N;
-            follow_max(s, rows, {first_rest(p, unit.where, unit.position(first_row), key),
-                                 first_rest(p, unit.where, unit.position(first_row + 8), key)}, slack);
-        }
-        weigh_exponents(s, sum);
-    }
-
-    __device__ __forceinline__ void begin_rows() {
-        begin_score(score, p, unit.where);
-        rows = no_rows();
-    }
-    __device__ __forceinline__ void begin_output() {
-#pragma unroll
-        for (float &value : o)
-            value = 0;
-    }
 };
 
 // store/lse.cuh
@@ -1409,14 +1443,19 @@ template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { retur
 // i + 32, ... of O. A weight of 0 keeps out every number but NaN and infinity: 0 times those is NaN. So a row of O that is not
 // finite may have it from the value of a key it does not see, if such a value is in a tile of keys that it sees in part.
 
+// Elements `column` and the next of a row; column is even.
+template <int COLUMNS> __device__ __forceinline__ unsigned pair_at(const Input *row, int column) {
+    return *reinterpret_cast<const unsigned *>(row + column);
+}
+
 // Which of the warp's rows are not finite, though their sum is: bit 4 g + r for row g + 8 r.
-__device__ __forceinline__ unsigned rows_to_repeat(const float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
+__device__ __forceinline__ unsigned rows_to_repeat(const float (&o)[COLUMNS_V / 2], const Rows &rows) {
     unsigned bits = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float even = 0, odd_columns = 0; // a sum is finite only if all its terms are
 #pragma unroll
-        for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
+        for (int i = 2 * r; i < COLUMNS_V / 2; i += 4)
             even += o[i], odd_columns += o[i + 1];
         unsigned odd = __ballot_sync(0xffffffffu, !(fabsf(even + odd_columns) < INFINITY)); // lanes 4 g to 4 g + 3 hold row g
         unsigned right = __ballot_sync(0xffffffffu, !(rows.sum[r] < INFINITY));
@@ -1435,7 +1474,7 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
     for (int key = first; key < end; key++)
 #pragma unroll
         for (int column = threadIdx.x % 32 * 2; column < HEAD_DIM_V; column += 64) {
-            const unsigned pair = *reinterpret_cast<const unsigned *>(v + key * p.v_row_stride + column);
+            const unsigned pair = pair_at<HEAD_DIM_V>(v + key * p.v_row_stride, column);
             found |= (pair & 0x7f80) == 0x7f80 || (pair & 0x7f800000) == 0x7f800000;
         }
     return __any_sync(0xffffffffu, found);
@@ -1478,8 +1517,7 @@ __device__ __forceinline__ RepeatedRow repeat_row(const attention_params &p, Til
         float s = 0;
 #pragma unroll 1
         for (int d = 0; d < HEAD_DIM; d += 2) {
-            const unsigned pair_q = *reinterpret_cast<const unsigned *>(q + d);
-            const unsigned pair_k = *reinterpret_cast<const unsigned *>(k + key * p.k_row_stride + d);
+            const unsigned pair_q = pair_at<HEAD_DIM>(q, d), pair_k = pair_at<HEAD_DIM>(k + key * p.k_row_stride, d);
             s = fmaf(to_float(static_cast<Input>(pair_q)), to_float(static_cast<Input>(pair_k)), s);
             s = fmaf(to_float(static_cast<Input>(pair_q >> 16)), to_float(static_cast<Input>(pair_k >> 16)), s);
         }
