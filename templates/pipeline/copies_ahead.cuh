@@ -39,5 +39,4 @@ __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, 
         multiply_output(units, p, shared.v[stage]);
         stage = stage + 1 < STAGES ? stage + 1 : 0;
     }
-    copy_async_wait(); // of empty groups
 }
