@@ -47,6 +47,7 @@ static const struct choice async[] = {
 };
 static const struct choice mma[] = {
     {"head_dim=64 mask=causal target=sm_80", "d 64", 128, 64, 2},
+    {"head_dim=200 target=sm_80 " SQUARE, "d 256 with a general score", 64, 48, 1},
     {"head_dim=128 mask=causal target=sm_86", "in little shared memory", 64, 64, 1},
     {"head_dim=128 mask=causal target=sm_90", "d 128 causal in much shared memory", 128, 64, 2},
     {"head_dim=128 mask=causal target=sm_80", "d 128", 128, 64, 1},

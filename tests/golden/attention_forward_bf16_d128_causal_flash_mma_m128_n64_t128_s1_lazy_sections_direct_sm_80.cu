@@ -426,16 +426,19 @@ template <> __device__ __forceinline__ void copy_piece_of<2>(void *to, const uns
 template <int SIZE, int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void copy_tile_by(Rows16<ROWS, WIDTH> &tile, const RowsFrom &rows) {
     constexpr int STEP = SIZE < 4 ? 4 : SIZE, PIECES_OF_ROW = WIDTH * 16 / STEP, POWER = PIECES_OF_ROW & -PIECES_OF_ROW;
-    constexpr int ACROSS = POWER < 32 ? POWER : 32, DOWN = THREADS / ACROSS;
+    constexpr int ACROSS = POWER < 32 ? POWER : 32, DOWN = THREADS / ACROSS, OF_ROW = PIECES_OF_ROW / ACROSS;
+    // Loads to registers want company, for nothing goes on until they are back; where they are rare, they get few registers.
+    constexpr int AT_ONCE = SIZE == 2 && COLUMNS % 8 != 0 ? 10 : 4;
+    constexpr int DOWN_AT_ONCE = COLUMNS % 8 != 0 && OF_ROW < AT_ONCE ? AT_ONCE / OF_ROW : 1;
     const unsigned thread = set_apart(threadIdx.x); // or addresses would be kept from round to round
-#pragma unroll(SIZE == 16 ? 16 : 1)
+#pragma unroll(SIZE == 16 ? 16 : DOWN_AT_ONCE)
     for (int down = 0; down < ROWS; down += DOWN) {
         const int row = down + static_cast<int>(thread / ACROSS);
         if (ROWS % DOWN != 0 && row >= ROWS)
             break;
         const unsigned short *from = rows.at(row);
         const int columns = rows.has(row) ? COLUMNS : 0;
-#pragma unroll(SIZE == 16 ? 16 : 4)
+#pragma unroll(SIZE == 16 ? 16 : AT_ONCE)
         for (int piece = 0; piece < PIECES_OF_ROW; piece += ACROSS) {
             const int byte = (piece + static_cast<int>(thread % ACROSS)) * STEP;
             copy_piece_of<SIZE>(reinterpret_cast<unsigned char *>(tile.at(row, byte / 16)) + byte % 16, from + byte / 2,
