@@ -116,6 +116,31 @@ Test(choose, each_device_gets_the_kernel_made_for_it) {
     }
 }
 
+Test(choose, targets_that_a_gpu_cannot_run_are_refused) {
+    static const struct {
+        int arch;
+        const char *target, *says;
+    } cases[] = {
+        {75, "sm_80", "target sm_80 needs a GPU of compute capability 8.0 or later"},
+        {80, "sm_86", "target sm_86 needs a GPU of compute capability 8.6 to 8.9"},
+        {86, "sm_89", "target sm_89 needs a GPU of compute capability 8.9"},
+        {120, "sm_90", "target sm_90 needs a GPU of compute capability 9.0 to 11.x"},
+        {100, "sm_90a", "target sm_90a needs a GPU of compute capability 9.0"},
+        {90, "sm_120", "target sm_120 needs a GPU of compute capability 12.0 or later"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        att_session *session = open_gpu(NULL, "GPU", cases[i].arch);
+        struct request request;
+        struct failure failure = {0};
+        char problem[96];
+        snprintf(problem, sizeof problem, BF16 " target=%s", cases[i].target);
+        cr_expect_eq(choose_read(session, problem, NULL, &request, &failure), ATT_UNSUPPORTED, "%s", cases[i].target);
+        cr_expect(strstr(text_string(&failure.text), cases[i].says), "%s", text_string(&failure.text));
+        failure_clear(&failure);
+        att_close(session);
+    }
+}
+
 Test(choose, this_cpu_gets_the_plain_kernel_unless_asked) {
     att_session *session = open_session(NULL);
     cr_expect(strstr(first(session, BF16, NULL), "_flash_tiled_"));
