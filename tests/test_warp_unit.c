@@ -110,7 +110,8 @@ Test(warp_unit, what_ldmatrix_cannot_read_is_refused) {
          "ldmatrix: lane 1 names byte 8 of 4096 bytes of shared memory"},
         {"unsigned pair[4]; load_matrices(pair, dynamic_shared<char>() + 144 * threadIdx.x);",
          "ldmatrix: lane 29 names byte 4176"},
-        {"unsigned pair[4]; if (threadIdx.x) load_matrices(pair, dynamic_shared<char>());", "by a warp of which lanes 0x00000001 have ended"},
+        {"unsigned pair[4]; if (threadIdx.x) load_matrices(pair, dynamic_shared<char>());",
+         "by a warp of which lanes 0x00000001 have ended"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char source[1024];
