@@ -213,7 +213,8 @@ static bool make_outputs(struct workload *workload) {
 
 /* Tensor cores multiply weights of 16 bits; other kernels keep them in fp32. */
 int workload_weights(const struct knobs *knobs) {
-    return knobs->algorithm == algorithm_flash_async ? knobs->dtype : dtype_fp32;
+    bool unit = knobs->algorithm == algorithm_flash_async || knobs->algorithm == algorithm_flash_mma;
+    return unit ? knobs->dtype : dtype_fp32;
 }
 
 static bool answer_attention(const struct workload *w) {

@@ -117,6 +117,7 @@ static void print_json(struct job *job, const struct row *row, const struct shap
     json_put_integer(json, "global_written", (int64_t)result->counters.global_written);
     json_put_integer(json, "shared_read", (int64_t)result->counters.shared_read);
     json_put_integer(json, "shared_written", (int64_t)result->counters.shared_written);
+    json_put_integer(json, "shared_conflicts", (int64_t)result->counters.shared_conflicts);
     json_put_integer(json, "registers", row->info.registers);
     json_put_integer(json, "spill_bytes", row->info.spill_bytes);
     json_put_integer(json, "shared_bytes", row->info.shared_bytes);

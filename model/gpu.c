@@ -169,6 +169,12 @@ bool model_gpu_list(int i, char *name, size_t size) {
 }
 
 unsigned model_gpu_targets(const struct model_gpu *gpu) {
-    bool hopper = strcmp(gpu->arch, "sm_90a") == 0;
-    return 1u << target_any | 1u << target_sm_80 | (hopper ? 1u << target_sm_90a : 0);
+    int arch = gpu->arch[0] ? (int)strtol(gpu->arch + strcspn(gpu->arch, "0123456789"), NULL, 10) : 0;
+    unsigned targets = 0;
+    for (int target = target_any; knob_table[KNOB_target].words[target]; target++) {
+        const struct target_info *info = target_info(target);
+        if (arch >= info->first && arch <= info->last)
+            targets |= 1u << target;
+    }
+    return targets;
 }

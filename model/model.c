@@ -9,10 +9,15 @@ static const struct {
     int algorithm;
     work_function *work;
 } kernels[] = {
-    {algorithm_flash_async, work_flash_async},   {algorithm_flash_tiled, work_flash_tiled},
-    {algorithm_flash, work_row_by_row},          {algorithm_multi_pass, work_row_by_row},
-    {algorithm_materialized, work_materialized}, {algorithm_online, work_softmax},
-    {algorithm_three_pass, work_softmax},        {algorithm_fold, work_merge},
+    {algorithm_flash_async, work_flash_async},
+    {algorithm_flash_tiled, work_flash_tiled},
+    {algorithm_flash_mma, work_flash_mma},
+    {algorithm_flash, work_row_by_row},
+    {algorithm_multi_pass, work_row_by_row},
+    {algorithm_materialized, work_materialized},
+    {algorithm_online, work_softmax},
+    {algorithm_three_pass, work_softmax},
+    {algorithm_fold, work_merge},
 };
 
 double work_overlap(const double *clocks, int count, double exponent) {

@@ -300,6 +300,7 @@ struct att_counters {
     size_t size;                          /* sizeof(struct att_counters), set by the caller */
     uint64_t global_read, global_written; /* bytes */
     uint64_t shared_read, shared_written; /* bytes */
+    uint64_t shared_conflicts; /* passes that ldmatrix takes beyond the least, for rows that lie in the same banks */
 };
 ATT_API enum att_status att_counters_read(att_session *session, struct att_counters *counters, int reset);
 

@@ -4,15 +4,12 @@
 
 #include <string.h>
 
-enum { SM_80 = 80, SM_90 = 90 };
-
 const char *choose_missing(const att_session *session, int target) {
+    const struct target_info *info = target_info(target);
     int arch = session->info.arch_number;
-    if (session->type == &backend_host)
+    if (session->type == &backend_host || (arch >= info->first && arch <= info->last))
         return NULL;
-    if (target == target_sm_80 && arch < SM_80)
-        return "compute capability 8.0 or later";
-    return target == target_sm_90a && arch != SM_90 ? "compute capability 9.0" : NULL;
+    return info->gpus;
 }
 
 static void refuse_without_family(struct failure *failure) {

@@ -14,6 +14,8 @@
 //$ require dtype != fp32
 //$ require head_dim % 8 == 0
 //$ require head_dim_v % 8 == 0
+//$ let columns_v = head_dim_v
+//$ let rows_aligned = true
 //$ let plain_scores = mask != custom_mask and score == scaled
 //$ let folded = score_form in [linear, tanh]
 //$ defaults "attention_flash_async.yaml"
@@ -72,6 +74,7 @@
 //$ let bias_stages = 2
 //$ let bias_bytes = bias_stages * consumers * (64 * 2 * (block_n + 8) + 16)
 //$ else
+//$ let bias_stages = 0
 //$ let bias_bytes = 0
 //$ end
 //$ let least_bytes = q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + bias_bytes + 64

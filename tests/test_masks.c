@@ -241,18 +241,15 @@ Test(masks, random_masks_agree_with_the_oracle) { try_random_formulas(FLAVOR_MAS
 Test(masks, random_affine_masks_agree_with_the_oracle) { try_random_formulas(FLAVOR_AFFINE, 2, 6); }
 Test(masks, random_scores_agree_with_the_oracle) { try_random_formulas(FLAVOR_SCORE, 3, 6); }
 
-/* The Hopper kernel sorts tiles of its own and has two ways to know them. With three warpgroups in a Q tile each goes
-   over tiles of its own. */
-Test(masks, random_formulas_agree_with_the_oracle_on_the_hopper_kernel) {
+/* On a kernel for tensor cores: `common` is the problem without its formulas. */
+static void check_random(const char *common, const char *const ways[2], unsigned seed) {
     static const struct shape shape = {.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 230, .len_kv = 130};
-    static const char *const ways[] = {hopper, "algorithm=flash_async block_m=192 block_n=16"};
     att_session *session = open_test_device(ATT_HOST_CHECK);
-    unsigned seed = 4;
     int made = 0, right = 0, refused = 0;
     for (int tries = 0; made < 6 && tries < 240; tries++) {
         struct text drawn = {0}, problem = {0};
         if (draw(&seed, (enum formula_flavor)(made % 3), &drawn)) {
-            text_print(&problem, HOPPER "%s", drawn.bytes + strlen(ATTENTION));
+            text_print(&problem, "%s%s", common, drawn.bytes + strlen(ATTENTION));
             right += runs_right(session, problem.bytes, ways[made % 2], &shape, (uint64_t)made, made % 2, &refused);
             made++;
         }
@@ -261,6 +258,20 @@ Test(masks, random_formulas_agree_with_the_oracle_on_the_hopper_kernel) {
     }
     cr_expect_gt(right, refused, "%d right, %d refused", right, refused);
     att_close(session);
+}
+
+/* The Hopper kernel sorts tiles of its own and has two ways to know them. With three warpgroups in a tile of queries each goes
+   over tiles of its own. */
+Test(masks, random_formulas_agree_with_the_oracle_on_the_hopper_kernel) {
+    check_random(HOPPER, (const char *const[]){hopper, "algorithm=flash_async block_m=192 block_n=16"}, 4);
+}
+
+/* With two units to a warp, each has a mask of its own over the same tiles. */
+Test(masks, random_formulas_agree_with_the_oracle_on_the_kernel_for_mma) {
+    check_random("family=attention_forward dtype=bf16 head_dim=64 target=sm_80 ",
+                 (const char *const[]){"algorithm=flash_mma block_m=128 threads=128 block_n=32 stages=2",
+                                       "algorithm=flash_mma block_m=64 threads=128 block_n=16 stages=1"},
+                 7);
 }
 
 /* Keys that nobody sees hold NaN; a sink of -inf is no sink; a score of -inf is a key without weight. */

@@ -364,7 +364,9 @@ Test(model, no_prediction_beats_the_peaks) {
             continue;
         known++;
         cr_assert(model_predict(&gpu, &variant, &shape, NULL, &terms), "%s", variant.name);
-        double peak = variant.knobs.algorithm == algorithm_flash_async ? gpu.tensor : 2 * 128;
+        double peak = variant.knobs.algorithm == algorithm_flash_async ? gpu.tensor
+                      : variant.knobs.algorithm == algorithm_flash_mma ? gpu.mma
+                                                                       : 2 * 128;
         cr_expect_leq(terms.flops / terms.seconds, peak * gpu.multiprocessors * gpu.clock, "%s", variant.name);
         cr_expect_leq(terms.bytes / terms.seconds, gpu.memory, "%s", variant.name);
         cr_expect(terms.bound && *terms.bound);

@@ -98,6 +98,8 @@ struct target_info {
     const char *name;
     int shared_bytes, threads;
     const char *arch; /* what to compile for when no device says otherwise */
+    int first, last;  /* compute capabilities, times ten, that run it */
+    const char *gpus; /* the same in words */
 };
 const struct target_info *target_info(int target);
 

@@ -86,7 +86,7 @@ class SessionInfo(ctypes.Structure):
 class Counters(ctypes.Structure):
     _fields_ = [
         ("size", c_size_t), ("global_read", c_uint64), ("global_written", c_uint64), ("shared_read", c_uint64),
-        ("shared_written", c_uint64),
+        ("shared_written", c_uint64), ("shared_conflicts", c_uint64),
     ]  # fmt: skip
 
 

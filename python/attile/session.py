@@ -28,12 +28,13 @@ class Described(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """Bytes that launches on the host device moved."""
+    """Bytes that launches on the host device moved, and the passes of ldmatrix beyond the least."""
 
     global_read: int
     global_written: int
     shared_read: int
     shared_written: int
+    shared_conflicts: int
 
 
 def _bytes(text: str | None) -> bytes | None:
@@ -93,7 +94,9 @@ class Session:
         """What launches on the host device moved since the session opened, or since the last reset."""
         found = Counters(size=ctypes.sizeof(Counters))
         self.check(library.att_counters_read(self.handle, ctypes.byref(found), reset))
-        return Moved(found.global_read, found.global_written, found.shared_read, found.shared_written)
+        return Moved(
+            found.global_read, found.global_written, found.shared_read, found.shared_written, found.shared_conflicts
+        )
 
     def find(self, problem: str, schedule: str | None = None) -> int:
         """The handle of the kernel for a problem, compiled and loaded; borrowed from this session."""

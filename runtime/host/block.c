@@ -191,9 +191,9 @@ static void run_thread(void *argument) {
     _Alignas(64) unsigned char params[LAUNCH_PARAMS]; /* its own, as on the hardware, and so within its stack */
     copy_unseen(params, block->launch->params, block->launch->entry->params_size);
     block->launch->entry->run(params);
-    if (fiber->copies.count)
+    if (fiber->copies.count > fiber->copies.first)
         fiber_refuse(fiber, 0, NULL, "ended with %u asynchronous copies that it has not waited for",
-                     fiber->copies.count);
+                     fiber->copies.count - fiber->copies.first);
     units_ended(fiber);
     collective_ended(fiber);
     race_release(block->launch);
@@ -269,8 +269,18 @@ static void check_access(struct attile_block *shown, unsigned index, const void 
     leave(fiber);
 }
 
-static void start_copy(struct attile_block *shown, unsigned index, struct attile_copy copy) {
+/* Copies land in the wait that they need, the latest they may; or at once; or now here, now there. They are kept until that
+   wait, landed (of size 0) or not. */
+static bool lands_early(struct block *block) {
+    enum copies_timing timing = copies_timing(block->launch->seed);
+    return timing == COPIES_EARLY || (timing == COPIES_RANDOM && block_random(block, 2) == 0);
+}
+
+static int start_copy(struct attile_block *shown, unsigned index, struct attile_copy copy) {
     struct fiber *fiber = fiber_of(shown, index);
+    bool landed = lands_early(fiber->block);
+    copy.group = fiber->copies.groups;
+    copy.size = landed ? 0 : copy.size;
     if (fiber->copies.count == fiber->copies.room) {
         unsigned room = fiber->copies.room ? 2 * fiber->copies.room : 16;
         struct attile_copy *item = realloc(fiber->copies.item, room * sizeof *item);
@@ -280,15 +290,27 @@ static void start_copy(struct attile_block *shown, unsigned index, struct attile
         fiber->copies.room = room;
     }
     fiber->copies.item[fiber->copies.count++] = copy;
+    return !landed;
 }
 
-static int next_copy(struct attile_block *shown, unsigned index, struct attile_copy *copy) {
+static void commit_copies(struct attile_block *shown, unsigned index) { fiber_of(shown, index)->copies.groups++; }
+
+static int next_copy(struct attile_block *shown, unsigned index, int pending, struct attile_copy *copy) {
     struct fiber *fiber = fiber_of(shown, index);
-    if (fiber->copies.first < fiber->copies.count) {
-        *copy = fiber->copies.item[fiber->copies.first++];
-        return 1;
+    unsigned *first = &fiber->copies.first;
+    for (unsigned i = *first; i < fiber->copies.count; i++) {
+        struct attile_copy *item = &fiber->copies.item[i];
+        bool waited_for = pending < 0 || item->group + (unsigned)pending < fiber->copies.groups;
+        if (!item->size && waited_for && i == *first)
+            ++*first;
+        else if (item->size && (waited_for || (pending >= 0 && lands_early(fiber->block)))) {
+            *copy = *item;
+            item->size = 0;
+            return 1;
+        }
     }
-    fiber->copies.first = fiber->copies.count = 0;
+    if (*first == fiber->copies.count)
+        *first = fiber->copies.count = 0;
     return 0;
 }
 
@@ -301,6 +323,7 @@ static const struct attile_host host = {
     .access = check_access,
     .refuse = refuse,
     .copy_start = start_copy,
+    .copy_commit = commit_copies,
     .copy_next = next_copy,
     .named = units_named,
     .transaction = units_transaction,
@@ -368,7 +391,7 @@ bool block_start(struct block *block, struct launch *launch, struct cluster *clu
         struct fiber *fiber = &block->fiber[i];
         fiber->block = block;
         fiber->index = i;
-        fiber->copies.first = fiber->copies.count = 0;
+        fiber->copies.first = fiber->copies.count = fiber->copies.groups = 0;
         fiber->at_cluster = false;
         unsigned char *low = stack_low(block, i);
         unsigned char *high = block->region + (size_t)(i + 1) * ATTILE_STACK - i % COLORS * COLOR;
@@ -388,6 +411,7 @@ void block_count(struct block *block) {
     launch->counters.global_written += counts[ATTILE_GLOBAL_WRITTEN];
     launch->counters.shared_read += counts[ATTILE_SHARED_READ];
     launch->counters.shared_written += counts[ATTILE_SHARED_WRITTEN];
+    launch->counters.shared_conflicts += counts[ATTILE_SHARED_CONFLICTS];
     pthread_mutex_unlock(&launch->lock);
 }
 

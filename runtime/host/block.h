@@ -33,6 +33,7 @@ struct fiber {
     struct {
         struct attile_copy *item; /* owned */
         unsigned first, count, room;
+        unsigned groups;    /* committed */
     } copies;               /* started and not waited for: [first, count) */
     bool at_cluster;        /* has arrived at the cluster's barrier, and not waited there */
     unsigned cluster_phase; /* ... in this phase of it */
@@ -112,6 +113,11 @@ void block_count(struct block *block);
 void fiber_wait(struct fiber *fiber, struct queue *queue, struct wait wait);
 void queue_wake(struct queue *queue);
 
+/* When copies of threads (cp.async) land, as a launch's seed decides: in the wait for them (0 and multiples of 3), at once
+   (3 n + 1), or each as chance has it (3 n + 2). */
+enum copies_timing { COPIES_LATE, COPIES_EARLY, COPIES_RANDOM };
+static inline enum copies_timing copies_timing(uint64_t seed) { return (enum copies_timing)(seed % 3); }
+
 /* A number below `limit`, of the seeded schedule. */
 unsigned block_random(struct block *block, unsigned limit);
 
@@ -121,6 +127,10 @@ static inline struct fiber *fiber_of(struct attile_block *shown, unsigned index)
 
 /* Give this launch up: notes the fault if it is the first, and never returns. */
 _Noreturn void fiber_refuse(struct fiber *fiber, int line, const void *pc, const char *format, ...) TEXT_PRINTF(4, 5);
+
+/* warp_unit.c: what the last lane to arrive does for all, given each lane's value. Refuses through `fiber`, one of them. */
+void warp_find_rows(struct fiber *fiber, const uint64_t value[ATTILE_WARP], int line);
+void warp_multiply(const uint64_t value[ATTILE_WARP]);
 
 /* collective.c: what kernels call through struct attile_host. */
 void collective_barrier(struct attile_block *shown, unsigned index, int line);

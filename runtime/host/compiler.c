@@ -16,7 +16,8 @@
 #include <xxhash.h>
 
 /* What a kernel sees, in this order: parts before its source, one after it. */
-static const char *const parts_before[] = {"abi.h", "watch.h", "words.h", "together.h", "target.h", "hopper.h"};
+static const char *const parts_before[] = {"abi.h",    "watch.h",  "words.h", "together.h",
+                                           "target.h", "ampere.h", "hopper.h"};
 static const char part_after[] = "entries.h";
 
 /* No standard library and no start files: a kernel is compiled and linked in a fraction of a second. In race mode it takes

@@ -28,7 +28,7 @@ __device__ __forceinline__ int position_of(const attention_params &p, int query)
 //$ end
 
 //$ if mask == custom_mask
-//$ if algorithm == flash_async
+//$ if algorithm in [flash_async, flash_mma]
 // Does the query see the key? That is an int, or whatever else stands for one.
 template <typename Key>
 __device__ __forceinline__ bool sees(const attention_params &p, const Where &at, int q, Key k) {
@@ -91,7 +91,7 @@ __device__ __forceinline__ bool is_full(const attention_params &p, const Where &
 //$ end
 
 //$ if score == custom_score
-//$ if algorithm == flash_async
+//$ if algorithm in [flash_async, flash_mma]
 // What becomes of the scaled score s. The key is an int, or whatever else stands for one.
 template <typename Key>
 __device__ __forceinline__ float score_of(const attention_params &p, const Where &at, int q, Key k, float s) {

@@ -1,4 +1,4 @@
-//$ needs dtype head_dim_v mask score block_n bfloat16
+//$ needs dtype head_dim_v columns_v mask score block_n bfloat16 rows_aligned
 //$ include "fragment/scores_from_memory.cuh"
 //$ include "fragment/softmax_rows.cuh"
 
@@ -7,13 +7,13 @@
 // global memory. m and l stay: they are right.
 
 // Is one of the warp's rows of O not finite, though its sum is?
-__device__ __forceinline__ bool wants_repeat(const float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
+__device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], const Rows &rows) {
     unsigned some = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float even = 0, odd_columns = 0; // a sum is finite only if all its terms are
 #pragma unroll
-        for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
+        for (int i = 2 * r; i < COLUMNS_V / 2; i += 4)
             even += o[i], odd_columns += o[i + 1];
         unsigned odd = __ballot_sync(0xffffffffu, !(fabsf(even + odd_columns) < INFINITY)); // lanes 4 g to 4 g + 3 hold row g
         unsigned right = __ballot_sync(0xffffffffu, !(rows.sum[r] < INFINITY));
@@ -42,7 +42,7 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
     for (int key = first; key < end; key++)
 #pragma unroll
         for (int column = threadIdx.x % 32 * 2; column < HEAD_DIM_V; column += 64) {
-            const unsigned pair = *reinterpret_cast<const unsigned *>(v + key * p.v_row_stride + column);
+            const unsigned pair = pair_at<HEAD_DIM_V>(v + key * p.v_row_stride + column, column);
             found |= not_finite(pair) != 0;
         }
     return __any_sync(0xffffffffu, found);
@@ -128,7 +128,12 @@ __device__ __forceinline__ bool add_finite(float (&o)[PASS / 2], const unsigned 
 #pragma unroll
     for (int i = 0; i < PASS / 8; i++) {
         unsigned b[2] = {}; // values of keys `key`, the next, and 8 further on, of column 8 i + lane / 4
-        if (first_column + 8 * i < HEAD_DIM_V)
+        //$ if rows_aligned
+        const bool inside = first_column + 8 * i < HEAD_DIM_V;
+        //$ else
+        const bool inside = first_column + 8 * i + unit.lane / 4 < HEAD_DIM_V;
+        //$ end
+        if (inside)
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 const unsigned pair = column[min(key + 8 * half, p.len_kv - 1) * p.v_row_stride + 8 * i] |
@@ -160,7 +165,7 @@ __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const unsig
         for (int i = 0; i < PASS / 8; i++) {
             if (first_column + 8 * i >= HEAD_DIM_V)
                 continue;
-            const unsigned pair = *reinterpret_cast<const unsigned *>(row + 8 * i), these = pair & not_finite(pair);
+            const unsigned pair = pair_at<HEAD_DIM_V>(row + 8 * i, first_column + unit.lane % 4 * 2 + 8 * i), these = pair & not_finite(pair);
 #pragma unroll
             for (int r = 0; r < 2; r++) {
                 const unsigned of_row = of_key >> 2 * r & 1 ? these : 0;

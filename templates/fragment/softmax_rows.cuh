@@ -1,5 +1,5 @@
-//$ needs head_dim_v score rescale folded
-//$ include "target/sm_90a.cuh"
+//$ needs columns_v score rescale folded
+//$ include "target/any.cuh"
 
 // The online softmax on accumulators of wgmma. One of them, (64, N) over the 128 threads of a warpgroup: thread t holds,
 // of rows 16 (t / 32) + t % 32 / 4 and 8 further down, columns 8 i + 2 (t % 4) and the next, in elements 4 i, 4 i + 1 and
@@ -77,9 +77,9 @@ __device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum
 
 //$ end
 // Rescales O to the new m.
-__device__ __forceinline__ void rescale(float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
+__device__ __forceinline__ void rescale(float (&o)[COLUMNS_V / 2], const Rows &rows) {
     if (rows.grown)
 #pragma unroll
-        for (int i = 0; i < HEAD_DIM_V / 2; i++)
+        for (int i = 0; i < COLUMNS_V / 2; i++)
             o[i] *= rows.keep[i / 2 % 2];
 }

@@ -1,4 +1,4 @@
-//$ needs block_n score_bias plain_scores folded
+//$ needs block_n bias_stages plain_scores folded
 //$ include "fragment/scores_from_memory.cuh"
 
 // S of the prepared tile -> P. `first`: the first K/V tile of the rows. m is fixed unless some rows may have none; the row sum
@@ -42,7 +42,7 @@ __device__ __forceinline__ void check_tile(Consumer &c, bool first) {
         keep_weights(c.s, c.weights);
     }
     c.rows.sum[0] += c.tile_sum[0], c.rows.sum[1] += c.tile_sum[1];
-    //$ if score_bias == bias_rows
+    //$ if bias_stages > 0
     bias_done(c.score, c.p, c.shared);
     //$ end
     publish_weights(c.weights);

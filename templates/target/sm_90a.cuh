@@ -1,4 +1,5 @@
 //$ needs dtype dtype_out head_dim head_dim_v block_n p_in q_in score_bias
+//$ include "target/sm_80.cuh"
 
 // sm_90a: wrappers of one instruction each; a wgmma wrapper has all k steps of its product. The host device has its own bodies
 // under these names.
@@ -11,7 +12,6 @@ using Barrier = unsigned long long; // 8 bytes of shared memory, opaque
 
 // --- indices: uniform over the warp, so that the compiler keeps them and what depends on them in uniform registers
 
-__device__ __forceinline__ int warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0); }
 __device__ __forceinline__ int warpgroup_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); }
 
 // True in one lane of the warp. The warp must be converged.
@@ -41,9 +41,6 @@ __device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
 
 // --- mbarriers in shared memory: a phase completes when all arrivals and all expected bytes are in
 
-__device__ __forceinline__ unsigned shared_address(const void *pointer) {
-    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
 __device__ __forceinline__ void barrier_init(Barrier *barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
@@ -98,17 +95,6 @@ __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigne
                  : "memory");
 }
 
-//$ if q_in == q_registers or score_bias == bias_rows
-// The same from shared memory to registers; four lanes get a row of each matrix.
-__device__ __forceinline__ void load_matrices(unsigned (&pair)[4], const void *shared) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
-                 : "r"(shared_address(shared))
-                 : "memory");
-}
-
-//$ end
-
 //$ if score_bias == bias_rows
 // --- cp.async: a thread copies 16 bytes to shared memory without registers
 
@@ -121,23 +107,6 @@ __device__ __forceinline__ void barrier_arrive_copied(Barrier *barrier) {
 }
 
 //$ end
-// --- mma.sync by one warp: sum (16, 8) += a (16, 16) b (16, 8)
-
-template <bool OF_BFLOAT16>
-__device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, const unsigned (&a)[4], unsigned b0,
-                                    unsigned b1) {
-    if constexpr (OF_BFLOAT16)
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-            "{%0, %1, %2, %3};"
-            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-    else
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-            "{%0, %1, %2, %3};"
-            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 // --- wgmma: 64 rows a warpgroup, asynchronous between fence, commit and wait
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -291,36 +260,6 @@ __device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(float
                  //$ end
                  "l"(b));
                  //$ end
-}
-
-// log2(x), to about 2^-22 of the larger of it and 1.
-__device__ __forceinline__ float log2_approx(float x) {
-    float y;
-    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// No code, but a number that the compiler takes for a new one, and so does not move into other sums.
-__device__ __forceinline__ int set_apart(int x) {
-    asm volatile("" : "+r"(x));
-    return x;
-}
-
-// 1 / x, within one unit of its last digit; of what is infinite, 0.
-__device__ __forceinline__ float reciprocal_approx(float x) {
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// Two floats to a pair of 16-bit elements, the first in the lower half.
-template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
-    unsigned pair;
-    if constexpr (TO_BFLOAT16)
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-    else
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-    return pair;
 }
 
 #endif

@@ -1,4 +1,4 @@
-//$ needs block_n tile_rows units
+//$ needs algorithm block_n tile_rows units
 //$ launch attention_tile_map grid min((batch * heads * ((len_q + tile_rows - 1) / tile_rows) + 3) / 4, 16 * sm_count) block 128 shared 0
 //$ workspace 4 * batch * heads * ((len_q + tile_rows - 1) / tile_rows) * (units + 1) * (6 + (len_kv + 32 * block_n - 1) / (32 * block_n))
 //$ include "expression/formula.cuh"
@@ -27,8 +27,12 @@ __device__ __forceinline__ MapLine *map_line(const attention_params &p, long lon
                                        (tile * (UNITS + 1) + unit) * map_line_words(p));
 }
 
+//$ if algorithm == flash_async
 extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __grid_constant__ attention_tma_params params) {
     const attention_params &p = params.attention;
+    //$ else
+extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __grid_constant__ attention_params p) {
+    //$ end
     const int tiles = (p.len_q + TILE_ROWS - 1) / TILE_ROWS, lane = static_cast<int>(threadIdx.x) % 32;
     for (int row = blockIdx.x * 4 + threadIdx.x / 32; row < p.batch * p.heads * tiles; row += gridDim.x * 4) {
         const Where at = where_is(p, row / tiles);

@@ -7,6 +7,7 @@
      sequence/element.cuh
      target/any.cuh
      target/sm_90a.cuh
+     target/sm_80.cuh
      pipeline/ring.cuh
      work/heads_apart.cuh
      work/tile.cuh
@@ -24,17 +25,20 @@
      load/tiles_of_keys.cuh
      fragment/q_shared.cuh
      fragment/p_registers.cuh
+     fragment/weights.cuh
      fragment/mask_builtin.cuh
      fragment/seen_keys.cuh
      fragment/unit.cuh
      fragment/softmax_products.cuh
      fragment/softmax_rows.cuh
      pipeline/consumer.cuh
+     fragment/unit_rows.cuh
      store/lse.cuh
      store/tma.cuh
      store/finish.cuh
      pipeline/rescale_from_sum.cuh
      fragment/scores_from_memory.cuh
+     sequence/pair.cuh
      pipeline/tiles_across.cuh
      pipeline/keys_ahead.cuh
      store/nothing.cuh
@@ -63,6 +67,7 @@
      target              sm_90a             instruction set the source is written for; any = plain CUDA C++
 
    Derived
+     columns_v           128                head_dim_v
      consumers           2                  block_m / 64
      panels              2                  (head_dim + 63) / 64
      panels_v            2                  (head_dim_v + 63) / 64
@@ -114,6 +119,7 @@ constexpr int BLOCK_M = 128;
 constexpr int BLOCK_N = 128;
 constexpr int STAGES = 2;
 constexpr int CLUSTER = 2;
+constexpr int COLUMNS_V = 128;          // head_dim_v
 constexpr int CONSUMERS = 2;            // block_m / 64
 constexpr int PANELS = 2;               // (head_dim + 63) / 64
 constexpr int PANELS_V = 2;             // (head_dim_v + 63) / 64
@@ -216,6 +222,33 @@ __device__ __forceinline__ float exp2_approx(float x) {
     return y;
 }
 
+// log2(x), to about 2^-22 of the larger of it and 1.
+__device__ __forceinline__ float log2_approx(float x) {
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// 1 / x, within one unit of its last digit; of what is infinite, 0.
+__device__ __forceinline__ float reciprocal_approx(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// No code, but a number that the compiler takes for a new one, and so does not move into other sums.
+__device__ __forceinline__ int set_apart(int x) {
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
+// Uniform over the warp, so that the compiler keeps it and what depends on it in uniform registers.
+__device__ __forceinline__ int warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0); }
+
+__device__ __forceinline__ unsigned shared_address(const void *pointer) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
 #endif
 
 // sequence/element.cuh
@@ -226,6 +259,44 @@ using Input = unsigned short; // bfloat16
 
 using Output = unsigned short; // bfloat16
 __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(x); }
+
+// target/sm_80.cuh
+
+// sm_80: what compute capability 8.0 adds to any. One instruction each; the host device has its own bodies under these
+// names (runtime/host/device/).
+#ifndef ATTILE_HOST
+
+// --- copies by threads, which need no registers on the way (cp.async)
+
+// --- products of 16 rows by a warp (mma), and their operands
+
+// sum (16, 8) += a (16, 16) b (16, 8)
+template <bool OF_BFLOAT16>
+__device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, const unsigned (&a)[4], unsigned b0,
+                                    unsigned b1) {
+    if constexpr (OF_BFLOAT16)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Two floats to a pair of 16-bit elements, the first in the lower half.
+template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
+    unsigned pair;
+    if constexpr (TO_BFLOAT16)
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    else
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+}
+
+#endif
 
 // target/sm_90a.cuh
 
@@ -238,7 +309,6 @@ using Barrier = unsigned long long; // 8 bytes of shared memory, opaque
 
 // --- indices: uniform over the warp, so that the compiler keeps them and what depends on them in uniform registers
 
-__device__ __forceinline__ int warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0); }
 __device__ __forceinline__ int warpgroup_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); }
 
 // True in one lane of the warp. The warp must be converged.
@@ -268,9 +338,6 @@ __device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
 
 // --- mbarriers in shared memory: a phase completes when all arrivals and all expected bytes are in
 
-__device__ __forceinline__ unsigned shared_address(const void *pointer) {
-    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
 __device__ __forceinline__ void barrier_init(Barrier *barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
@@ -323,23 +390,6 @@ __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigne
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)), "r"(a),
                  "r"(b), "r"(c), "r"(d)
                  : "memory");
-}
-
-// --- mma.sync by one warp: sum (16, 8) += a (16, 16) b (16, 8)
-
-template <bool OF_BFLOAT16>
-__device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, const unsigned (&a)[4], unsigned b0,
-                                    unsigned b1) {
-    if constexpr (OF_BFLOAT16)
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-            "{%0, %1, %2, %3};"
-            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-    else
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-            "{%0, %1, %2, %3};"
-            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 // --- wgmma: 64 rows a warpgroup, asynchronous between fence, commit and wait
@@ -536,36 +586,6 @@ __device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(float
                  "l"(b));
 }
 
-// log2(x), to about 2^-22 of the larger of it and 1.
-__device__ __forceinline__ float log2_approx(float x) {
-    float y;
-    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// No code, but a number that the compiler takes for a new one, and so does not move into other sums.
-__device__ __forceinline__ int set_apart(int x) {
-    asm volatile("" : "+r"(x));
-    return x;
-}
-
-// 1 / x, within one unit of its last digit; of what is infinite, 0.
-__device__ __forceinline__ float reciprocal_approx(float x) {
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// Two floats to a pair of 16-bit elements, the first in the lower half.
-template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
-    unsigned pair;
-    if constexpr (TO_BFLOAT16)
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-    else
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-    return pair;
-}
-
 #endif
 
 // pipeline/ring.cuh
@@ -679,10 +699,10 @@ __device__ __forceinline__ void release_keys(Barrier *empty) {
 }
 
 // work/place.cuh
-// The order of the work items: item number `item` is `order` of `head`. Blocks start in the order of their index, each as soon
+// The order of the work items. Blocks start in the order of their index, each as soon
 // as an SM is free: so the order decides which items share the L2 cache, and which run last.
 struct Place {
-    int head, order; // of tile_heads and batches; 0 is the heaviest of the `items` of a head
+    int head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
 };
 
 // work/order_sections.cuh
@@ -880,9 +900,9 @@ __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], const Q
     wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(s, q.first + stage * (Q_BYTES / 16), k);
 }
 
-// fragment/p_registers.cuh
+// fragment/weights.cuh
 
-// P (64, BLOCK_N) as operand of O += P V: in registers, where each thread's fragments of P are its pairs of S.
+// P (64, BLOCK_N) as operand of O += P V: in registers, where its fragments are pairs of S's, in the same thread.
 struct Weights {
     unsigned pairs[BLOCK_N / 16][4];
 };
@@ -893,9 +913,11 @@ __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weig
         p.pairs[i / 4][i % 4] = pack<BFLOAT16>(s[2 * i], s[2 * i + 1]);
 }
 
+// fragment/p_registers.cuh
+
 __device__ __forceinline__ void publish_weights(const Weights &) {} // each thread holds its own elements of P
 
-// O (64, HEAD_DIM_V) += P V; issued, asynchronous.
+// O (64, HEAD_DIM_V) += P V, P in registers; issued, asynchronous.
 __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const Weights &p, unsigned long long v) {
     wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(o, p.pairs, v);
 }
@@ -1017,10 +1039,10 @@ __device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum
 }
 
 // Rescales O to the new m.
-__device__ __forceinline__ void rescale(float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
+__device__ __forceinline__ void rescale(float (&o)[COLUMNS_V / 2], const Rows &rows) {
     if (rows.grown)
 #pragma unroll
-        for (int i = 0; i < HEAD_DIM_V / 2; i++)
+        for (int i = 0; i < COLUMNS_V / 2; i++)
             o[i] *= rows.keep[i / 2 % 2];
 }
 
@@ -1083,36 +1105,83 @@ __device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], const Rows &rows,
     }
 }
 
-// pipeline/consumer.cuh
+// fragment/unit_rows.cuh
 
-// One consumer warpgroup and everything that it holds in registers: S, O, P and Q as 16-bit pairs where they are not in shared
-// memory, and about 32 more registers a thread, which the last requirement of the template counts.
-struct Consumer {
+// A unit of a Q tile, as a warpgroup holds it in registers: S of a K/V tile, O, and the softmax state. The kernel decides when
+// S and O are multiplied.
+struct UnitRows {
     const attention_params &p;
     Shared &shared;
-    int index;  // of this consumer in its block
-    Unit unit;  // of the Q tile
-    float c;    // factor from s to exponents of 2: log2(e), times |scale| unless the score expression has applied scale
-    unsigned long long k, v; // matrix descriptors of stage 0
-
-    Ring<Q_STAGES> queries;
-    int step; // K/V tiles that this warpgroup has processed
+    Unit unit; // of the Q tile
+    float c;   // factor from s to exponents of 2: log2(e), times |scale| unless the score expression has applied scale
     KeyWalk walk; // over the K/V tiles of this unit
     int next;     // the K/V tile whose softmax is next
     bool follow; // compute maxima from now on: scores have outgrown a fixed m
     bool unsure; // P of this tile is of an m that may be too small
     float tile_sum[2]; // this thread's share of the row sums of that P
     Rows rows;
-    float s[BLOCK_N / 2], o[HEAD_DIM_V / 2];
+    float s[BLOCK_N / 2], o[COLUMNS_V / 2];
+
+    __device__ __forceinline__ UnitRows(const attention_params &p, Shared &shared, int index)
+        : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)},
+          c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E) { // not 0: 0 * -INFINITY is NaN
+        follow = false;
+    }
+
+    // Prepare a K/V tile while its S is being computed.
+    __device__ __forceinline__ void prepare() {
+        next = next_keys(p, unit.tile, unit.index, walk);
+    }
+
+    // Is some key of the tile masked for some row of this warp?
+    __device__ __forceinline__ bool is_masked(bool first) const {
+        return first && !walk.whole;
+    }
+    // s = -INFINITY where the mask is false.
+    __device__ __forceinline__ void mask_scores() {
+        mask_tile(s, seen_of(unit, next));
+    }
+
+    // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^8 (`search`: always). Until
+    // then P is at most 2^8 too large, and so is l, which divides it out.
+    template <bool FOLLOW>
+    __device__ __forceinline__ void weigh_scores(bool masked, bool first, bool search, float (&sum)[2]) {
+        const float slack = search ? 0 : 8;
+        rows.grown = false;
+        if (masked)
+            mask_scores();
+        if (FOLLOW || first)
+            follow_max<4>(s, rows, c, FOLLOW, slack); // where every row sees the whole first tile, an estimate of m suffices
+        weigh(s, rows, c, (FOLLOW || first) && rows.far, sum);
+    }
+
+    __device__ __forceinline__ void begin_rows() {
+        rows = no_rows();
+    }
+    __device__ __forceinline__ void begin_output() {
+#pragma unroll
+        for (float &value : o)
+            value = 0;
+    }
+};
+
+// pipeline/consumer.cuh
+
+// One consumer warpgroup and everything that it holds in registers: S, O, P and Q as 16-bit pairs where they are not in shared
+// memory, and about 32 more registers a thread, which the last requirement of the template counts.
+struct Consumer : UnitRows {
+    int index;               // of this consumer in its block
+    unsigned long long k, v; // matrix descriptors of stage 0
+
+    Ring<Q_STAGES> queries;
+    int step; // K/V tiles that this warpgroup has processed
     Weights weights;
     Queries q;
 
     __device__ __forceinline__ Consumer(const attention_params &p, Shared &shared, int index)
-        : p(p), shared(shared), index(index), unit{p, unit_of(index), static_cast<int>(threadIdx.x % 32)},
-          c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E), // not 0: 0 * -INFINITY is NaN
-          k(matrix_descriptor(shared.k[0], 0)), v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0) {
+        : UnitRows(p, shared, unit_of(index)), index(index), k(matrix_descriptor(shared.k[0], 0)),
+          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0) {
         q.first = matrix_descriptor(shared.q[0][index], 0);
-        follow = false;
     }
 
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
@@ -1182,41 +1251,6 @@ struct Consumer {
         release_keys(&shared.v_empty[at.stage()]);
     }
 
-    // Prepare a K/V tile while its S is being computed.
-    __device__ __forceinline__ void prepare() {
-        next = next_keys(p, unit.tile, unit.index, walk);
-    }
-
-    // Is some key of the tile masked for some row of this warp?
-    __device__ __forceinline__ bool is_masked(bool first) const {
-        return first && !walk.whole;
-    }
-    // s = -INFINITY where the mask is false.
-    __device__ __forceinline__ void mask_scores() {
-        mask_tile(s, seen_of(unit, next));
-    }
-
-    // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^8 (`search`: always). Until
-    // then P is at most 2^8 too large, and so is l, which divides it out.
-    template <bool FOLLOW>
-    __device__ __forceinline__ void weigh_scores(bool masked, bool first, bool search, float (&sum)[2]) {
-        const float slack = search ? 0 : 8;
-        rows.grown = false;
-        if (masked)
-            mask_scores();
-        if (FOLLOW || first)
-            follow_max<4>(s, rows, c, FOLLOW, slack); // where every row sees the whole first tile, an estimate of m suffices
-        weigh(s, rows, c, (FOLLOW || first) && rows.far, sum);
-    }
-
-    __device__ __forceinline__ void begin_rows() {
-        rows = no_rows();
-    }
-    __device__ __forceinline__ void begin_output() {
-#pragma unroll
-        for (float &value : o)
-            value = 0;
-    }
 };
 
 // store/lse.cuh
@@ -1267,14 +1301,20 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
     barrier_arrive(&c.shared.q_empty[stage][c.index]);
 }
 
+// sequence/pair.cuh
+// Two neighbouring 16-bit elements `at` column `column`, which is even, of a row of COLUMNS.
+template <int COLUMNS> __device__ __forceinline__ unsigned pair_at(const Input *at, int) {
+    return *reinterpret_cast<const unsigned *>(at);
+}
+
 // fragment/scores_from_memory.cuh
 
 // S of a warp's 16 rows by itself, by mma.sync from global memory: for what happens too seldom to keep stages of Q and K for.
 // Accumulators of mma lie as those of wgmma do.
 
 // Two neighbouring columns of Q, negated where scale is negative, as Q in shared memory is.
-__device__ __forceinline__ unsigned query_pair(const attention_params &p, const Input *q) {
-    return *reinterpret_cast<const unsigned *>(q) ^ (p.scale < 0 ? 0x80008000 : 0);
+__device__ __forceinline__ unsigned query_pair(const attention_params &p, const Input *q, int column) {
+    return pair_at<HEAD_DIM>(q, column) ^ (p.scale < 0 ? 0x80008000 : 0);
 }
 
 // S (16, KEYS) = Q K^T, of the warp's rows of the unit and keys from `first` on. In place of rows of Q and K that are not there,
@@ -1286,7 +1326,7 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
     for (float &score : s)
         score = 0;
 #pragma unroll 1
-    for (int step = 0; step < Q_STEPS; step++) { // of 16 columns, or the last 8
+    for (int step = 0; step < Q_STEPS; step++) { // of 16 columns, or the last few
         const int column = set_apart(16 * step) + unit.lane % 4 * 2;
         const bool both = 16 * step + 8 < HEAD_DIM;
         unsigned a[4];
@@ -1295,8 +1335,8 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
             const Row at = unit.at(unit.row() + 8 * r);
             const Input *q = static_cast<const Input *>(p.q) + unit.tile.batch * p.q_batch_stride +
                              at.head * p.q_head_stride + min(at.query, p.len_q - 1) * p.q_row_stride + column;
-            a[r] = query_pair(p, q);
-            a[r + 2] = both ? query_pair(p, q + 8) : 0;
+            a[r] = query_pair(p, q, column);
+            a[r + 2] = both ? query_pair(p, q + 8, column + 8) : 0;
         }
         const Input *k = static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride +
                          unit.tile.kv_head * p.k_head_stride + column;
@@ -1304,8 +1344,8 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++) {
             const Input *row = k + min(key + 8 * n, p.len_kv - 1) * p.k_row_stride;
-            const unsigned low = *reinterpret_cast<const unsigned *>(row);
-            const unsigned high = both ? *reinterpret_cast<const unsigned *>(row + 8) : 0;
+            const unsigned low = pair_at<HEAD_DIM>(row, column);
+            const unsigned high = both ? pair_at<HEAD_DIM>(row + 8, column + 8) : 0;
             mma<BFLOAT16>(s[4 * n], s[4 * n + 1], s[4 * n + 2], s[4 * n + 3], a, low, high);
         }
     }

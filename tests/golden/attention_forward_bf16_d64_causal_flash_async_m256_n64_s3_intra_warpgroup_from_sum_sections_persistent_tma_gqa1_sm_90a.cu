@@ -7,6 +7,7 @@
      sequence/element.cuh
      target/any.cuh
      target/sm_90a.cuh
+     target/sm_80.cuh
      pipeline/ring.cuh
      work/heads_packed.cuh
      work/tile.cuh
@@ -23,17 +24,20 @@
      load/tiles_of_keys.cuh
      fragment/q_shared.cuh
      fragment/p_registers.cuh
+     fragment/weights.cuh
      fragment/mask_builtin.cuh
      fragment/seen_keys.cuh
      fragment/unit.cuh
      fragment/softmax_products.cuh
      fragment/softmax_rows.cuh
      pipeline/consumer.cuh
+     fragment/unit_rows.cuh
      store/lse.cuh
      store/tma.cuh
      store/repeated_rows.cuh
      fragment/repeat_rows.cuh
      fragment/scores_from_memory.cuh
+     sequence/pair.cuh
      store/finish.cuh
      pipeline/rescale_from_sum.cuh
      pipeline/tiles_across.cuh
@@ -64,6 +68,7 @@
      target              sm_90a             instruction set the source is written for; any = plain CUDA C++
 
    Derived
+     columns_v           64                 head_dim_v
      consumers           4                  block_m / 64
      panels              1                  (head_dim + 63) / 64
      panels_v            1                  (head_dim_v + 63) / 64
@@ -113,6 +118,7 @@ constexpr int HEAD_DIM = 64;
 constexpr int HEAD_DIM_V = 64;
 constexpr int BLOCK_N = 64;
 constexpr int STAGES = 3;
+constexpr int COLUMNS_V = 64;           // head_dim_v
 constexpr int CONSUMERS = 4;            // block_m / 64
 constexpr int PANELS = 1;               // (head_dim + 63) / 64
 constexpr int PANELS_V = 1;             // (head_dim_v + 63) / 64
@@ -219,6 +225,33 @@ __device__ __forceinline__ float exp2_approx(float x) {
     return y;
 }
 
+// log2(x), to about 2^-22 of the larger of it and 1.
+__device__ __forceinline__ float log2_approx(float x) {
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// 1 / x, within one unit of its last digit; of what is infinite, 0.
+__device__ __forceinline__ float reciprocal_approx(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// No code, but a number that the compiler takes for a new one, and so does not move into other sums.
+__device__ __forceinline__ int set_apart(int x) {
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
+// Uniform over the warp, so that the compiler keeps it and what depends on it in uniform registers.
+__device__ __forceinline__ int warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0); }
+
+__device__ __forceinline__ unsigned shared_address(const void *pointer) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
 #endif
 
 // sequence/element.cuh
@@ -231,6 +264,44 @@ __device__ __forceinline__ float to_float(Input x) { return bfloat16_to_float(x)
 using Output = unsigned short; // bfloat16
 __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(x); }
 
+// target/sm_80.cuh
+
+// sm_80: what compute capability 8.0 adds to any. One instruction each; the host device has its own bodies under these
+// names (runtime/host/device/).
+#ifndef ATTILE_HOST
+
+// --- copies by threads, which need no registers on the way (cp.async)
+
+// --- products of 16 rows by a warp (mma), and their operands
+
+// sum (16, 8) += a (16, 16) b (16, 8)
+template <bool OF_BFLOAT16>
+__device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, const unsigned (&a)[4], unsigned b0,
+                                    unsigned b1) {
+    if constexpr (OF_BFLOAT16)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Two floats to a pair of 16-bit elements, the first in the lower half.
+template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
+    unsigned pair;
+    if constexpr (TO_BFLOAT16)
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    else
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+}
+
+#endif
+
 // target/sm_90a.cuh
 
 // sm_90a: wrappers of one instruction each; a wgmma wrapper has all k steps of its product. The host device has its own bodies
@@ -242,7 +313,6 @@ using Barrier = unsigned long long; // 8 bytes of shared memory, opaque
 
 // --- indices: uniform over the warp, so that the compiler keeps them and what depends on them in uniform registers
 
-__device__ __forceinline__ int warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0); }
 __device__ __forceinline__ int warpgroup_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); }
 
 // True in one lane of the warp. The warp must be converged.
@@ -269,9 +339,6 @@ __device__ __forceinline__ void named_barrier_sync(int id, int threads) {
 
 // --- mbarriers in shared memory: a phase completes when all arrivals and all expected bytes are in
 
-__device__ __forceinline__ unsigned shared_address(const void *pointer) {
-    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
 __device__ __forceinline__ void barrier_init(Barrier *barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
@@ -324,23 +391,6 @@ __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigne
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)), "r"(a),
                  "r"(b), "r"(c), "r"(d)
                  : "memory");
-}
-
-// --- mma.sync by one warp: sum (16, 8) += a (16, 16) b (16, 8)
-
-template <bool OF_BFLOAT16>
-__device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, const unsigned (&a)[4], unsigned b0,
-                                    unsigned b1) {
-    if constexpr (OF_BFLOAT16)
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-            "{%0, %1, %2, %3};"
-            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-    else
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-            "{%0, %1, %2, %3};"
-            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 // --- wgmma: 64 rows a warpgroup, asynchronous between fence, commit and wait
@@ -469,36 +519,6 @@ __device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(float
                  "l"(b));
 }
 
-// log2(x), to about 2^-22 of the larger of it and 1.
-__device__ __forceinline__ float log2_approx(float x) {
-    float y;
-    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// No code, but a number that the compiler takes for a new one, and so does not move into other sums.
-__device__ __forceinline__ int set_apart(int x) {
-    asm volatile("" : "+r"(x));
-    return x;
-}
-
-// 1 / x, within one unit of its last digit; of what is infinite, 0.
-__device__ __forceinline__ float reciprocal_approx(float x) {
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// Two floats to a pair of 16-bit elements, the first in the lower half.
-template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
-    unsigned pair;
-    if constexpr (TO_BFLOAT16)
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-    else
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-    return pair;
-}
-
 #endif
 
 // pipeline/ring.cuh
@@ -579,10 +599,10 @@ __device__ __forceinline__ void load_panel(unsigned short (&to)[ROWS][64], const
 __device__ __forceinline__ void release_keys(Barrier *empty) { release(empty); }
 
 // work/place.cuh
-// The order of the work items: item number `item` is `order` of `head`. Blocks start in the order of their index, each as soon
+// The order of the work items. Blocks start in the order of their index, each as soon
 // as an SM is free: so the order decides which items share the L2 cache, and which run last.
 struct Place {
-    int head, order; // of tile_heads and batches; 0 is the heaviest of the `items` of a head
+    int head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
 };
 
 // work/order_sections.cuh
@@ -797,9 +817,9 @@ __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], const Q
     wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(s, q.first + stage * (Q_BYTES / 16), k);
 }
 
-// fragment/p_registers.cuh
+// fragment/weights.cuh
 
-// P (64, BLOCK_N) as operand of O += P V: in registers, where each thread's fragments of P are its pairs of S.
+// P (64, BLOCK_N) as operand of O += P V: in registers, where its fragments are pairs of S's, in the same thread.
 struct Weights {
     unsigned pairs[BLOCK_N / 16][4];
 };
@@ -810,9 +830,11 @@ __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weig
         p.pairs[i / 4][i % 4] = pack<BFLOAT16>(s[2 * i], s[2 * i + 1]);
 }
 
+// fragment/p_registers.cuh
+
 __device__ __forceinline__ void publish_weights(const Weights &) {} // each thread holds its own elements of P
 
-// O (64, HEAD_DIM_V) += P V; issued, asynchronous.
+// O (64, HEAD_DIM_V) += P V, P in registers; issued, asynchronous.
 __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const Weights &p, unsigned long long v) {
     wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(o, p.pairs, v);
 }
@@ -934,10 +956,10 @@ __device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum
 }
 
 // Rescales O to the new m.
-__device__ __forceinline__ void rescale(float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
+__device__ __forceinline__ void rescale(float (&o)[COLUMNS_V / 2], const Rows &rows) {
     if (rows.grown)
 #pragma unroll
-        for (int i = 0; i < HEAD_DIM_V / 2; i++)
+        for (int i = 0; i < COLUMNS_V / 2; i++)
             o[i] *= rows.keep[i / 2 % 2];
 }
 
@@ -1000,37 +1022,84 @@ __device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], const Rows &rows,
     }
 }
 
-// pipeline/consumer.cuh
+// fragment/unit_rows.cuh
 
-// One consumer warpgroup and everything that it holds in registers: S, O, P and Q as 16-bit pairs where they are not in shared
-// memory, and about 32 more registers a thread, which the last requirement of the template counts.
-struct Consumer {
+// A unit of a Q tile, as a warpgroup holds it in registers: S of a K/V tile, O, and the softmax state. The kernel decides when
+// S and O are multiplied.
+struct UnitRows {
     const attention_params &p;
     Shared &shared;
-    int index;  // of this consumer in its block
-    Unit unit;  // of the Q tile
-    float c;    // factor from s to exponents of 2: log2(e), times |scale| unless the score expression has applied scale
-    unsigned long long k, v; // matrix descriptors of stage 0
-
-    Ring<Q_STAGES> queries;
-    int step; // K/V tiles that this warpgroup has processed
-    int unseen; // K/V tiles to skip: only other units of the Q tile need them
+    Unit unit; // of the Q tile
+    float c;   // factor from s to exponents of 2: log2(e), times |scale| unless the score expression has applied scale
     KeyWalk walk; // over the K/V tiles of this unit
     int next;     // the K/V tile whose softmax is next
     bool follow; // compute maxima from now on: scores have outgrown a fixed m
     bool unsure; // P of this tile is of an m that may be too small
     float tile_sum[2]; // this thread's share of the row sums of that P
     Rows rows;
-    float s[BLOCK_N / 2], o[HEAD_DIM_V / 2];
+    float s[BLOCK_N / 2], o[COLUMNS_V / 2];
+
+    __device__ __forceinline__ UnitRows(const attention_params &p, Shared &shared, int index)
+        : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)},
+          c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E) { // not 0: 0 * -INFINITY is NaN
+        follow = false;
+    }
+
+    // Prepare a K/V tile while its S is being computed.
+    __device__ __forceinline__ void prepare() {
+        next = next_keys(p, unit.tile, unit.index, walk);
+    }
+
+    // Is some key of the tile masked for some row of this warp?
+    __device__ __forceinline__ bool is_masked(bool first) const {
+        return !walk.whole;
+    }
+    // s = -INFINITY where the mask is false.
+    __device__ __forceinline__ void mask_scores() {
+        mask_tile(s, seen_of(unit, next));
+    }
+
+    // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^8 (`search`: always). Until
+    // then P is at most 2^8 too large, and so is l, which divides it out.
+    template <bool FOLLOW>
+    __device__ __forceinline__ void weigh_scores(bool masked, bool first, bool search, float (&sum)[2]) {
+        const float slack = search ? 0 : 8;
+        rows.grown = false;
+        if (masked)
+            mask_scores();
+        if (FOLLOW)
+            follow_max<1>(s, rows, c, true, slack);
+        weigh(s, rows, c, (FOLLOW || first) && rows.far, sum);
+    }
+
+    __device__ __forceinline__ void begin_rows() {
+        rows = no_rows();
+    }
+    __device__ __forceinline__ void begin_output() {
+#pragma unroll
+        for (float &value : o)
+            value = 0;
+    }
+};
+
+// pipeline/consumer.cuh
+
+// One consumer warpgroup and everything that it holds in registers: S, O, P and Q as 16-bit pairs where they are not in shared
+// memory, and about 32 more registers a thread, which the last requirement of the template counts.
+struct Consumer : UnitRows {
+    int index;               // of this consumer in its block
+    unsigned long long k, v; // matrix descriptors of stage 0
+
+    Ring<Q_STAGES> queries;
+    int step; // K/V tiles that this warpgroup has processed
+    int unseen; // K/V tiles to skip: only other units of the Q tile need them
     Weights weights;
     Queries q;
 
     __device__ __forceinline__ Consumer(const attention_params &p, Shared &shared, int index)
-        : p(p), shared(shared), index(index), unit{p, unit_of(index), static_cast<int>(threadIdx.x % 32)},
-          c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E), // not 0: 0 * -INFINITY is NaN
-          k(matrix_descriptor(shared.k[0], 0)), v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0) {
+        : UnitRows(p, shared, unit_of(index)), index(index), k(matrix_descriptor(shared.k[0], 0)),
+          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0) {
         q.first = matrix_descriptor(shared.q[0][index], 0);
-        follow = false;
     }
 
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
@@ -1111,41 +1180,6 @@ struct Consumer {
         release_keys(&shared.v_empty[at.stage()]);
     }
 
-    // Prepare a K/V tile while its S is being computed.
-    __device__ __forceinline__ void prepare() {
-        next = next_keys(p, unit.tile, unit.index, walk);
-    }
-
-    // Is some key of the tile masked for some row of this warp?
-    __device__ __forceinline__ bool is_masked(bool first) const {
-        return !walk.whole;
-    }
-    // s = -INFINITY where the mask is false.
-    __device__ __forceinline__ void mask_scores() {
-        mask_tile(s, seen_of(unit, next));
-    }
-
-    // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^8 (`search`: always). Until
-    // then P is at most 2^8 too large, and so is l, which divides it out.
-    template <bool FOLLOW>
-    __device__ __forceinline__ void weigh_scores(bool masked, bool first, bool search, float (&sum)[2]) {
-        const float slack = search ? 0 : 8;
-        rows.grown = false;
-        if (masked)
-            mask_scores();
-        if (FOLLOW)
-            follow_max<1>(s, rows, c, true, slack);
-        weigh(s, rows, c, (FOLLOW || first) && rows.far, sum);
-    }
-
-    __device__ __forceinline__ void begin_rows() {
-        rows = no_rows();
-    }
-    __device__ __forceinline__ void begin_output() {
-#pragma unroll
-        for (float &value : o)
-            value = 0;
-    }
 };
 
 // store/lse.cuh
@@ -1182,14 +1216,20 @@ __device__ __forceinline__ void store_pair(const Consumer &c, const Unit &, int 
         pack<BFLOAT16_OUT>(low, high);
 }
 
+// sequence/pair.cuh
+// Two neighbouring 16-bit elements `at` column `column`, which is even, of a row of COLUMNS.
+template <int COLUMNS> __device__ __forceinline__ unsigned pair_at(const Input *at, int) {
+    return *reinterpret_cast<const unsigned *>(at);
+}
+
 // fragment/scores_from_memory.cuh
 
 // S of a warp's 16 rows by itself, by mma.sync from global memory: for what happens too seldom to keep stages of Q and K for.
 // Accumulators of mma lie as those of wgmma do.
 
 // Two neighbouring columns of Q, negated where scale is negative, as Q in shared memory is.
-__device__ __forceinline__ unsigned query_pair(const attention_params &p, const Input *q) {
-    return *reinterpret_cast<const unsigned *>(q) ^ (p.scale < 0 ? 0x80008000 : 0);
+__device__ __forceinline__ unsigned query_pair(const attention_params &p, const Input *q, int column) {
+    return pair_at<HEAD_DIM>(q, column) ^ (p.scale < 0 ? 0x80008000 : 0);
 }
 
 // S (16, KEYS) = Q K^T, of the warp's rows of the unit and keys from `first` on. In place of rows of Q and K that are not there,
@@ -1201,7 +1241,7 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
     for (float &score : s)
         score = 0;
 #pragma unroll 1
-    for (int step = 0; step < Q_STEPS; step++) { // of 16 columns, or the last 8
+    for (int step = 0; step < Q_STEPS; step++) { // of 16 columns, or the last few
         const int column = set_apart(16 * step) + unit.lane % 4 * 2;
         const bool both = 16 * step + 8 < HEAD_DIM;
         unsigned a[4];
@@ -1210,8 +1250,8 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
             const Row at = unit.at(unit.row() + 8 * r);
             const Input *q = static_cast<const Input *>(p.q) + unit.tile.batch * p.q_batch_stride +
                              at.head * p.q_head_stride + min(at.query, p.len_q - 1) * p.q_row_stride + column;
-            a[r] = query_pair(p, q);
-            a[r + 2] = both ? query_pair(p, q + 8) : 0;
+            a[r] = query_pair(p, q, column);
+            a[r + 2] = both ? query_pair(p, q + 8, column + 8) : 0;
         }
         const Input *k = static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride +
                          unit.tile.kv_head * p.k_head_stride + column;
@@ -1219,8 +1259,8 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++) {
             const Input *row = k + min(key + 8 * n, p.len_kv - 1) * p.k_row_stride;
-            const unsigned low = *reinterpret_cast<const unsigned *>(row);
-            const unsigned high = both ? *reinterpret_cast<const unsigned *>(row + 8) : 0;
+            const unsigned low = pair_at<HEAD_DIM>(row, column);
+            const unsigned high = both ? pair_at<HEAD_DIM>(row + 8, column + 8) : 0;
             mma<BFLOAT16>(s[4 * n], s[4 * n + 1], s[4 * n + 2], s[4 * n + 3], a, low, high);
         }
     }
@@ -1233,13 +1273,13 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
 // global memory. m and l stay: they are right.
 
 // Is one of the warp's rows of O not finite, though its sum is?
-__device__ __forceinline__ bool wants_repeat(const float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
+__device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], const Rows &rows) {
     unsigned some = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float even = 0, odd_columns = 0; // a sum is finite only if all its terms are
 #pragma unroll
-        for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
+        for (int i = 2 * r; i < COLUMNS_V / 2; i += 4)
             even += o[i], odd_columns += o[i + 1];
         unsigned odd = __ballot_sync(0xffffffffu, !(fabsf(even + odd_columns) < INFINITY)); // lanes 4 g to 4 g + 3 hold row g
         unsigned right = __ballot_sync(0xffffffffu, !(rows.sum[r] < INFINITY));
@@ -1264,7 +1304,7 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
     for (int key = first; key < end; key++)
 #pragma unroll
         for (int column = threadIdx.x % 32 * 2; column < HEAD_DIM_V; column += 64) {
-            const unsigned pair = *reinterpret_cast<const unsigned *>(v + key * p.v_row_stride + column);
+            const unsigned pair = pair_at<HEAD_DIM_V>(v + key * p.v_row_stride + column, column);
             found |= not_finite(pair) != 0;
         }
     return __any_sync(0xffffffffu, found);
@@ -1327,7 +1367,8 @@ __device__ __forceinline__ bool add_finite(float (&o)[PASS / 2], const unsigned 
 #pragma unroll
     for (int i = 0; i < PASS / 8; i++) {
         unsigned b[2] = {}; // values of keys `key`, the next, and 8 further on, of column 8 i + lane / 4
-        if (first_column + 8 * i < HEAD_DIM_V)
+        const bool inside = first_column + 8 * i < HEAD_DIM_V;
+        if (inside)
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 const unsigned pair = column[min(key + 8 * half, p.len_kv - 1) * p.v_row_stride + 8 * i] |
@@ -1359,7 +1400,7 @@ __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const unsig
         for (int i = 0; i < PASS / 8; i++) {
             if (first_column + 8 * i >= HEAD_DIM_V)
                 continue;
-            const unsigned pair = *reinterpret_cast<const unsigned *>(row + 8 * i), these = pair & not_finite(pair);
+            const unsigned pair = pair_at<HEAD_DIM_V>(row + 8 * i, first_column + unit.lane % 4 * 2 + 8 * i), these = pair & not_finite(pair);
 #pragma unroll
             for (int r = 0; r < 2; r++) {
                 const unsigned of_row = of_key >> 2 * r & 1 ? these : 0;
