@@ -15,6 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import checkout  # noqa: E402,F401
 import attile  # noqa: E402
 
 BATCH, LENGTH, REPEATS, ROWS = 4, 4096, 9, 64
@@ -69,15 +70,15 @@ def main():
                       flush=True)
 
             for target in ("any", "sm_80"):
-                kernel = session.find(f"family=attention_forward dtype=fp32 head_dim={head_dim} target={target} "
+                kernel = session.compile(f"family=attention_forward dtype=fp32 head_dim={head_dim} target={target} "
                                       f"mask={'causal' if causal else 'none'}", SCHEDULE)
-                args = kernel.attention_args(q, k, v, o)
+                launch = kernel.bind(q, k, v, o)
                 o.fill_(torch.nan)
-                kernel.launch(args, torch.cuda.current_stream().cuda_stream)
+                launch(torch.cuda.current_stream().cuda_stream)
                 torch.cuda.synchronize()
                 if not error(q, k, v, o, causal) < 1e-5:
                     sys.exit(f"{kernel.name}: error {error(q, k, v, o, causal)}")
-                report(kernel.name, lambda: kernel.launch(args, torch.cuda.current_stream().cuda_stream), lambda: o,
+                report(kernel.name, lambda: launch(torch.cuda.current_stream().cuda_stream), lambda: o,
                        registers=kernel.info.registers, spill_bytes=kernel.info.spill_bytes,
                        shared_bytes=kernel.info.shared_bytes)
             for name, backend in (("torch memory-efficient", SDPBackend.EFFICIENT_ATTENTION),

@@ -8,6 +8,7 @@
 """
 import time
 
+import checkout  # noqa: F401
 import attile
 import protocol
 
@@ -23,7 +24,7 @@ def open_side(setup):
         from side_cuda import Side
     else:
         from side_host import Side
-    session = attile.Session(setup["device"], setup["cache_dir"])
+    session = attile.Session(setup["device"], cache_dir=setup["cache_dir"], host_mode="check")
     return session, Side(session, setup.get("fa3"))
 
 
@@ -34,20 +35,20 @@ def start(setup):
     def serve(job, say):
         if job == "machine":
             say("ceilings")
-            return {**side.machine(), "arch": session.info.arch.decode(), "compiler": session.info.compiler.decode(),
+            return {**side.machine(), "arch": session.info.arch, "compiler": session.info.compiler,
                     "attile": attile.version(), **side.ceilings()}
         return Contest(session, side, job, say).rows()
 
     return serve
 
 
-def arguments(kernel, side, case, tensors, parameters, lse=None):
-    """Of a launch, with the workspace that it needs, which lives as long as they do."""
-    args = kernel.attention_args(*tensors, lse=lse, scale=case.scale, params=parameters)
-    args.workspace_size = kernel.workspace_size(args)
-    if args.workspace_size:
-        args.kept_workspace, args.workspace = side.workspace(args.workspace_size)
-    return args
+def bind(kernel, side, case, tensors, parameters, lse=None):
+    """A launch, with the workspace that it needs, which lives as long as it does."""
+    size = kernel.workspace_size(*tensors[:3], params=parameters)
+    kept, workspace = side.workspace(size) if size else (None, None)
+    launch = kernel.bind(*tensors, lse, scale=case.scale or None, params=parameters, workspace=workspace)
+    launch.kept = (launch.kept, kept)
+    return launch
 
 
 class Contest:
@@ -95,14 +96,14 @@ class Contest:
         if words:
             knobs.append(self._job["target"])
         began = time.perf_counter()
-        kernel = self._session.find(self._case.problem(" ".join(knobs)), " ".join(words) or None)
+        kernel = self._session.compile(self._case.problem(" ".join(knobs)), " ".join(words) or None)
         info, output, lse = kernel.info, self._side.output(self._case), self._side.lse(self._case)
         row.update(variant=kernel.name, registers=info.registers, spill_bytes=info.spill_bytes,
                    shared_bytes=info.shared_bytes, compile_seconds=round(info.compile_seconds, 3),
-                   origin=info.origin.decode())
-        args = arguments(kernel, self._side, self._case, (*self._tensors, output), self._parameters, lse)
+                   origin=info.origin)
+        launch = bind(kernel, self._side, self._case, (*self._tensors, output), self._parameters, lse)
         stream = self._side.stream
-        kernel.launch(args, stream)
+        launch(stream)
         self._side.finish()
         row["first_seconds"] = round(time.perf_counter() - began, 4)  # from its text to its answer
         share = self._side.lse_error(self._case, *self._tensors[:2], lse)
@@ -110,7 +111,7 @@ class Contest:
             row["lse_error"] = digits(share)
             if not share <= 1:
                 raise ValueError(f"wrong: an LSE is {share:.3g} times as far off as docs/numerics.md allows")
-        return lambda: kernel.launch(args, stream), output
+        return lambda: launch(stream), output
 
     def _theirs(self, make, row):
         work, notes = make()

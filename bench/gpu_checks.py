@@ -50,29 +50,28 @@ def numbers(dry_run):
 
 def start(setup):
     """In a worker process: jobs are (case, kind, problem, schedule)."""
-    import attile
-    from contest import WRONG, arguments, digits, open_side
+    from contest import WRONG, attile, bind, digits, open_side
     session, side = open_side(setup)
 
     def serve(job, say):
         if job == "machine":
-            return {**side.machine(), "compiler": session.info.compiler.decode(), "attile": attile.version()}
+            return {**side.machine(), "compiler": session.info.compiler, "attile": attile.version()}
         case, kind, problem, schedule = job
         say("kernel", 120)
-        kernel = session.find(case.problem(f"{problem} {case.hints()}"), schedule)
+        kernel = session.compile(case.problem(f"{problem} {case.hints()}"), schedule)
         say("inputs")
         q, k, v = side.inputs(case, kind)
         parameters, o = side.parameters(case), side.output(case)
         reference = side.reference(case, q, k, v, thorough=case.group == "check")
         honest = side.honest(case, q, k, v, reference)[0]
-        args = arguments(kernel, side, case, (q, k, v, o), parameters)
+        launch = bind(kernel, side, case, (q, k, v, o), parameters)
         say("launch")
-        kernel.launch(args, side.stream)
+        launch(side.stream)
         side.finish()
         relative, largest = side.error(reference, o)
         first, launches, same = side.copy(o), LAUNCHES[setup["device"]], 1
         for _ in range(launches - 1):
-            kernel.launch(args, side.stream)
+            launch(side.stream)
             side.finish()
             same += side.same(first, o)
         return {"variant": kernel.name, "relative_error": digits(relative), "largest_error": digits(largest),

@@ -59,7 +59,7 @@ RULES = {
     "causal": Rule('mask="k <= q"', _causal),
     "window": Rule('mask="k <= q and q - k < window" params="window: int"', _window, numbers=(("window", WINDOW),)),
     "prefix": Rule('mask="k <= q or k < prefix" params="prefix: int"', _prefix, numbers=(("prefix", PREFIX),)),
-    "document": Rule('mask="causal and document(doc)" params="doc: int[batch, len_k]"', _document,
+    "document": Rule('mask="causal and document(doc)" params="doc: int[batch, len_kv]"', _document,
                      tensors=(("doc", "int32", "documents"),), by_batch=True),
     "alibi": Rule('mask=causal score="alibi(slopes)" params="slopes: float[heads]"', _causal, _alibi,
                   tensors=(("slopes", "float32", "slopes"),)),
@@ -67,7 +67,7 @@ RULES = {
                     numbers=(("cap", float(CAP)),)),
     "softcap_window": Rule('mask="k <= q and q - k < window" score="softcap(cap)" params="window: int, cap: float"',
                            _window, _softcap, numbers=(("window", WINDOW), ("cap", float(CAP)))),
-    "bias": Rule('score="s + values[h, q, k]" params="values: bf16[heads, len_q, len_k]"', score=_bias,
+    "bias": Rule('score="s + values[h, q, k]" params="values: bf16[heads, len_q, len_kv]"', score=_bias,
                  tensors=(("values", "bfloat16", "normal"),)),
 }
 

@@ -212,7 +212,7 @@ class Side:
                 for b, h, rows in self._sampled(case, thorough)]
 
     def honest(self, case, q, k, v, reference):
-        """The error of a straightforward computation that rounds what a matrix unit must have rounded: P and O."""
+        """The error of a straightforward computation that rounds what tensor cores must have rounded: P and O."""
         return _compare([(self._rows(case, q, k, v, b, h, rows, torch.float32).to(q.dtype).double(), exact)
                          for b, h, rows, exact in reference])
 

@@ -9,6 +9,7 @@ import platform
 import random
 import struct
 import time
+import types
 
 import tolerance
 from kinds import KINDS
@@ -25,8 +26,13 @@ def from_bf16(bits):
     return struct.unpack("f", struct.pack("I", bits << 16))[0]
 
 
+CPU = types.SimpleNamespace(type="cpu")  # what attile asks of the device of a tensor
+
+
 class Tensor:
     """(batch, heads, length, head_dim) of bf16, contiguous; with a session in its memory, whose bounds are checked."""
+
+    dtype, device = "bfloat16", CPU
 
     def __init__(self, shape, values, session=None):
         self.shape, kind = shape, ctypes.c_uint16 * math.prod(shape)
@@ -39,6 +45,9 @@ class Tensor:
     def stride(self):
         return tuple(math.prod(self.shape[i + 1:]) for i in range(4))
 
+    def get_device(self):
+        return -1
+
     def row(self, batch, head, index):
         at = ((batch * self.shape[1] + head) * self.shape[2] + index) * self.shape[3]
         return [from_bf16(bits) for bits in self.bits[at:at + self.shape[3]]]
@@ -47,6 +56,7 @@ class Tensor:
 class Parameter:
     """What a rule reads: of type int32, float32 or bfloat16, contiguous, by indices."""
 
+    device = CPU
     KINDS = {"int32": (ctypes.c_int32, int, int), "float32": (ctypes.c_float, float, float),
              "bfloat16": (ctypes.c_uint16, to_bf16, from_bf16)}
 
@@ -64,6 +74,9 @@ class Parameter:
 
     def stride(self):
         return tuple(math.prod(self.shape[i + 1:]) for i in range(len(self.shape)))
+
+    def get_device(self):
+        return -1
 
     def __getitem__(self, index):
         index = index if isinstance(index, tuple) else (index,)

@@ -12,11 +12,10 @@ import dataclasses
 import math
 import os
 
-import attile
 import kinds
 import protocol
 from cases import HIDDEN, TOKENS, Case
-from contest import WRONG, arguments, digits, open_side
+from contest import WRONG, attile, bind, digits, open_side
 from rules import RuleCase
 
 EXACT = 1e-6
@@ -67,7 +66,7 @@ def todo(dry_run):
                Trial(_case(128, 4096, "softcap")), Trial(_case(128, 4096, "alibi")), Trial(_case(128, 4096, "bias")),
                Trial(_case(128, 4096, "causal", scale=-0.09)),
                Trial(_case(128, 4096, "causal"), "algorithm=flash_async cluster=2", "target=sm_90a"),
-               Trial(_case(128, 4096, "causal", kv_heads=4), "algorithm=flash_async query_heads=packed", "target=sm_90a")]
+               Trial(_case(128, 4096, "causal", kv_heads=4), "algorithm=flash_async pack_gqa=1", "target=sm_90a")]
     found += [(trial, SOME) for trial in options]
     found += [(Trial(_case(64, 2048, mask, 4, dtype="fp32"), "algorithm=flash_tiled"), FEW) for mask in MASKS[:2]]
     return [(trial, kind) for trial, some in found for kind in some]
@@ -93,7 +92,7 @@ def start(setup):
 
     def serve(job, say):
         if job == "machine":
-            return {**side.machine(), "compiler": session.info.compiler.decode(), "attile": attile.version()}
+            return {**side.machine(), "compiler": session.info.compiler, "attile": attile.version()}
         if job[0] == "compile":
             say("compile", 600)
             return bench.compile(job[1])
@@ -126,7 +125,7 @@ class Bench:
 
     def _find(self, trial):
         try:
-            return self._session.find(trial.problem(), trial.schedule or None)
+            return self._session.compile(trial.problem(), trial.schedule or None)
         except attile.Error as error:
             raise Unbuilt(error) from error
 
@@ -142,10 +141,10 @@ class Bench:
         """(the callable, its output, which it has written)"""
         case, kernel, stream = self._trial.case, self._kernel, self._side.stream
         output = self._side.output(case)
-        args = arguments(kernel, self._side, case, (*tensors, output), self._parameters)
-        kernel.launch(args, stream)
+        launch = bind(kernel, self._side, case, (*tensors, output), self._parameters)
+        launch(stream)
         self._side.finish()
-        return lambda: kernel.launch(args, stream), output
+        return lambda: launch(stream), output
 
     def row(self, trial, kind, say):
         say("kernel", 120)

@@ -337,7 +337,7 @@ struct params *params_make_given(const struct knobs *problem, const struct shape
                                           [FORMULA_HEADS] = shape->heads,
                                           [FORMULA_KV_HEADS] = shape->kv_heads ? shape->kv_heads : shape->heads,
                                           [FORMULA_LEN_Q] = shape->len_q,
-                                          [FORMULA_LEN_K] = shape->len_kv},
+                                          [FORMULA_LEN_KV] = shape->len_kv},
                                  .scalar = params->scalar,
                                  .context = params,
                                  .tensor = element};

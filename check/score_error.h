@@ -6,7 +6,7 @@
 #include "oracle.h"
 
 /* The scaled product is s, known to within error_of_s. Absolute error; infinite where the expression jumps between the
-   values that are possible, or divides by what may be 0. `folded`: the kernel is one for matrix units, and folds scores of
+   values that are possible, or divides by what may be 0. `folded`: the kernel is one for tensor cores, and folds scores of
    certain forms into its exponentials. */
 double score_error(const struct oracle_attention *problem, int64_t b, int64_t h, int64_t query, int64_t key, double s,
                    double error_of_s, bool folded);

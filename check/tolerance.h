@@ -9,7 +9,7 @@
 enum tolerance_type { TOLERANCE_FP32, TOLERANCE_FP16, TOLERANCE_BF16 };
 
 /* o, lse: the oracle's answer to `problem`. `weights`: what the kernel rounds its weights to before it multiplies them
-   with V; a matrix unit takes 16 bits. The sum of the weights is always that of the unrounded ones. o_tolerance and lse_tolerance are shaped like them; lse is always fp32.
+   with V; tensor cores take 16 bits. The sum of the weights is always that of the unrounded ones. o_tolerance and lse_tolerance are shaped like them; lse is always fp32.
    False when memory runs out (one row is needed). */
 bool tolerance_attention(const struct oracle_attention *problem, enum tolerance_type weights,
                          enum tolerance_type output, const double *o, const double *lse, double *o_tolerance,

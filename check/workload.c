@@ -133,7 +133,7 @@ bool workload_shape(const struct knobs *problem, const struct workload_files *fi
     }
     if (problem->family == family_attention_forward &&
         (shape->kv_heads < 1 ? shape->heads != 0 : shape->heads % shape->kv_heads != 0)) {
-        text_print(error, "%" PRId64 " query heads cannot share %" PRId64 " key heads: kv_heads must divide heads",
+        text_print(error, "%" PRId64 " query heads cannot share %" PRId64 " K/V heads: kv_heads must divide heads",
                    shape->heads, shape->kv_heads);
         return false;
     }
@@ -211,9 +211,10 @@ static bool make_outputs(struct workload *workload) {
     return true;
 }
 
-/* A matrix unit multiplies weights of 16 bits; other kernels keep them in fp32. */
+/* Tensor cores multiply weights of 16 bits; other kernels keep them in fp32. */
 int workload_weights(const struct knobs *knobs) {
-    return knobs->algorithm == algorithm_flash_async ? knobs->dtype : dtype_fp32;
+    bool unit = knobs->algorithm == algorithm_flash_async || knobs->algorithm == algorithm_flash_mma;
+    return unit ? knobs->dtype : dtype_fp32;
 }
 
 static bool answer_attention(const struct workload *w) {

@@ -70,7 +70,7 @@ static enum exit_code open_nvrtc(struct build *build) {
     return code;
 }
 
-/* Find who compiles for it. */
+/* Open the compiler for it. */
 static enum exit_code open_arch(struct build *build, struct arch *arch) {
     static const struct {
         const char *name;
@@ -256,33 +256,33 @@ static void describe_file(struct json *json, const char *key, const struct kerne
     char digest[65];
     text_print(&name, "%s%s", kernel->name, suffix);
     sha256_hex(bytes, size, digest);
-    json_object(json, key);
-    json_string(json, "file", text_string(&name));
-    json_integer(json, "bytes", (int64_t)size);
-    json_string(json, "sha256", digest);
+    json_open_object(json, key);
+    json_put_string(json, "file", text_string(&name));
+    json_put_integer(json, "bytes", (int64_t)size);
+    json_put_string(json, "sha256", digest);
     json_end(json);
     text_free(&name);
 }
 
 static void describe_plan(struct json *json, const struct plan *plan) {
-    json_array(json, "launches");
+    json_open_array(json, "launches");
     for (int i = 0; i < plan->launches; i++) {
         struct text grid = {0};
         plan_print(&plan->launch[i].grid, &grid);
-        json_object(json, NULL);
-        json_string(json, "entry", plan->launch[i].entry);
-        json_string(json, "grid", text_string(&grid));
-        json_integer(json, "block", plan->launch[i].block);
-        json_integer(json, "shared_bytes", plan->launch[i].shared);
+        json_open_object(json, NULL);
+        json_put_string(json, "entry", plan->launch[i].entry);
+        json_put_string(json, "grid", text_string(&grid));
+        json_put_integer(json, "block", plan->launch[i].block);
+        json_put_integer(json, "shared_bytes", plan->launch[i].shared);
         if (plan->launch[i].cluster)
-            json_integer(json, "cluster", plan->launch[i].cluster);
+            json_put_integer(json, "cluster", plan->launch[i].cluster);
         json_end(json);
         text_free(&grid);
     }
     json_end(json);
     struct text workspace = {0};
     plan_print(&plan->workspace, &workspace);
-    json_string(json, "workspace_bytes", text_string(&workspace));
+    json_put_string(json, "workspace_bytes", text_string(&workspace));
     text_free(&workspace);
 }
 
@@ -303,7 +303,7 @@ static void describe_compilers(const struct build *build, struct json *json) {
     struct nvrtc_info nvrtc = {0};
     if (build->nvrtc) {
         nvrtc_describe(build->nvrtc, &nvrtc);
-        json_string(json, "compiler", nvrtc.title);
+        json_put_string(json, "compiler", nvrtc.title);
     }
     for (int i = 0; i < build->archs; i++)
         if (build->arch[i].host) {
@@ -312,7 +312,7 @@ static void describe_compilers(const struct build *build, struct json *json) {
             struct backend_info info;
             backend_host.identity(build->arch[i].host, NULL, &identity, &failure); /* makes it look */
             backend_host.describe(build->arch[i].host, &info);
-            json_string(json, "host_compiler", info.compiler);
+            json_put_string(json, "host_compiler", info.compiler);
             text_free(&identity);
             failure_clear(&failure);
             return;
@@ -323,22 +323,22 @@ static void write_manifest(const struct build *build, struct text *manifest) {
     struct json json;
     const char *slash = strrchr(build->catalog.name, '/');
     json_open(&json, manifest);
-    json_object(&json, NULL);
-    json_string(&json, "schema", "attile.manifest/1");
-    json_string(&json, "generator", GEN_VERSION);
+    json_open_object(&json, NULL);
+    json_put_string(&json, "schema", "attile.manifest/1");
+    json_put_string(&json, "generator", GEN_VERSION);
     describe_compilers(build, &json);
-    json_string(&json, "spec", slash ? slash + 1 : build->catalog.name);
-    json_array(&json, "kernels");
+    json_put_string(&json, "spec", slash ? slash + 1 : build->catalog.name);
+    json_open_array(&json, "kernels");
     for (int i = 0; i < build->count; i++) {
         const struct kernel *kernel = &build->kernel[i];
         char suffix[SUFFIX];
         suffix_of(kernel, suffix);
-        json_object(&json, NULL);
-        json_string(&json, "name", kernel->name);
-        json_string(&json, "variant", text_string(&kernel->variant));
-        json_string(&json, "arch", kernel->arch->name);
-        json_integer(&json, "registers", kernel->binary.registers);
-        json_integer(&json, "spill_bytes", kernel->binary.spill_bytes);
+        json_open_object(&json, NULL);
+        json_put_string(&json, "name", kernel->name);
+        json_put_string(&json, "variant", text_string(&kernel->variant));
+        json_put_string(&json, "arch", kernel->arch->name);
+        json_put_integer(&json, "registers", kernel->binary.registers);
+        json_put_integer(&json, "spill_bytes", kernel->binary.spill_bytes);
         describe_plan(&json, &kernel->source.plan);
         describe_file(&json, "source", kernel, ".cu", text_string(&kernel->source.text), kernel->source.text.size);
         describe_file(&json, "binary", kernel, suffix, kernel->binary.bytes, file_size(kernel));

@@ -109,18 +109,18 @@ static void print_json(struct cli *cli, const struct preimage *item, const struc
     struct cache_field a, b;
     size_t i = 0, k = 0;
     cli_json_open(cli, &json);
-    json_string(&json, "key", item->digest);
-    json_string(&json, "nearest", nearest ? nearest->digest : NULL);
-    json_array(&json, "fields");
+    json_put_string(&json, "key", item->digest);
+    json_put_string(&json, "nearest", nearest ? nearest->digest : NULL);
+    json_open_array(&json, "fields");
     while (cache_key_field(item->text.bytes, item->text.size, &i, &a)) {
         bool paired = nearest && cache_key_field(nearest->text.bytes, nearest->text.size, &k, &b);
         struct text name = {0}, value = {0};
         text_append(&name, a.name, a.name_size);
         text_append(&value, a.value, a.value_size);
-        json_object(&json, NULL);
-        json_string(&json, "name", text_string(&name));
-        json_string(&json, "value", text_string(&value));
-        json_bool(&json, "differs", paired && !same(&a, &b));
+        json_open_object(&json, NULL);
+        json_put_string(&json, "name", text_string(&name));
+        json_put_string(&json, "value", text_string(&value));
+        json_put_bool(&json, "differs", paired && !same(&a, &b));
         json_end(&json);
         text_free(&name);
         text_free(&value);

@@ -80,12 +80,12 @@ enum exit_code verb_cache_stat(struct cli *cli) {
     enum att_status status = cache_stat(cache, &stat, &failure);
     if (status == ATT_OK && cli->json) {
         cli_json_open(cli, &json);
-        json_string(&json, "folder", cache_dir(cache));
-        json_integer(&json, "entries", (int64_t)stat.entries);
-        json_integer(&json, "bytes", (int64_t)stat.bytes);
-        json_integer(&json, "limit", (int64_t)stat.limit);
-        json_integer(&json, "quarantined", (int64_t)stat.quarantined);
-        json_integer(&json, "temporary", (int64_t)stat.temporary);
+        json_put_string(&json, "folder", cache_dir(cache));
+        json_put_integer(&json, "entries", (int64_t)stat.entries);
+        json_put_integer(&json, "bytes", (int64_t)stat.bytes);
+        json_put_integer(&json, "limit", (int64_t)stat.limit);
+        json_put_integer(&json, "quarantined", (int64_t)stat.quarantined);
+        json_put_integer(&json, "temporary", (int64_t)stat.temporary);
         json_close(&json);
     } else if (status == ATT_OK) {
         text_print(&cli->out, "folder       %s\nkernels      %" PRIu64 "\nsize         ", cache_dir(cache),
@@ -122,14 +122,14 @@ static int list_item(void *context, const struct cache_item *item) {
     bool is_refusal = *refused == '1';
     print_time(item->last_used, used);
     if (listing->cli->json) {
-        json_object(&listing->json, NULL);
-        json_string(&listing->json, "key", item->digest);
-        json_string(&listing->json, "name", name);
-        json_string(&listing->json, "arch", arch);
-        json_bool(&listing->json, "refused", is_refusal);
-        json_integer(&listing->json, "bytes", (int64_t)item->size);
-        json_integer(&listing->json, "last_used", item->last_used);
-        json_string(&listing->json, "damage", item->damage);
+        json_open_object(&listing->json, NULL);
+        json_put_string(&listing->json, "key", item->digest);
+        json_put_string(&listing->json, "name", name);
+        json_put_string(&listing->json, "arch", arch);
+        json_put_bool(&listing->json, "refused", is_refusal);
+        json_put_integer(&listing->json, "bytes", (int64_t)item->size);
+        json_put_integer(&listing->json, "last_used", item->last_used);
+        json_put_string(&listing->json, "damage", item->damage);
         json_end(&listing->json);
         return cli_interrupted();
     }
@@ -158,8 +158,8 @@ static enum exit_code visit(struct cli *cli, struct listing *listing, int verify
     table_open(&listing->table, 5, headings, "llrll");
     if (cli->json) {
         cli_json_open(cli, &listing->json);
-        json_string(&listing->json, "folder", cache_dir(cache));
-        json_array(&listing->json, "entries");
+        json_put_string(&listing->json, "folder", cache_dir(cache));
+        json_open_array(&listing->json, "entries");
     }
     enum att_status status = cache_visit(cache, verify, list_item, listing, &failure);
     if (cli->json)
@@ -210,8 +210,8 @@ static enum exit_code trim(struct cli *cli, bool everything) {
     if (status == ATT_OK && cli->json) {
         struct json json;
         cli_json_open(cli, &json);
-        json_bool(&json, "dry_run", dry);
-        json_integer(&json, "removed", (int64_t)removed);
+        json_put_bool(&json, "dry_run", dry);
+        json_put_integer(&json, "removed", (int64_t)removed);
         json_close(&json);
     }
     if (status == ATT_OK)

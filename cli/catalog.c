@@ -85,6 +85,8 @@ enum exit_code catalog_open(struct catalog *catalog, struct cli *cli) {
         code = has_pairs(argument) ? open_problem(catalog, argument, &diag) : open_spec(catalog, cli, argument, &diag);
     if (diag.errors)
         cli_report(cli, code, text_string(&diag.text));
+    else if (diag.text.size && !cli->quiet)
+        cli_report(cli, CLI_OK, text_string(&diag.text));
     diag_free(&diag);
     if (!code)
         catalog_rewind(catalog);

@@ -44,7 +44,7 @@ void catalog_rewind(struct catalog *catalog);
    then the exit code to return. */
 enum exit_code catalog_count(struct catalog *catalog, const struct cli *cli, int *feasible, int *pruned);
 
-/* The two texts with which a problem was given, without what was left open, so that the library chooses that.
+/* Problem and schedule of a problem as given, without open knobs, which the library chooses.
    `schedule` stays empty when none was given. */
 void catalog_print_given(const struct catalog *catalog, struct text *problem, struct text *schedule);
 

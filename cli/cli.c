@@ -80,9 +80,9 @@ void cli_json_open(struct cli *cli, struct json *json) {
         if (*at == ' ')
             *at = '.';
     json_open(json, &cli->out);
-    json_object(json, NULL);
-    json_string(json, "schema", schema);
-    json_string(json, "version", att_version());
+    json_open_object(json, NULL);
+    json_put_string(json, "schema", schema);
+    json_put_string(json, "version", att_version());
 }
 
 bool cli_given(const struct cli *cli, const char *option) { return options_get(&cli->options, option)->given; }

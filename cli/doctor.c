@@ -30,10 +30,10 @@ static void tell(struct report *report, const char *name, enum verdict verdict, 
     struct text *out = &report->cli->out;
     report->troubles += verdict == TROUBLE;
     if (report->cli->json) {
-        json_object(&report->json, name);
-        json_string(&report->json, "state", words[verdict]);
-        json_string(&report->json, "found", found);
-        json_string(&report->json, "advice", verdict == FINE ? NULL : advice);
+        json_open_object(&report->json, name);
+        json_put_string(&report->json, "state", words[verdict]);
+        json_put_string(&report->json, "found", found);
+        json_put_string(&report->json, "advice", verdict == FINE ? NULL : advice);
         json_end(&report->json);
         return;
     }

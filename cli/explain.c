@@ -33,9 +33,9 @@ static enum att_status ask(att_session *session, const char *problem, const char
 
 static void answer(struct cli *cli, struct json *json, const char *name, const char *words) {
     if (cli->json) {
-        json_object(json, NULL);
-        json_string(json, "variant", name);
-        json_string(json, "explanation", words);
+        json_open_object(json, NULL);
+        json_put_string(json, "variant", name);
+        json_put_string(json, "explanation", words);
         json_end(json);
         return;
     }
@@ -106,7 +106,7 @@ enum exit_code verb_explain(struct cli *cli) {
     if (!code) {
         if (cli->json) {
             cli_json_open(cli, &json);
-            json_array(&json, "explanations");
+            json_open_array(&json, "explanations");
         }
         code = (catalog.spec ? explain_variants : explain_problem)(cli, &json, session, &catalog);
         if (cli->json)

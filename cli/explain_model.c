@@ -45,16 +45,16 @@ static void print_terms(struct exploration *e, const struct variant *variant, co
 
 static void json_terms(struct json *json, const struct variant *variant, const struct shape *shape, int family,
                        const struct model_terms *terms) {
-    json_object(json, NULL);
-    json_string(json, "variant", variant->name);
-    json_object(json, "shape");
+    json_open_object(json, NULL);
+    json_put_string(json, "variant", variant->name);
+    json_open_object(json, "shape");
     for (int id = 0; id < SHAPE_COUNT; id++)
         if (shape_table[id].families & 1u << family)
-            json_integer(json, shape_table[id].name, shape_get(shape, (enum shape_id)id));
+            json_put_integer(json, shape_table[id].name, shape_get(shape, (enum shape_id)id));
     json_end(json);
-    json_string(json, "bound", terms->bound);
+    json_put_string(json, "bound", terms->bound);
     for (int i = 0; i < TERMS; i++)
-        json_number(json, terms_table[i].name, term(terms, i));
+        json_put_number(json, terms_table[i].name, term(terms, i));
     json_end(json);
 }
 
@@ -96,8 +96,8 @@ enum exit_code explain_model(struct cli *cli) {
     enum exit_code code = explore_open(&e);
     if (!code && cli->json) {
         cli_json_open(cli, &json);
-        json_string(&json, "gpu", e.gpu.name);
-        json_array(&json, "predictions");
+        json_put_string(&json, "gpu", e.gpu.name);
+        json_open_array(&json, "predictions");
     }
     if (!code && e.made)
         code = show_best(&e, &json);

@@ -59,18 +59,18 @@ static void say(struct explanation *e, const struct tile_map *map, const char *n
 
 static void say_json(struct explanation *e, const struct tile_map *map, const char *name, const char *title) {
     struct json *json = &e->json;
-    json_object(json, NULL);
-    json_string(json, "variant", name);
-    json_string(json, "mask", title);
-    json_integer(json, "block_m", map->block_m);
-    json_integer(json, "block_n", map->block_n);
-    json_integer(json, "empty", map->count[FORMULA_EMPTY]);
-    json_integer(json, "partial", map->count[FORMULA_PARTIAL]);
-    json_integer(json, "full", map->count[FORMULA_FULL]);
+    json_open_object(json, NULL);
+    json_put_string(json, "variant", name);
+    json_put_string(json, "mask", title);
+    json_put_integer(json, "block_m", map->block_m);
+    json_put_integer(json, "block_n", map->block_n);
+    json_put_integer(json, "empty", map->count[FORMULA_EMPTY]);
+    json_put_integer(json, "partial", map->count[FORMULA_PARTIAL]);
+    json_put_integer(json, "full", map->count[FORMULA_FULL]);
     if (map->seen >= 0) {
-        json_integer(json, "pairs", map->pairs);
-        json_integer(json, "pairs_seen", map->seen);
-        json_integer(json, "needless", map->needless);
+        json_put_integer(json, "pairs", map->pairs);
+        json_put_integer(json, "pairs_seen", map->seen);
+        json_put_integer(json, "needless", map->needless);
     }
     json_end(json);
 }
@@ -151,7 +151,7 @@ static enum exit_code explain_catalog(struct cli *cli, struct catalog *catalog) 
         return code;
     if (cli->json) {
         cli_json_open(cli, &e.json);
-        json_array(&e.json, "maps");
+        json_open_array(&e.json, "maps");
     }
     code = explain_all(&e, catalog);
     if (cli->json)

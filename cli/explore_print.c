@@ -198,18 +198,18 @@ static double seconds_of(const struct exploration *e, const struct candidate *ca
 
 static void json_compiled(struct json *json, const struct explored *x) {
     const struct compiled *c = &x->compiled;
-    json_object(json, "compiled");
-    json_string(json, "outcome", compile_outcome_name(c->outcome));
+    json_open_object(json, "compiled");
+    json_put_string(json, "outcome", compile_outcome_name(c->outcome));
     if (c->outcome == COMPILE_GOOD) {
-        json_integer(json, "registers", c->registers);
-        json_integer(json, "spill_bytes", c->spill_bytes);
-        json_integer(json, "shared_bytes", c->shared_bytes);
-        json_integer(json, "threads", c->threads);
-        json_integer(json, "instructions", c->instructions);
-        json_number(json, "seconds", c->seconds);
-        json_bool(json, "pareto", x->front);
+        json_put_integer(json, "registers", c->registers);
+        json_put_integer(json, "spill_bytes", c->spill_bytes);
+        json_put_integer(json, "shared_bytes", c->shared_bytes);
+        json_put_integer(json, "threads", c->threads);
+        json_put_integer(json, "instructions", c->instructions);
+        json_put_number(json, "seconds", c->seconds);
+        json_put_bool(json, "pareto", x->front);
     } else {
-        json_string(json, "message", c->message);
+        json_put_string(json, "message", c->message);
     }
     json_end(json);
 }
@@ -217,30 +217,30 @@ static void json_compiled(struct json *json, const struct explored *x) {
 void explore_print_json(struct exploration *e) {
     struct json json;
     cli_json_open(e->cli, &json);
-    json_string(&json, "gpu", e->gpu.name);
-    json_integer(&json, "tried", e->candidates.tried);
-    json_number(&json, "search_seconds", e->candidates.search_seconds);
-    json_number(&json, "sort_seconds", e->candidates.sort_seconds);
-    json_number(&json, "compile_seconds", e->compile_seconds);
-    json_array(&json, "shapes");
+    json_put_string(&json, "gpu", e->gpu.name);
+    json_put_integer(&json, "tried", e->candidates.tried);
+    json_put_number(&json, "search_seconds", e->candidates.search_seconds);
+    json_put_number(&json, "sort_seconds", e->candidates.sort_seconds);
+    json_put_number(&json, "compile_seconds", e->compile_seconds);
+    json_open_array(&json, "shapes");
     for (int k = 0; k < e->shapes.count; k++) {
-        json_object(&json, NULL);
+        json_open_object(&json, NULL);
         for (int id = 0; id < SHAPE_COUNT; id++)
             if (shape_table[id].families & 1u << e->spec->family)
-                json_integer(&json, shape_table[id].name, shape_get(&e->shapes.shape[k], (enum shape_id)id));
+                json_put_integer(&json, shape_table[id].name, shape_get(&e->shapes.shape[k], (enum shape_id)id));
         json_end(&json);
     }
     json_end(&json);
-    json_array(&json, "pruned");
+    json_open_array(&json, "pruned");
     for (int i = 0; i < e->candidates.prunings; i++) {
-        json_object(&json, NULL);
-        json_string(&json, "constraint", e->candidates.pruning[i].rule);
-        json_integer(&json, "count", e->candidates.pruning[i].count);
-        json_string(&json, "example", e->candidates.pruning[i].example);
+        json_open_object(&json, NULL);
+        json_put_string(&json, "constraint", e->candidates.pruning[i].rule);
+        json_put_integer(&json, "count", e->candidates.pruning[i].count);
+        json_put_string(&json, "example", e->candidates.pruning[i].example);
         json_end(&json);
     }
     json_end(&json);
-    json_array(&json, "candidates");
+    json_open_array(&json, "candidates");
     for (int i = 0; i < e->candidates.count; i++) {
         const struct candidate *candidate = &e->candidates.candidate[i];
         const struct explored *x = find_explored(e, candidate);
@@ -248,14 +248,14 @@ void explore_print_json(struct exploration *e) {
         struct text problem = {0}, schedule = {0};
         explore_variant(e, candidate, &variant);
         variant_print_problem(&variant, &problem, &schedule);
-        json_object(&json, NULL);
-        json_string(&json, "variant", variant.name);
-        json_string(&json, "problem", text_string(&problem));
-        json_string(&json, "schedule", text_string(&schedule));
-        json_number(&json, "score", x && isfinite(x->score) ? x->score : candidate->score);
-        json_array(&json, "predicted_seconds");
+        json_open_object(&json, NULL);
+        json_put_string(&json, "variant", variant.name);
+        json_put_string(&json, "problem", text_string(&problem));
+        json_put_string(&json, "schedule", text_string(&schedule));
+        json_put_number(&json, "score", x && isfinite(x->score) ? x->score : candidate->score);
+        json_open_array(&json, "predicted_seconds");
         for (int k = 0; k < e->shapes.count; k++)
-            json_number(&json, NULL, seconds_of(e, candidate, x, k));
+            json_put_number(&json, NULL, seconds_of(e, candidate, x, k));
         json_end(&json);
         if (x)
             json_compiled(&json, x);

@@ -1,6 +1,7 @@
 /* The page of --report: all candidates, what the compiler said of the best, and measurements beside them. */
 #include "agreement.h"
 #include "explore.h"
+#include "renamed.h"
 #include "report_file.h"
 #include "shape_text.h"
 
@@ -96,15 +97,27 @@ static enum exit_code add_measured(const struct exploration *e, struct report *r
     return code || !path ? code : print_agreement(e, report);
 }
 
+/* A knob, or -1 with the sentence for one that was called so in an earlier version. */
+static int read_axis(const char *name, size_t size, struct text *renamed) {
+    int id = knob_find(name, size), now = id < 0 ? renamed_find(name, size) : -1;
+    if (now >= 0 && !renamed->size)
+        text_print(renamed, "; knob '%.*s' is called '%s' now", (int)size, name, knob_table[now].name);
+    return id;
+}
+
 static enum exit_code read_map(const struct exploration *e, struct report *report) {
     const char *text = cli_text(e->cli, "map", NULL), *comma = text ? strchr(text, ',') : NULL;
     if (!text)
         return CLI_OK;
-    report->map_x = comma ? knob_find(text, (size_t)(comma - text)) : -1;
-    report->map_y = comma ? knob_find(comma + 1, strlen(comma + 1)) : -1;
+    struct text renamed = {0};
+    report->map_x = comma ? read_axis(text, (size_t)(comma - text), &renamed) : -1;
+    report->map_y = comma ? read_axis(comma + 1, strlen(comma + 1), &renamed) : -1;
     if (report->map_x >= 0 && report->map_y >= 0 && report->map_x != report->map_y)
         return CLI_OK;
-    return cli_error(e->cli, CLI_USAGE, "--map expects two knobs, 'block_n,stages' say, found '%s'", text);
+    cli_error(e->cli, CLI_USAGE, "--map expects two knobs, 'block_n,stages' say, found '%s'%s", text,
+              text_string(&renamed));
+    text_free(&renamed);
+    return CLI_USAGE;
 }
 
 enum exit_code explore_report_check(const struct exploration *e) {

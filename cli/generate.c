@@ -36,10 +36,10 @@ static enum exit_code write_source(struct output *output, const struct variant *
         cli_error(output->cli, CLI_IO, "%s", text_string(&error));
     ++*(changed ? &output->written : &output->unchanged);
     if (ok && output->json) {
-        json_object(output->json, NULL);
-        json_string(output->json, "variant", variant->name);
-        json_string(output->json, "file", text_string(&path));
-        json_bool(output->json, "changed", changed);
+        json_open_object(output->json, NULL);
+        json_put_string(output->json, "variant", variant->name);
+        json_put_string(output->json, "file", text_string(&path));
+        json_put_bool(output->json, "changed", changed);
         json_end(output->json);
     }
     text_free(&path);
@@ -99,8 +99,8 @@ enum exit_code verb_generate(struct cli *cli) {
         code = each_source(&catalog, &output, feasible);
     if (!code && cli->json) {
         cli_json_open(cli, &json);
-        json_string(&json, "spec", catalog.name);
-        json_array(&json, "files");
+        json_put_string(&json, "spec", catalog.name);
+        json_open_array(&json, "files");
         output.json = &json;
     }
     if (!code)

@@ -11,16 +11,16 @@ const struct option options_list[] = {
 enum { PIECE = 1 << 16, MANY = 100000 };
 
 static void print_knobs(const struct variant *variant, struct json *json) {
-    json_object(json, "knobs");
+    json_open_object(json, "knobs");
     for (int id = 0; id < KNOB_COUNT; id++) {
         int value = knob_get(&variant->knobs, id);
         if (!knob_in(variant->used, id) || value == AUTO)
             continue;
         const char *formula = knob_formula(&variant->knobs, id);
         if (knob_table[id].words)
-            json_string(json, knob_table[id].name, formula ? formula : knob_word_name(id, value));
+            json_put_string(json, knob_table[id].name, formula ? formula : knob_word_name(id, value));
         else
-            json_integer(json, knob_table[id].name, value);
+            json_put_integer(json, knob_table[id].name, value);
     }
     json_end(json);
 }
@@ -29,18 +29,18 @@ static void list_json(struct cli *cli, struct catalog *catalog, bool why, int fe
     struct json json;
     struct variant variant;
     cli_json_open(cli, &json);
-    json_string(&json, "spec", catalog->name);
-    json_integer(&json, "feasible", feasible);
-    json_integer(&json, "pruned", pruned);
-    json_array(&json, "variants");
+    json_put_string(&json, "spec", catalog->name);
+    json_put_integer(&json, "feasible", feasible);
+    json_put_integer(&json, "pruned", pruned);
+    json_open_array(&json, "variants");
     while (catalog_next(catalog, &variant)) {
         if (!variant.feasible && !why)
             continue;
-        json_object(&json, NULL);
-        json_string(&json, "name", variant.name);
-        json_bool(&json, "feasible", variant.feasible);
+        json_open_object(&json, NULL);
+        json_put_string(&json, "name", variant.name);
+        json_put_bool(&json, "feasible", variant.feasible);
         if (!variant.feasible)
-            json_string(&json, "reason", variant.reason);
+            json_put_string(&json, "reason", variant.reason);
         print_knobs(&variant, &json);
         json_end(&json);
     }
@@ -51,7 +51,7 @@ static void list_json(struct cli *cli, struct catalog *catalog, bool why, int fe
 static void print_pruned(struct cli *cli, const struct variant *variant) {
     struct text knobs = {0};
     struct variant whole = *variant;
-    whole.used |= whole.used ? 0 : KNOB_ALL; /* no template, so nobody says which knobs count */
+    whole.used |= whole.used ? 0 : KNOB_ALL; /* without a template all knobs count */
     variant_print(&whole, &knobs);
     text_print(&cli->out, "%spruned%s  %s\n        because %s\n", cli->color_out ? "\033[2m" : "",
                cli->color_out ? "\033[0m" : "", text_string(&knobs), variant->reason);
@@ -82,7 +82,7 @@ static enum exit_code list_text(struct cli *cli, struct catalog *catalog, bool w
     return CLI_OK;
 }
 
-/* So that nobody waits for they know not how long. */
+/* Announce an enumeration that takes long. */
 static void announce(const struct cli *cli, const struct spec *spec) {
     double combinations = 1;
     for (int id = 0; spec && id < KNOB_COUNT; id++)

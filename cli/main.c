@@ -1,4 +1,4 @@
-/* attile: the command. Finds the verb in the table, reads its options by its table, runs it, writes what it made. */
+/* attile: the command. Finds the verb in the table, reads its options by its table, runs it, writes its output. */
 #include "cli.h"
 #include "diag.h"
 #include "terminal.h"

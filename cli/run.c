@@ -96,34 +96,35 @@ static void ask_nvrtc(const struct job *job, att_kernel *kernel, struct row *row
 static void print_json(struct job *job, const struct row *row, const struct shape *shape,
                        const struct check_result *result) {
     struct json *json = &job->json;
-    json_object(json, NULL);
-    json_string(json, "variant", row->variant->name);
-    json_object(json, "shape");
+    json_open_object(json, NULL);
+    json_put_string(json, "variant", row->variant->name);
+    json_open_object(json, "shape");
     for (int id = 0; id < SHAPE_COUNT; id++)
         if (shape_table[id].families & 1u << row->variant->knobs.family)
-            json_integer(json, shape_table[id].name, shape_get(shape, (enum shape_id)id));
+            json_put_integer(json, shape_table[id].name, shape_get(shape, (enum shape_id)id));
     json_end(json);
-    json_string(json, "status",
-                result->status != ATT_OK ? att_status_name(result->status)
-                : result->mismatches     ? "mismatch"
-                                         : "ok");
-    json_integer(json, "compared", result->compared);
-    json_integer(json, "nan", result->nans);
-    json_integer(json, "mismatches", result->mismatches);
-    json_number(json, "max_error", result->error);
-    json_number(json, "error_of_allowed", result->worst);
-    json_number(json, "seconds", result->seconds);
-    json_integer(json, "global_read", (int64_t)result->counters.global_read);
-    json_integer(json, "global_written", (int64_t)result->counters.global_written);
-    json_integer(json, "shared_read", (int64_t)result->counters.shared_read);
-    json_integer(json, "shared_written", (int64_t)result->counters.shared_written);
-    json_integer(json, "registers", row->info.registers);
-    json_integer(json, "spill_bytes", row->info.spill_bytes);
-    json_integer(json, "shared_bytes", row->info.shared_bytes);
-    json_number(json, "compile_seconds", row->info.compile_seconds);
-    json_string(json, "from", row->info.from);
+    json_put_string(json, "status",
+                    result->status != ATT_OK ? att_status_name(result->status)
+                    : result->mismatches     ? "mismatch"
+                                             : "ok");
+    json_put_integer(json, "compared", result->compared);
+    json_put_integer(json, "nan", result->nans);
+    json_put_integer(json, "mismatches", result->mismatches);
+    json_put_number(json, "max_error", result->error);
+    json_put_number(json, "error_of_allowed", result->worst);
+    json_put_number(json, "seconds", result->seconds);
+    json_put_integer(json, "global_read", (int64_t)result->counters.global_read);
+    json_put_integer(json, "global_written", (int64_t)result->counters.global_written);
+    json_put_integer(json, "shared_read", (int64_t)result->counters.shared_read);
+    json_put_integer(json, "shared_written", (int64_t)result->counters.shared_written);
+    json_put_integer(json, "shared_conflicts", (int64_t)result->counters.shared_conflicts);
+    json_put_integer(json, "registers", row->info.registers);
+    json_put_integer(json, "spill_bytes", row->info.spill_bytes);
+    json_put_integer(json, "shared_bytes", row->info.shared_bytes);
+    json_put_number(json, "compile_seconds", row->info.compile_seconds);
+    json_put_string(json, "from", row->info.from);
     if (result->report.size)
-        json_string(json, "report", text_string(&result->report));
+        json_put_string(json, "report", text_string(&result->report));
     json_end(json);
 }
 
@@ -205,10 +206,10 @@ static void report_missing(struct job *job, struct row *row) {
     progress_close(&job->progress);
     cli_error(job->cli, row->code, "%s: %s", row->variant->name, att_message(job->session));
     if (job->cli->json) {
-        json_object(&job->json, NULL);
-        json_string(&job->json, "variant", row->variant->name);
-        json_string(&job->json, "status", att_status_name(row->status));
-        json_string(&job->json, "report", att_message(job->session));
+        json_open_object(&job->json, NULL);
+        json_put_string(&job->json, "variant", row->variant->name);
+        json_put_string(&job->json, "status", att_status_name(row->status));
+        json_put_string(&job->json, "report", att_message(job->session));
         json_end(&job->json);
     }
 }
@@ -469,11 +470,11 @@ static enum exit_code run(struct job *job) {
     describe(job);
     if (cli->json) {
         cli_json_open(cli, &job->json);
-        json_string(&job->json, "spec", job->catalog.name);
-        json_string(&job->json, "device", job->info.device_name);
-        json_string(&job->json, "arch", job->info.arch);
-        json_string(&job->json, "compiler", job->info.compiler);
-        json_array(&job->json, "results");
+        json_put_string(&job->json, "spec", job->catalog.name);
+        json_put_string(&job->json, "device", job->info.device_name);
+        json_put_string(&job->json, "arch", job->info.arch);
+        json_put_string(&job->json, "compiler", job->info.compiler);
+        json_open_array(&job->json, "results");
     }
     code = run_all(job);
     if (cli->json)

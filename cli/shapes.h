@@ -12,7 +12,7 @@ struct shapes {
 #define SHAPES_OPTION                                                                                                  \
     {                                                                                                                  \
         "shapes", 0, OPTION_TEXT, "SIZES",                                                                             \
-            "run-time sizes, shapes apart by ';': 'batch=4,heads=16,len_q=4096,len_kv=4096; ...' (default: the "       \
+            "run-time sizes, shapes separated by ';': 'batch=4,heads=16,len_q=4096,len_kv=4096; ...' (default: the "   \
             "spec's, else 16384 tokens in sequences of 1024, 4096 and 16384)"                                          \
     }
 

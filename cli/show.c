@@ -34,14 +34,14 @@ static void show_json(struct cli *cli, const struct catalog *catalog, const stru
                       const struct source *source) {
     struct json json;
     cli_json_open(cli, &json);
-    json_string(&json, "spec", catalog->name);
-    json_string(&json, "variant", variant->name);
-    json_string(&json, "source", text_string(&source->text));
-    json_array(&json, "lines");
+    json_put_string(&json, "spec", catalog->name);
+    json_put_string(&json, "variant", variant->name);
+    json_put_string(&json, "source", text_string(&source->text));
+    json_open_array(&json, "lines");
     for (int i = 0; i < source->lines; i++) {
-        json_object(&json, NULL);
-        json_string(&json, "file", source->origin[i].file);
-        json_integer(&json, "line", source->origin[i].line);
+        json_open_object(&json, NULL);
+        json_put_string(&json, "file", source->origin[i].file);
+        json_put_integer(&json, "line", source->origin[i].line);
         json_end(&json);
     }
     json_close(&json);

@@ -63,14 +63,14 @@ static void set_range(int64_t *name, enum formula_name first, int64_t origin, in
 
 /* All tiles of one batch and head; `times` of them are alike. */
 static void classify_plane(struct tile_map *map, const struct classifier *c, int64_t times, bool keep) {
-    int64_t *name = c->env->name, len_q = name[FORMULA_LEN_Q], len_k = name[FORMULA_LEN_K];
+    int64_t *name = c->env->name, len_q = name[FORMULA_LEN_Q], len_kv = name[FORMULA_LEN_KV];
     for (int row = 0; row < map->rows; row++) {
-        set_range(name, FORMULA_Q_FIRST, len_k - len_q, row, map->block_m, len_q);
+        set_range(name, FORMULA_Q_FIRST, len_kv - len_q, row, map->block_m, len_q);
         int64_t first = formula_integer(c->keys.first, c->env), end = formula_integer(c->keys.end, c->env);
         int64_t full_first = formula_integer(c->keys.full_first, c->env);
         int64_t full_end = formula_integer(c->keys.full_end, c->env);
         for (int column = 0; column < map->columns; column++) {
-            set_range(name, FORMULA_K_FIRST, 0, column, map->block_n, len_k);
+            set_range(name, FORMULA_K_FIRST, 0, column, map->block_n, len_kv);
             enum formula_class class = classify(c, first, end, full_first, full_end);
             map->count[class] += times;
             if (keep)
@@ -86,18 +86,18 @@ static void classify_plane(struct tile_map *map, const struct classifier *c, int
 
 bool tile_map_make(struct tile_map *map, const struct knobs *problem, struct params *params, int block_m, int block_n) {
     struct classifier c;
-    int64_t *name = params->env.name, len_q = name[FORMULA_LEN_Q], len_k = name[FORMULA_LEN_K];
+    int64_t *name = params->env.name, len_q = name[FORMULA_LEN_Q], len_kv = name[FORMULA_LEN_KV];
     *map = (struct tile_map){.block_m = block_m, .block_n = block_n};
     map->rows = (int)((len_q + block_m - 1) / block_m);
-    map->columns = (int)((len_k + block_n - 1) / block_n);
+    map->columns = (int)((len_kv + block_n - 1) / block_n);
     map->planes = name[FORMULA_BATCH] * name[FORMULA_HEADS];
-    map->pairs = map->planes * len_q * len_k;
+    map->pairs = map->planes * len_q * len_kv;
     map->class = calloc((size_t)map->rows * (size_t)map->columns + 1, 1);
     bool good = open_classifier(&c, problem, params) && map->class;
     bool differ = good && (formula_names(c.mask) & (1u << FORMULA_B | 1u << FORMULA_H | 1u << FORMULA_HK));
     int64_t looked_at = differ ? map->planes : 1,
             group = name[FORMULA_HEADS] / (name[FORMULA_KV_HEADS] + !name[FORMULA_KV_HEADS]);
-    if (looked_at * len_q * len_k > PAIRS_LOOKED_AT)
+    if (looked_at * len_q * len_kv > PAIRS_LOOKED_AT)
         map->seen = map->needless = -1;
     for (int64_t plane = 0; good && map->planes && plane < looked_at; plane++) {
         name[FORMULA_B] = plane / name[FORMULA_HEADS];

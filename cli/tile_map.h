@@ -6,7 +6,7 @@
 #include "params.h"
 
 struct tile_map {
-    int rows, columns;    /* tiles of queries, tiles of keys */
+    int rows, columns;    /* Q tiles, K/V tiles */
     int block_m, block_n; /* queries and keys in one */
     unsigned char *class; /* (rows, columns) of enum formula_class, of the first batch and head; owned */
     int64_t planes;       /* batch * heads */

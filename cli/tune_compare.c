@@ -61,13 +61,13 @@ static void print_pair(struct cli *cli, struct table *table, struct json *json, 
     int second = cell->candidates > CHOSEN ? CHOSEN : OWN;
     struct text own = {0}, tables = {0};
     if (cli->json) {
-        json_object(json, NULL);
-        json_string(json, "problem", cell->problem);
-        json_string(json, "shape", cell->shape_text);
-        json_string(json, "variant", tuner->kernel[cell->kernel[second]].variant.name);
-        json_number(json, "own_seconds", contest_time(&entrant[OWN]));
-        json_number(json, "table_seconds", contest_time(&entrant[second]));
-        json_number(json, "ratio", ratio);
+        json_open_object(json, NULL);
+        json_put_string(json, "problem", cell->problem);
+        json_put_string(json, "shape", cell->shape_text);
+        json_put_string(json, "variant", tuner->kernel[cell->kernel[second]].variant.name);
+        json_put_number(json, "own_seconds", contest_time(&entrant[OWN]));
+        json_put_number(json, "table_seconds", contest_time(&entrant[second]));
+        json_put_number(json, "ratio", ratio);
         json_end(json);
         return;
     }
@@ -92,8 +92,8 @@ enum exit_code tune_compare(struct cli *cli, const struct tuner *tuner) {
     table_open(&table, 6, headings, "lllrrr");
     if (cli->json) {
         cli_json_open(cli, &json);
-        json_string(&json, "device", tuner->setting.device);
-        json_array(&json, "cells");
+        json_put_string(&json, "device", tuner->setting.device);
+        json_open_array(&json, "cells");
     }
     for (int i = 0; i < tuner->cells; i++) {
         const struct tuner_cell *cell = &tuner->cell[i];
@@ -109,8 +109,8 @@ enum exit_code tune_compare(struct cli *cli, const struct tuner *tuner) {
     }
     if (cli->json) {
         json_end(&json);
-        json_number(&json, "geometric_mean", exp(sum.total / sum.count));
-        json_number(&json, "least", sum.least);
+        json_put_number(&json, "geometric_mean", exp(sum.total / sum.count));
+        json_put_number(&json, "least", sum.least);
         json_close(&json);
     } else {
         table_print(&table, cli->color_out, cli->width, &cli->out);

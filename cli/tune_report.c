@@ -136,17 +136,17 @@ static void print_row(struct table *table, const struct row *row) {
 }
 
 static void print_json(struct json *json, const struct row *row) {
-    json_object(json, NULL);
-    json_string(json, "problem", row->cell->problem);
-    json_string(json, "shape", row->cell->shape);
-    json_string(json, "variant", row->winner ? row->winner->variant : NULL);
-    json_string(json, "target", row->winner ? row->winner->target : NULL);
-    json_string(json, "schedule", row->winner ? row->winner->schedule : NULL);
-    json_number(json, "seconds", row->winner ? row->seconds : NAN);
-    json_number(json, "tflops", row->tflops);
-    json_number(json, "margin", row->margin > 0 ? row->margin : NAN);
-    json_integer(json, "measured", row->measured);
-    json_integer(json, "failed", row->failed);
+    json_open_object(json, NULL);
+    json_put_string(json, "problem", row->cell->problem);
+    json_put_string(json, "shape", row->cell->shape);
+    json_put_string(json, "variant", row->winner ? row->winner->variant : NULL);
+    json_put_string(json, "target", row->winner ? row->winner->target : NULL);
+    json_put_string(json, "schedule", row->winner ? row->winner->schedule : NULL);
+    json_put_number(json, "seconds", row->winner ? row->seconds : NAN);
+    json_put_number(json, "tflops", row->tflops);
+    json_put_number(json, "margin", row->margin > 0 ? row->margin : NAN);
+    json_put_integer(json, "measured", row->measured);
+    json_put_integer(json, "failed", row->failed);
     json_end(json);
 }
 
@@ -159,10 +159,10 @@ enum exit_code tune_report(struct cli *cli, const struct results *results, int s
     table_open(&table, 8, headings, "lllrrrrr");
     if (cli->json) {
         cli_json_open(cli, &json);
-        json_string(&json, "device", results->setting[setting].device);
-        json_string(&json, "compiler", results->setting[setting].compiler);
-        json_string(&json, "driver", results->setting[setting].driver);
-        json_array(&json, "best");
+        json_put_string(&json, "device", results->setting[setting].device);
+        json_put_string(&json, "compiler", results->setting[setting].compiler);
+        json_put_string(&json, "driver", results->setting[setting].driver);
+        json_open_array(&json, "best");
     }
     for (int i = 0; i < results->cells; i++) {
         if (results->cell[i].setting != setting)

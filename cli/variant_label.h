@@ -16,7 +16,7 @@ void variant_label_add(struct variant_label *label, const struct variant *varian
 /* "causal flash_tiled m64 n32", values as kernel names have them; the algorithm when they differ in nothing. */
 void variant_label_print(const struct variant_label *label, const struct variant *variant, struct text *text);
 
-/* An output type as the input's, no sinks: nobody misses what is as usual. */
+/* A value that goes without saying: an output type as the input's, no sinks. */
 bool variant_label_implied(const struct knobs *knobs, enum knob_id id);
 
 /* What they share: "family=softmax dtype=fp16", without what is implied; of a single variant its name. */

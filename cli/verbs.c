@@ -30,13 +30,13 @@ const struct verb verbs[] = {
     {"run", "SPEC", 1, 1, "run the kernels of a spec on tensors and check every result", options_run,
      "Every feasible variant runs on the same tensors and is compared with a double-precision oracle. Tensors\n"
      "come from the files given, else from --shape, else from the spec's `test: inputs:`, else from its\n"
-     "`test: shapes:`; what is not a file is random (normal, from --seed). Tensor files are NumPy .npy,\n"
+     "`test: shapes:`; other tensors are random (normal, from --seed). Tensor files are NumPy .npy,\n"
      "little-endian, C order: <f4 (fp32), <f2 (fp16), <u2 or V2 (bf16 bits); Q, K and V have dimensions\n"
      "(batch, heads, len, dim) or (heads, len, dim). Values are rounded to each variant's dtype first, and the\n"
      "oracle sees the rounded values.\n"
      "\n"
-     "Columns: error is the largest absolute difference; limit is the largest difference in percent of what\n"
-     "is allowed at that very element; time, read and written are sums over the shapes, bytes of global memory\n"
+     "Columns: error is the largest absolute difference; limit is the largest difference in percent of the\n"
+     "tolerance of its element; time, read and written are sums over the shapes, bytes of global memory\n"
      "as the host device counted them; regs and spills (bytes) of a thread are what NVRTC reports.\n"
      "\n"
      "Examples:\n"
@@ -48,22 +48,23 @@ const struct verb verbs[] = {
      verb_run},
     {"list", "SPEC", 1, 1, "list the variants of a spec", options_list, NULL, verb_list},
     {"show", "SPEC", 1, 1, "show the emitted source of a variant", options_show, NULL, verb_show},
-    {"explain", "SPEC", 1, 1, "say which kernel answers a problem and why, or what rules it out", options_explain,
-     "With --tiles it shows what the mask makes of tiles instead: empty ones are never loaded, full ones run without\n"
-     "mask code, and partial ones compute the mask for each pair. It finds that as the kernel does.\n"
+    {"explain", "SPEC", 1, 1, "show which kernel is chosen for a problem, and why", options_explain,
+     "With --tiles it shows how the mask classifies tiles instead: empty ones are not loaded, full ones run without\n"
+     "mask code, and partial ones evaluate the mask for each pair. It classifies them as the kernel does.\n"
      "\n"
      "Example:\n"
      "  attile explain specs/cookbook/sliding_window.yaml --tiles \\\n"
      "      --shapes 'len_q=8192,len_kv=8192' --params window=1024 --svg window.svg\n",
      verb_explain},
     {"explore", "SPEC", 1, 1, "predict all schedules of a problem and compile the best", options_explore,
-     "Goes through every schedule that a spec, or a problem given as knobs, leaves open: what it does not say takes\n"
-     "the values that the templates list, all words of a knob, every algorithm and every target of the GPU. Counts\n"
-     "what is not possible and why, predicts the time of the rest (docs/model.md), compiles the best with NVRTC, and\n"
-     "prints them with what the compiler says. No GPU is needed.\n"
+     "Goes through every schedule that a spec, or a problem given as knobs, leaves open: open knobs take the values\n"
+     "that the templates list, all words of a knob, every algorithm and every target of the GPU. Counts infeasible\n"
+     "ones by reason, predicts the time of the others (docs/model.md), compiles the best with NVRTC, and prints\n"
+     "them with registers and spills. No GPU is needed.\n"
      "\n"
      "Columns: A, B, C are predicted times at the first shapes; of best is the geometric mean over all shapes of the\n"
-     "time over the best one's; Pareto marks what no other beats in time, registers, shared memory and compile time.\n"
+     "time over the best one's; Pareto marks schedules that none beats in time, registers, shared memory and compile\n"
+     "time.\n"
      "\n"
      "Examples:\n"
      "  attile explore 'family=attention_forward dtype=bf16 head_dim=96' --best 0\n"
@@ -94,9 +95,9 @@ const struct verb verbs[] = {
      "that the performance model ranks first. They are compiled by many processes at once; then each is checked\n"
      "against the oracle and timed, interleaved, by successive halving, until the budget is spent or two are left.\n"
      "\n"
-     "Everything measured is in the results file at once, one JSON object a line. A tuner that was interrupted or\n"
-     "killed goes on where it was when it is started again; a finished one has nothing left to do. A kernel that\n"
-     "hangs, crashes or is wrong costs a worker process, and is not tried again.\n"
+     "Each measurement is written to the results file at once, one JSON object a line. After an interruption the same\n"
+     "command continues; after the end it measures nothing more. A kernel that hangs, crashes or is wrong ends a\n"
+     "worker process, and is not tried again.\n"
      "\n"
      "Examples:\n"
      "  attile tune 'family=attention_forward dtype=bf16 head_dim=96 mask=causal' \\\n"
@@ -105,9 +106,10 @@ const struct verb verbs[] = {
      "      bash -c 'attile tune SPEC --shard auto -o part$SLURM_PROCID.jsonl'\n"
      "  attile tune --merge part*.jsonl -o all.jsonl --table h200.yaml\n",
      verb_tune},
-    {"cache stat", "", 0, 0, "show where the kernel cache is and what it holds", options_cache, NULL, verb_cache_stat},
+    {"cache stat", "", 0, 0, "show the path and the contents of the kernel cache", options_cache, NULL,
+     verb_cache_stat},
     {"cache list", "", 0, 0, "list cached kernels", options_cache, NULL, verb_cache_list},
-    {"cache explain", "KEY", 1, 1, "show what a cache key is made of, and what differs from its nearest neighbour",
+    {"cache explain", "KEY", 1, 1, "show the fields of a cache key, and how it differs from its nearest neighbour",
      options_cache_explain, NULL, verb_cache_explain},
     {"cache verify", "", 0, 0, "check every byte of every cached kernel", options_cache, NULL, verb_cache_verify},
     {"cache trim", "", 0, 0, "remove least recently used kernels", options_cache_trim, NULL, verb_cache_trim},

@@ -7,7 +7,7 @@ enum exit_code verb_version(struct cli *cli) {
     }
     struct json json;
     cli_json_open(cli, &json);
-    json_string(&json, "generator", GEN_VERSION);
+    json_put_string(&json, "generator", GEN_VERSION);
     json_close(&json);
     return CLI_OK;
 }

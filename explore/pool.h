@@ -1,5 +1,5 @@
-/* pool: compiles many variants at once, each in a worker process, so that a compiler that crashes or hangs takes nobody
-   with it. What compiles lands in the kernel cache. */
+/* pool: compiles many variants at once, each in a worker process, so that a compiler that crashes or hangs ends
+   only that process. Compiled kernels are put into the kernel cache. */
 #ifndef ATTILE_POOL_H
 #define ATTILE_POOL_H
 

@@ -37,7 +37,7 @@ void template_set_close(struct template_set *set); /* accepts null */
 
 /* --- variants -------------------------------------------------------------------------------------------------- */
 
-enum { VARIANT_NAME = 192, VARIANT_REASON = 1024 };
+enum { VARIANT_NAME = 240, VARIANT_REASON = 1024 };
 
 enum derived_id {
 #define DERIVED(name) DERIVED_##name,

@@ -10,17 +10,17 @@ static int up(int value, int to) { return (value + to - 1) / to * to; }
    through it are written once more. */
 static double shared_clocks(const struct work *work, double groups, double s_clocks, double o_clocks) {
     const struct knobs *k = work->knobs;
-    double queries = k->queries_in == queries_in_q_registers ? 0 : 4096.0 / k->block_n;
-    bool through = k->weights_in == weights_in_p_shared;
+    double queries = k->q_in == q_in_q_registers ? 0 : 4096.0 / k->block_n;
+    bool through = k->p_in == p_in_p_shared;
     double weights = through ? 4096.0 / k->head_dim_v : 0, written = through ? 2 * 64.0 * k->block_n : 0;
     return groups * (s_clocks * (64 + queries) + o_clocks * (64 + weights) + written) / work->gpu->shared;
 }
 
-/* Which tiles of queries there are: of one head each, or of all heads that share keys; one a block, or one a cluster. */
+/* Which Q tiles there are: of one head each, or of all heads that share keys; one a block, or one a cluster. */
 static void cut(struct work *work) {
     const struct knobs *k = work->knobs;
     const struct shape *s = work->shape;
-    double group = k->query_heads == query_heads_packed && s->kv_heads > 0 ? (double)(s->heads / s->kv_heads) : 1;
+    double group = k->pack_gqa == 1 && s->kv_heads > 0 ? (double)(s->heads / s->kv_heads) : 1;
     double queries = fmax(1, floor(work->variant->derived[DERIVED_tile_rows] / group));
     work->block_m = (int)queries;
     work->block_n = k->block_n;
@@ -50,7 +50,7 @@ bool work_flash_async(struct work *work) {
     t->shared = shared_clocks(work, groups, s_clocks, o_clocks);
 
     double alone = scores / (gpu->softmax_one * easier) + rescale + gpu->softmax_latency / easier;
-    if (k->weights_in == weights_in_p_shared) /* written, and seen by the tensor pipe */
+    if (k->p_in == p_in_p_shared) /* written, and seen by the tensor pipe */
         alone += 2 * scores / (gpu->shared / 2) + gpu->shared_latency;
     t->chain = derived[DERIVED_scores_ahead] ? s_clocks + fmax(o_clocks, alone) : s_clocks + alone + o_clocks;
     if (k->stages < 2) /* the next tile is asked for when this one is done with */
@@ -64,7 +64,7 @@ bool work_flash_async(struct work *work) {
     double units[] = {t->tensor, t->special, t->shared, t->chain, t->fill};
     t->round = work_overlap(units, 5, gpu->overlap) + (k->cluster - 1) * gpu->cluster_wait;
     work->busy = t->round;
-    work->stays = k->blocks == blocks_resident;
+    work->stays = k->scheduler == scheduler_persistent;
     work->block_start =
         gpu->async_start + s_clocks + alone + o_clocks; /* the first and the last product meet no other */
     t->start = !work->stays ? work->block_start : derived[DERIVED_across] ? gpu->async_turn : gpu->async_stop;

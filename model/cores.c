@@ -6,8 +6,7 @@
 
 static double least(double a, double b, double c) { return fmin(a, fmin(b, c)); }
 
-/* Blocks that fit an SM at a time. */
-static double count_resident(const struct work *work, double by_registers) {
+double work_resident(const struct work *work, double by_registers) {
     const struct model_gpu *gpu = work->gpu;
     double threads = fmax(32, work->variant->block_threads);
     if (work->usage && work->usage->registers > 0) /* given out in units of 8 a thread */
@@ -35,7 +34,7 @@ static bool work_q_outer(struct work *work) {
     work->busy = work_overlap(units, 2, gpu->core_overlap);
     t->wait = gpu->round_latency + (k->target == target_any ? gpu->copy_latency : 0);
 
-    t->resident = count_resident(work, derived[DERIVED_blocks_at_once]);
+    t->resident = work_resident(work, derived[DERIVED_blocks_at_once]);
     double excess = derived[DERIVED_accumulators] - gpu->spill_registers;
     if (excess > 0) {
         work->busy *= 1 + gpu->spill_slowdown * excess / 100;
@@ -73,8 +72,8 @@ static bool work_kv_outer(struct work *work) {
     work->busy = t->fma;
     t->wait = work->gpu->round_latency;
     t->round = t->fma + t->wait;
-    t->resident = count_resident(work, floor(work->gpu->threads / fmax(32, work->variant->block_threads)));
-    /* A block does a whole head: fewer blocks, each with the rounds of all tiles of queries. */
+    t->resident = work_resident(work, floor(work->gpu->threads / fmax(32, work->variant->block_threads)));
+    /* A block does a whole head: fewer blocks, each with the rounds of all Q tiles. */
     t->blocks = work_grid(work);
     work->busy *= q_tiles;
     t->wait *= q_tiles;
@@ -109,7 +108,7 @@ bool work_row_by_row(struct work *work) {
     work->busy = t->fma;
     t->round = t->fma + t->wait;
     t->start = t->wait;
-    t->resident = count_resident(work, floor(work->gpu->threads / k->threads));
+    t->resident = work_resident(work, floor(work->gpu->threads / k->threads));
     t->blocks = work_grid(work);
     return true;
 }
@@ -132,7 +131,7 @@ bool work_materialized(struct work *work) {
     work->busy = work_overlap(units, 2, gpu->core_overlap);
     t->wait = gpu->round_latency;
     t->round = work->busy + t->wait;
-    t->resident = count_resident(work, floor(512.0 / k->threads));
+    t->resident = work_resident(work, floor(512.0 / k->threads));
     t->blocks = work_cover((double)s->len_q, k->block_m) * (double)s->heads * (double)s->batch;
     /* S is written, turned into P in place, and read: four times through memory. */
     work->extra_bytes = 4 * 4.0 * (double)s->batch * (double)s->heads * (double)s->len_q * (double)s->len_kv;
@@ -148,7 +147,7 @@ static bool stream(struct work *work, double reads, double writes, double blocks
     double threads = fmax(32, work->variant->block_threads);
     t->bytes = t->memory_bytes = reads + writes;
     t->blocks = blocks;
-    t->resident = count_resident(work, floor(work->gpu->threads / threads));
+    t->resident = work_resident(work, floor(work->gpu->threads / threads));
     t->rounds = work_cover(per_block, threads * BYTES_IN_FLIGHT);
     t->wait = work->gpu->load_latency;
     t->fma = work->busy = threads * BYTES_IN_FLIGHT / 4 * 4 / (32 * work->gpu->issue);

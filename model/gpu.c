@@ -1,5 +1,5 @@
-/* gpu: a device file -> struct model_gpu. Every rate of rates.def must be there once, with its unit, so that nobody
-   takes GHz for Hz, and with its source, so that nobody has to believe it. */
+/* gpu: a device file -> struct model_gpu. Every rate of rates.def must be there once, with its unit, so that GHz is not taken for
+   Hz, and with its source, so that it can be checked. */
 #include "embedded.h"
 #include "knob_text.h"
 #include "model.h"
@@ -169,6 +169,12 @@ bool model_gpu_list(int i, char *name, size_t size) {
 }
 
 unsigned model_gpu_targets(const struct model_gpu *gpu) {
-    bool hopper = strcmp(gpu->arch, "sm_90a") == 0;
-    return 1u << target_any | 1u << target_sm_80 | (hopper ? 1u << target_sm_90a : 0);
+    int arch = gpu->arch[0] ? (int)strtol(gpu->arch + strcspn(gpu->arch, "0123456789"), NULL, 10) : 0;
+    unsigned targets = 0;
+    for (int target = target_any; knob_table[KNOB_target].words[target]; target++) {
+        const struct target_info *info = target_info(target);
+        if (arch >= info->first && arch <= info->last)
+            targets |= 1u << target;
+    }
+    return targets;
 }

@@ -17,7 +17,7 @@ static void fill(struct model_mask *mask, const struct formula_keys *keys, const
                                        [FORMULA_HEADS] = shape->heads,
                                        [FORMULA_KV_HEADS] = shape->kv_heads > 0 ? shape->kv_heads : shape->heads,
                                        [FORMULA_LEN_Q] = shape->len_q,
-                                       [FORMULA_LEN_K] = shape->len_kv}};
+                                       [FORMULA_LEN_KV] = shape->len_kv}};
     int64_t origin = shape->len_kv - shape->len_q; /* position of the first query */
     mask->slices = shape->len_q < MODEL_SLICES ? (int)shape->len_q : MODEL_SLICES;
     for (int i = 0; i < mask->slices; i++) {

@@ -9,10 +9,15 @@ static const struct {
     int algorithm;
     work_function *work;
 } kernels[] = {
-    {algorithm_flash_async, work_flash_async},   {algorithm_flash_tiled, work_flash_tiled},
-    {algorithm_flash, work_row_by_row},          {algorithm_multi_pass, work_row_by_row},
-    {algorithm_materialized, work_materialized}, {algorithm_online, work_softmax},
-    {algorithm_three_pass, work_softmax},        {algorithm_fold, work_merge},
+    {algorithm_flash_async, work_flash_async},
+    {algorithm_flash_tiled, work_flash_tiled},
+    {algorithm_flash_mma, work_flash_mma},
+    {algorithm_flash, work_row_by_row},
+    {algorithm_multi_pass, work_row_by_row},
+    {algorithm_materialized, work_materialized},
+    {algorithm_online, work_softmax},
+    {algorithm_three_pass, work_softmax},
+    {algorithm_fold, work_merge},
 };
 
 double work_overlap(const double *clocks, int count, double exponent) {
@@ -157,7 +162,7 @@ static void count_bytes(const struct work *work) {
     double q = heads * (double)s->len_q * (d * element_bytes(k->dtype) + dv * element_bytes(k->dtype_out) + 4);
     double share = work->block_m > 0 ? seen_pairs(work) / fmax(1, (double)s->len_q * (double)s->len_kv) : 1;
     double passes = work->block_m > 0 ? work_cover((double)s->len_q, work->block_m) * heads / fmax(1, kv_heads) : 1;
-    /* Keys and values are read again by every tile of queries; what does not fit the L2 comes from memory again, once for
+    /* Keys and values are read again by every Q tile; what does not fit the L2 comes from memory again, once for
        the tiles of a head that run side by side. */
     passes /= fmax(1, work->gpu->multiprocessors / heads);
     double missed = work->all_heads ? fmax(0, 1 - work->gpu->l2 / fmax(1, kv)) : 0;

@@ -28,7 +28,8 @@ struct work {
 
 /* One function a kernel; false when it knows nothing of these knobs. */
 typedef bool work_function(struct work *work);
-work_function work_flash_async, work_flash_tiled, work_row_by_row, work_materialized, work_softmax, work_merge;
+work_function work_flash_async, work_flash_mma, work_flash_tiled, work_row_by_row, work_materialized, work_softmax,
+    work_merge;
 
 /* Sum of `clocks` over units that work at once: the busiest decides, the more so the higher the exponent. */
 double work_overlap(const double *clocks, int count, double exponent);
@@ -40,6 +41,9 @@ static inline bool work_has(const struct work *work, unsigned lets) {
             return false;
     return true;
 }
+
+/* Blocks that fit an SM at a time: by shared memory, threads, and registers, of which so many fit where usage does not say. */
+double work_resident(const struct work *work, double by_registers);
 
 /* Blocks of the last launch, by the template's own formula. */
 double work_grid(const struct work *work);

@@ -15,8 +15,8 @@
        att_launch(kernel, &args, stream);
        att_close(session);
 
-   Sizes: a struct whose first member is `size` grows at its end from version to version. Its user sets `size` to the
-   sizeof that he compiled with; without it the call is refused. att_tensor and att_param never change.
+   Sizes: a struct whose first member is `size` may grow at its end in later versions. The caller sets `size` to sizeof of the
+   struct; calls without it are refused. att_tensor and att_param never change.
    Threads: a session and its kernels may be used from many threads at once, att_close excepted.
    Environment read: ATTILE_CACHE_DIR, ATTILE_TUNED, XDG_CACHE_HOME, HOME, ATTILE_NVRTC, CUDA_HOME, CUDA_PATH, and for the
    host device CXX, PATH, LD_LIBRARY_PATH, TMPDIR; none when the process is set-user-ID. Nothing else: programs that the
@@ -74,7 +74,7 @@ struct att_bundle;                      /* kernels built ahead of time, see the 
 
 enum att_device { ATT_DEVICE_AUTO, /* cuda if there is one, else host */ ATT_DEVICE_CUDA, ATT_DEVICE_HOST };
 
-/* How much the host device watches. Ignored on cuda. */
+/* What the host device checks. Ignored on cuda. */
 enum att_host_mode {
     ATT_HOST_CHECK, /* bounds of every access checked, bytes counted */
     ATT_HOST_FAST,  /* nothing checked, nothing counted */
@@ -90,9 +90,9 @@ struct att_options {
     int ordinal;              /* which GPU; 0 = the first */
     const char *cache_dir;    /* null = ATTILE_CACHE_DIR, else XDG_CACHE_HOME/attile, else HOME/.cache/attile */
     int no_disk_cache;        /* 1 = keep compiled kernels in memory only */
-    uint64_t cache_limit;     /* bytes on disk; 0 = 1 GiB; least recently used entries go first */
+    uint64_t cache_limit;     /* bytes on disk; 0 = 1 GiB; least recently used entries are dropped first */
     const char *template_dir; /* null = the templates built into the library */
-    const char *tuned_table;  /* a file of measured schedules, asked before the built-in ones; null = ATTILE_TUNED */
+    const char *tuned_table;  /* a file of measured schedules, which precedes the built-in ones; null = ATTILE_TUNED */
     /* Null-terminated list, searched before compiling; the kernels must outlive the session. Null = none. */
     const struct att_bundle *const *bundles;
     enum att_host_mode host_mode;
@@ -104,10 +104,10 @@ struct att_options {
 };
 
 /* Open a session. Null options are all defaults. On failure *session is still set (unless memory ran out, then null),
-   so that att_message can be read; close it all the same. Starts no compiler. */
+   so that att_message can be read; close it in any case. Starts no compiler. */
 ATT_API enum att_status att_open(const struct att_options *options, att_session **session);
 
-/* Release everything the session holds. Kernels still running are waited for. Accepts null. */
+/* Wait for running kernels, then release everything that the session holds. Accepts null. */
 ATT_API void att_close(att_session *session);
 
 /* The full text of this thread's last failure in this session; "" when there was none. Valid until the thread's next
@@ -121,33 +121,33 @@ ATT_API const char *att_message(const att_session *session);
    problem   knobs that say what is computed, written as in a spec: "family=attention_forward dtype=bf16 head_dim=96
              mask=causal" (name=value or name: value; spaces, commas and newlines separate). Field reference:
              specs/README.md. Expressions stand in quotes: "... mask='k <= q and q - k < window' params='window: int'"
-             (docs/expressions.md). Knobs left out have their defaults. What is known of the launches to come may stand
-             there too, so that the choice suits them: sizes ("batch=4 heads=16 len_q=1024 len_kv=1024"; unsaid = long
-             sequences) and alignment, the bytes that addresses and strides of all tensors are multiples of.
+             (docs/expressions.md). Knobs left out have their defaults. Hints about later launches may be given, too,
+             and guide the choice of the schedule: sizes ("batch=4 heads=16 len_q=1024 len_kv=1024"; default: long
+             sequences) and alignment, a number of bytes that divides the addresses and strides of all tensors.
    schedule  knobs that say how, in the same form, or null to let the library choose (docs/tuned.md).
 
-   Any sizes may be launched, whatever was said. The fastest kernels take addresses and strides that are multiples of 16
-   bytes, and att_launch refuses others; alignment=1 (or 2, 4, 8) finds a kernel that takes them. Unsaid means 16.
+   Any sizes may be launched, whatever the hints. The fastest kernels require addresses and strides that are multiples of 16
+   bytes, and att_launch refuses others; alignment=1 (or 2, 4, 8) finds a kernel that takes them. The default is 16.
 
-   Chosen once per problem and schedule and compiled at most once; later calls return the same kernel.
-   Compiling happens here on a miss: memory, then bundles, then disk, then the compiler. A bundle answers a problem
-   without a schedule by its first kernel for that problem. */
+   The kernel is chosen once for a problem and schedule, and compiled at most once; later calls return the same kernel. The
+   call looks in memory, then in bundles, then on disk, and then compiles. For a problem without a schedule a bundle gives its
+   first kernel for that problem. */
 ATT_API enum att_status att_find(att_session *session, const char *problem, const char *schedule, att_kernel **kernel);
 
-/* Give back what one att_find returned, for programs that go through many kernels. A kernel given back as often as it was
-   found must not be used any more. The session keeps the last 64 such kernels loaded, for whoever asks again, and unloads
-   the others, after waiting for the device; not while a graph is being captured, nor while one that holds the kernel
-   lives. Without this call kernels stay loaded until att_close. Accepts null. */
+/* Release a kernel that att_find returned, for programs that use many kernels one after the other. A kernel that was released
+   as often as it was found must not be used any more. The session keeps the last 64 released kernels loaded, in case they are
+   found again, and unloads the others after waiting for the device; not during graph capture, nor while a graph holds the
+   kernel. Without this call kernels stay loaded until att_close. Accepts null. */
 ATT_API void att_release(att_kernel *kernel);
 
-/* Load onto the device now what the driver would put off to the first launch. Compiles nothing. Call before graph capture
-   and before measuring memory. Idempotent. */
+/* Load the kernel onto the device now; the driver would do so at the first launch. Compiles nothing. Call it before graph
+   capture and before measuring memory. Idempotent. */
 ATT_API enum att_status att_prepare(att_kernel *kernel);
 
 ATT_API const char *att_kernel_name(const att_kernel *kernel);   /* an identifier with every knob in it */
 ATT_API const char *att_kernel_source(const att_kernel *kernel); /* the emitted CUDA text; "" for a bundle's kernel */
 
-/* What the compiler made of it. -1 = not known (host device). */
+/* What the compiler reports. -1 = not known (host device). */
 struct att_kernel_info {
     size_t size;             /* sizeof(struct att_kernel_info), set by the caller */
     int registers;           /* of a thread, the most of all entries */
@@ -158,13 +158,14 @@ struct att_kernel_info {
     int instructions;        /* of all entries; -1 = not known */
     uint64_t binary_size;    /* bytes */
     double compile_seconds;  /* 0 when it came from a cache or a bundle */
-    double compiler_seconds; /* what the compiler took when it made it, now or then; -1 = not known */
+    double compiler_seconds; /* time of the compiler when the kernel was made, now or earlier; -1 = not known */
     const char *from;        /* "compiler", "disk" or "bundle" */
 };
 ATT_API enum att_status att_kernel_describe(const att_kernel *kernel, struct att_kernel_info *info);
 
-/* A text for people: which variant answers the problem and why, or why none does (then the status says so too). Up to
-   `size` bytes with the final NUL go to `text`; *needed, unless null, is the size it wants. Compiles nothing. */
+/* A text for people: the variant that is chosen for the problem and the reason, or the reason why there is none (the status
+   says so, too). Writes up to `size` bytes with the final NUL to `text`, and the size of the whole text to *needed unless that is
+   null. Compiles nothing. */
 ATT_API enum att_status att_explain(att_session *session, const char *problem, const char *schedule, char *text,
                                     size_t size, size_t *needed);
 
@@ -172,14 +173,14 @@ ATT_API enum att_status att_explain(att_session *session, const char *problem, c
 
 /* A tensor of up to four dimensions in device memory. Strides are in elements and not negative; the last dimension is
    contiguous. Inputs may repeat (stride 0); elements of an output must not share memory. A tensor without elements may
-   be null. Addresses are multiples of one element. The fastest kernels want addresses and strides of q, k, v and o that are
-   multiples of 16 bytes; alignment=1 in the problem finds one that does not (att_find). */
+   be null. Addresses are multiples of one element. The fastest kernels require addresses and strides of q, k, v and o that
+   are multiples of 16 bytes; alignment=1 in the problem finds one that does not (att_find). */
 struct att_tensor {
     void *data;
     int64_t batch_stride, head_stride, row_stride;
 };
 
-/* What a mask or a score takes at launch, by the name under which the problem declares it (params="window: int, slope:
+/* A parameter of a mask or a score, by the name under which the problem declares it (params="window: int, slope:
    float[heads]"); knob sinks takes the tensor "sinks", float[heads]. */
 enum att_param_type {
     ATT_PARAM_BOOL = 1, /* in a tensor: bytes, anything but 0 is true */
@@ -201,7 +202,7 @@ struct att_param {
     int64_t stride[4];        /* in elements, not negative; 0 or ATT_REPEAT repeats; all 0 = contiguous */
 };
 
-/* A scale of 0: all keys that are seen weigh alike, O is the mean of their V. */
+/* A scale of 0: P is equal for all keys that a query sees, and O is the mean of their V. */
 #define ATT_SCALE_ZERO (-0.0f)
 
 /* Query head h reads key and value head h / (heads / kv_heads). Where a query sees no key its row of O is 0, its LSE
@@ -220,7 +221,7 @@ struct att_attention_args { /* family attention_forward: O = softmax(scale Q K^T
     float scale;                               /* 0 = 1 / sqrt(head_dim); ATT_SCALE_ZERO, which is -0, = 0 */
 
     int param_count;
-    const struct att_param *params; /* each that the kernel's problem declares, in any order; null when there is none */
+    const struct att_param *params; /* one for each declared parameter, in any order; null when there is none */
 };
 
 struct att_softmax_args { /* family softmax: each row of y is the softmax of that row of x */
@@ -267,7 +268,7 @@ ATT_API enum att_status att_workspace_size(const att_kernel *kernel, const struc
    refused, nothing was started and outputs are untouched. */
 ATT_API enum att_status att_launch(att_kernel *kernel, const struct att_args *args, void *stream);
 
-/* --- device memory, for programs that have no other means ------------------------------------------------------- */
+/* --- device memory, for programs without an allocator of their own ------------------------------------------------------- */
 
 /* 256-byte aligned; owned by the caller, who frees it before att_close. Freeing null does nothing. Copies return when they
    are done. They come after launches on the null stream and on streams that wait for it; for a stream made with
@@ -293,12 +294,13 @@ struct att_session_info {
 };
 ATT_API enum att_status att_session_describe(const att_session *session, struct att_session_info *info);
 
-/* What the last launches on the host device moved, since the session opened or counters were reset; all 0 on cuda and
+/* Bytes that launches on the host device moved since the session was opened or the counters were reset; all 0 on cuda and
    in fast mode. */
 struct att_counters {
     size_t size;                          /* sizeof(struct att_counters), set by the caller */
     uint64_t global_read, global_written; /* bytes */
     uint64_t shared_read, shared_written; /* bytes */
+    uint64_t shared_conflicts; /* passes that ldmatrix takes beyond the least, for rows that lie in the same banks */
 };
 ATT_API enum att_status att_counters_read(att_session *session, struct att_counters *counters, int reset);
 
@@ -324,7 +326,7 @@ struct att_bundle {
     int format; /* ATT_BUNDLE_FORMAT */
     int count;  /* of kernels */
     const struct att_bundle_kernel *kernels;
-    const char *params; /* the layout of the parameters that its kernels take; another library may fill another one */
+    const char *params; /* layout of the parameters of its kernels; att_open refuses others */
 };
 
 #ifdef __cplusplus

@@ -33,7 +33,7 @@ struct backend_options {
 
 struct backend_info {
     const char *device_name, *arch;
-    const char *built_for; /* what its binaries are called in a bundle: `arch`, on the host with the mode */
+    const char *built_for; /* `arch` of its binaries in a bundle; on the host with the mode */
     const char *compiler;  /* what is known of it; `identity` makes the device look */
     const char *driver;    /* "13.0"; "" without one */
     int multiprocessors;   /* of a CPU: its threads */
@@ -85,7 +85,7 @@ struct backend_type {
     enum att_status (*prepare)(struct backend *backend, struct module *module, struct failure *failure);
     bool (*capturing)(struct backend *backend, void *stream); /* is it recording a graph? Null = never */
 
-    /* Describe a tensor for the copy unit of kernels: MAP_BYTES bytes at `map`, aligned to MAP_ALIGNMENT. Never allocates,
+    /* Describe a tensor for TMA: MAP_BYTES bytes at `map`, aligned to MAP_ALIGNMENT. Never allocates,
        locks or touches the tensor. */
     enum att_status (*encode_map)(struct backend *backend, const struct map_request *request, void *map,
                                   struct failure *failure);

@@ -347,7 +347,7 @@ static enum att_status cuda_encode_map(struct backend *backend, const struct map
         backend->api.encode_tiled(map, types[request->dtype], 4, (void *)(uintptr_t)request->data, dims, strides, box,
                                   steps, CUDA_INTERLEAVE_NONE, CUDA_SWIZZLE_128B, CUDA_L2_128B, CUDA_FILL_ZERO);
     leave(backend);
-    return check(backend, error, ATT_LAUNCH_FAILED, failure, "describing a tensor to the GPU's copy unit");
+    return check(backend, error, ATT_LAUNCH_FAILED, failure, "describing a tensor to TMA");
 }
 
 static enum att_status cuda_synchronize(struct backend *backend, struct failure *failure) {

@@ -312,6 +312,7 @@ static enum att_status host_launch(struct backend *backend, struct module *modul
     backend->counters.global_written += launch.counters.global_written;
     backend->counters.shared_read += launch.counters.shared_read;
     backend->counters.shared_written += launch.counters.shared_written;
+    backend->counters.shared_conflicts += launch.counters.shared_conflicts;
     pthread_mutex_unlock(&backend->lock);
     return status;
 }

@@ -115,6 +115,32 @@ enum att_status bundle_write_c(const char *symbol, const struct att_bundle_kerne
 
 /* --- searching ------------------------------------------------------------------------------------------------- */
 
+/* Knobs of a bundle's kernel; those it does not use stay AUTO, as in a completed variant. */
+static bool read_knobs(const char *variant, struct knobs *knobs, struct text *error) {
+    struct input input = {"<bundle>", variant, strlen(variant)};
+    struct diag diag = {0};
+    *knobs = knobs_filled(AUTO);
+    unsigned groups = 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM | 1u << KNOB_GROUP_SCHEDULE;
+    bool good = knobs_parse(&input, groups, knobs, &diag);
+    if (error)
+        text_print(error, "%s", text_string(&diag.text));
+    diag_free(&diag);
+    return good;
+}
+
+/* False with a failure when the names of knobs are those of another version. */
+static bool check_knobs(const struct att_bundle_kernel *kernel, int number, struct failure *failure) {
+    struct knobs knobs;
+    struct text error = {0};
+    bool good = read_knobs(kernel->variant, &knobs, &error);
+    if (!good)
+        failure_set(failure, ATT_INVALID_ARGUMENT,
+                    "bundles[%d]: the knobs of %s cannot be read; write it anew with this version's `attile build`\n%s",
+                    number, kernel->name, text_string(&error));
+    text_free(&error);
+    return good;
+}
+
 enum att_status bundle_check(const struct att_bundle *bundle, int number, struct failure *failure) {
     if (bundle->format != ATT_BUNDLE_FORMAT)
         return failure_set(failure, ATT_INVALID_ARGUMENT,
@@ -137,6 +163,8 @@ enum att_status bundle_check(const struct att_bundle *bundle, int number, struct
         if (!plan_read(kernel->plan, &plan))
             return failure_set(failure, ATT_INVALID_ARGUMENT, "bundles[%d]: the plan of %s cannot be read", number,
                                kernel->name);
+        if (!check_knobs(kernel, number, failure))
+            return ATT_INVALID_ARGUMENT;
     }
     return ATT_OK;
 }
@@ -167,17 +195,6 @@ bool bundle_serves(const struct att_bundle *bundle, const char *device, struct t
     return false;
 }
 
-/* Knobs of a bundle's kernel; those it does not use stay AUTO, as in a completed variant. */
-static bool read_knobs(const char *variant, struct knobs *knobs) {
-    struct input input = {"<bundle>", variant, strlen(variant)};
-    struct diag diag = {0};
-    *knobs = knobs_filled(AUTO);
-    unsigned groups = 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM | 1u << KNOB_GROUP_SCHEDULE;
-    bool good = knobs_parse(&input, groups, knobs, &diag);
-    diag_free(&diag);
-    return good;
-}
-
 static bool same(const struct knobs *knobs, const struct variant *variant, bool problem_only) {
     for (int id = 0; id < KNOB_COUNT; id++) {
         if (problem_only && knob_table[id].group != KNOB_GROUP_PROBLEM && id != KNOB_family)
@@ -198,7 +215,7 @@ static const struct att_bundle_kernel *find_among(const struct att_bundle *const
             const struct att_bundle_kernel *kernel = &(*bundles)->kernels[i];
             struct knobs knobs;
             if (is_ptx(kernel->arch) != ptx || !bundle_arch_runs(kernel->arch, arch) ||
-                !read_knobs(kernel->variant, &knobs))
+                !read_knobs(kernel->variant, &knobs, NULL))
                 continue;
             if (same(&knobs, variant, false))
                 return kernel;

@@ -1,6 +1,6 @@
 /* cache: a key to its entry: from disk, else built once. The order of events of one cache_get:
 
-       join      another thread has this key in hand: wait and copy what it got
+       join      another thread works on this key: wait and copy its result
        look      read the file; whole, ours and the key's: done
        lock      wait for another process that may be building it; look again; set a damaged file aside
        build     the only step that can fail
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A key that one thread has in hand; the others wait. Freed by whoever leaves last. */
+/* A key that one thread works on; the others wait. The last one to leave frees it. */
 struct flight {
     struct flight *next;
     const struct cache_key *key; /* borrowed from the leader until done */
@@ -143,7 +143,7 @@ static void free_flight(struct flight *flight) {
     free(flight);
 }
 
-/* Wait for a flight and copy what it brought. With the mutex held. */
+/* Wait for a flight and copy its result. With the mutex held. */
 static enum att_status join(struct cache *cache, struct flight *flight, struct cache_entry *entry,
                             struct failure *failure) {
     flight->waiting++;
@@ -159,7 +159,7 @@ static enum att_status join(struct cache *cache, struct flight *flight, struct c
     return status;
 }
 
-/* Take a flight off the list and leave copies of what it brought to those who wait. With the mutex held. */
+/* Take a flight off the list and give copies of its result to the threads that wait. With the mutex held. */
 static void land(struct cache *cache, struct flight *flight, const struct cache_entry *entry, enum att_status status,
                  const struct failure *failure) {
     struct flight **link = &cache->flights;

@@ -78,7 +78,7 @@ static const char *make(int parent, const char *path) {
     return mkdirat(parent, path, 0700) == 0 || errno == EEXIST ? NULL : strerror(errno);
 }
 
-/* The same of a path. Of parents that could not be made the first counts: what is below has no chance. */
+/* The same of a path. If several parents could not be made, the reason is that of the first. */
 static const char *make_all(char *path, size_t existing) {
     const char *unmade = NULL, *why;
     for (char *slash = path + existing; (slash = strchr(slash, '/')); *slash++ = '/') {
@@ -115,7 +115,7 @@ static int open_part(int root, const char *name, const char **why) {
 static void open_all(struct cache_disk *disk, char *path, size_t existing, const char **why) {
     const char *unmade = make_all(path, existing);
     *why = NULL;
-    int root = open_trusted(AT_FDCWD, path, 0, why); /* may be a link: what it leads to is what is checked */
+    int root = open_trusted(AT_FDCWD, path, 0, why); /* may be a link: its target is checked */
     if (root < 0) {
         *why = unmade ? unmade : *why;
         return;

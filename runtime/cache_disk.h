@@ -30,7 +30,7 @@ struct cache_disk {
 void cache_disk_open(struct cache_disk *disk, const struct cache_options *options);
 void cache_disk_close(struct cache_disk *disk); /* safe in a forked child */
 
-/* True when nobody but this user or root can have written what `status` describes; else *why says what is wrong. */
+/* True when only this user or root can have written the file of `status`; else *why has the reason. */
 bool cache_trusted(const struct stat *status, const char **why);
 
 /* Log one message; those of a kind other than CACHE_WARN_ALWAYS only once per cache. */

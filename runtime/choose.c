@@ -1,4 +1,4 @@
-/* Goes through the candidates: what was measured, then what is preferred. */
+/* Goes through the candidates: first measured ones, then preferred ones. */
 #include "choose_parts.h"
 #include "session.h"
 
@@ -31,7 +31,7 @@ bool choose_next(struct att_session *session, const struct request *request, str
     if (choice->next > 0)
         snprintf(last, sizeof last, "%s", choice->variant.name);
     while (choice->next <= choose_preferences()) {
-        int number = choice->next++; /* 0 = what was measured */
+        int number = choice->next++; /* 0 = the measured one */
         if (!(number ? choose_preferred(session, request, number - 1, choice)
                      : choose_measured(session, request, choice)))
             continue;

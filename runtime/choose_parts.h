@@ -6,7 +6,7 @@
 #include "choose.h"
 #include "tables.h"
 
-/* Is what is offered what was asked for? AUTO asks for nothing, and offers anything. */
+/* Does an offered value satisfy the request? AUTO as a request accepts any value, as an offer it satisfies any. */
 static inline bool choose_agrees(int asked, int offered) {
     return asked == AUTO || offered == AUTO || asked == offered;
 }

@@ -1,4 +1,4 @@
-/* choose_preferred: what is usual for a problem on a kind of device, where nothing was measured; and what can be used at all. */
+/* choose_preferred: the default schedule for a problem on a kind of device, without measurements; and which targets can run. */
 #include "choose_parts.h"
 #include "session.h"
 
@@ -7,17 +7,26 @@
 enum { ANY = AUTO, BOX_ALIGNMENT = 16 };
 
 /* First come the kernels made for a kind of device, then the instruction set that suits most kernels. The defaults of the
-   first suit the masks and scores that we know; what spills with one of somebody's own gets smaller tiles. */
+   first suit the masks and scores that we know; kernels that spill with another expression get smaller tiles. */
 static const struct preference {
     int family, algorithm, target; /* ANY: of every family; the family's first algorithm */
     int block_m, block_n, overlap; /* ANY: as the template has it */
-    bool gpu_only;                 /* unless asked for: on a CPU its price buys nothing */
+    bool gpu_only;                 /* unless requested: on a CPU it costs and gains nothing */
     const char *with;              /* ... which of the template's defaults it departs from, for people */
 } preferences[] = {
     {family_attention_forward, algorithm_flash_async, target_sm_90a, ANY, ANY, ANY, true, ""},
     {family_attention_forward, algorithm_flash_async, target_sm_90a, 128, 64, ANY, true, ", with small tiles"},
     {family_attention_forward, algorithm_flash_async, target_sm_90a, ANY, ANY, overlap_off, true,
      ", with the fewest registers"},
+    {family_attention_forward, algorithm_flash_mma, target_sm_120, ANY, ANY, ANY, true, ""},
+    {family_attention_forward, algorithm_flash_mma, target_sm_90, ANY, ANY, ANY, true, ""},
+    {family_attention_forward, algorithm_flash_mma, target_sm_89, ANY, ANY, ANY, true, ""},
+    {family_attention_forward, algorithm_flash_mma, target_sm_86, ANY, ANY, ANY, true, ""},
+    {family_attention_forward, algorithm_flash_mma, target_sm_80, ANY, ANY, ANY, true, ""},
+    {family_attention_forward, algorithm_flash_mma, target_sm_80, 64, 32, ANY, true, ", with the smallest tiles"},
+    {ANY, ANY, target_sm_120, ANY, ANY, ANY, true, ""},
+    {ANY, ANY, target_sm_89, ANY, ANY, ANY, true, ""},
+    {ANY, ANY, target_sm_86, ANY, ANY, ANY, true, ""},
     {ANY, ANY, target_sm_80, ANY, ANY, ANY, false, ""},
     {ANY, ANY, target_any, ANY, ANY, ANY, false, ""},
     {ANY, ANY, target_sm_90a, ANY, ANY, ANY, false, ""},

@@ -4,15 +4,12 @@
 
 #include <string.h>
 
-enum { SM_80 = 80, SM_90 = 90 };
-
 const char *choose_missing(const att_session *session, int target) {
+    const struct target_info *info = target_info(target);
     int arch = session->info.arch_number;
-    if (session->type == &backend_host)
+    if (session->type == &backend_host || (arch >= info->first && arch <= info->last))
         return NULL;
-    if (target == target_sm_80 && arch < SM_80)
-        return "compute capability 8.0 or later";
-    return target == target_sm_90a && arch != SM_90 ? "compute capability 9.0" : NULL;
+    return info->gpus;
 }
 
 static void refuse_without_family(struct failure *failure) {
@@ -36,6 +33,9 @@ enum att_status choose_read(const struct att_session *session, const char *probl
                        &diag) ||
         !knobs_parse(&how, 1u << KNOB_GROUP_SCHEDULE, &request->knobs, &diag))
         return failure_take(failure, ATT_INVALID_TEXT, &diag);
+    if (diag.text.size) /* notes, the last one without its newline */
+        session_log(session, ATT_LOG_WARNING, "%.*s", (int)diag.text.size - 1, text_string(&diag.text));
+    diag_free(&diag);
     if (request->knobs.family == AUTO) {
         refuse_without_family(failure);
         return failure->status;

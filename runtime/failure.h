@@ -11,7 +11,7 @@ struct failure {
     struct text text; /* one or more complete sentences or compiler lines */
 };
 
-/* Replace what is there. Returns status. A null failure is for those who only ask whether. */
+/* Replace what is there. Returns status. `failure` may be null when only the status is needed. */
 enum att_status failure_set(struct failure *failure, enum att_status status, const char *format, ...) TEXT_PRINTF(3, 4);
 
 /* Add to the text of a failure already set, a log say. Returns its status. */

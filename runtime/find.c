@@ -131,7 +131,7 @@ static enum att_status find(att_session *session, const char *problem, const cha
                             struct failure *failure) {
     struct text asked = {0};
     if (schedule && !*schedule)
-        schedule = NULL; /* nothing said is nothing asked for */
+        schedule = NULL; /* an empty schedule is none */
     text_append(&asked, problem, problem ? strlen(problem) : 0);
     text_append(&asked, schedule ? "\n=" : "\n", schedule ? 2 : 1);
     text_append(&asked, schedule, schedule ? strlen(schedule) : 0);
@@ -145,7 +145,7 @@ static enum att_status find(att_session *session, const char *problem, const cha
         status = find_new(session, problem, schedule, &kernel, failure);
         pthread_mutex_lock(&session->lock);
         if (status == ATT_OK && !asked.failed && !names_find(&session->asked, &asked))
-            names_add(&session->asked, &asked, kernel); /* when memory is short the longer way serves as well */
+            names_add(&session->asked, &asked, kernel); /* out of memory: the next call searches again */
         pthread_mutex_unlock(&session->lock);
     }
     text_free(&asked);

@@ -179,7 +179,7 @@ static struct formula_env env_of(const struct shape *shape, const union formula_
                                          [FORMULA_HEADS] = shape->heads,
                                          [FORMULA_KV_HEADS] = shape->kv_heads,
                                          [FORMULA_LEN_Q] = shape->len_q,
-                                         [FORMULA_LEN_K] = shape->len_kv},
+                                         [FORMULA_LEN_KV] = shape->len_kv},
                                 .scalar = scalar};
 }
 

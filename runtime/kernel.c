@@ -78,7 +78,7 @@ static enum att_status make_key(struct build *build, struct cache_key *key, stru
     return status;
 }
 
-/* A refusal takes the place of the binary, so that nobody compiles it again to hear the same. */
+/* A refusal is cached in place of the binary, so that it is not compiled again. */
 static bool keep_refusal(struct binary *binary, struct failure *failure) {
     binary->size = failure->text.size;
     binary->bytes = strdup(text_string(&failure->text));

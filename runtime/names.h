@@ -1,4 +1,4 @@
-/* names: texts -> kernels. Growing costs no more than what is in it; a bounded table forgets what was asked longest ago. */
+/* names: texts -> kernels. A bounded table drops the text that was looked up longest ago. */
 #ifndef ATTILE_NAMES_H
 #define ATTILE_NAMES_H
 
@@ -14,7 +14,7 @@ struct names {
     struct name *oldest, *newest;
 };
 
-/* The kernel of a text, now the one asked last; null = not known. */
+/* The kernel of a text, which becomes the last one looked up; null = not known. */
 struct att_kernel *names_find(struct names *names, const struct text *text);
 
 /* Remember a text that is not known yet. False: out of memory. */

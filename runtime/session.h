@@ -14,7 +14,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* What a session remembers: texts asked for, and kernels that nobody uses. */
+/* Limits of a session: texts of problems, and released kernels that stay loaded. */
 enum { TEXTS_KEPT = 4096, KERNELS_KEPT = 64 };
 
 /* What a kernel answers. Those of one variant but different kinds are different kernels: a bundle may answer an open
@@ -30,7 +30,7 @@ struct att_kernel {
     atomic_bool prepared;
     struct module *module;
     struct plan plan;
-    struct formula_set formulas; /* what its mask and score take at launch */
+    struct formula_set formulas; /* parameters of its mask and score at launch */
     struct text source;          /* empty for a bundle's kernel */
     struct att_kernel_info info;
 

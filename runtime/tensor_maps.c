@@ -44,26 +44,14 @@ static enum att_status check_tensor(const struct tensor *tensor, struct failure 
     return ATT_OK;
 }
 
-/* The heads that share a key head. */
+/* The heads that share a K/V head. */
 static int group_of(const struct shape *shape) { return shape->kv_heads ? (int)(shape->heads / shape->kv_heads) : 1; }
 
-/* Boxes that hold all heads of a group hold at least one query of each. */
-static enum att_status check_group(const struct plan *plan, const struct shape *shape, struct failure *failure) {
-    int group = group_of(shape);
-    for (int i = 0; i < plan->maps; i++)
-        if (plan->map[i].packed && group > plan->map[i].rows)
-            return failure_set(failure, ATT_INVALID_ARGUMENT,
-                               "heads / kv_heads is %d, expected at most %d by this kernel, which packs them into one "
-                               "tile; query_heads=apart takes any",
-                               group, plan->map[i].rows);
-    return ATT_OK;
-}
-
-enum att_status tensor_maps_check(const struct plan *plan, const struct arguments *arguments, struct failure *failure) {
+enum att_status tensor_maps_check(const struct arguments *arguments, struct failure *failure) {
     for (int i = 0; i < PLAN_TENSORS; i++) /* O too when it has no map: it is written in vectors then */
         if (check_tensor(&arguments->tensor[i], failure) != ATT_OK)
             return ATT_INVALID_ARGUMENT;
-    return check_group(plan, &arguments->shape, failure);
+    return ATT_OK;
 }
 
 /* `tensor` was checked: sizes fit an int, strides are not negative. An empty one is described as if it had one element

@@ -10,9 +10,9 @@
 
 #include "params/attention_tma.h"
 
-/* Can a kernel with tensor maps take these arguments: addresses and strides in multiples of 16 bytes, groups of
-   heads that fit its boxes? Otherwise ATT_INVALID_ARGUMENT; `failure` may be null. */
-enum att_status tensor_maps_check(const struct plan *plan, const struct arguments *arguments, struct failure *failure);
+/* Can a kernel with tensor maps take these arguments: addresses and strides in multiples of 16 bytes? Otherwise
+   ATT_INVALID_ARGUMENT; `failure` may be null. */
+enum att_status tensor_maps_check(const struct arguments *arguments, struct failure *failure);
 
 /* Maps fill the places before the family's parameters, so that what a kernel takes is one piece, however many there are. */
 struct mapped_params {

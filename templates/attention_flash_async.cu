@@ -1,31 +1,32 @@
-// Attention by tiles on Hopper, with every unit of the SM at work at once: FlashAttention-3 (arXiv 2407.08608, section 3).
+// Tiled attention on Hopper, warp-specialised: FlashAttention-3 (arXiv 2407.08608, section 3).
 //
-//     consumers, warpgroups    64 queries each: S = Q K^T on the matrix unit, softmax in registers, O += P V on the matrix
-//                              unit. S of the next tile is multiplied during the softmax of this one.
-//     producers, three threads one hands out tiles of queries and copies them in; one copies tiles of K, one of V, STAGES
-//                              ahead of their use
+//     consumers, warpgroups    64 queries each: S = Q K^T on the tensor cores, softmax in registers, O += P V on the tensor
+//                              cores. S of the next K/V tile is computed during the softmax of this one.
+//     producers, three threads one assigns Q tiles and loads Q; one loads K and one V, STAGES tiles ahead of their use
 //$ if score_bias == bias_rows
-//     producer of rows, a warp copies what the score adds to S
+//     bias producer, a warp    copies the rows of the bias that the score adds to S
 //$ end
 //
-// Barriers hand tiles over: `full` when the bytes are there, `empty` when all consumers are done with them. A block works
-// on one tile of queries after the other, and the matrix unit does not stop at the border: the first S of the next one is
-// multiplied together with the last P V of this one.
+// Each stage has two barriers: `full` completes when its bytes have arrived, `empty` when all consumers have released it. A
+// persistent block computes several Q tiles, and the tensor cores stay busy between two of them: the first S of the next
+// tile is issued together with the last P V of this one.
 //$ require target == sm_90a
 //$ require dtype != fp32
 //$ require head_dim % 8 == 0
 //$ require head_dim_v % 8 == 0
+//$ let columns_v = head_dim_v
+//$ let rows_aligned = true
 //$ let plain_scores = mask != custom_mask and score == scaled
 //$ let folded = score_form in [linear, tanh]
 //$ defaults "attention_flash_async.yaml"
 //$ if block_m == 128 and head_dim <= 128 and head_dim_v <= 128 and mask != custom_mask
 //$ default overlap = both
 //$ else
-//$ default overlap = within
+//$ default overlap = intra_warpgroup
 //$ end
 //$ default rescale = from_sum
 //$ default tile_order = sections
-//$ default blocks = resident
+//$ default scheduler = persistent
 //$ if dtype_out == fp32
 //$ default store = direct
 //$ else
@@ -35,20 +36,20 @@
 //$ tune block_m in [64, 128, 192, 256]
 //$ tune block_n in [16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256]
 //$ tune stages in [1, 2, 3, 4]
-//$ tune query_heads in [apart]
-//$ tune weights_in in [p_registers]
-//$ tune queries_in in [q_shared, q_registers]
+//$ tune pack_gqa in [0]
+//$ tune p_in in [p_registers]
+//$ tune q_in in [q_shared, q_registers]
 //$ tune cluster in [1, 2]
 //$ require block_m in [64, 128, 192, 256]
 //$ require block_n % 16 == 0
 //$ require store == direct or dtype_out != fp32
-//$ require query_heads == apart or blocks == resident
+//$ require pack_gqa == 0 or scheduler == persistent
 //$ require cluster in [1, 2]
-//$ require block_m < 256 or cluster == 1 or query_heads == apart
-//$ require query_heads == apart or (plain_scores and sinks == 0)
+//$ require block_m < 256 or cluster == 1 or pack_gqa == 0
+//$ require pack_gqa == 0 or (plain_scores and sinks == 0)
 //$ let consumers = block_m / 64
-//$ let scores_ahead = overlap == within or overlap == both
-//$ let in_turns = overlap == ping_pong or overlap == both
+//$ let scores_ahead = overlap == intra_warpgroup or overlap == both
+//$ let in_turns = overlap == pingpong or overlap == both
 //$ require not in_turns or consumers == 2
 //$ let panels = (head_dim + 63) / 64
 //$ let panels_v = (head_dim_v + 63) / 64
@@ -61,7 +62,7 @@
 //$ end
 //$ let q_bytes = q_panels * block_m * 128
 //$ let p_panels = (block_n + 63) / 64
-//$ if weights_in == p_shared
+//$ if p_in == p_shared
 //$ let p_bytes = p_panels * block_m * 128
 //$ else
 //$ let p_bytes = 0
@@ -73,10 +74,11 @@
 //$ let bias_stages = 2
 //$ let bias_bytes = bias_stages * consumers * (64 * 2 * (block_n + 8) + 16)
 //$ else
+//$ let bias_stages = 0
 //$ let bias_bytes = 0
 //$ end
 //$ let least_bytes = q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + bias_bytes + 64
-//$ if store == tma and blocks == resident and least_bytes + q_stage_bytes <= target_shared_bytes
+//$ if store == tma and scheduler == persistent and least_bytes + q_stage_bytes <= target_shared_bytes
 //$ let q_stages = 2
 //$ else
 //$ let q_stages = 1
@@ -87,18 +89,18 @@
 //$ else
 //$ let k_stages = stages
 //$ end
-//$ let across = blocks == resident and scores_ahead and (store == direct or q_stages == 2) and (store == tma or head_dim_v <= 128)
+//$ let across = scheduler == persistent and scores_ahead and (store == direct or q_stages == 2) and (store == tma or head_dim_v <= 128)
 //$ let shared_bytes = (held_bytes + (k_stages - stages) * k_stage_bytes + 1023) / 1024 * 1024
 //$ let block_threads = 128 * (consumers + 1)
 //$ let tile_rows = cluster * block_m
 //$ let units = tile_rows / 64
 //$ let share = block_n / cluster
 //$ let units_apart = not in_turns
-//$ let in_pairs = blocks == resident and mask == causal
+//$ let in_pairs = scheduler == persistent and mask == causal
 //$ let kv_readers = consumers * cluster
 //$ if store == tma
 //$ let q_readers = 128
-//$ elif queries_in == q_registers
+//$ elif q_in == q_registers
 //$ let q_readers = 4
 //$ else
 //$ let q_readers = 1
@@ -116,12 +118,12 @@
 //$ let producer_registers = 32
 //$ let consumer_registers = 112
 //$ end
-//$ if weights_in == p_registers
+//$ if p_in == p_registers
 //$ let p_registers_held = block_n / 4
 //$ else
 //$ let p_registers_held = 0
 //$ end
-//$ if queries_in == q_registers
+//$ if q_in == q_registers
 //$ let q_registers_held = (head_dim + 15) / 16 * 4
 //$ else
 //$ let q_registers_held = 0
@@ -132,10 +134,10 @@
 //$ include "target/sm_90a.cuh"
 //$ include "pipeline/ring.cuh"
 
-// A tile of 16-bit elements lies in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by the copy unit.
+// A tile of 16-bit elements is stored in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by TMA.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
-//$ note What mask and score say.
+//$ note The expressions of mask and score.
 //$ if mask == custom_mask or score == custom_score or sinks > 0
 //$ include "expression/formula.cuh"
 //$ end
@@ -146,8 +148,8 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 //$ include "expression/split_key.cuh"
 //$ end
 
-//$ note Tiles of queries: whose rows, how many blocks, in which order.
-//$ if query_heads == packed
+//$ note The scheduler of Q tiles: their rows, the number of blocks, the order.
+//$ if pack_gqa == 1
 //$ include "work/heads_packed.cuh"
 //$ else
 //$ include "work/heads_apart.cuh"
@@ -166,7 +168,7 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 //$ include "work/order_plain.cuh"
 //$ end
 
-//$ note Tiles of keys that they go over.
+//$ note The K/V tiles of a Q tile.
 //$ if mask_tiles == bitmap
 //$ include "walk/bitmap.cuh"
 //$ elif mask_tiles == intervals
@@ -179,14 +181,14 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 //$ else
 //$ include "work/queue_tiles.cuh"
 //$ end
-//$ if query_heads == packed
+//$ if pack_gqa == 1
 //$ tensor_map q rows 64 cols 64 packed
 //$ else
 //$ tensor_map q rows 64 cols 64
 //$ end
 //$ tensor_map k rows share cols 64
 //$ tensor_map v rows share cols 64
-//$ if dtype_out != fp32 and query_heads == packed
+//$ if dtype_out != fp32 and pack_gqa == 1
 //$ tensor_map o rows 64 cols 64 packed
 //$ elif dtype_out != fp32
 //$ tensor_map o rows 64 cols 64
@@ -197,15 +199,15 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 
 struct alignas(1024) Shared {
     //$ if store == tma
-    // O leaves from where Q was; a second place, if there is room, lets the next tile begin before this one ends.
+    // O is stored from the buffer of its Q. With a second buffer, if it fits, the next tile starts before this one ends.
     //$ end
     Panels<Q_PANELS, 64> q[Q_STAGES][CONSUMERS];
     //$ if scores_ahead
-    // K is read a round before V: with one more stage, if there is room, both are loaded equally long before their use.
+    // K is read one iteration before V: one more stage of K, if it fits, gives both the same prefetch distance.
     //$ end
     Panels<PANELS, BLOCK_N> k[K_STAGES];
     Panels<PANELS_V, BLOCK_N> v[STAGES];
-    //$ if weights_in == p_shared
+    //$ if p_in == p_shared
     Panels<P_PANELS, 64> p[CONSUMERS];
     //$ end
     //$ if score_bias == bias_rows
@@ -219,7 +221,7 @@ struct alignas(1024) Shared {
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
-// The next tile of queries, as the thread that hands them out has put it there.
+// The next Q tile, as the scheduling thread (produce_tiles) has written it to shared memory.
 __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
     int stage = ring.stage();
     barrier_wait(&shared.tile_full[stage], ring.parity());
@@ -228,20 +230,20 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
     return tile;
 }
 
-//$ note The producers: they wait for room, and what they bring fills a barrier.
+//$ note The producers: each waits for an empty stage and fills it; the bytes complete its full barrier.
 //$ include "load/tiles_of_queries.cuh"
 //$ include "load/tiles_of_keys.cuh"
 //$ if score_bias == bias_rows
 //$ include "load/bias_rows.cuh"
 //$ end
 
-//$ note The consumers: operands of the products, masks, scores, softmax.
-//$ if queries_in == q_registers
+//$ note The consumers: operands of the MMAs, masks, scores, softmax.
+//$ if q_in == q_registers
 //$ include "fragment/q_registers.cuh"
 //$ else
 //$ include "fragment/q_shared.cuh"
 //$ end
-//$ if weights_in == p_shared
+//$ if p_in == p_shared
 //$ include "fragment/p_shared.cuh"
 //$ else
 //$ include "fragment/p_registers.cuh"
@@ -297,13 +299,13 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 //$ end
 //$ include "store/nothing.cuh"
 
-// One thread, for all.
+// Called by one thread of the block.
 __device__ __forceinline__ void init_barriers(Shared &shared) {
     for (int stage = 0; stage < Q_STAGES; stage++)
         for (int consumer = 0; consumer < CONSUMERS; consumer++) {
             barrier_init(&shared.q_full[stage][consumer], 1);
             //$ if store == tma
-            barrier_init(&shared.q_empty[stage][consumer], Q_READERS); // every thread has put its part of O there
+            barrier_init(&shared.q_empty[stage][consumer], Q_READERS); // every thread has written its part of O there
             //$ else
             barrier_init(&shared.q_empty[stage][consumer], Q_READERS);
             //$ end
@@ -347,7 +349,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     }
     //$ if cluster > 1
     __syncwarp();
-    cluster_arrive(); // every block's barriers are made
+    cluster_arrive(); // the barriers of every block are initialised
     cluster_wait();
     //$ else
     __syncthreads();
@@ -372,17 +374,17 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         Consumer consumer(p.attention, shared, warpgroup_index() - 1);
         //$ if in_turns
         if (consumer.index == 1)
-            named_barrier_arrive(1, 256); // warpgroup 0 goes first
+            named_barrier_arrive(1, 256); // warpgroup 0 takes the first turn
         //$ end
         run(consumer);
         //$ if in_turns
         if (consumer.index == 0)
-            named_barrier_sync(1, 256); // the other's last turn is handed to nobody: take it
+            named_barrier_sync(1, 256); // take the last turn, which the other warpgroup hands over
         //$ end
     }
     //$ if cluster > 1
     __syncwarp();
-    cluster_arrive(); // nobody reaches into this block any more
+    cluster_arrive(); // no other block accesses the shared memory of this one any more
     cluster_wait();
     //$ end
 }

@@ -1,6 +1,6 @@
 // Attention by tiles with queries on chip: a block keeps BLOCK_M queries and walks over the keys, BLOCK_N at a time.
 //
-//     for each tile of keys      S = scale Q K^T                      (BLOCK_M, BLOCK_N), in registers
+//     for each K/V tile      S = scale Q K^T                      (BLOCK_M, BLOCK_N), in registers
 //                                m' = max(m, row maxima of S)
 //                                P = e^(S - m')                       (BLOCK_M, BLOCK_N)
 //                                l = e^(m - m') l + row sums of P

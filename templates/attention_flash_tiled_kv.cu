@@ -2,8 +2,8 @@
 // queries pass by. No query sees all keys in one go, so its unfinished output and softmax state wait in global memory
 // (the workspace, fp32) between two key tiles, and are divided by l when all keys have been seen.
 //
-//     for each tile of keys                      K, V: global -> shared, once
-//         for each tile of queries               Q, o, m, l: global -> registers, o, m, l back again
+//     for each K/V tile                      K, V: global -> shared, once
+//         for each Q tile               Q, o, m, l: global -> registers, o, m, l back again
 //
 // One block a head, so that no two blocks share an output row and the order of additions is fixed. A row of Q and of o
 // belongs to LANES lanes. Compare the other loop order, which reads K and V over again but never takes o out of
@@ -82,13 +82,13 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
     for (int key0 = 0; key0 < p.len_kv; key0 += BLOCK_N) {
         //$ if mask == custom_mask
         const int key1 = min(key0 + BLOCK_N, p.len_kv) - 1;
-        bool needed = false; // by some tile of queries
+        bool needed = false; // by some Q tile
         for (int query0 = 0; !needed && query0 < p.len_q; query0 += BLOCK_M)
             needed = some_seen(p, at, position_of(p, query0), position_of(p, min(query0 + BLOCK_M, p.len_q) - 1), key0, key1);
         if (!needed)
             continue;
         //$ end
-        __syncthreads(); // all are done with the last tile of keys, and with all states
+        __syncthreads(); // all are done with the last K/V tile, and with all states
         for (int i = threadIdx.x; i < BLOCK_N * HEAD_DIM; i += BLOCK_THREADS)
             if (key0 + i / HEAD_DIM < p.len_kv)
                 tile.k[i / HEAD_DIM][i % HEAD_DIM] =

@@ -12,8 +12,8 @@ static void check(bool good) {
 
 static void declare(struct formula_scope *scope) {
     static const char *const params[][2] = {{"n", "int"},         {"w", "bool"},
-                                            {"c", "float"},       {"d", "int[batch, len_k]"},
-                                            {"l", "fp16[heads]"}, {"m", "bool[len_k]"}};
+                                            {"c", "float"},       {"d", "int[batch, len_kv]"},
+                                            {"l", "fp16[heads]"}, {"m", "bool[len_kv]"}};
     struct diag diag = {0};
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
         check(formula_declare(scope, (struct place){0}, params[i][0], (struct place){0}, params[i][1], &diag));
@@ -57,8 +57,8 @@ static void use(const struct formula *formula, enum formula_kind kind, const str
     struct formula_env env = {.scalar = scalars, .context = (void *)scope, .tensor = element};
     struct text text = {0};
     char message[FORMULA_MESSAGE];
-    for (int i = FORMULA_BATCH; i <= FORMULA_LEN_K; i++)
-        env.name[i] = i == FORMULA_LEN_K ? 9 : 7;
+    for (int i = FORMULA_BATCH; i <= FORMULA_LEN_KV; i++)
+        env.name[i] = i == FORMULA_LEN_KV ? 9 : 7;
     env.name[FORMULA_Q_FIRST] = 1, env.name[FORMULA_Q_LAST] = 4;
     env.name[FORMULA_K_FIRST] = 2, env.name[FORMULA_K_LAST] = 5;
     formula_print_cuda(formula, NULL, &text);

@@ -169,9 +169,9 @@ static value name(struct reader *r) {
         const char *name;
         enum formula_name number;
     } names[] = {
-        {"b", FORMULA_B},         {"h", FORMULA_H},         {"hk", FORMULA_HK},       {"q", FORMULA_Q},
-        {"k", FORMULA_K},         {"batch", FORMULA_BATCH}, {"heads", FORMULA_HEADS}, {"kv_heads", FORMULA_KV_HEADS},
-        {"len_q", FORMULA_LEN_Q}, {"len_k", FORMULA_LEN_K}};
+        {"b", FORMULA_B},         {"h", FORMULA_H},          {"hk", FORMULA_HK},       {"q", FORMULA_Q},
+        {"k", FORMULA_K},         {"batch", FORMULA_BATCH},  {"heads", FORMULA_HEADS}, {"kv_heads", FORMULA_KV_HEADS},
+        {"len_q", FORMULA_LEN_Q}, {"len_kv", FORMULA_LEN_KV}};
     char word[32] = "";
     size_t size = strspn(r->at, "abcdefghijklmnopqrstuvwxyz_0123456789");
     if (size == 0 || size >= sizeof word)

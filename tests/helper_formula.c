@@ -13,10 +13,10 @@ void formula_fixture_scope(struct formula_scope *scope) {
     static const char *const params[][2] = {{"window", "int"},
                                             {"wide", "bool"},
                                             {"cap", "float"},
-                                            {"doc", "int[batch, len_k]"},
+                                            {"doc", "int[batch, len_kv]"},
                                             {"slope", "float[heads]"},
-                                            {"seen", "bool[len_q, len_k]"},
-                                            {"bias", "float[heads, len_q, len_k]"}};
+                                            {"seen", "bool[len_q, len_kv]"},
+                                            {"bias", "float[heads, len_q, len_kv]"}};
     struct diag diag = {0};
     *scope = (struct formula_scope){0};
     for (size_t i = 0; i < sizeof params / sizeof *params; i++)
@@ -94,7 +94,7 @@ void formula_fixture_draw(struct formula_fixture *fixture, const struct formula_
     name[FORMULA_KV_HEADS] = 1 + formula_random(seed, 2);
     name[FORMULA_HEADS] = name[FORMULA_KV_HEADS] * (1 + formula_random(seed, 2));
     name[FORMULA_LEN_Q] = 1 + formula_random(seed, 10);
-    name[FORMULA_LEN_K] = 1 + formula_random(seed, 10);
+    name[FORMULA_LEN_KV] = 1 + formula_random(seed, 10);
     name[FORMULA_B] = formula_random(seed, (unsigned)name[FORMULA_BATCH]);
     name[FORMULA_H] = formula_random(seed, (unsigned)name[FORMULA_HEADS]);
     name[FORMULA_HK] = name[FORMULA_H] / (name[FORMULA_HEADS] / name[FORMULA_KV_HEADS]);
@@ -218,7 +218,7 @@ static void draw_if(struct drawer *d, int depth, draw *part) {
 }
 
 static void draw_int(struct drawer *d, int depth) {
-    static const char *const leaves[] = {"q",     "k",      "q", "k", "b", "h", "hk", "len_q", "len_k",
+    static const char *const leaves[] = {"q",     "k",      "q", "k", "b", "h", "hk", "len_q", "len_kv",
                                          "heads", "window", "0", "1", "2", "3", "7",  "16",    "1000000"};
     static const char *const infixes[] = {"+", "-", "*", "//", "%", "&", "|", "^", "+", "-"};
     if (depth <= 0) {
@@ -310,16 +310,16 @@ static void draw_real(struct drawer *d, int depth) {
 
 /* "2 * q - k <= window + 3" and the like, one to four of them. */
 static void draw_affine(struct drawer *d) {
-    static const char *const sides[] = {"q",         "k",         "q - k",      "k - q",      "2 * q - k",
-                                        "3 * k - q", "window",    "window - 1", "0",          "2",
-                                        "-3",        "len_k - 4", "q + k",      "-k",         "q - window",
-                                        "k * 2 + b", "len_q",     "doc[b, h]",  "window * 4", "2 * doc[b, 0] - k"};
+    static const char *const sides[] = {"q",         "k",          "q - k",      "k - q",      "2 * q - k",
+                                        "3 * k - q", "window",     "window - 1", "0",          "2",
+                                        "-3",        "len_kv - 4", "q + k",      "-k",         "q - window",
+                                        "k * 2 + b", "len_q",      "doc[b, h]",  "window * 4", "2 * doc[b, 0] - k"};
     static const char *const comparisons[] = {"<", "<=", ">", ">=", "<=", "<", "=="};
     unsigned count = 1 + pick(d, 4);
     for (unsigned i = 0; i < count; i++) {
         say(d, i ? " and " : "");
         if (pick(d, 8) == 0) {
-            say(d, pick(d, 2) ? "abs(q - k) <= window" : "max(k, k - q) <= min(q + 2, len_k)");
+            say(d, pick(d, 2) ? "abs(q - k) <= window" : "max(k, k - q) <= min(q + 2, len_kv)");
             continue;
         }
         text_print(d->text, "%s %s %s", sides[pick(d, 20)], comparisons[pick(d, 7)], sides[pick(d, 20)]);

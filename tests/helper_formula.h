@@ -5,8 +5,8 @@
 
 #include "formula.h"
 
-/* window: int, wide: bool, cap: float, doc: int[batch, len_k], slope: float[heads], seen: bool[len_q, len_k],
-   bias: float[heads, len_q, len_k] */
+/* window: int, wide: bool, cap: float, doc: int[batch, len_kv], slope: float[heads], seen: bool[len_q, len_kv],
+   bias: float[heads, len_q, len_kv] */
 void formula_fixture_scope(struct formula_scope *scope);
 
 /* Null after an error, which is printed to stderr when `loud`. */

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A new alternative is a new file and one line of selection (docs/templates.md): the Hopper kernel with a walk that visits
-tiles of keys in ascending order, tests/data/ascending/ascending.cuh, against the oracle on the host device.
+K/V tiles in ascending order, tests/data/ascending/ascending.cuh, against the oracle on the host device.
 
     tests/test_alternative.py build/release/cli/attile
 """
@@ -38,12 +38,12 @@ class Ascending(unittest.TestCase):
         return subprocess.run([ATTILE, *words, "--templates", self.templates], capture_output=True, text=True)
 
     def test_is_spliced(self):
-        shown = self.attile("show", PROBLEM + "block_m=128 overlap=within")
+        shown = self.attile("show", PROBLEM + "block_m=128 overlap=intra_warpgroup")
         self.assertEqual(shown.returncode, 0, shown.stderr)
         self.assertIn("return walk.tile++;", shown.stdout)
 
     def test_agrees_with_the_oracle(self):
-        for schedule in ("block_m=192 overlap=within store=direct", "block_m=128 overlap=both", "block_m=64 overlap=off"):
+        for schedule in ("block_m=192 overlap=intra_warpgroup store=direct", "block_m=128 overlap=both", "block_m=64 overlap=off"):
             run = self.attile("run", PROBLEM + schedule, "--shape", "heads=2,len_q=300,len_kv=330", "--device", "host",
                               "--cache-dir", f"{self.folder.name}/cache", "--no-nvrtc")
             self.assertEqual(run.returncode, 0, schedule + run.stdout + run.stderr)

@@ -238,6 +238,12 @@ Test(bundle, incomplete_tables_are_refused) {
     cr_expect_eq(bundle_check(&bundle, 0, &failure), ATT_INVALID_ARGUMENT);
     cr_expect(strstr(text_string(&failure.text), "the plan of k cannot be read"));
     kernel = kernel_for("k", PROBLEM, "sm_80");
+    kernel.variant = "family=attention_forward blocks=per_tile";
+    cr_expect_eq(bundle_check(&bundle, 0, &failure), ATT_INVALID_ARGUMENT);
+    cr_expect(strstr(text_string(&failure.text), "the knobs of k cannot be read") &&
+                  strstr(text_string(&failure.text), "knob 'blocks' is called 'scheduler' now"),
+              "%s", text_string(&failure.text));
+    kernel = kernel_for("k", PROBLEM, "sm_80");
     kernel.binary = NULL;
     cr_expect_eq(bundle_check(&bundle, 0, &failure), ATT_INVALID_ARGUMENT);
     cr_expect(strstr(text_string(&failure.text), "kernel 0 is incomplete"));

@@ -86,16 +86,25 @@ Test(choose, each_device_gets_the_kernel_made_for_it) {
         {90, BF16, NULL, {"_flash_async_", "_sm_90a"}},
         {90, BF16 " mask=causal head_dim_v=24 dtype_out=fp32", NULL, {"_flash_async_", "_sm_90a"}},
         {90, BF16 " len_q=1024 len_kv=1024 alignment=32", NULL, {"_flash_async_", "_sm_90a"}},
-        {90, BF16 " alignment=8", NULL, {"_flash_tiled_", "bf16_d16"}},
+        {90, BF16 " alignment=8", NULL, {"_flash_mma_", "_sm_90"}},
         {90, BF16 " target=sm_90a", NULL, {"_flash_async_", "_sm_90a"}},
         {90, BF16 " target=any", NULL, {"_flash_tiled_", "bf16_d16"}},
         {90, BF16, "algorithm=flash", {"_flash_t", "bf16_d16"}},
         {90, BF16, "stages=3", {"_flash_async_", "_s3_"}},
-        {90, "family=attention_forward dtype=bf16 head_dim=12", NULL, {"_flash_tiled_", "bf16_d12"}},
+        {90, "family=attention_forward dtype=bf16 head_dim=12", NULL, {"_flash_mma_", "_sm_90"}},
         {90, "family=attention_forward dtype=fp32", NULL, {"_flash_tiled_", "_sm_80"}},
         {90, "family=softmax", NULL, {"softmax_", "_online_"}},
-        {80, BF16, NULL, {"_flash_tiled_", "bf16_d16"}},
-        {100, BF16, NULL, {"_flash_tiled_", "bf16_d16"}},
+        {80, BF16, NULL, {"_flash_mma_", "_sm_80"}},
+        {80, "family=attention_forward dtype=fp16 head_dim=59 head_dim_v=1", NULL, {"_flash_mma_", "_sm_80"}},
+        {86, BF16, NULL, {"_flash_mma_", "_sm_86"}},
+        {89, BF16, NULL, {"_flash_mma_", "_sm_89"}},
+        {100, BF16, NULL, {"_flash_mma_", "_sm_90"}},
+        {120, BF16, NULL, {"_flash_mma_", "_sm_120"}},
+        {89,
+         "family=attention_forward dtype=fp32",
+         NULL,
+         {"_flash_tiled_", "_sm_89"}}, /* less shared memory than sm_80 */
+        {75, BF16, NULL, {"_flash_tiled_", "bf16_d16"}},
         {75, "family=attention_forward", NULL, {"_flash_tiled_", "fp32"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -103,6 +112,31 @@ Test(choose, each_device_gets_the_kernel_made_for_it) {
         const char *name = first(session, cases[i].problem, cases[i].schedule);
         for (int k = 0; k < 2; k++)
             cr_expect(strstr(name, cases[i].words[k]), "case %zu: %s in %s", i, cases[i].words[k], name);
+        att_close(session);
+    }
+}
+
+Test(choose, targets_that_a_gpu_cannot_run_are_refused) {
+    static const struct {
+        int arch;
+        const char *target, *says;
+    } cases[] = {
+        {75, "sm_80", "target sm_80 needs a GPU of compute capability 8.0 or later"},
+        {80, "sm_86", "target sm_86 needs a GPU of compute capability 8.6 to 8.9"},
+        {86, "sm_89", "target sm_89 needs a GPU of compute capability 8.9"},
+        {120, "sm_90", "target sm_90 needs a GPU of compute capability 9.0 to 11.x"},
+        {100, "sm_90a", "target sm_90a needs a GPU of compute capability 9.0"},
+        {90, "sm_120", "target sm_120 needs a GPU of compute capability 12.0 or later"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        att_session *session = open_gpu(NULL, "GPU", cases[i].arch);
+        struct request request;
+        struct failure failure = {0};
+        char problem[96];
+        snprintf(problem, sizeof problem, BF16 " target=%s", cases[i].target);
+        cr_expect_eq(choose_read(session, problem, NULL, &request, &failure), ATT_UNSUPPORTED, "%s", cases[i].target);
+        cr_expect(strstr(text_string(&failure.text), cases[i].says), "%s", text_string(&failure.text));
+        failure_clear(&failure);
         att_close(session);
     }
 }
@@ -159,7 +193,7 @@ Test(choose, the_nearest_measured_shape_decides) {
     cr_expect(strstr(first(session, BF16 " len_q=700 len_kv=700", NULL), "_m64_"));
     cr_expect(strstr(first(session, BF16 " len_kv=700", NULL), "_m64_"), "one length stands for both");
     cr_expect(strstr(first(session, BF16 " len_q=9000 len_kv=9000 batch=1 heads=1", NULL), "_m192_"));
-    cr_expect(strstr(first(session, BF16 " len_q=700 len_kv=700 alignment=4", NULL), "_flash_tiled_"));
+    cr_expect(strstr(first(session, BF16 " len_q=700 len_kv=700 alignment=4", NULL), "_flash_mma_"));
     cr_expect(strstr(first(session, BF16 " target=any", NULL), "_flash_tiled_"));
     cr_expect(strstr(first(session, BF16, "block_m=128"), "_m128_"), "a schedule of one's own comes first");
     cr_expect(strstr(first(session, "family=attention_forward dtype=bf16 head_dim=16 mask=causal", NULL),
@@ -256,7 +290,7 @@ Test(choose, what_was_measured_for_one_number_format_serves_the_other) {
     snprintf(place, sizeof place, "%s:5 measured it best for bf16 at", path);
     att_session *session = open_gpu(path, "NVIDIA H200", 90);
     EXPLAIN("family=attention_forward dtype=fp16 head_dim=80 batch=1 len_q=512", NULL, ATT_OK, place,
-            "fp16_d80_none_flash_async_m64_n96_s2_within_from_sum_", "block_m     = 64  (by the rule above)",
+            "fp16_d80_none_flash_async_m64_n96_s2_intra_warpgroup_from_sum_", "block_m     = 64  (by the rule above)",
             "rescale     = from_sum  (the template's choice)");
     EXPLAIN("family=attention_forward dtype=bf16 dtype_out=fp32 head_dim=80 batch=1 len_q=512", NULL, ATT_OK, place,
             "bf16_to_fp32_d80_", "_m64_n96_s2_", "_direct_");
@@ -272,7 +306,7 @@ Test(choose, without_a_row_the_model_chooses_among_what_was_best_for_larger_head
     const char *path = write_table(LENT);
     static const char problem[] = "family=attention_forward dtype=bf16 head_dim=72" SHORT;
     att_session *session = open_gpu(path, "NVIDIA H200", 90);
-    EXPLAIN(problem, NULL, ATT_OK, "bf16_d72_none_flash_async_m64_n96_s2_within_from_sum_",
+    EXPLAIN(problem, NULL, ATT_OK, "bf16_d72_none_flash_async_m64_n96_s2_intra_warpgroup_from_sum_",
             "the model: ", "us are predicted, ",
             "us with the template's defaults; it was measured best for head_dim=80 (/tmp",
             "would be next: attention_forward_bf16_d72_none_flash_async_m192_n96_s2");
@@ -281,7 +315,7 @@ Test(choose, without_a_row_the_model_chooses_among_what_was_best_for_larger_head
             "not clearly less with a schedule that was measured best for head_dim=80");
     cr_expect(strstr(first(session, problem, "stages=2"), "_m192_"), "a schedule of one's own comes first");
     cr_expect(strstr(first(session, "family=attention_forward dtype=bf16 head_dim=72 alignment=2" SHORT, NULL),
-                     "_flash_tiled_"));
+                     "_flash_mma_"));
     EXPLAIN("family=attention_forward dtype=bf16 head_dim=72 mask=causal" SHORT, NULL, ATT_OK,
             "chosen by: the algorithm for this kind of GPU");
     att_close(session);
@@ -363,7 +397,7 @@ Test(choose, denied_variants_are_out_of_service) {
     char words[96];
     att_session *session = open_gpu(path, "NVIDIA H200", 90);
     snprintf(words, sizeof words, "out of service on NVIDIA H200: it hangs (%s:3)", path);
-    cr_expect(strstr(first(session, BF16, NULL), "_flash_tiled_"));
+    cr_expect(strstr(first(session, BF16, NULL), "_flash_mma_"));
     cr_expect(strstr(first(session, "family=attention_forward dtype=bf16 head_dim=32", NULL), "_flash_async_"));
     cr_expect_eq(att_find(session, BF16 " target=sm_90a", "algorithm=flash_async", &kernel), ATT_UNSUPPORTED);
     cr_expect(strstr(att_message(session), words), "%s", att_message(session));
@@ -427,6 +461,19 @@ Test(choose, every_row_of_the_shipped_tables_is_a_variant_of_its_device) {
     diag_free(&diag);
 }
 
+/* --- names of earlier versions ------------------------------------------------------------------------------------ */
+
+Test(choose, the_old_name_of_the_number_of_keys_is_read_and_noted) {
+    att_session *session = open_gpu(NULL, "GPU", 90);
+    att_kernel *before, *now;
+    cr_assert_eq(att_find(session, BF16 " mask=\"k < len_k - 1\"", NULL, &before), ATT_OK, "%s", att_message(session));
+    cr_expect(strstr(text_string(&logged), "<problem>:1: note: 'len_k' is called 'len_kv' now"), "%s",
+              text_string(&logged));
+    cr_assert_eq(att_find(session, BF16 " mask=\"k < len_kv - 1\"", NULL, &now), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(before, now);
+    att_close(session);
+}
+
 /* --- kernels that do not compile ---------------------------------------------------------------------------------- */
 
 Test(choose, what_does_not_compile_is_passed_over_unless_it_was_asked_for) {
@@ -434,7 +481,7 @@ Test(choose, what_does_not_compile_is_passed_over_unless_it_was_asked_for) {
     att_kernel *kernel, *again;
     uncompilable = "flash_async";
     cr_assert_eq(att_find(session, BF16, NULL, &kernel), ATT_OK, "%s", att_message(session));
-    cr_expect(strstr(att_kernel_name(kernel), "_flash_tiled_"));
+    cr_expect(strstr(att_kernel_name(kernel), "_flash_mma_"));
     cr_expect(strstr(text_string(&logged), "is passed over: refused on purpose"), "%s", text_string(&logged));
     cr_expect_eq(compiles, 4);
     cr_assert_eq(att_find(session, BF16, NULL, &again), ATT_OK);
@@ -444,7 +491,7 @@ Test(choose, what_does_not_compile_is_passed_over_unless_it_was_asked_for) {
     uncompilable = "_m192_";
     cr_assert_eq(att_find(session, BF16 " dtype_out=fp32", NULL, &kernel), ATT_OK, "%s", att_message(session));
     cr_expect(strstr(att_kernel_name(kernel), "_flash_async_m128_n64_"), "%s", att_kernel_name(kernel));
-    uncompilable = "_within_";
+    uncompilable = "_intra_warpgroup_";
     cr_assert_eq(att_find(session, "family=attention_forward dtype=bf16 head_dim=192", NULL, &kernel), ATT_OK, "%s",
                  att_message(session));
     cr_expect(strstr(att_kernel_name(kernel), "_flash_async_") && strstr(att_kernel_name(kernel), "_off_"), "%s",

@@ -135,18 +135,18 @@ Test(cli, arguments_are_checked_before_anything_is_compiled) {
         {"run masks.yaml --params ids=ids.npy", 2, "shape (1,): ids is (1, 32) at these sizes"},
         {"run documents.yaml --params ids=ids.npy", 2, "index 1 of documents"},
         {"run bias.yaml --params values=v.npy", 2,
-         "GiB, which do not fit in memory: values: float[len_q, len_k, len_k]"},
+         "GiB, which do not fit in memory: values: float[len_q, len_kv, len_kv]"},
         {"run masks.yaml --out nowhere/o.npy", 7, "cannot write nowhere/o.npy"},
         {"run masks.yaml --out specs", 7, "cannot write specs: Is a directory"},
     };
     write_file("masks.yaml", "family: attention_forward\n"
-                             "params: {window: int, slopes: 'float[heads]', ids: 'int[batch, len_k]'}\n"
+                             "params: {window: int, slopes: 'float[heads]', ids: 'int[batch, len_kv]'}\n"
                              "problem: {head_dim: 16, mask: 'q - k < window and ids[b, k] > 0',\n"
                              "          score: 's + slopes[h]'}\n"
                              "schedule: {algorithm: flash}\n"
                              "test: {shapes: [{len_q: 32, len_kv: 32}]}\n");
     write_file("bias.yaml", "family: attention_forward\n"
-                            "params: {values: 'float[len_q, len_k, len_k]'}\n"
+                            "params: {values: 'float[len_q, len_kv, len_kv]'}\n"
                             "problem: {head_dim: 16, score: 's + values[clamp(q, 0, len_q - 1), k, k]'}\n"
                             "schedule: {algorithm: flash}\n"
                             "test: {shapes: [{len_q: 20000000, len_kv: 20000000}]}\n");
@@ -168,6 +168,18 @@ Test(cli, arguments_are_checked_before_anything_is_compiled) {
                   cases[i].arguments);
         command_done(&outcome);
     }
+}
+
+Test(cli, a_name_of_an_earlier_version_is_noted_and_quiet_is_quiet) {
+    write_file("old.yaml", "family: attention_forward\nproblem: {mask: k < len_k}\nschedule: {algorithm: flash}\n");
+    struct outcome outcome = run("list old.yaml");
+    cr_expect_eq(outcome.code, 0);
+    cr_expect(holds(&outcome.err, "old.yaml:2: note: 'len_k' is called 'len_kv' now"), "%s", text_string(&outcome.err));
+    command_done(&outcome);
+    outcome = run("list old.yaml --quiet");
+    cr_expect_eq(outcome.code, 0);
+    cr_expect_not(holds(&outcome.err, "len_kv"), "%s", text_string(&outcome.err));
+    command_done(&outcome);
 }
 
 Test(cli, a_shape_that_no_memory_holds_is_said_with_its_size) {

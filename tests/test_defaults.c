@@ -8,18 +8,19 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- the table of attention_flash_async.cu --------------------------------------------------------------------------- */
+/* --- the tables of the kernels for tensor cores ---------------------------------------------------------------------- */
 
 #define WINDOW    "mask=\"k <= q and q - k < window\" params=\"window: int\""
 #define DOCUMENTS "mask=\"causal and document(doc)\" "
 #define SQUARE    "score=\"s * s\" "
-#define BIAS      "score=\"s + bias[h, q, k]\" params=\"bias: fp16[heads, len_q, len_k]\""
+#define BIAS      "score=\"s + bias[h, q, k]\" params=\"bias: fp16[heads, len_q, len_kv]\""
 
 /* A problem for each row, in the order of the table. */
-static const struct {
+struct choice {
     const char *problem, *row;
     int block_m, block_n, stages;
-} choices[] = {
+};
+static const struct choice async[] = {
     {"head_dim=64 mask=causal", "d 64", 256, 64, 3},
     {"head_dim=8 sinks=1", "d 64 with sinks", 192, 128, 3},
     {"head_dim=64 dtype_out=fp32", "d 64 with O in fp32", 192, 96, 3},
@@ -29,10 +30,10 @@ static const struct {
     {"head_dim=64 score=softcap(30)", "d 64 with a folded score", 192, 96, 3},
     {"head_dim=64 " BIAS, "d 64 with rows of a bias and no mask", 192, 128, 3},
     {"head_dim=64 mask=causal " BIAS, "d 64 with rows of a bias", 192, 96, 3},
-    {"head_dim=64 " DOCUMENTS SQUARE "params=\"doc: int[batch, len_k]\"",
+    {"head_dim=64 " DOCUMENTS SQUARE "params=\"doc: int[batch, len_kv]\"",
      "d 64 with a score and a mask that look tensors up", 128, 96, 2},
     {"head_dim=64 head_dim_v=72 sinks=1", "d 96", 192, 96, 2},
-    {"head_dim=72 " DOCUMENTS SQUARE "params=\"doc: int[batch, len_k]\"",
+    {"head_dim=72 " DOCUMENTS SQUARE "params=\"doc: int[batch, len_kv]\"",
      "d 128 with a score and a mask that look tensors up", 128, 80, 2},
     {"head_dim=128 " BIAS, "d 128 with rows of a bias", 128, 112, 2},
     {"head_dim=64 " SQUARE, "d 128 with a general score", 128, 96, 2},
@@ -45,9 +46,17 @@ static const struct {
     {"head_dim=192 " SQUARE, "d 192 with a general score", 128, 48, 2},
     {"head_dim=256 " SQUARE, "d 256 with a general score", 128, 32, 2},
 };
-enum { CHOICES = sizeof choices / sizeof *choices };
+static const struct choice mma[] = {
+    {"head_dim=64 mask=causal target=sm_80", "d 64", 128, 64, 2},
+    {"head_dim=200 target=sm_80 " SQUARE, "d 256 with a general score", 64, 48, 1},
+    {"head_dim=128 mask=causal target=sm_86", "in little shared memory", 64, 64, 1},
+    {"head_dim=128 mask=causal target=sm_90", "d 128 causal in much shared memory", 128, 64, 2},
+    {"head_dim=128 mask=causal target=sm_80", "d 128", 128, 64, 1},
+    {"head_dim=64 score=softcap(30) target=sm_80", "d 128 with a mask, a score or sinks", 64, 64, 2},
+    {"head_dim=129 target=sm_90", "d 256", 64, 64, 1},
+};
 
-static struct knobs knobs_of(const char *problem) {
+static struct knobs knobs_of(const char *problem, int algorithm) {
     char text[256];
     snprintf(text, sizeof text, "family=attention_forward dtype=bf16 %s", problem);
     const struct input input = {"<test>", text, strlen(text)};
@@ -55,23 +64,23 @@ static struct knobs knobs_of(const char *problem) {
     struct diag diag = {0};
     bool good = knobs_parse(&input, 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM, &knobs, &diag);
     cr_assert(good, "%s", text_string(&diag.text));
-    knobs.target = target_sm_90a;
-    knobs.algorithm = algorithm_flash_async;
+    knobs.target = knobs.target == target_any ? target_sm_90a : knobs.target;
+    knobs.algorithm = algorithm;
     return knobs;
 }
 
-Test(defaults, every_row_of_flash_async_answers_a_problem) {
+static void check_rows(int algorithm, const struct choice *choices, int count) {
     struct diag diag = {0};
     struct template_set *set = template_set_open(NULL, NULL, &diag);
     cr_assert_not_null(set, "%s", text_string(&diag.text));
     char reason[VARIANT_REASON];
     const struct template_row *which;
-    const struct knobs any = knobs_of("head_dim=64");
+    const struct knobs any = knobs_of("head_dim=64", algorithm);
     const struct template *template = template_find(set, &any, &which, reason, sizeof reason);
     cr_assert(template && template->defaults);
-    cr_assert_eq(template->defaults->rows, CHOICES);
-    for (int i = 0; i < CHOICES; i++) {
-        const struct knobs knobs = knobs_of(choices[i].problem);
+    cr_assert_eq(template->defaults->rows, count);
+    for (int i = 0; i < count; i++) {
+        const struct knobs knobs = knobs_of(choices[i].problem, algorithm);
         struct variant variant;
         cr_assert(variant_complete(set, &knobs, true, &variant), "%s: %s", choices[i].problem, variant.reason);
         const struct default_row *row = variant_default_row(set, &variant);
@@ -82,6 +91,13 @@ Test(defaults, every_row_of_flash_async_answers_a_problem) {
         cr_expect_eq(variant.knobs.stages, choices[i].stages, "%s", choices[i].problem);
     }
     template_set_close(set);
+}
+
+Test(defaults, every_row_of_flash_async_answers_a_problem) {
+    check_rows(algorithm_flash_async, async, sizeof async / sizeof *async);
+}
+Test(defaults, every_row_of_flash_mma_answers_a_problem) {
+    check_rows(algorithm_flash_mma, mma, sizeof mma / sizeof *mma);
 }
 
 /* --- tables in general --------------------------------------------------------------------------------------------- */

@@ -88,7 +88,7 @@ Test(derive, values_outside_the_table_are_refused) {
         {KNOB_threads, -5, "threads is -5, not within 32 to 1024"},
         {KNOB_dtype, 17, "dtype has no word number 17"},
         {KNOB_family, -3, "family has no word number -3"},
-        {KNOB_target, 3, "target has no word number 3"},
+        {KNOB_target, 33, "target has no word number 33"},
         {KNOB_algorithm, algorithm_fold, "family attention_forward has no algorithm fold with loop_order q_outer"},
         {KNOB_family, AUTO, "the family is not given"},
     };
@@ -313,7 +313,7 @@ Test(derive, tiles_may_follow_from_the_room_that_the_target_has) {
         knobs.target = target;
         cr_assert(variant_complete(set, &knobs, true, &variant), "%s", variant.reason);
         cr_expect_eq(variant.shared_bytes, target_info(target)->shared_bytes);
-        cr_expect_eq(variant.knobs.stages, target == target_any ? 1 : 2);
+        cr_expect_eq(variant.knobs.stages, target_info(target)->shared_bytes >= 1024 * 100 ? 2 : 1);
     }
     template_set_close(set);
 }

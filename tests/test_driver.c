@@ -288,7 +288,7 @@ static const struct {
     {do_prepare, "cuFuncLoad", 1, "loading a kernel onto the GPU"},
     {do_prepare, "cuFuncLoad", 2, "loading a kernel onto the GPU"},
     {do_launch, "cuLaunchKernelEx", 1, "launching a kernel"},
-    {do_encode_map, "cuTensorMapEncodeTiled", 1, "describing a tensor to the GPU's copy unit"},
+    {do_encode_map, "cuTensorMapEncodeTiled", 1, "describing a tensor to TMA"},
     {do_load, "cuModuleLoadData", 1, "loading a binary onto the GPU"},
     {do_load, "cuModuleGetFunction", 1, "finding kernel 'first' in its binary"},
     {do_load, "cuModuleGetFunction", 2, "finding kernel 'second' in its binary"},

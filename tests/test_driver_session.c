@@ -14,7 +14,7 @@
 
 enum { B = 2, H = 4, KV = 2, LQ = 200, LK = 333, D = 64 };
 #define PROBLEM  "family=attention_forward dtype=bf16 head_dim=64 mask=none target=sm_90a"
-#define SCHEDULE "algorithm=flash_async block_m=128 block_n=64 stages=2 overlap=within store=tma"
+#define SCHEDULE "algorithm=flash_async block_m=128 block_n=64 stages=2 overlap=intra_warpgroup store=tma"
 
 static struct att_bundle_kernel bundled;
 static struct text variant_text, plan_text;
@@ -136,7 +136,7 @@ Test(driver_session, a_launch_hands_over_maps_and_parameters, .init = find_kerne
     cr_expect(strstr(stand_in_calls(), " @204800 dims=64,333,2,2 strides=128,42624,85248 box=64,64,1,1 "), "%s",
               stand_in_calls());
     cr_expect_eq(count("cuTensorMapEncodeTiled"), 4);
-    /* two tiles of queries of eight heads are less than the GPU has multiprocessors */
+    /* two Q tiles of eight heads are less than the GPU has multiprocessors */
     snprintf(launch, sizeof launch, "cuLaunchKernelEx %s grid=16,1,1 block=%d,1,1 shared=%d stream=0x5000 attributes=0",
              plan.launch[0].entry, plan.launch[0].block, plan.launch[0].shared);
     cr_expect(strstr(stand_in_calls(), launch), "%s\nexpected %s", stand_in_calls(), launch);
@@ -195,8 +195,8 @@ Test(driver_session, a_map_that_the_driver_refuses_is_made_anew, .init = find_ke
     const struct att_args args = arguments_at(stand_in_memory());
     stand_in_fail("cuTensorMapEncodeTiled", STAND_IN_INVALID_VALUE, 2);
     cr_expect_eq(att_launch(kernel, &args, NULL), ATT_LAUNCH_FAILED);
-    cr_expect(strstr(att_message(session), "describing a tensor to the GPU's copy unit: CUDA_ERROR_INVALID_VALUE"),
-              "%s", att_message(session));
+    cr_expect(strstr(att_message(session), "describing a tensor to TMA: CUDA_ERROR_INVALID_VALUE"), "%s",
+              att_message(session));
     cr_expect_eq(count("cuLaunchKernelEx"), 0);
     stand_in_fail("", 0, 0);
     cr_expect_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));

@@ -59,13 +59,16 @@ static const char *const golden[] = {
     "family=attention_forward algorithm=flash_tiled loop_order=q_outer head_dim=128 mask=causal dtype=fp16",
     "family=attention_forward algorithm=flash_async head_dim=128 mask=causal dtype=bf16 target=sm_90a",
     "family=attention_forward algorithm=flash_async head_dim=64 mask='causal and document(doc)' params='doc: "
-    "int[batch, len_k]' "
+    "int[batch, len_kv]' "
     "dtype=bf16 target=sm_90a",
     "family=attention_forward algorithm=flash_async head_dim=64 mask='k <= q and q - k < window' score=softcap(30) "
     "params='window: int' dtype=bf16 target=sm_90a",
     "family=attention_forward algorithm=flash_async head_dim=128 cluster=2 dtype=bf16 target=sm_90a",
-    "family=attention_forward algorithm=flash_async head_dim=64 mask=causal query_heads=packed dtype=bf16 "
+    "family=attention_forward algorithm=flash_async head_dim=64 mask=causal pack_gqa=1 dtype=bf16 "
     "target=sm_90a",
+    "family=attention_forward algorithm=flash_mma head_dim=128 mask=causal dtype=bf16 target=sm_80",
+    "family=attention_forward algorithm=flash_mma head_dim=59 mask='causal and document(doc)' score=softcap(30) "
+    "params='doc: int[batch, len_kv]' dtype=fp16 target=sm_86",
     "family=merge head_dim_v=64",
 };
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """An emitted kernel is exactly its case: no function, type, field or constant in it that it does not use, and no comment
-about a file or a name that is not there. Checks every variant of specs/ and every recipe of the cookbook on both kernels.
+about a file or a name that is not there. Checks every variant of specs/ and every recipe of the cookbook on the three kernels.
 
     tests/test_emitted.py build/release/cli/attile
 """
@@ -64,8 +64,9 @@ def sources():
                 text = file.read()
             texts = [text]
             if "/cookbook/" in path:
-                texts.append(text.replace("head_dim: 16", "head_dim: 64\n  dtype: bf16")
-                             .replace("algorithm: flash_tiled", "algorithm: flash_async\ntarget: sm_90a"))
+                for kernel in ("flash_async\ntarget: sm_90a", "flash_mma\ntarget: sm_80"):
+                    texts.append(text.replace("head_dim: 16", "head_dim: 64\n  dtype: bf16")
+                                 .replace("algorithm: flash_tiled", f"algorithm: {kernel}"))
             for number, text in enumerate(texts):
                 spec, out = f"{folder}/spec.yaml", f"{folder}/{os.path.basename(path)}{number}"
                 with open(spec, "w", encoding="utf-8") as file:

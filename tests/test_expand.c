@@ -193,7 +193,7 @@ Test(expand, the_header_tells_everything_that_made_the_file) {
                                  "part/p.cuh",
                                  "some_spec.yaml",
                                  "block_m",
-                                 "queries (rows)",
+                                 "rows of a Q tile",
                                  "4 * block_m * head_dim",
                                  "4096",
                                  "kernel: grid (len_q + 16 - 1) / 16, block 32, shared 4096 bytes",

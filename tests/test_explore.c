@@ -138,6 +138,8 @@ Test(explore, mistakes_have_clear_answers) {
         {"explore family=softmax --shapes ';'", 2, "names no shape"},
         {"explore family=softmax --csv --json", 2, "choose one"},
         {"explore family=softmax --best 0 --report d --map threads", 2, "--map expects two knobs"},
+        {"explore family=softmax --best 0 --report d --map blocks,threads", 2,
+         "found 'blocks,threads'; knob 'blocks' is called 'scheduler' now"},
         {"explore family=softmax --best 0 --report /proc/nowhere", 7, "/proc/nowhere"},
         {"explore family=softmax --best 0 --measured nowhere.jsonl", 7, "nowhere.jsonl"},
         {"explain --tiles family=attention_forward --svg nowhere/a.svg", 7, "--svg: cannot write nowhere/a.svg"},

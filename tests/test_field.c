@@ -138,7 +138,7 @@ Test(field, has_the_own_schedule_of_a_template_from_any_other) {
     struct knobs other = wanted.knobs;
     other.block_n = 96;
     other.cluster = 2;
-    other.queries_in = queries_in_q_registers;
+    other.q_in = q_in_q_registers;
     cr_assert(field_default(set, &other, &found), "%s", found.reason);
     cr_expect_str_eq(found.name, wanted.name);
 }

@@ -21,7 +21,7 @@ static void print_problem(int number, struct text *text) {
     if (mask > 1 || score > 1)
         text_print(text, " params=\"%s%s%s\"",
                    mask == 2   ? "window: int"
-                   : mask == 3 ? "doc: int[batch, len_k]"
+                   : mask == 3 ? "doc: int[batch, len_kv]"
                                : "",
                    mask > 1 && score > 1 ? ", " : "", score > 1 ? "slope: float[heads]" : "");
 }

@@ -1,4 +1,4 @@
-/* attention_flash_async.cu on unkind data, with every way to keep the running maximum: scores that grow, jump, are infinite,
+/* attention_flash_async.cu and attention_flash_mma.cu on unkind data, with every way to keep the running maximum: scores that grow, jump, are infinite,
    equal or not there, values that are huge, against the oracle. With `rescale: from_sum` a row's reference comes from its
    sum, and rows for which that was not enough are done over. */
 #include "helper_run.h"
@@ -19,18 +19,25 @@ struct tensors {
 };
 
 static struct kernel {
-    const char *mask, *input, *output, *schedule;
+    const char *target, *mask, *input, *output, *schedule;
 } kernels[] = {
     /* the first guess of m looks at a quarter of the scores */
-    {"none", "bf16", "bf16", "rescale=from_sum block_m=64 block_n=32 overlap=within"},
+    {"sm_90a", "none", "bf16", "bf16",
+     "algorithm=flash_async rescale=from_sum block_m=64 block_n=32 overlap=intra_warpgroup"},
     /* ... at all of them */
-    {"none", "bf16", "fp32", "rescale=from_sum block_m=128 block_n=16 overlap=both"},
-    {"none", "bf16", "bf16", "rescale=from_sum block_m=64 block_n=32 overlap=off store=direct blocks=per_tile"},
-    {"causal", "bf16", "bf16", "rescale=from_sum block_m=128 block_n=32 overlap=both"},
-    {"causal", "bf16", "fp32", "rescale=from_sum block_m=192 block_n=16 overlap=within"},
-    {"causal", "fp16", "fp16", "rescale=lazy block_m=128 block_n=32 overlap=both"},
-    {"none", "fp16", "fp32", "rescale=lazy block_m=64 block_n=16 overlap=within"},
-    {"causal", "bf16", "bf16", "rescale=always block_m=128 block_n=32 overlap=ping_pong"},
+    {"sm_90a", "none", "bf16", "fp32", "algorithm=flash_async rescale=from_sum block_m=128 block_n=16 overlap=both"},
+    {"sm_90a", "none", "bf16", "bf16",
+     "algorithm=flash_async rescale=from_sum block_m=64 block_n=32 overlap=off store=direct scheduler=per_tile"},
+    {"sm_90a", "causal", "bf16", "bf16", "algorithm=flash_async rescale=from_sum block_m=128 block_n=32 overlap=both"},
+    {"sm_90a", "causal", "bf16", "fp32",
+     "algorithm=flash_async rescale=from_sum block_m=192 block_n=16 overlap=intra_warpgroup"},
+    {"sm_90a", "causal", "fp16", "fp16", "algorithm=flash_async rescale=lazy block_m=128 block_n=32 overlap=both"},
+    {"sm_90a", "none", "fp16", "fp32",
+     "algorithm=flash_async rescale=lazy block_m=64 block_n=16 overlap=intra_warpgroup"},
+    {"sm_90a", "causal", "bf16", "bf16",
+     "algorithm=flash_async rescale=always block_m=128 block_n=32 overlap=pingpong"},
+    {"sm_80", "causal", "bf16", "bf16", "algorithm=flash_mma rescale=lazy block_m=128 block_n=32 threads=128 stages=2"},
+    {"sm_80", "none", "fp16", "fp32", "algorithm=flash_mma rescale=always block_m=64 block_n=16 threads=128 stages=1"},
 };
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
@@ -218,19 +225,17 @@ static const struct {
 
 /* A process for each kernel, which is what takes time. */
 ParameterizedTestParameters(flash_async, unkind_data_agrees_with_the_oracle) {
-    static int which[KERNELS] = {0, 1, 2, 3, 4, 5, 6, 7};
+    static int which[KERNELS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
     return cr_make_param_array(int, which, KERNELS);
 }
 ParameterizedTest(int *which, flash_async, unkind_data_agrees_with_the_oracle) {
     static struct bench bench;
     const struct kernel *kernel = &kernels[*which];
-    char problem[160], schedule[160], name[WORDS];
-    snprintf(problem, sizeof problem,
-             "family=attention_forward target=sm_90a dtype=%s dtype_out=%s mask=%s head_dim=%d", kernel->input,
-             kernel->output, kernel->mask, HEAD_DIM);
-    snprintf(schedule, sizeof schedule, "algorithm=flash_async %s", kernel->schedule);
+    char problem[160], name[WORDS];
+    snprintf(problem, sizeof problem, "family=attention_forward target=%s dtype=%s dtype_out=%s mask=%s head_dim=%d",
+             kernel->target, kernel->input, kernel->output, kernel->mask, HEAD_DIM);
     bench.session = run_open();
-    bench.kernel = run_find(bench.session, problem, schedule);
+    bench.kernel = run_find(bench.session, problem, kernel->schedule);
     for (int i = 0; i < SHAPES; i++)
         for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
             for (int a = 0; a < cases[c].arguments; a++) {

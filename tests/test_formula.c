@@ -403,13 +403,14 @@ Test(formula, conditions_too_long_for_a_line_go_on_in_the_next) {
     struct formula_scope scope;
     struct text text = {0};
     formula_fixture_scope(&scope);
-    struct formula *mask = formula_fixture_parse(FORMULA_MASK,
-                                                 "(doc[b, clamp(q, 0, len_k - 1)] == doc[b, k] or wide and k < window) "
-                                                 "and k <= q and doc[b, k] % 12345678 < 1234567",
-                                                 &scope, true);
+    struct formula *mask =
+        formula_fixture_parse(FORMULA_MASK,
+                              "(doc[b, clamp(q, 0, len_kv - 1)] == doc[b, k] or wide and k < window) "
+                              "and k <= q and doc[b, k] % 12345678 < 1234567",
+                              &scope, true);
     formula_print_cuda(mask, &spelling, &text);
     cr_expect_str_eq(text_string(&text),
-                     "(doc_at(p, b, min(max(q, 0), len_k - 1)) == doc_at(p, b, k) || (p.wide && k < "
+                     "(doc_at(p, b, min(max(q, 0), len_kv - 1)) == doc_at(p, b, k) || (p.wide && k < "
                      "p.window)) &&\n    k <= q &&\n    floor_modulo(doc_at(p, b, k), 12345678) < 1234567");
     formula_free(mask);
     text_free(&text);

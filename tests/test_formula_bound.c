@@ -41,13 +41,13 @@ static void check_tiles(const char *text, const struct formula_scope *scope, uns
     for (int round = 0; round < 4; round++) {
         formula_fixture_draw(&fixture, scope, seed);
         int64_t *name = fixture.env.name;
-        int64_t q_begin = name[FORMULA_LEN_K] - name[FORMULA_LEN_Q], q_end = name[FORMULA_LEN_K];
+        int64_t q_begin = name[FORMULA_LEN_KV] - name[FORMULA_LEN_Q], q_end = name[FORMULA_LEN_KV];
         for (int64_t q = q_begin; q < q_end; q += 3)
-            for (int64_t k = 0; k < name[FORMULA_LEN_K]; k += 4) {
+            for (int64_t k = 0; k < name[FORMULA_LEN_KV]; k += 4) {
                 name[FORMULA_Q_FIRST] = q;
                 name[FORMULA_Q_LAST] = q + 2 < q_end ? q + 2 : q_end - 1;
                 name[FORMULA_K_FIRST] = k;
-                name[FORMULA_K_LAST] = k + 3 < name[FORMULA_LEN_K] ? k + 3 : name[FORMULA_LEN_K] - 1;
+                name[FORMULA_K_LAST] = k + 3 < name[FORMULA_LEN_KV] ? k + 3 : name[FORMULA_LEN_KV] - 1;
                 check_tile(text, mask, some, all, &fixture.env, count);
             }
     }
@@ -75,8 +75,8 @@ Test(formula_bound, no_needed_tile_is_called_empty_and_no_partial_one_full) {
 
 Test(formula_bound, tiles_of_plain_masks_are_known_exactly) {
     static const char *const masks[] = {
-        "causal",      "sliding_window(4, 2)",         "prefix(3)", "chunked(4)", "k < 5",         "abs(q - k) <= 3",
-        "not (k > q)", "seen[q - (len_k - len_q), k]", "none",      "false",      "doc[b, k] == 3"};
+        "causal",      "sliding_window(4, 2)",          "prefix(3)", "chunked(4)", "k < 5",         "abs(q - k) <= 3",
+        "not (k > q)", "seen[q - (len_kv - len_q), k]", "none",      "false",      "doc[b, k] == 3"};
     struct formula_scope scope;
     formula_fixture_scope(&scope);
     for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
@@ -102,11 +102,11 @@ static void check_keys_of_tile(const char *text, const struct formula *mask, con
     int64_t *name = env->name;
     int64_t first = formula_integer(keys->first, env), end = formula_integer(keys->end, env);
     int64_t full_first = formula_integer(keys->full_first, env), full_end = formula_integer(keys->full_end, env);
-    cr_assert(first >= 0 && first <= FORMULA_FAR && end >= 0 && end <= name[FORMULA_LEN_K],
+    cr_assert(first >= 0 && first <= FORMULA_FAR && end >= 0 && end <= name[FORMULA_LEN_KV],
               "%s: keys from %" PRId64 " to %" PRId64, text, first, end);
-    cr_assert(full_first >= 0 && full_first <= FORMULA_FAR && full_end >= 0 && full_end <= name[FORMULA_LEN_K],
+    cr_assert(full_first >= 0 && full_first <= FORMULA_FAR && full_end >= 0 && full_end <= name[FORMULA_LEN_KV],
               "%s: full from %" PRId64 " to %" PRId64, text, full_first, full_end);
-    for (int64_t k = 0; k < name[FORMULA_LEN_K]; k++) {
+    for (int64_t k = 0; k < name[FORMULA_LEN_KV]; k++) {
         bool some = false, all = true;
         for (int64_t q = name[FORMULA_Q_FIRST]; q <= name[FORMULA_Q_LAST]; q++) {
             bool seen = sees(mask, env, q, k);
@@ -133,7 +133,7 @@ static void check_keys(const char *text, const struct formula_scope *scope, unsi
     cr_assert(formula_keys(mask, &keys));
     for (int round = 0; round < 6; round++) {
         formula_fixture_draw(&fixture, scope, seed);
-        int64_t *name = fixture.env.name, q_end = name[FORMULA_LEN_K];
+        int64_t *name = fixture.env.name, q_end = name[FORMULA_LEN_KV];
         for (int64_t q = q_end - name[FORMULA_LEN_Q]; q < q_end; q += 3) {
             name[FORMULA_Q_FIRST] = q;
             name[FORMULA_Q_LAST] = q + 2 < q_end ? q + 2 : q_end - 1;
@@ -201,7 +201,7 @@ Test(formula_bound, keys_that_no_int_can_count_to_are_not_looked_for) {
 Test(formula_bound, indices_that_may_leave_their_tensor_are_refused) {
     static const struct {
         const char *mask;
-        int64_t len_q, len_k;
+        int64_t len_q, len_kv;
         const char *message; /* a part of it; null = accepted */
     } cases[] = {
         {"doc[b, k] == 1", 8, 8, NULL},
@@ -209,12 +209,12 @@ Test(formula_bound, indices_that_may_leave_their_tensor_are_refused) {
         {"doc[b, q] == doc[b, k]", 9, 8, "index 2 of doc, q, may run from -1 to 7, and that dimension has 8"},
         {"document(doc)", 9, 8, NULL},
         {"doc[b, k + 1] == 1", 8, 8, "k + 1, may run from 1 to 8"},
-        {"doc[b, min(k + 1, len_k - 1)] == 1", 8, 8, NULL},
+        {"doc[b, min(k + 1, len_kv - 1)] == 1", 8, 8, NULL},
         {"doc[b, clamp(k - q, 0, 7)] == 1", 8, 8, NULL},
         {"doc[b, doc[b, k]] == 1", 8, 8, "index 2 of doc, doc[b, k], may run from -2147483648 to 2147483647"},
-        {"doc[b, clamp(doc[b, k], 0, len_k - 1)] == 1", 8, 8, NULL},
+        {"doc[b, clamp(doc[b, k], 0, len_kv - 1)] == 1", 8, 8, NULL},
         {"doc[h, k] == 1", 8, 8, "index 1 of doc, h, may run from 0 to 3"},
-        {"seen[q - (len_k - len_q), k]", 9, 4, NULL},
+        {"seen[q - (len_kv - len_q), k]", 9, 4, NULL},
         {"seen[q, k]", 2, 4, "index 1 of seen, q, may run from 2 to 3"},
         {"doc[b, floor(0.5 * k)] == 1", 8, 8, "floor"},
         {"doc[b, k * 1000000] == 1", 0, 8, NULL}, /* nothing to do, nothing to read */
@@ -230,7 +230,7 @@ Test(formula_bound, indices_that_may_leave_their_tensor_are_refused) {
         fixture.env.name[FORMULA_BATCH] = 2;
         fixture.env.name[FORMULA_HEADS] = 4;
         fixture.env.name[FORMULA_LEN_Q] = cases[i].len_q;
-        fixture.env.name[FORMULA_LEN_K] = cases[i].len_k;
+        fixture.env.name[FORMULA_LEN_KV] = cases[i].len_kv;
         bool good = formula_check_indices(mask, &fixture.env, message);
         cr_expect_eq(good, cases[i].message == NULL, "%s: %s", cases[i].mask, message);
         if (cases[i].message)
@@ -252,8 +252,8 @@ Test(formula_bound, sizes_and_scalars_beyond_the_limits_are_refused) {
     cr_assert(!formula_fits(&scope, &fixture.env, message));
     cr_assert(strstr(message, "parameter window is 1073741824"), "%s", message);
     fixture.scalar[0].integer = 0;
-    fixture.env.name[FORMULA_LEN_K] = (int64_t)FORMULA_LENGTH + 1;
+    fixture.env.name[FORMULA_LEN_KV] = (int64_t)FORMULA_LENGTH + 1;
     cr_assert(!formula_fits(&scope, &fixture.env, message));
-    cr_assert(strstr(message, "len_k is 268435457"), "%s", message);
+    cr_assert(strstr(message, "len_kv is 268435457"), "%s", message);
     formula_scope_free(&scope);
 }

@@ -49,7 +49,7 @@ static void print_function(struct text *source, const struct formula *formula, i
     text_print(source, "extern \"C\" double f_%d_%d(const params &p, const int *n, float s) {\n    int ", sample,
                which);
     static const char *const names[FORMULA_NAMES] = {"b",       "h",      "hk",       "q",     "k",
-                                                     "batch",   "heads",  "kv_heads", "len_q", "len_k",
+                                                     "batch",   "heads",  "kv_heads", "len_q", "len_kv",
                                                      "q_first", "q_last", "k_first",  "k_last"};
     for (int i = 0; i < FORMULA_NAMES; i++)
         text_print(source, "%s%s = n[%d]", i ? ", " : "", names[i], i);
@@ -117,8 +117,8 @@ static void check(void *library, const struct sample *sample, int number, const 
             formula_fixture_draw(&fixture, scope, seed);
             int64_t *name = fixture.env.name;
             int names[FORMULA_NAMES];
-            name[FORMULA_K] = formula_random(seed, (unsigned)name[FORMULA_LEN_K]);
-            name[FORMULA_Q] = name[FORMULA_LEN_K] - 1 - formula_random(seed, (unsigned)name[FORMULA_LEN_Q]);
+            name[FORMULA_K] = formula_random(seed, (unsigned)name[FORMULA_LEN_KV]);
+            name[FORMULA_Q] = name[FORMULA_LEN_KV] - 1 - formula_random(seed, (unsigned)name[FORMULA_LEN_Q]);
             name[FORMULA_Q_FIRST] = name[FORMULA_Q];
             name[FORMULA_Q_LAST] = name[FORMULA_Q] + formula_random(seed, 4);
             name[FORMULA_K_FIRST] = name[FORMULA_K];

@@ -127,13 +127,13 @@ static bool make_formulas(struct text *output, struct diag *diag) {
                                              [FORMULA_HEADS] = 4,
                                              [FORMULA_KV_HEADS] = 4,
                                              [FORMULA_LEN_Q] = 9,
-                                             [FORMULA_LEN_K] = 9},
+                                             [FORMULA_LEN_KV] = 9},
                                     .scalar = scalars,
                                     .tensor = no_element};
     struct formula *mask = NULL, *score = NULL;
     struct formula_fold fold;
     bool good = formula_declare(&scope, nowhere, "n", nowhere, "int", diag) &&
-                formula_declare(&scope, nowhere, "ids", nowhere, "int[batch, len_k]", diag) &&
+                formula_declare(&scope, nowhere, "ids", nowhere, "int[batch, len_kv]", diag) &&
                 formula_declare(&scope, nowhere, "slopes", nowhere, "float[heads + 2 * n]", diag) &&
                 (mask = formula_parse(FORMULA_MASK, nowhere, mask_text, sizeof mask_text - 1, &scope, diag)) &&
                 (score = formula_parse(FORMULA_SCORE, nowhere, score_text, sizeof score_text - 1, &scope, diag));

@@ -271,9 +271,9 @@ Test(host, asynchronous_copies_land_at_the_wait) {
     static const struct kernel kernel = {KERNEL "    float *tile = dynamic_shared<float>();\n"
                                                 "    for (int i = 0; i < 16; i++)\n"
                                                 "        tile[i] = 7;\n"
-                                                "    copy_async_16(tile, p.x, true);\n"
-                                                "    copy_async_16(tile + 4, p.x + 1000, false);\n" /* not touched */
-                                                "    copy_async_4(tile + 8, p.x + 5, true);\n"
+                                                "    copy_async<16>(tile, p.x, 16);\n"
+                                                "    copy_async<16>(tile + 4, p.x + 1000, 0);\n" /* not touched */
+                                                "    copy_async<4>(tile + 8, p.x + 5, 4);\n"
                                                 "    for (int i = 0; i < 10; i++)\n"
                                                 "        p.y[i] = tile[i];\n"
                                                 "    copy_async_wait();\n"
@@ -437,8 +437,8 @@ Test(host, every_stray_access_is_named_with_its_line) {
          {"thread 9:", "writes 4 bytes", "local memory of thread 0"}},
         {"if (threadIdx.x == 63 && blockIdx.x == 1) atomicAdd(p.y + 16, 1.0f);",
          {"block 1, thread 63", "byte 64 of a buffer of 64 bytes"}},
-        {"copy_async_16(dynamic_shared<float>() + 1, p.x, true);", {"misaligned: writes 16 bytes"}},
-        {"copy_async_4(dynamic_shared<float>() + threadIdx.x % 16, p.x + 16, true); copy_async_wait();",
+        {"copy_async<16>(dynamic_shared<float>() + 1, p.x, 16);", {"misaligned: writes 16 bytes"}},
+        {"copy_async<4>(dynamic_shared<float>() + threadIdx.x % 16, p.x + 16, 4); copy_async_wait();",
          {"reads 4 bytes", "byte 64 of a buffer of 64 bytes"}},
         {"struct Big { char byte[200]; }; *(Big *)p.y = *(Big *)p.x;", {"200 bytes", "byte 0 of a buffer of 64 bytes"}},
     };
@@ -457,7 +457,7 @@ Test(host, threads_that_wait_for_each_other_in_vain_are_named) {
         {"if (threadIdx.x == 9) __syncwarp(0x100);", {"thread 9:", "mask 0x00000100", "leaves out the calling lane 9"}},
         {"if (threadIdx.x % 32 == 0) __syncwarp(); else __ballot_sync(0xffffffffu, 1);",
          {"divergent warp", "__syncwarp()", "a warp vote"}},
-        {"copy_async_4(dynamic_shared<float>(), p.x, true);", {"ended with 1 asynchronous copies"}},
+        {"copy_async<4>(dynamic_shared<float>(), p.x, 4);", {"ended with 1 asynchronous copies"}},
         {"if (threadIdx.x < 8) p.y[0] = __shfl_sync(0xffu, 1.0f, 8);", {"from lane 8", "not in the mask", "undefined"}},
         {"if (threadIdx.x != 4) p.y[0] = __shfl_xor_sync(0xffffffffu, 1.0f, 1); else p.y[0] = "
          "__shfl_xor_sync(0x10u, 1.0f, 0) + __shfl_sync(0x30u, 1.0f, 5);",

@@ -228,3 +228,31 @@ Test(journal, reads_a_file_that_another_one_is_writing) {
     journal_close(&journal);
     text_free(&error);
 }
+
+/* Records of an earlier version are read by the names of knobs that it had, or not at all. */
+Test(journal, says_what_knobs_and_words_of_earlier_versions_are_called_now) {
+    static const struct {
+        const char *schedule, *error;
+    } cases[] = {
+        {"block_m=64 blocks=per_tile", "t.jsonl:2: knob 'blocks' is called 'scheduler' now"},
+        {"block_m=64 overlap=within", "t.jsonl:2: 'within' of knob overlap is called 'intra_warpgroup' now"},
+        {"block_m=64 overlap=both blocked=within", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct journal journal;
+        struct record record = numbered(1);
+        struct text error = {0};
+        struct seen seen = {0};
+        unlink("t.jsonl");
+        open_good(&journal, "t.jsonl");
+        append(&journal, 0);
+        snprintf(record.schedule, sizeof record.schedule, "%s", cases[i].schedule);
+        cr_assert(journal_append(&journal, &record, &error));
+        bool good = journal_read(&journal, see, &seen, NULL, &error);
+        cr_expect_eq(good, !cases[i].error, "%s", text_string(&error));
+        cr_expect(!cases[i].error || strstr(text_string(&error), cases[i].error), "%s", text_string(&error));
+        cr_expect_eq(seen.count, cases[i].error ? 1 : 2);
+        text_free(&error);
+        journal_close(&journal);
+    }
+}

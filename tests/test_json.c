@@ -13,16 +13,16 @@ Test(json, objects_and_arrays_nest_with_commas_and_indentation) {
     struct text text = {0};
     struct json json;
     json_open(&json, &text);
-    json_object(&json, NULL);
-    json_string(&json, "name", "a");
-    json_array(&json, "list");
-    json_integer(&json, NULL, 1);
-    json_integer(&json, NULL, INT64_MIN);
+    json_open_object(&json, NULL);
+    json_put_string(&json, "name", "a");
+    json_open_array(&json, "list");
+    json_put_integer(&json, NULL, 1);
+    json_put_integer(&json, NULL, INT64_MIN);
     json_end(&json);
-    json_object(&json, "empty");
+    json_open_object(&json, "empty");
     json_end(&json);
-    json_bool(&json, "yes", true);
-    json_null(&json, "none");
+    json_put_bool(&json, "yes", true);
+    json_put_null(&json, "none");
     json_close(&json);
     expect(&text, "{\n  \"name\": \"a\",\n  \"list\": [\n    1,\n    -9223372036854775808\n  ],\n  \"empty\": {},\n"
                   "  \"yes\": true,\n  \"none\": null\n}\n");
@@ -46,7 +46,7 @@ Test(json, strings_are_valid_utf8_whatever_goes_in) {
         struct text text = {0};
         struct json json;
         json_open(&json, &text);
-        json_string(&json, NULL, cases[i].in);
+        json_put_string(&json, NULL, cases[i].in);
         expect(&text, cases[i].out);
     }
 }
@@ -60,7 +60,7 @@ Test(json, numbers_that_json_cannot_say_become_null) {
         struct text text = {0};
         struct json json;
         json_open(&json, &text);
-        json_number(&json, NULL, cases[i].in);
+        json_put_number(&json, NULL, cases[i].in);
         expect(&text, cases[i].out);
     }
 }
@@ -70,7 +70,7 @@ Test(json, too_deep_is_a_failure_not_an_overrun) {
     struct json json;
     json_open(&json, &text);
     for (int i = 0; i < JSON_DEPTH + 3; i++)
-        json_array(&json, NULL);
+        json_open_array(&json, NULL);
     cr_assert(text.failed);
     text_free(&text);
 }

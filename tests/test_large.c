@@ -1,5 +1,5 @@
 /* Tensors of more than 2^31 elements: kernels find the last row of the last head of the last batch. The memory is reserved,
-   not used: between the rows nothing is ever touched. The Hopper kernel is not here: the host device's copy unit wants
+   not used: between the rows nothing is ever touched. The Hopper kernel is not here: the host device's TMA wants
    whole buffers, and its offsets are the hardware's own. */
 #include "attile.h"
 

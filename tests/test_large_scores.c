@@ -23,16 +23,17 @@ enum { MASKS = sizeof masks / sizeof *masks };
 
 static const struct {
     const char *schedule;
-    bool narrow; /* weights of 16 bits */
+    const char *target; /* with weights of 16 bits; else null */
 } kernels[] = {
-    {"algorithm=materialized", false},
-    {"algorithm=multi_pass", false},
-    {"algorithm=flash", false},
-    {"algorithm=flash_tiled loop_order=q_outer block_m=32 block_n=16 thread_m=4 thread_n=4", false},
-    {"algorithm=flash_tiled loop_order=kv_outer block_m=16 block_n=16", false},
-    {"algorithm=flash_async block_m=64 block_n=32 rescale=from_sum", true},
-    {"algorithm=flash_async block_m=128 block_n=16 overlap=both rescale=lazy", true},
-    {"algorithm=flash_async block_m=64 block_n=32 rescale=always", true},
+    {"algorithm=materialized", NULL},
+    {"algorithm=multi_pass", NULL},
+    {"algorithm=flash", NULL},
+    {"algorithm=flash_tiled loop_order=q_outer block_m=32 block_n=16 thread_m=4 thread_n=4", NULL},
+    {"algorithm=flash_tiled loop_order=kv_outer block_m=16 block_n=16", NULL},
+    {"algorithm=flash_async block_m=64 block_n=32 rescale=from_sum", "sm_90a"},
+    {"algorithm=flash_async block_m=128 block_n=16 overlap=both rescale=lazy", "sm_90a"},
+    {"algorithm=flash_async block_m=64 block_n=32 rescale=always", "sm_90a"},
+    {"algorithm=flash_mma block_m=64 block_n=32 threads=128 stages=2", "sm_80"},
 };
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
@@ -105,8 +106,8 @@ static void check(att_session *session, int kernel, const char *type, const char
     struct workload w;
     struct text error = {0};
     struct check_result result;
-    snprintf(whole, sizeof whole, "family=attention_forward head_dim=%d dtype=%s%s %s", HEAD_DIM, type,
-             kernels[kernel].narrow ? " target=sm_90a" : "", problem);
+    snprintf(whole, sizeof whole, "family=attention_forward head_dim=%d dtype=%s%s%s %s", HEAD_DIM, type,
+             kernels[kernel].target ? " target=" : "", kernels[kernel].target ? kernels[kernel].target : "", problem);
     cr_assert_eq(att_find(session, whole, kernels[kernel].schedule, &found), ATT_OK, "%s", att_message(session));
     cr_assert(workload_make(&w, &found->variant.knobs, &shape, NULL, 1, &error), "%s", text_string(&error));
     w.scale = (double)scores->scale;
@@ -122,7 +123,7 @@ static void check(att_session *session, int kernel, const char *type, const char
     for (int i = 0; i < w.params->formulas.scope.count && !isnan(param); i++)
         for (int64_t j = 0; j < w.params->param[i].count; j++)
             w.params->param[i].value[j] = (double)param;
-    answer(&w, scores, kernels[kernel].narrow, more);
+    answer(&w, scores, kernels[kernel].target, more);
     cr_expect(check_run(session, found, &w, &options, &result), "%s\n%s\nq %g, k %g to %g, last %g, scale %g\n%s",
               whole, kernels[kernel].schedule, (double)scores->query, (double)scores->least, (double)scores->most,
               (double)scores->last, (double)scores->scale, text_string(&result.report));
@@ -162,7 +163,7 @@ ParameterizedTestParameters(large_scores, of_every_size_and_beyond) {
     static int which[KERNELS * TYPES];
     int count = 0;
     for (int kernel = 0; kernel < KERNELS; kernel++)
-        for (int type = kernels[kernel].narrow; type < TYPES; type++)
+        for (int type = kernels[kernel].target ? 1 : 0; type < TYPES; type++)
             which[count++] = kernel * TYPES + type;
     return cr_make_param_array(int, which, (size_t)count);
 }
@@ -192,17 +193,18 @@ static const struct {
     {"score='s - 1e9'", {0, 1, 1, 1, 0, 0}, NAN, 0},
     {"score='s - 1.2e7' mask=causal", {0, 1, 1, 1, 0, 0}, NAN, 0},
     {"score='s - 3.4028234663852886e38' mask=causal", {0, 1, 1, 1, 0, 0}, NAN, 0},
-    {"score='s + bias[k]' params='bias: float[len_k]'", {0, 1, 1, 1, 0, 0}, -FLT_MAX, 0},
-    {"score='s + bias[k]' mask=causal params='bias: bf16[len_k]'", {0, 1, 1, 1, 0, 0}, LEAST, 0},
-    {"score='s + bias[h, q - (len_k - len_q), k]' params='bias: float[heads, len_q, len_k]' mask='k <= q and k % 3 != "
+    {"score='s + bias[k]' params='bias: float[len_kv]'", {0, 1, 1, 1, 0, 0}, -FLT_MAX, 0},
+    {"score='s + bias[k]' mask=causal params='bias: bf16[len_kv]'", {0, 1, 1, 1, 0, 0}, LEAST, 0},
+    {"score='s + bias[h, q - (len_kv - len_q), k]' params='bias: float[heads, len_q, len_kv]' mask='k <= q and k % 3 "
+     "!= "
      "1'",
      {0, 1, 1, 1, 0, 0},
      LEAST,
      0},
     {"score='s - 3.4028234663852886e38 if k < 80 else s'", {0, 1, 1, 1, 0, 0}, NAN, 0},
-    {"score='s + bias[k]' params='bias: float[len_k]' sinks=1", {0, 1, 1, 1, 0, 0}, -FLT_MAX, 0},
-    {"score='s + bias[k]' params='bias: bf16[len_k]' sinks=1", {0, 1, 1, 1, 0, 0}, 0x1p32f, 0},
-    {"score='s + bias[k]' params='bias: bf16[len_k]' sinks=1 mask=causal", {0, 1, 1, 1, 0, 0}, -0x1p32f, 0},
+    {"score='s + bias[k]' params='bias: float[len_kv]' sinks=1", {0, 1, 1, 1, 0, 0}, -FLT_MAX, 0},
+    {"score='s + bias[k]' params='bias: bf16[len_kv]' sinks=1", {0, 1, 1, 1, 0, 0}, 0x1p32f, 0},
+    {"score='s + bias[k]' params='bias: bf16[len_kv]' sinks=1 mask=causal", {0, 1, 1, 1, 0, 0}, -0x1p32f, 0},
     {"score='1e9 * tanh(s) - 3e9'", {0, 1, 1, 1, 0, 0}, NAN, 0},
     {"score='3e9 * tanh(s / 100)' mask=causal", {128, 1, 64, 64, 0, 0}, NAN, 0},
     {"score='softcap(2e38)'", {0x1p-60f, 1, 1, 1, 0, 0}, NAN, 0},
@@ -215,15 +217,15 @@ static const struct {
 enum { EXPRESSIONS = sizeof expressions / sizeof *expressions };
 
 ParameterizedTestParameters(large_scores, of_expressions) {
-    static int which[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    static int which[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
     return cr_make_param_array(int, which, KERNELS);
 }
 ParameterizedTest(int *which, large_scores, of_expressions) {
     att_session *session = open_test_device(ATT_HOST_FAST);
     for (int i = 0; i < EXPRESSIONS; i++) {
-        if (kernels[*which].narrow && *which > 5 && i % 2 != *which % 2) /* the default way has all, two others half */
+        if (kernels[*which].target && *which > 5 && i % 2 != *which % 2) /* the default way has all, two others half */
             continue;
-        int type = kernels[*which].narrow ? 1 + (i + *which) % 2 : (i + *which) % TYPES;
+        int type = kernels[*which].target ? 1 + (i + *which) % 2 : (i + *which) % TYPES;
         check(session, *which, types[type], expressions[i].problem, &expressions[i].scores, expressions[i].param,
               expressions[i].more);
     }

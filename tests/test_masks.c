@@ -77,7 +77,7 @@ Test(masks, a_variant_reads_back_as_the_same_variant) {
     att_session *session = open_test_device(ATT_HOST_CHECK);
     att_kernel *kernel = find(session,
                               ATTENTION "mask=\"doc[b, k] == 1 or q - k < window\" score=\"softcap(20.0)\" sinks=1 "
-                                        "params=\"window: int, doc: int[batch, len_k]\"",
+                                        "params=\"window: int, doc: int[batch, len_kv]\"",
                               schedules[2]);
     struct text text = {0};
     struct knobs knobs = knobs_filled(AUTO);
@@ -88,7 +88,7 @@ Test(masks, a_variant_reads_back_as_the_same_variant) {
     for (int id = 0; id < KNOB_COUNT; id++)
         cr_expect(knob_same(&knobs, &kernel->variant.knobs, (enum knob_id)id), "%s in %s", knob_table[id].name,
                   text.bytes);
-    cr_expect(strstr(text.bytes, "params: \"window: int, doc: int[batch, len_k]\""), "%s", text.bytes);
+    cr_expect(strstr(text.bytes, "params: \"window: int, doc: int[batch, len_kv]\""), "%s", text.bytes);
     cr_expect(strstr(text.bytes, "sinks: 1"), "%s", text.bytes);
     text_free(&text);
     att_close(session);
@@ -144,8 +144,8 @@ static bool runs_right(att_session *session, const char *problem, const char *sc
 }
 
 static const char params_of_fixture[] =
-    "window: int, wide: bool, cap: float, doc: int[batch, len_k], slope: float[heads], "
-    "seen: bool[len_q, len_k], bias: float[heads, len_q, len_k]";
+    "window: int, wide: bool, cap: float, doc: int[batch, len_kv], slope: float[heads], "
+    "seen: bool[len_q, len_kv], bias: float[heads, len_q, len_kv]";
 
 /* "window: int, ...": what of the fixture's parameters a random formula names. */
 static void print_params(const char *mask, const char *score, struct text *text) {
@@ -241,18 +241,15 @@ Test(masks, random_masks_agree_with_the_oracle) { try_random_formulas(FLAVOR_MAS
 Test(masks, random_affine_masks_agree_with_the_oracle) { try_random_formulas(FLAVOR_AFFINE, 2, 6); }
 Test(masks, random_scores_agree_with_the_oracle) { try_random_formulas(FLAVOR_SCORE, 3, 6); }
 
-/* The Hopper kernel sorts tiles of its own and has two ways to know them. With three warpgroups in a tile of queries each goes
-   over tiles of its own. */
-Test(masks, random_formulas_agree_with_the_oracle_on_the_hopper_kernel) {
+/* On a kernel for tensor cores: `common` is the problem without its formulas. */
+static void check_random(const char *common, const char *const ways[2], unsigned seed) {
     static const struct shape shape = {.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 230, .len_kv = 130};
-    static const char *const ways[] = {hopper, "algorithm=flash_async block_m=192 block_n=16"};
     att_session *session = open_test_device(ATT_HOST_CHECK);
-    unsigned seed = 4;
     int made = 0, right = 0, refused = 0;
     for (int tries = 0; made < 6 && tries < 240; tries++) {
         struct text drawn = {0}, problem = {0};
         if (draw(&seed, (enum formula_flavor)(made % 3), &drawn)) {
-            text_print(&problem, HOPPER "%s", drawn.bytes + strlen(ATTENTION));
+            text_print(&problem, "%s%s", common, drawn.bytes + strlen(ATTENTION));
             right += runs_right(session, problem.bytes, ways[made % 2], &shape, (uint64_t)made, made % 2, &refused);
             made++;
         }
@@ -261,6 +258,20 @@ Test(masks, random_formulas_agree_with_the_oracle_on_the_hopper_kernel) {
     }
     cr_expect_gt(right, refused, "%d right, %d refused", right, refused);
     att_close(session);
+}
+
+/* The Hopper kernel sorts tiles of its own and has two ways to know them. With three warpgroups in a tile of queries each goes
+   over tiles of its own. */
+Test(masks, random_formulas_agree_with_the_oracle_on_the_hopper_kernel) {
+    check_random(HOPPER, (const char *const[]){hopper, "algorithm=flash_async block_m=192 block_n=16"}, 4);
+}
+
+/* With two units to a warp, each has a mask of its own over the same tiles. */
+Test(masks, random_formulas_agree_with_the_oracle_on_the_kernel_for_mma) {
+    check_random("family=attention_forward dtype=bf16 head_dim=64 target=sm_80 ",
+                 (const char *const[]){"algorithm=flash_mma block_m=128 threads=128 block_n=32 stages=2",
+                                       "algorithm=flash_mma block_m=64 threads=128 block_n=16 stages=1"},
+                 7);
 }
 
 /* Keys that nobody sees hold NaN; a sink of -inf is no sink; a score of -inf is a key without weight. */
@@ -296,7 +307,7 @@ Test(masks, the_hopper_kernel_follows_scores_of_any_form) {
     att_close(session);
 }
 
-/* A document ends one key before a tile of keys does: for queries of the next one, that tile is its last key alone. */
+/* A document ends one key before a K/V tile does: for queries of the next one, that tile is its last key alone. */
 Test(masks, the_hopper_kernel_needs_a_tile_for_its_last_key) {
     static const struct shape shape = {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 200, .len_kv = 200};
     static const char *const ways[] = {"algorithm=flash_async block_m=64 block_n=16",
@@ -316,12 +327,12 @@ Test(masks, the_hopper_kernel_reads_tensors_however_they_lie) {
         {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 70, .len_kv = 75},
     };
     static const char *const problems[] = {
-        "score='bias(values)' params='values: bf16[heads, len_q, len_k]'",
-        "score='s + values[h, q - (len_k - len_q), k]' params='values: float[heads, len_q, len_k]'",
-        "score='relative(values)' params='values: fp16[heads, len_q + len_k - 1]'",
+        "score='bias(values)' params='values: bf16[heads, len_q, len_kv]'",
+        "score='s + values[h, q - (len_kv - len_q), k]' params='values: float[heads, len_q, len_kv]'",
+        "score='relative(values)' params='values: fp16[heads, len_q + len_kv - 1]'",
         ("mask=causal score='s + (values[k] if flags[b, k] else -words[k] * 1e-9)' "
-         "params='values: fp16[len_k], words: int[len_k], flags: bool[batch, len_k]'"),
-        "score='s + values[k, h] - 1e-9 * (k * q)' params='values: bf16[len_k, heads]'",
+         "params='values: fp16[len_kv], words: int[len_kv], flags: bool[batch, len_kv]'"),
+        "score='s + values[k, h] - 1e-9 * (k * q)' params='values: bf16[len_kv, heads]'",
     };
     att_session *session = open_test_device(ATT_HOST_CHECK);
     int refused = 0;
@@ -343,19 +354,19 @@ Test(masks, the_hopper_kernel_copies_ahead_what_a_score_adds) {
         {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 70, .len_kv = 75},
     };
     static const char *const problems[] = {
-        "mask=causal score='bias(values)' params='values: bf16[heads, len_q, len_k]'",
+        "mask=causal score='bias(values)' params='values: bf16[heads, len_q, len_kv]'",
         "mask='k <= q and q - k < 40' score='s * 0.5 - values[b, k] * 3 then tanh(s)' params='values: fp16[batch, "
-        "len_k]'",
+        "len_kv]'",
         "mask='k < 90 or k % 64 < 9' score='s + values[q % heads, k] * (k - q) * 0.01' params='values: bf16[heads, "
-        "len_k]'",
-        "mask=causal score='(s if k < 9 else s + 1) + values[h, q, k]' params='values: fp16[heads, len_k, len_k]' "
+        "len_kv]'",
+        "mask=causal score='(s if k < 9 else s + 1) + values[h, q, k]' params='values: fp16[heads, len_kv, len_kv]' "
         "sinks=1",
     };
     static const char *const ways[] = {
         "algorithm=flash_async block_m=192 block_n=16",
         "algorithm=flash_async block_m=64 block_n=48 cluster=2",
         "algorithm=flash_async block_m=128 block_n=32 overlap=both",
-        "algorithm=flash_async block_m=128 block_n=64 overlap=ping_pong blocks=per_tile",
+        "algorithm=flash_async block_m=128 block_n=64 overlap=pingpong scheduler=per_tile",
     };
     att_session *session = open_test_device(ATT_HOST_CHECK);
     int refused = 0;
@@ -416,7 +427,7 @@ Test(masks, a_launch_refuses_parameters_that_cannot_be_right) {
     att_session *session = open_test_device(ATT_HOST_CHECK);
     att_kernel *kernel = find(session,
                               ATTENTION "mask=\"q - k < window and doc[b, k] == 0\" "
-                                        "params=\"window: int, doc: int[batch, len_k]\"",
+                                        "params=\"window: int, doc: int[batch, len_kv]\"",
                               schedules[3]);
     const struct {
         struct att_param param[3];
@@ -425,7 +436,7 @@ Test(masks, a_launch_refuses_parameters_that_cannot_be_right) {
     } cases[] = {
         {{window, ids}, 2, NULL},
         {{ids, window}, 2, NULL},
-        {{window}, 1, "params: 'doc' is missing; it is declared as doc: int[batch, len_k]"},
+        {{window}, 1, "params: 'doc' is missing; it is declared as doc: int[batch, len_kv]"},
         {{window, window, ids}, 3, "'window' is given twice"},
         {{window, ids, {.name = "other"}}, 3, "declares no 'other'"},
         {{window, ids, {.name = NULL}}, 3, "its name is null"},
@@ -510,9 +521,9 @@ Test(masks, a_launch_refuses_indices_that_may_leave_their_tensor) {
         const char *problem;
         bool fits;
     } cases[] = {
-        {ATTENTION "score=\"s + table[k]\" params=\"table: float[len_k]\"", true},
-        {ATTENTION "score=\"s + table[k + 1]\" params=\"table: float[len_k]\"", false},
-        {ATTENTION "score=\"s + table[min(k + 1, len_k - 1)]\" params=\"table: float[len_k]\"", true},
+        {ATTENTION "score=\"s + table[k]\" params=\"table: float[len_kv]\"", true},
+        {ATTENTION "score=\"s + table[k + 1]\" params=\"table: float[len_kv]\"", false},
+        {ATTENTION "score=\"s + table[min(k + 1, len_kv - 1)]\" params=\"table: float[len_kv]\"", true},
         {ATTENTION "mask=\"flag[q - 1]\" params=\"flag: bool[len_q]\"", false},
         {ATTENTION "mask=\"flag[max(q - 1, 0)]\" params=\"flag: bool[len_q]\"", true},
     };
@@ -600,11 +611,11 @@ Test(masks, a_tensor_may_repeat_a_number_in_all_its_dimensions) {
         struct att_param param;
     } cases[] = {
         {"score='s + slopes[h] * (k - q)' params='slopes: float[heads]'", {.type = ATT_PARAM_FP32, .size = {2}}},
-        {"score='s + bias[k] * (k - q)' params='bias: bf16[len_k]'", {.type = ATT_PARAM_BF16, .size = {KEYS}}},
-        {"score='s + bias[h, k] * (k - q)' params='bias: bf16[heads, len_k]'",
+        {"score='s + bias[k] * (k - q)' params='bias: bf16[len_kv]'", {.type = ATT_PARAM_BF16, .size = {KEYS}}},
+        {"score='s + bias[h, k] * (k - q)' params='bias: bf16[heads, len_kv]'",
          {.type = ATT_PARAM_BF16, .size = {2, KEYS}}},
         {"mask='k < ends[h]' params='ends: int[heads]'", {.type = ATT_PARAM_INT, .size = {2}}},
-        {"mask='ids[q] < k and ids[k] < q' params='ids: int[len_k]'", {.type = ATT_PARAM_INT, .size = {KEYS}}},
+        {"mask='ids[q] < k and ids[k] < q' params='ids: int[len_kv]'", {.type = ATT_PARAM_INT, .size = {KEYS}}},
     };
     static struct numbers packed, repeated;
     static union {
@@ -724,10 +735,10 @@ Test(masks, a_softcap_of_zero_is_refused_as_text_and_divides_by_zero_as_a_parame
 
 enum { HEADS = 2, LEN_Q = 150, LEN_KV = 210 };
 
-/* How a kernel goes over a tile of queries. */
+/* How a kernel goes over a Q tile. */
 struct tiling {
     int64_t m, n, row_bytes;
-    bool copied; /* by the copy unit: tiles begin at multiples of n, and one is loaded even if nothing is seen of it */
+    bool copied; /* by TMA: tiles begin at multiples of n, and one is loaded even if nothing is seen of it */
 };
 static const struct tiling small = {32, 16, 8 * 4, false}, asynchronous = {64, 32, 64 * 2, true};
 
@@ -831,9 +842,9 @@ Test(masks, tiles_of_other_masks_are_sorted_on_the_fly) {
         {"mask=\"q // 50 == k // 50\"", 1.1},
         {"mask=\"q // 50 == k // 50 and k <= q\"", 1.1},
         {"mask=\"k < 20 or q - k < 20 and k <= q\"", 1.2},
-        {"mask=\"document(ids) and k <= q\" params=\"ids: int[batch, len_k]\"", 2},
+        {"mask=\"document(ids) and k <= q\" params=\"ids: int[batch, len_kv]\"", 2},
         {"mask=\"k < lengths[b] and k <= q\" params=\"lengths: int[batch]\"", 1.2},
-        {"mask=\"on[q // 32, k // 16]\" params=\"on: bool[(len_k + 31) // 32, (len_k + 15) // 16]\"", 3},
+        {"mask=\"on[q // 32, k // 16]\" params=\"on: bool[(len_kv + 31) // 32, (len_kv + 15) // 16]\"", 3},
     };
     att_session *session = open_test_device(ATT_HOST_CHECK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -37,7 +37,7 @@ static struct variant variant_of(struct template_set *set, const char *text) {
 /* The variant of a kernel's name: the knobs that it names, the template's defaults for what came later. */
 static bool variant_of_name(struct template_set *set, const char *name, struct variant *variant) {
     struct knobs knobs = knobs_default();
-    knobs.blocks = blocks_per_tile; /* before there was a choice */
+    knobs.scheduler = scheduler_per_tile; /* before there was a choice */
     for (int id = 0; id < KNOB_COUNT; id++) {
         const struct knob_info *info = &knob_table[id];
         size_t longest = 0;
@@ -364,7 +364,9 @@ Test(model, no_prediction_beats_the_peaks) {
             continue;
         known++;
         cr_assert(model_predict(&gpu, &variant, &shape, NULL, &terms), "%s", variant.name);
-        double peak = variant.knobs.algorithm == algorithm_flash_async ? gpu.tensor : 2 * 128;
+        double peak = variant.knobs.algorithm == algorithm_flash_async ? gpu.tensor
+                      : variant.knobs.algorithm == algorithm_flash_mma ? gpu.mma
+                                                                       : 2 * 128;
         cr_expect_leq(terms.flops / terms.seconds, peak * gpu.multiprocessors * gpu.clock, "%s", variant.name);
         cr_expect_leq(terms.bytes / terms.seconds, gpu.memory, "%s", variant.name);
         cr_expect(terms.bound && *terms.bound);
@@ -427,7 +429,7 @@ Test(model, asks_the_variant_for_what_the_template_derived) {
     struct model_gpu gpu = h200();
     struct model_terms terms;
     struct variant variant = variant_of(set, "family=attention_forward dtype=bf16 head_dim=128 algorithm=flash_async "
-                                             "blocks=resident target=sm_90a");
+                                             "scheduler=persistent target=sm_90a");
     variant.derived[DERIVED_across] = 1;
     cr_assert(model_predict(&gpu, &variant, &shape, NULL, &terms));
     double across = terms.seconds;

@@ -1,6 +1,6 @@
-/* Whatever holds the Hopper kernel's threads and units together, it is seen when it is missing: every wait, arrival,
-   fence, commit, count and parity of the template is taken away or changed, one at a time, and the host device has to
-   refuse the kernel, find a race, or compute something wrong. */
+/* Whatever holds the threads and units of the kernels for tensor cores together, it is seen when it is missing: every wait,
+   arrival, fence, commit, count and parity of the templates is taken away or changed, one at a time, and the host device has
+   to refuse the kernel, find a race, or compute something wrong. */
 #include "helper_part.h"
 #include "text.h"
 
@@ -17,8 +17,10 @@
 #define ATTILE_RACE ""
 #endif
 
-#define PROBLEM "family=attention_forward algorithm=flash_async target=sm_90a dtype=bf16"
-#define BIAS    "score=\"s + values[h, q, k]\" params=\"values: bf16[heads, len_k, len_k]\"" /* copied ahead */
+#define PROBLEM "family=attention_forward dtype=bf16"
+#define ASYNC   "algorithm=flash_async target=sm_90a "
+#define MMA     "algorithm=flash_mma target=sm_80 "
+#define BIAS    "score=\"s + values[h, q, k]\" params=\"values: bf16[heads, len_kv, len_kv]\"" /* copied ahead */
 
 /* What the mutants are made of. */
 static const char *const files[] = {
@@ -44,37 +46,50 @@ static const char *const files[] = {
     "pipeline/tiles_across.cuh",
     "store/tma.cuh",
     "store/finish.cuh",
+    "attention_flash_mma.cu",
+    "pipeline/copies_ahead.cuh",
+    "pipeline/copies_in_turn.cuh",
 };
 enum { FILES = sizeof files / sizeof *files };
 
-/* Together they use every line. Blocks have several tiles of queries. In the first variant some warpgroups see only one tile
+/* Together they use every line. Blocks have several Q tiles. In the first variant some warpgroups see only one tile
    of keys, or none, where others see more of them than there are stages. */
 static const struct {
     const char *knobs, *shape;
 } variants[] = {
-    {"mask=causal block_m=192 head_dim=8 block_n=16 stages=2 overlap=within store=direct",
+    {ASYNC "mask=causal block_m=192 head_dim=8 block_n=16 stages=2 overlap=intra_warpgroup store=direct",
      "heads=2,len_q=400,len_kv=160"},
-    {"mask=causal block_m=128 head_dim=72 block_n=32 stages=1 overlap=both store=tma", "heads=2,len_q=400,len_kv=330"},
-    {"mask=none block_m=64 head_dim=8 block_n=16 stages=3 overlap=off store=direct weights_in=p_shared rescale=lazy",
+    {ASYNC "mask=causal block_m=128 head_dim=72 block_n=32 stages=1 overlap=both store=tma",
+     "heads=2,len_q=400,len_kv=330"},
+    {ASYNC "mask=none block_m=64 head_dim=8 block_n=16 stages=3 overlap=off store=direct p_in=p_shared rescale=lazy",
      "heads=3,len_q=150,len_kv=200"},
-    {"mask=causal block_m=64 head_dim=8 block_n=16 stages=1 overlap=within store=tma blocks=per_tile cluster=2",
+    {ASYNC "mask=causal block_m=64 head_dim=8 block_n=16 stages=1 overlap=intra_warpgroup store=tma scheduler=per_tile "
+           "cluster=2",
      "heads=1,len_q=300,len_kv=300"},
-    {"mask=causal block_m=64 head_dim=8 block_n=16 stages=1 overlap=within store=tma cluster=2 rescale=lazy",
+    {ASYNC
+     "mask=causal block_m=64 head_dim=8 block_n=16 stages=1 overlap=intra_warpgroup store=tma cluster=2 rescale=lazy",
      "heads=1,len_q=300,len_kv=300"},
-    {"mask=\"k <= q and q - k < 90\" block_m=192 head_dim=8 block_n=16 stages=2 overlap=within store=direct "
-     "queries_in=q_registers",
+    {ASYNC
+     "mask=\"k <= q and q - k < 90\" block_m=192 head_dim=8 block_n=16 stages=2 overlap=intra_warpgroup store=direct "
+     "q_in=q_registers",
      "heads=2,len_q=400,len_kv=450"}, /* which end of it a warpgroup does not see depends on the warpgroup */
-    {"mask=causal block_m=64 head_dim=8 block_n=16 stages=2 overlap=within store=tma query_heads=packed",
+    {ASYNC "mask=causal block_m=64 head_dim=8 block_n=16 stages=2 overlap=intra_warpgroup store=tma pack_gqa=1",
      "heads=6,kv_heads=2,len_q=100,len_kv=130"}, /* three heads a tile, of 21 queries each: one row is nobody's */
-    {"mask=none block_m=64 head_dim=8 head_dim_v=136 block_n=16 stages=1 overlap=within store=direct",
+    {ASYNC "mask=none block_m=64 head_dim=8 head_dim_v=136 block_n=16 stages=1 overlap=intra_warpgroup store=direct",
      "heads=3,len_q=150,len_kv=40"},
-    {BIAS " mask=causal block_m=128 head_dim=8 block_n=16 stages=2 overlap=off store=tma",
-     "heads=2,len_q=200,len_kv=216"}, /* half a tile of keys at the end is not copied ahead */
-    {BIAS " mask=\"q // 56 == k // 56 or k < 20\" block_m=128 head_dim=8 block_n=16 stages=2 overlap=within "
-          "store=direct rescale=lazy",
-     "heads=2,len_q=150,len_kv=168"}, /* tiles of keys in between are skipped */
-    {"mask=\"q // 47 == k // 47\" block_m=64 head_dim=8 block_n=16 stages=1 overlap=off store=tma",
-     "heads=1,len_q=100,len_kv=100"}, /* of one tile of keys, only the last one is seen */
+    {ASYNC BIAS " mask=causal block_m=128 head_dim=8 block_n=16 stages=2 overlap=off store=tma",
+     "heads=2,len_q=200,len_kv=216"}, /* half a K/V tile at the end is not copied ahead */
+    {ASYNC BIAS
+     " mask=\"q // 56 == k // 56 or k < 20\" block_m=128 head_dim=8 block_n=16 stages=2 overlap=intra_warpgroup "
+     "store=direct rescale=lazy",
+     "heads=2,len_q=150,len_kv=168"}, /* K/V tiles in between are skipped */
+    {ASYNC "mask=\"q // 47 == k // 47\" block_m=64 head_dim=8 block_n=16 stages=1 overlap=off store=tma",
+     "heads=1,len_q=100,len_kv=100"}, /* of one K/V tile, only the last one is seen */
+    {MMA "mask=causal block_m=128 threads=128 head_dim=8 block_n=16 stages=3 q_in=q_registers",
+     "heads=2,len_q=150,len_kv=160"},
+    {MMA "mask=none block_m=64 threads=128 head_dim=8 block_n=16 stages=2", "heads=1,len_q=70,len_kv=150"},
+    {MMA "mask=causal block_m=64 threads=128 head_dim=8 block_n=16 stages=1 q_in=q_registers",
+     "heads=2,len_q=100,len_kv=130"},
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
@@ -89,6 +104,13 @@ enum {
 static const struct mutation {
     const char *text, *instead;
 } mutations[] = {
+    {"copy_async_commit(", NULL},
+    {"copy_async_wait(", NULL},
+    {"copy_async_wait_groups<", NULL},
+    {"copy_async_wait_groups<STAGES - 2>", "copy_async_wait_groups<STAGES - 1>"},
+    {"stage + 1 < STAGES", "stage + 1 < STAGES - 1"},
+    {"free = stage;", "free = free;"},
+    {"stage < STAGES - 1", "stage < STAGES - 2"},
     {"barrier_init(", NULL},
     {"barrier_init_fence(", NULL},
     {"barrier_arrive(", NULL},

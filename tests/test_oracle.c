@@ -79,7 +79,7 @@ Test(oracle, rows_that_see_no_key_are_zero_and_minus_infinity) {
 }
 
 Test(oracle, grouped_heads_read_their_own_key_head) {
-    float q[4] = {0, 0, 0, 0}, k[2] = {0, 0}, v[2] = {3, 7}; /* 4 query heads, 2 key heads, one query, one key */
+    float q[4] = {0, 0, 0, 0}, k[2] = {0, 0}, v[2] = {3, 7}; /* 4 query heads, 2 K/V heads, one query, one key */
     double o[4], lse[4];
     struct oracle_attention p = {q, k, v, 1, 4, 2, 1, 1, 1, 1, 1, .causal = false};
     cr_assert(oracle_attention(&p, o, lse));
@@ -136,7 +136,7 @@ static int compare_with_text(enum formula_flavor flavor, unsigned number, const 
                                      .heads = name[FORMULA_HEADS],
                                      .kv_heads = name[FORMULA_KV_HEADS],
                                      .len_q = name[FORMULA_LEN_Q],
-                                     .len_kv = name[FORMULA_LEN_K],
+                                     .len_kv = name[FORMULA_LEN_KV],
                                      .mask = score ? NULL : formula,
                                      .score = score ? formula : NULL,
                                      .env = &fixture.env};

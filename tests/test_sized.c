@@ -67,5 +67,5 @@ Test(sized, structs_end_with_their_last_member) {
     cr_expect_eq(sizeof(struct att_merge_args), END(att_merge_args, len_q));
     cr_expect_eq(sizeof(struct att_kernel_info), END(att_kernel_info, from));
     cr_expect_eq(sizeof(struct att_session_info), END(att_session_info, cache_dir));
-    cr_expect_eq(sizeof(struct att_counters), END(att_counters, shared_written));
+    cr_expect_eq(sizeof(struct att_counters), END(att_counters, shared_conflicts));
 }

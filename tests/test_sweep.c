@@ -1,8 +1,9 @@
-/* The sweep: every feasible variant of every spec in specs/, and every recipe of the cookbook on the Hopper kernel too, on
-   every shape of its spec, against the oracle: on the host device, on a GPU where there is one, and through NVRTC to sm_80
-   and sm_90a where that is there. */
+/* The sweep: every feasible variant of every spec in specs/, and every recipe of the cookbook on the kernels for tensor cores
+   too, on every shape of its spec, against the oracle: on the host device, on a GPU where there is one, and through NVRTC to
+   what each target is compiled for, where that is there. */
 #include "catalog.h"
 #include "check.h"
+#include "compile_log.h"
 #include "helper_part.h"
 #include "nvrtc.h"
 
@@ -40,25 +41,28 @@ static void replace(char *text, size_t *size, const char *word, const char *by) 
     *size += strlen(by) - strlen(word);
 }
 
-/* `hopper`: a recipe of the cookbook, which names the portable kernel, for the other one. */
-static struct spec *read_spec(const char *path, bool hopper, struct diag *diag) {
+/* Where the recipes of the cookbook, which name the portable kernel, run besides. */
+static const char *const others[] = {"algorithm: flash_async\ntarget: sm_90a", "algorithm: flash_mma\ntarget: sm_80"};
+
+/* `other`: a recipe on that kernel; null = the spec as it is. */
+static struct spec *read_spec(const char *path, const char *other, struct diag *diag) {
     static char text[SPEC_BYTES];
     FILE *file = fopen(path, "rb");
     cr_assert(file, "cannot open %s", path);
     size_t size = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[size] = '\0';
-    if (hopper) {
+    if (other) {
         replace(text, &size, "head_dim: 16", "head_dim: 64\n  dtype: bf16");
-        replace(text, &size, "algorithm: flash_tiled", "algorithm: flash_async\ntarget: sm_90a");
+        replace(text, &size, "algorithm: flash_tiled", other);
     }
     return spec_read(path, text, size, diag);
 }
 
-static void sweep_spec(struct sweep *sweep, const struct template_set *set, const char *path, bool hopper,
+static void sweep_spec(struct sweep *sweep, const struct template_set *set, const char *path, const char *other,
                        sweep_variant *visit) {
     struct diag diag = {0};
-    struct spec *spec = read_spec(path, hopper, &diag);
+    struct spec *spec = read_spec(path, other, &diag);
     struct variants variants;
     struct variant variant;
     cr_assert(spec, "%s", text_string(&diag.text));
@@ -79,9 +83,9 @@ static void sweep_all(struct sweep *sweep, sweep_variant *visit) {
     cr_assert_eq(glob(SOURCE_DIR "/specs/*.yaml", 0, NULL, &paths), 0);
     cr_assert_eq(glob(SOURCE_DIR "/specs/cookbook/*.yaml", GLOB_APPEND, NULL, &paths), 0);
     for (size_t i = 0; i < paths.gl_pathc && sweep->wrong < SHOWN; i++) {
-        sweep_spec(sweep, set, paths.gl_pathv[i], false, visit);
-        if (strstr(paths.gl_pathv[i], "/cookbook/"))
-            sweep_spec(sweep, set, paths.gl_pathv[i], true, visit);
+        sweep_spec(sweep, set, paths.gl_pathv[i], NULL, visit);
+        for (size_t k = 0; k < sizeof others / sizeof *others && strstr(paths.gl_pathv[i], "/cookbook/"); k++)
+            sweep_spec(sweep, set, paths.gl_pathv[i], others[k], visit);
     }
     globfree(&paths);
     template_set_close(set);
@@ -144,7 +148,9 @@ static void run_on_gpu(struct sweep *sweep, const struct template_set *set, cons
                        const struct variant *variant) {
     struct att_session_info info = {.size = sizeof info};
     att_session_describe(sweep->session, &info);
-    if (variant->knobs.target == target_sm_90a && strcmp(info.arch, "sm_90a") != 0)
+    const struct target_info *target = target_info(variant->knobs.target);
+    const int arch = (int)strtol(info.arch + strlen("sm_"), NULL, 10);
+    if (arch < target->first || arch > target->last)
         fprintf(stderr, "not run on %s: %s\n", info.arch, variant->name);
     else
         run_variant(sweep, set, spec, variant);
@@ -174,15 +180,16 @@ Test(sweep, cuda) {
 
 static void compile_variant(struct sweep *sweep, const struct template_set *set, const struct spec *spec,
                             const struct variant *variant) {
-    static const char *const archs[] = {"sm_80", "sm_90a"};
     struct source source = {0};
     struct diag diag = {0};
     const char *entries[PLAN_LAUNCHES];
     cr_assert(source_expand(set, variant, spec->input.name, &source, &diag), "%s", text_string(&diag.text));
     for (int i = 0; i < source.plan.launches; i++)
         entries[i] = source.plan.launch[i].entry;
-    /* the others by turns */
-    const char *arch = archs[variant->knobs.target == target_sm_90a ? 1 : sweep->runs % 2];
+    /* what later GPUs run, too, by turns */
+    const char *arch = target_info(variant->knobs.target)->arch;
+    if (strcmp(arch, "sm_80") == 0 && sweep->runs % 2)
+        arch = "sm_90a";
     struct compile_job job = {.source = text_string(&source.text),
                               .name = variant->name,
                               .arch = arch,
@@ -195,6 +202,9 @@ static void compile_variant(struct sweep *sweep, const struct template_set *set,
         complain(sweep, variant->name, arch, text_string(&failure.text));
     else if (binary.size == 0 || binary.registers <= 0)
         complain(sweep, variant->name, arch, "an empty cubin");
+    else if (variant->knobs.algorithm == algorithm_flash_mma && source.plan.launches == 1 &&
+             compile_log_spills(text_string(&binary.log)) > 0)
+        complain(sweep, variant->name, arch, "spills registers");
     binary_free(&binary);
     failure_clear(&failure);
     source_free(&source);

@@ -51,7 +51,7 @@ Test(tile_map, pictures_show_the_mask) {
         {"k <= q and q - k < window", "window: int", "window=32", "  +...\n  ++..\n  .++.\n  ..++\n"},
         {"prefix(n)", "n: int", "n=64", "  ##..\n  ##..\n  ##+.\n  ###+\n"},
         {"q // 64 == k // 64", "", NULL, "  ##..\n  ##..\n  ..##\n  ..##\n"},
-        {"document(doc)", "doc: int[batch, len_k]", NULL, "  #...\n  .#..\n  ..#.\n  ...#\n"},
+        {"document(doc)", "doc: int[batch, len_kv]", NULL, "  #...\n  .#..\n  ..#.\n  ...#\n"},
         {"h >= 0 and k % 2 == 0", "", NULL, "  ++++\n  ++++\n  ++++\n  ++++\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -142,7 +142,7 @@ Test(tile_map, tensors_are_read_from_files) {
         {"<c8", "(1, 4)", ids, sizeof ids, "expected '<f4' (fp32), '<f2' (fp16), '<i4', '<i8' (integers)"},
         {"|b1", "(1, 8)", seen, sizeof seen, NULL},
     };
-    const char *mask = "doc[b, k] < 3", *declared = "doc: int[batch, len_k]";
+    const char *mask = "doc[b, k] < 3", *declared = "doc: int[batch, len_kv]";
     char path[] = "/tmp/attile_doc_XXXXXX", given[64];
     int file = mkstemp(path);
     struct formula_texts texts = {.mask = {mask, strlen(mask), {0}}, .params = {declared, strlen(declared), {0}}};
@@ -181,7 +181,7 @@ Test(tile_map, numbers_that_are_given_must_be_of_the_mask) {
                                            {"window=4, =3", "expected NAME=VALUE, found '=3'"},
                                            {"window=4, window=5", "window is given twice"},
                                            {"window=4, window=4", "window is given twice"}};
-    const char *mask = "doc[b, k] < window", *declared = "window: int, doc: int[batch, len_k]";
+    const char *mask = "doc[b, k] < window", *declared = "window: int, doc: int[batch, len_kv]";
     struct formula_texts texts = {.mask = {mask, strlen(mask), {0}}, .params = {declared, strlen(declared), {0}}};
     struct knobs knobs = knobs_default();
     struct diag diag = {0};

@@ -119,7 +119,7 @@ Test(tolerance, the_error_of_a_score_is_that_of_its_steps) {
     unsigned seed = 1;
     formula_fixture_scope(&scope);
     formula_fixture_draw(&fixture, &scope, &seed);
-    fixture.env.name[FORMULA_LEN_Q] = fixture.env.name[FORMULA_LEN_K] = 10;
+    fixture.env.name[FORMULA_LEN_Q] = fixture.env.name[FORMULA_LEN_KV] = 10;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct formula *score = parse_score(cases[i].text, &scope);
         struct oracle_attention p = {

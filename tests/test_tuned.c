@@ -261,6 +261,11 @@ static const struct {
     {PROBLEM "      - shape: {len_q: 1, len_kv: 1, heads: 3, kv_heads: 2}\n        schedule: {}",
      "kv_heads must divide"},
     {PROBLEM "      - shape: {len_q: 1, len_kv: 1}\n        schedule: {block_m: 1000}", "t.yaml:6:29: error: block_m"},
+    {PROBLEM "      - shape: {len_q: 1, len_kv: 1}\n        schedule: {blocks: per_tile}",
+     "t.yaml:6:20: error: knob 'blocks' is called 'scheduler' now\n    6 |             schedule: {blocks: per_tile}\n"
+     "      |                        ^\n"},
+    {PROBLEM "      - shape: {len_q: 1, len_kv: 1}\n        schedule: {blocks: resident}",
+     "t.yaml:6:28: error: 'resident' of knob scheduler is called 'persistent' now"},
     {PROBLEM "      - shape: {len_q: 1, len_kv: 1}\n        schedule: {block: 64}", "unknown knob 'block'"},
     {PROBLEM "      - shape: {len_q: 1, len_kv: 1}\n        schedule: {dtype: bf16}",
      "dtype does not belong to a schedule"},

@@ -28,7 +28,7 @@ struct diag {
 /* Add "NAME:LINE:COL: error: SENTENCE", the line and a caret. Sentences start small and end without a stop. */
 void diag_error(struct diag *diag, struct place place, const char *format, ...) TEXT_PRINTF(3, 4);
 
-/* Add "NAME:LINE: note: SENTENCE" to the error before it. */
+/* Add "NAME:LINE: note: SENTENCE", to the error before it or by itself: a note alone leaves `errors` at 0. */
 void diag_note(struct diag *diag, struct place place, const char *format, ...) TEXT_PRINTF(3, 4);
 
 void diag_free(struct diag *diag); /* leaves an empty, reusable diag */

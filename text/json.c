@@ -72,9 +72,9 @@ static void descend(struct json *json, const char *key, char opening, char closi
 
 void json_open(struct json *json, struct text *text) { *json = (struct json){.text = text}; }
 
-void json_object(struct json *json, const char *key) { descend(json, key, '{', '}'); }
+void json_open_object(struct json *json, const char *key) { descend(json, key, '{', '}'); }
 
-void json_array(struct json *json, const char *key) { descend(json, key, '[', ']'); }
+void json_open_array(struct json *json, const char *key) { descend(json, key, '[', ']'); }
 
 void json_end(struct json *json) {
     if (json->depth == 0)
@@ -85,7 +85,7 @@ void json_end(struct json *json) {
     text_append(json->text, &json->closing[json->depth], 1);
 }
 
-void json_string(struct json *json, const char *key, const char *value) {
+void json_put_string(struct json *json, const char *key, const char *value) {
     begin(json, key);
     if (value)
         quote(json->text, value);
@@ -93,12 +93,12 @@ void json_string(struct json *json, const char *key, const char *value) {
         text_print(json->text, "null");
 }
 
-void json_integer(struct json *json, const char *key, int64_t value) {
+void json_put_integer(struct json *json, const char *key, int64_t value) {
     begin(json, key);
     text_print(json->text, "%" PRId64, value);
 }
 
-void json_number(struct json *json, const char *key, double value) {
+void json_put_number(struct json *json, const char *key, double value) {
     begin(json, key);
     if (isfinite(value))
         text_print(json->text, "%.9g", value);
@@ -106,12 +106,12 @@ void json_number(struct json *json, const char *key, double value) {
         text_print(json->text, "null");
 }
 
-void json_bool(struct json *json, const char *key, bool value) {
+void json_put_bool(struct json *json, const char *key, bool value) {
     begin(json, key);
     text_print(json->text, value ? "true" : "false");
 }
 
-void json_null(struct json *json, const char *key) {
+void json_put_null(struct json *json, const char *key) {
     begin(json, key);
     text_print(json->text, "null");
 }

@@ -1,4 +1,4 @@
-/* json: writes one JSON value into a text, piece by piece. Keys are given inside objects and null inside arrays.
+/* json: writes one JSON value into a text, piece by piece. `key` is the key inside an object, and null inside an array.
    Strings come out as valid UTF-8 whatever went in; numbers that JSON cannot say (NaN, infinity) become null. */
 #ifndef ATTILE_JSON_H
 #define ATTILE_JSON_H
@@ -18,14 +18,14 @@ struct json {
 };
 
 void json_open(struct json *json, struct text *text);
-void json_object(struct json *json, const char *key); /* until json_end */
-void json_array(struct json *json, const char *key);  /* until json_end */
+void json_open_object(struct json *json, const char *key); /* until json_end */
+void json_open_array(struct json *json, const char *key);  /* until json_end */
 void json_end(struct json *json);
-void json_string(struct json *json, const char *key, const char *value); /* null becomes null */
-void json_integer(struct json *json, const char *key, int64_t value);
-void json_number(struct json *json, const char *key, double value);
-void json_bool(struct json *json, const char *key, bool value);
-void json_null(struct json *json, const char *key);
+void json_put_string(struct json *json, const char *key, const char *value); /* null becomes null */
+void json_put_integer(struct json *json, const char *key, int64_t value);
+void json_put_number(struct json *json, const char *key, double value);
+void json_put_bool(struct json *json, const char *key, bool value);
+void json_put_null(struct json *json, const char *key);
 void json_close(struct json *json); /* closes what is open and ends the line */
 
 #endif

@@ -38,7 +38,7 @@ void contest_note(struct contest *contest, int entrant, double seconds);
 enum contest_state {
     CONTEST_MEASURE, /* *entrant is next */
     CONTEST_WAIT,    /* the next ones are not ready yet */
-    CONTEST_OVER     /* the finalists have their passes, or nobody is left */
+    CONTEST_OVER     /* the finalists have their passes, or no kernel is left */
 };
 enum contest_state contest_next(struct contest *contest, int *entrant);
 

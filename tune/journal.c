@@ -1,5 +1,6 @@
 #include "journal.h"
 #include "clock.h"
+#include "renamed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -56,16 +57,20 @@ static bool each_line(struct lines *lines, visit_line *visit, void *context) {
 struct records {
     journal_visit *visit;
     void *context;
-    int strange;
+    int strange, line;
+    struct text renamed; /* what the first record is told that speaks of knobs by the names of an earlier version */
 };
 
 static bool read_record(void *context, const char *line, size_t size) {
     struct records *records = context;
     struct record record;
-    if (record_read(line, size, &record))
-        records->visit(records->context, &record);
-    else
+    records->line++;
+    if (!record_read(line, size, &record))
         records->strange++;
+    else if (renamed_in_schedule(record.schedule, &records->renamed))
+        return false;
+    else
+        records->visit(records->context, &record);
     return true;
 }
 
@@ -76,12 +81,15 @@ static bool read_all(int file, const char *path, struct records *records, bool t
     if (torn_is_strange && lines.rest.size > 0)
         records->strange++;
     text_free(&lines.rest);
-    return read || text_fail(error, "%s: cannot read it: %s", path, strerror(why));
+    bool current = records->renamed.size == 0 || text_fail(error, "%s:%d: %s: write it so in every line of this file",
+                                                           path, records->line, text_string(&records->renamed));
+    text_free(&records->renamed);
+    return current && (read || text_fail(error, "%s: cannot read it: %s", path, strerror(why)));
 }
 
 bool journal_read(const struct journal *journal, journal_visit *visit, void *context, int *strange,
                   struct text *error) {
-    struct records records = {visit, context, 0};
+    struct records records = {.visit = visit, .context = context};
     bool read = read_all(journal->file, journal->path, &records, false, error);
     if (strange)
         *strange = records.strange;
@@ -89,7 +97,7 @@ bool journal_read(const struct journal *journal, journal_visit *visit, void *con
 }
 
 bool journal_read_file(const char *path, journal_visit *visit, void *context, int *strange, struct text *error) {
-    struct records records = {visit, context, 0};
+    struct records records = {.visit = visit, .context = context};
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return text_fail(error, "%s: cannot open it: %s", path, strerror(errno));

@@ -25,14 +25,14 @@ void record_print(const struct record *record, struct text *line) {
     struct json json;
     json_open(&json, line);
     json.line = true;
-    json_object(&json, NULL);
-    json_string(&json, "schema", RECORD_SCHEMA);
+    json_open_object(&json, NULL);
+    json_put_string(&json, "schema", RECORD_SCHEMA);
     for (int i = 0; i < RECORD_FIELDS; i++) {
         const struct record_field *field = &record_fields[i];
         switch (field->kind) {
-        case RECORD_KIND_TEXT: json_string(&json, field->name, record_text(fixed, field)); break;
-        case RECORD_KIND_INT: json_integer(&json, field->name, *record_integer(fixed, field)); break;
-        case RECORD_KIND_NUMBER: json_number(&json, field->name, *record_number(fixed, field)); break;
+        case RECORD_KIND_TEXT: json_put_string(&json, field->name, record_text(fixed, field)); break;
+        case RECORD_KIND_INT: json_put_integer(&json, field->name, *record_integer(fixed, field)); break;
+        case RECORD_KIND_NUMBER: json_put_number(&json, field->name, *record_number(fixed, field)); break;
         }
     }
     json_close(&json);

@@ -127,7 +127,7 @@ bool results_contest(const struct result_cell *cell, struct contest *contest) {
         for (int k = 0; k < kernel->passes; k++)
             contest_note(contest, i, (double)kernel->time[k]);
     }
-    contest->closed = true; /* nobody else comes */
+    contest->closed = true; /* no further kernel is added */
     return true;
 }
 

@@ -17,8 +17,9 @@ enum { GPUS = 16, JOBS = 64, HANDS = GPUS + JOBS, NONE = -1, BUDGET_MS = 200 };
 static const double GREETING = 60;      /* seconds that a worker may take to open its device */
 static const double FIRST_PASS = 0.05;  /* seconds of timing at most when a kernel is measured first */
 static const double LONGEST_PASS = 0.2; /* and ever */
-static const double COMPILING = 0.6;    /* part of the time after which it goes on without what is not compiled */
-static const double TIMING = 0.8;       /* part of a pass's share for timing; the rest is for all around it */
+static const double COMPILING =
+    0.6; /* part of the time after which measuring starts without the kernels that are not compiled */
+static const double TIMING = 0.8; /* part of a pass's share for timing; the rest is for all around it */
 
 struct hand { /* a worker and what it is at */
     struct worker worker;
@@ -194,7 +195,7 @@ static bool give(struct crew *crew, struct hand *hand, const struct order *order
     return true;
 }
 
-/* The next kernel that nobody has compiled, cell by cell. */
+/* The next kernel that is not compiled yet, cell by cell. */
 static bool order_compile(struct crew *crew, struct hand *hand) {
     struct tuner *tuner = crew->tuner;
     for (; crew->next_cell < tuner->cells; crew->next_cell++) {

@@ -1,6 +1,7 @@
 /* expr_check: gives every node of a tree its type and every name its meaning. Words have no meaning of their own: a
    name that is neither knob nor let nor size stays open until it meets something with a word list. */
 #include "expr_tree.h"
+#include "renamed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,12 +29,17 @@ static bool same_type(struct expr_type a, struct expr_type b) {
     return a.kind == b.kind && (a.kind != EXPR_WORD || same_words(a.words, b.words));
 }
 
-/* The knob a word list belongs to, or null. */
-static const char *owner_of(const char *const *words) {
+/* The knob a word list belongs to, or -1. */
+static int owner_id(const char *const *words) {
     for (int id = 0; id < KNOB_COUNT; id++)
         if (knob_table[id].words == words)
-            return knob_table[id].name;
-    return NULL;
+            return id;
+    return -1;
+}
+
+static const char *owner_of(const char *const *words) {
+    int id = words ? owner_id(words) : -1;
+    return id < 0 ? NULL : knob_table[id].name;
 }
 
 /* "an integer", "a word of mask": 64 bytes are enough for any knob. */
@@ -94,7 +100,8 @@ static bool refuse_name(struct checker *c, const struct tree_node *n) {
                    shape_table[shape].name);
     else if (shape >= 0)
         diag_error(c->diag, place, "%s is not a size of this kernel family", shape_table[shape].name);
-    else {
+    else if (renamed_knob(name, (size_t)n->size, place, c->diag) < 0 &&
+             !renamed_word(-1, name, (size_t)n->size, place, c->diag)) {
         const char *near = diag_nearest(name, (size_t)n->size, next_candidate, &(struct candidates){c->scope, NULL, 0});
         diag_error(c->diag, place, near ? "unknown name '%.*s'; did you mean '%s'?" : "unknown name '%.*s'", n->size,
                    name, near);
@@ -112,6 +119,9 @@ static bool resolve_word(struct checker *c, int node, const char *const *words) 
             n->type = (struct expr_type){EXPR_WORD, words};
             return true;
         }
+    int knob = owner_id(words);
+    if (knob >= 0 && renamed_word(knob, spelling(c, n), (size_t)n->size, tree_place(c->expr, n->offset), c->diag))
+        return false;
     const char *near =
         diag_nearest(spelling(c, n), (size_t)n->size, next_candidate, &(struct candidates){c->scope, words, 0});
     struct text all = {0};

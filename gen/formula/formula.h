@@ -5,7 +5,7 @@
        formula_print_cuda   tree      -> a C++ expression
        formula_mask, _score tree      -> its value at one (b, h, q, k), in exact integers and double precision
        formula_tile         mask      -> two formulas over a tile's corners: may some pair be seen, are all of them
-       formula_keys         mask      -> four formulas over a tile of queries: which keys it can see, and sees for sure
+       formula_keys         mask      -> four formulas over a Q tile: which keys it can see, and sees for sure
 
    What bounds a tile is again a formula: printed by the same printer, evaluated by the same evaluator. That is the
    whole interval arithmetic; there is no second one for the device.
@@ -25,7 +25,7 @@
 /* --- what a formula may speak of ------------------------------------------------------------------------------- */
 
 /* The names of the language, all integers but s. Positions are absolute: q counts so that equal positions mean the same
-   token, q = row + len_k - len_q, and so begins below 0 when there are more queries than keys. */
+   token, q = row + len_kv - len_q, and so begins below 0 when there are more queries than keys. */
 enum formula_name {
     FORMULA_B,        /* batch index */
     FORMULA_H,        /* query head */
@@ -36,7 +36,7 @@ enum formula_name {
     FORMULA_HEADS,    /* query heads */
     FORMULA_KV_HEADS, /* */
     FORMULA_LEN_Q,    /* */
-    FORMULA_LEN_K,    /* */
+    FORMULA_LEN_KV,   /* */
     FORMULA_Q_FIRST,  /* corners of a tile, all within it: only in what formula_tile and formula_keys make */
     FORMULA_Q_LAST,   /* */
     FORMULA_K_FIRST,  /* */
@@ -46,7 +46,7 @@ enum formula_name {
 
 /* How far sizes and scalars may go; formula_fits checks. Within them every integer that a formula computes is exact. */
 enum {
-    FORMULA_LENGTH = 1 << 28, /* len_q, len_k: at most */
+    FORMULA_LENGTH = 1 << 28, /* len_q, len_kv: at most */
     FORMULA_BATCHES = 1 << 24,
     FORMULA_HEAD_COUNT = 1 << 16,
     FORMULA_SCALAR = (1 << 30) - 1, /* an integer parameter: -FORMULA_SCALAR .. FORMULA_SCALAR */
@@ -86,7 +86,7 @@ struct formula_scope {
     struct formula_param param[FORMULA_PARAMS];
 };
 
-/* Declare `name` as `type`: "int", "float", "bool", "float[heads]", "int[batch, len_k]", "fp16[heads, 2 * window + 1]".
+/* Declare `name` as `type`: "int", "float", "bool", "float[heads]", "int[batch, len_kv]", "fp16[heads, 2 * window + 1]".
    False after an error, which is in the diag. Formulas parsed before a declaration stay valid. */
 bool formula_declare(struct formula_scope *scope, struct place name_place, const char *name, struct place type_place,
                      const char *type, struct diag *diag);
@@ -104,8 +104,9 @@ enum formula_kind {
     FORMULA_SIZE   /* integer over sizes and scalars: a dimension of a tensor */
 };
 
-/* Parse and check all of `text`, which begins at `place`. Null after an error, which is in the diag. The text is
-   copied; place.input is borrowed for messages only. */
+/* Parse and check all of `text`, which begins at `place`. Null after an error, which is in the diag. The diag may also get
+   a note, without an error, about a name of an earlier version (renamed.def). The text is copied; place.input is borrowed for
+   messages only. */
 struct formula *formula_parse(enum formula_kind kind, struct place place, const char *text, size_t size,
                               const struct formula_scope *scope, struct diag *diag);
 void formula_free(struct formula *formula); /* accepts null */
@@ -206,7 +207,7 @@ int64_t formula_integer(const struct formula *formula, const struct formula_env 
 
 enum { FORMULA_MESSAGE = 256 };
 
-/* Are sizes (env->name[FORMULA_BATCH .. FORMULA_LEN_K]) and scalars within the limits above? */
+/* Are sizes (env->name[FORMULA_BATCH .. FORMULA_LEN_KV]) and scalars within the limits above? */
 bool formula_fits(const struct formula_scope *scope, const struct formula_env *env, char message[FORMULA_MESSAGE]);
 
 /* The size of dimension `dim` of parameter `param`, as declared. */
@@ -228,10 +229,10 @@ bool formula_tile(const struct formula *mask, struct formula **some, struct form
 
 enum formula_class { FORMULA_EMPTY, FORMULA_PARTIAL, FORMULA_FULL };
 
-/* What the queries q_first..q_last see: integers over those two, 0 or more, the ends within 0..len_k.
+/* What the queries q_first..q_last see: integers over those two, 0 or more, the ends within 0..len_kv.
      outside [first, end)            nothing is seen by any of them
      inside  [full_first, full_end)  everything is seen by all of them; empty when full_end <= full_first
-   first and full_first may be beyond len_k, up to FORMULA_FAR. When `exact`, each key in [first, end) is seen by one of
+   first and full_first may be beyond len_kv, up to FORMULA_FAR. When `exact`, each key in [first, end) is seen by one of
    them at least, so that no tile there is empty and none needs to be classified; when `exact_full` no key outside the
    full range is seen by all of them. */
 enum { FORMULA_FAR = 3 << 29 }; /* tiles can be counted from there in 32 bits */

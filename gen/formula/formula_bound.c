@@ -249,8 +249,8 @@ static void name_bounds(struct bounder *b) {
     b->name[FORMULA_B] = up_to(b->to, FORMULA_BATCH);
     b->name[FORMULA_H] = up_to(b->to, FORMULA_HEADS);
     b->name[FORMULA_HK] = up_to(b->to, FORMULA_KV_HEADS);
-    b->name[FORMULA_K] = b->name[FORMULA_Q] = up_to(b->to, FORMULA_LEN_K);
-    b->name[FORMULA_Q].least = two(b, OP_SUBTRACT, tree_name(b->to, FORMULA_LEN_K), tree_name(b->to, FORMULA_LEN_Q));
+    b->name[FORMULA_K] = b->name[FORMULA_Q] = up_to(b->to, FORMULA_LEN_KV);
+    b->name[FORMULA_Q].least = two(b, OP_SUBTRACT, tree_name(b->to, FORMULA_LEN_KV), tree_name(b->to, FORMULA_LEN_Q));
 }
 
 /* Every index of every access below a node, once. */
@@ -317,7 +317,7 @@ static bool check_index(const struct formula *f, const struct tree_index *index,
 
 bool formula_check_indices(const struct formula *formula, const struct formula_env *env,
                            char message[FORMULA_MESSAGE]) {
-    for (int i = FORMULA_BATCH; i <= FORMULA_LEN_K; i++)
+    for (int i = FORMULA_BATCH; i <= FORMULA_LEN_KV; i++)
         if (env->name[i] == 0) /* nothing will run */
             return true;
     for (int i = 0; i < formula->indices; i++)

@@ -50,7 +50,7 @@ static struct formula_spelling spelling_of(const struct formula_set *set) {
                  [FORMULA_HEADS] = "p.heads",
                  [FORMULA_KV_HEADS] = "p.kv_heads",
                  [FORMULA_LEN_Q] = "p.len_q",
-                 [FORMULA_LEN_K] = "p.len_kv",
+                 [FORMULA_LEN_KV] = "p.len_kv",
                  [FORMULA_Q_FIRST] = "q_first",
                  [FORMULA_Q_LAST] = "q_last",
                  [FORMULA_K_FIRST] = "k_first",

@@ -133,8 +133,8 @@ bool formula_fits(const struct formula_scope *scope, const struct formula_env *e
                                                 [FORMULA_HEADS] = FORMULA_HEAD_COUNT,
                                                 [FORMULA_KV_HEADS] = FORMULA_HEAD_COUNT,
                                                 [FORMULA_LEN_Q] = FORMULA_LENGTH,
-                                                [FORMULA_LEN_K] = FORMULA_LENGTH};
-    for (int i = FORMULA_BATCH; i <= FORMULA_LEN_K; i++)
+                                                [FORMULA_LEN_KV] = FORMULA_LENGTH};
+    for (int i = FORMULA_BATCH; i <= FORMULA_LEN_KV; i++)
         if (env->name[i] < 0 || env->name[i] > most[i]) {
             snprintf(message, FORMULA_MESSAGE, "%s is %" PRId64 "; beside a mask or score it may be at most %" PRId64,
                      tree_names[i], env->name[i], most[i]);

@@ -1,4 +1,4 @@
-/* formula_keys: which keys a tile of queries can see, in closed form. The comparisons of a mask that are affine in q and
+/* formula_keys: which keys a Q tile can see, in closed form. The comparisons of a mask that are affine in q and
    k are inequalities a q + c k + e <= 0, with e free of both. Fourier-Motzkin elimination takes q out of them: each lower
    bound of q with each upper one, q_first <= q <= q_last among them, leaves an inequality about k alone. Over integers
    that is exact while one of the two has coefficient 1. */
@@ -251,7 +251,7 @@ static void require_all(struct formula *f, const struct atoms *atoms, struct ran
 }
 
 static struct range everything(struct formula *f) {
-    int none = zero(f), end = tree_name(f, FORMULA_LEN_K);
+    int none = zero(f), end = tree_name(f, FORMULA_LEN_KV);
     return (struct range){none, end, none, end, true, true};
 }
 
@@ -274,12 +274,12 @@ static struct range range_of_conjunction(struct formula *f, int node) {
 
 /* One of two: from the first key of either to the last of either, and the longer one of the full ranges. */
 static struct range range_of_either(struct formula *f, struct range a, struct range b) {
-    if (tree_is_int(f, b.first, 0) && b.end == tree_name(f, FORMULA_LEN_K)) { /* what may be all goes first */
+    if (tree_is_int(f, b.first, 0) && b.end == tree_name(f, FORMULA_LEN_KV)) { /* what may be all goes first */
         struct range swap = a;
         a = b;
         b = swap;
     }
-    if (tree_is_int(f, a.first, 0) && a.end == tree_name(f, FORMULA_LEN_K))
+    if (tree_is_int(f, a.first, 0) && a.end == tree_name(f, FORMULA_LEN_KV))
         b.first = a.first, b.end = a.end;
     struct range range = {make(f, OP_MIN, a.first, b.first),
                           make(f, OP_MAX, a.end, b.end),
@@ -305,12 +305,12 @@ static struct range range_of(struct formula *f, int node) {
     return range_of_conjunction(f, node);
 }
 
-/* The ends within 0 .. len_k. A first key that 32 bits may not hold together with a few tiles is len_k at most. */
+/* The ends within 0 .. len_kv. A first key that 32 bits may not hold together with a few tiles is len_kv at most. */
 static struct range limit(struct formula *f, struct range range) {
     int *first[] = {&range.first, &range.full_first};
     for (int i = 0; i < 2; i++)
         if (*first[i] != NO_NODE && f->node[*first[i]].most > FORMULA_FAR)
-            *first[i] = make(f, OP_MIN, *first[i], tree_name(f, FORMULA_LEN_K));
+            *first[i] = make(f, OP_MIN, *first[i], tree_name(f, FORMULA_LEN_KV));
     range.end = make(f, OP_MAX, zero(f), range.end);
     range.full_end = make(f, OP_MAX, zero(f), range.full_end);
     return range;

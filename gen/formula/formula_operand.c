@@ -41,9 +41,24 @@ static enum tree_op find_function(const char *name, size_t size) {
     return OP_COUNT;
 }
 
+/* What a name of an earlier version is called now, else null. */
+static const char *renamed(const char *name, size_t size) {
+    static const struct {
+        const char *before, *now;
+    } rows[] = {
+#define RENAMED_NAME(before, now) {before, now},
+#include "renamed.def"
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (text_equals(name, size, rows[i].before))
+            return rows[i].now;
+    return NULL;
+}
+
 static int find_language_name(const char *name, size_t size) {
+    const char *now = renamed(name, size);
     for (int i = 0; i < FORMULA_Q_FIRST; i++)
-        if (text_equals(name, size, tree_names[i]))
+        if (now ? strcmp(now, tree_names[i]) == 0 : text_equals(name, size, tree_names[i]))
             return i;
     return -1;
 }
@@ -192,9 +207,12 @@ static struct part parse_score(struct parser *p) {
 
 static struct part parse_language_name(struct parser *p, int name) {
     int at = parse_here(p);
+    if (renamed(p->text + p->at, (size_t)p->token))
+        parse_note_once(p, at, "'%.*s' is called '%s' now; the next release will not read the old name", p->token,
+                        p->text + p->at, tree_names[name]);
     if (p->formula->kind == FORMULA_SIZE && name < FORMULA_BATCH)
         return parse_refuse(p, at,
-                            "a size is the same for all %s; it may speak of batch, heads, kv_heads, len_q, len_k",
+                            "a size is the same for all %s; it may speak of batch, heads, kv_heads, len_q, len_kv",
                             name == FORMULA_Q || name == FORMULA_K ? "positions" : "heads");
     parse_advance(p);
     return check_part(p, tree_name(p->formula, (enum formula_name)name), at);

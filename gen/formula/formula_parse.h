@@ -52,6 +52,8 @@ int parse_number_end(const char *text, int at, int size); /* of the number that 
 bool parse_expect(struct parser *p, const char *symbol, const char *where);
 /* Say what is wrong at byte `at`, unless something was wrong before. */
 struct part parse_refuse(struct parser *p, int at, const char *format, ...) TEXT_PRINTF(3, 4);
+/* A note about byte `at`, unless the diag holds one with this sentence. */
+void parse_note_once(struct parser *p, int at, const char *format, ...) TEXT_PRINTF(3, 4);
 
 /* --- formula_parse.c */
 struct part parse_expression(struct parser *p);

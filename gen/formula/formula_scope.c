@@ -1,4 +1,4 @@
-/* formula_scope: declared parameters: "float[heads, 2 * len_k]" -> storage and shape. */
+/* formula_scope: declared parameters: "float[heads, 2 * len_kv]" -> storage and shape. */
 #include "formula_parse.h"
 
 #include <string.h>

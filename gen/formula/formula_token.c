@@ -123,6 +123,17 @@ struct part parse_refuse(struct parser *p, int at, const char *format, ...) {
     return nothing;
 }
 
+void parse_note_once(struct parser *p, int at, const char *format, ...) {
+    struct text sentence = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    text_vprint(&sentence, format, arguments);
+    va_end(arguments);
+    if (!strstr(text_string(&p->diag->text), text_string(&sentence)))
+        diag_note(p->diag, place_of(p, at), "%s", text_string(&sentence));
+    text_free(&sentence);
+}
+
 int parse_here(const struct parser *p) { return p->call >= 0 ? p->call : p->at; }
 
 bool parse_expect(struct parser *p, const char *symbol, const char *where) {

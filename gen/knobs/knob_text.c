@@ -1,4 +1,5 @@
 #include "knob_text.h"
+#include "renamed.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -74,6 +75,8 @@ static bool word_read(enum knob_id id, const char *s, size_t size, struct place 
         *value = word;
         return true;
     }
+    if (renamed_word(id, s, size, place, diag))
+        return false;
     const char *const *words = knob->words;
     const char *meant = diag_nearest(s, size, next_word, &words);
     struct text choices = {0};
@@ -112,7 +115,8 @@ bool knob_value_read(enum knob_id id, const char *s, size_t size, struct place p
     if (knob->kind == KNOB_KIND_WORD)
         return word_read(id, s, size, place, diag, value);
     int64_t wide;
-    if (!integer_read(knob->name, s, size, knob->least, knob->most, place, diag, &wide))
+    if (renamed_word(id, s, size, place, diag) ||
+        !integer_read(knob->name, s, size, knob->least, knob->most, place, diag, &wide))
         return false;
     *value = (int)wide;
     return true;
@@ -136,6 +140,8 @@ static const char *next_knob(void *context) {
 
 int knob_name_read(const char *s, size_t size, unsigned groups, struct place place, struct diag *diag) {
     int id = knob_find(s, size);
+    if (id < 0)
+        id = renamed_knob(s, size, place, diag);
     if (id >= 0)
         return id;
     struct knob_names names = {groups, 0};

@@ -18,7 +18,8 @@ bool integer_read(const char *what, const char *s, size_t size, int64_t least, i
 bool knob_value_read(enum knob_id id, const char *s, size_t size, struct place place, struct diag *diag, int *value);
 
 /* A knob's name. Returns the id, of whatever group, or -1 after an error that suggests knobs of `groups`: bit
-   KNOB_GROUP_... set for each group that may stand here. */
+   KNOB_GROUP_... set for each group that may stand here. The name of an earlier version (renamed.def) is an error, too, and
+   gives the id, so that the value can be read and both errors come at once. */
 int knob_name_read(const char *s, size_t size, unsigned groups, struct place place, struct diag *diag);
 
 /* "a, b or c" of a null-terminated list. */

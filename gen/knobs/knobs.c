@@ -23,7 +23,8 @@ const struct knob_info knob_table[KNOB_COUNT] = {
 };
 
 static const struct target_info targets[] = {
-#define TARGET(name, shared_bytes, threads, arch) [target_##name] = {#name, shared_bytes, threads, arch},
+#define TARGET(name, shared_bytes, threads, arch, first, last, gpus)                                                   \
+    [target_##name] = {#name, shared_bytes, threads, arch, first, last, gpus},
 #include "targets.def"
 };
 

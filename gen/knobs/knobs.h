@@ -38,11 +38,10 @@ enum { WORDS_LOOP_ORDER(WORD) loop_order_AUTO = AUTO };
 enum { WORDS_OVERLAP(WORD) overlap_AUTO = AUTO };
 enum { WORDS_RESCALE(WORD) rescale_AUTO = AUTO };
 enum { WORDS_TILE_ORDER(WORD) tile_order_AUTO = AUTO };
-enum { WORDS_BLOCKS(WORD) blocks_AUTO = AUTO };
+enum { WORDS_SCHEDULER(WORD) scheduler_AUTO = AUTO };
 enum { WORDS_STORE(WORD) store_AUTO = AUTO };
-enum { WORDS_WEIGHTS_IN(WORD) weights_in_AUTO = AUTO };
-enum { WORDS_QUERIES_IN(WORD) queries_in_AUTO = AUTO };
-enum { WORDS_QUERY_HEADS(WORD) query_heads_AUTO = AUTO };
+enum { WORDS_P_IN(WORD) p_in_AUTO = AUTO };
+enum { WORDS_Q_IN(WORD) q_in_AUTO = AUTO };
 enum { WORDS_TARGET(WORD) target_AUTO = AUTO };
 #undef WORD
 
@@ -85,9 +84,10 @@ const char *knob_word_name(enum knob_id id, int value);     /* "auto" for AUTO; 
 static inline int knob_get(const struct knobs *knobs, enum knob_id id) { return ((const int *)knobs)[id]; }
 static inline void knob_set(struct knobs *knobs, enum knob_id id, int value) { ((int *)knobs)[id] = value; }
 
-/* A knob that adds something (a size that is pinned, sinks), and does not. */
+/* A problem knob that adds something (a size that is pinned, sinks), and does not. */
 static inline bool knob_is_open(enum knob_id id, int value) {
-    return knob_table[id].kind == KNOB_KIND_INT && knob_table[id].fallback == 0 && value == 0;
+    return knob_table[id].group == KNOB_GROUP_PROBLEM && knob_table[id].kind == KNOB_KIND_INT &&
+           knob_table[id].fallback == 0 && value == 0;
 }
 
 struct knobs knobs_default(void);     /* every knob at its default, AUTO included */
@@ -98,6 +98,8 @@ struct target_info {
     const char *name;
     int shared_bytes, threads;
     const char *arch; /* what to compile for when no device says otherwise */
+    int first, last;  /* compute capabilities, times ten, that run it */
+    const char *gpus; /* the same in words */
 };
 const struct target_info *target_info(int target);
 

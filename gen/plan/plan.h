@@ -97,7 +97,7 @@ extern const char *const plan_tensor_name[PLAN_TENSORS]; /* "q", ... */
 
 /* A tensor that the kernel copies in boxes (TMA): the runtime describes it in a tensor map. The maps come before the
    parameters, each under its name. Boxes hold `rows` rows of `cols` elements of one head, swizzled over 128 bytes; what lies outside the
-   tensor reads as 0 and is not written. Packed boxes hold the rows of all heads that share a key head,
+   tensor reads as 0 and is not written. Packed boxes hold the rows of all heads that share a K/V head,
    group = heads / kv_heads of them, one after the other: of rows / group queries each. */
 struct plan_map {
     char name[PLAN_MAP_NAME];

@@ -165,7 +165,7 @@ static void print_plan(struct emitter *e, const struct plan *plan) {
         bool named = strcmp(map->name, tensor) != 0;
         text_print(&text, "     tensor map %s%sof %s: boxes of %d rows x %d columns%s\n", named ? map->name : "",
                    named ? " " : "", tensor, map->rows, map->cols,
-                   map->packed ? ", the heads of a key head packed" : "");
+                   map->packed ? ", the heads of a K/V head packed" : "");
     }
     text_print(&text, "\n   Workspace\n     ");
     plan_print(&plan->workspace, &text);

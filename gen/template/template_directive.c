@@ -1,6 +1,7 @@
 /* template_directive: a line that starts with //$ -> an op, or a fact about the template. One function a directive, and a
    table of them at the end. */
 #include "formula_code.h"
+#include "renamed.h"
 #include "template_page.h"
 
 #include <stdlib.h>
@@ -73,6 +74,8 @@ static bool read_binding(struct page *page, struct slice word, struct slice rest
     rest = slice_trim((struct slice){rest.text + 1, rest.size - 1});
     struct template *t = page->reader->template;
     int knob = knob_find(name->text, (size_t)name->size);
+    if (knob < 0 && slice_is(word, "default"))
+        knob = renamed_knob(name->text, (size_t)name->size, page_place(page, name->text), page->reader->diag);
     struct expr_scope scope = {t->slot, t->slots, 0, knob >= 0 ? knob_table[knob].words : NULL};
     *value = expr_parse(page_place(page, rest.text), rest.text, (size_t)rest.size, NULL, EXPR_ANY, &scope,
                         page->reader->diag);
@@ -100,7 +103,7 @@ static const char *next_knob(void *context) {
     return *id < KNOB_COUNT ? knob_table[(*id)++].name : NULL;
 }
 
-/* A knob has its default from one place, so that nobody has to ask which of two comes first. */
+/* A knob has its default from one place, so that no rule of precedence is needed. */
 static void check_defaults(struct page *page, struct place place) {
     const struct template *t = page->reader->template;
     for (int id = 0; t->defaults && id < KNOB_COUNT; id++)
@@ -117,6 +120,10 @@ static void read_default(struct page *page, struct slice word, struct slice rest
         return;
     int knob = knob_find(name.text, (size_t)name.size);
     struct expr_type type = expr_type(value);
+    if (knob < 0 && renamed_find(name.text, (size_t)name.size) >= 0) {
+        expr_free(value);
+        return;
+    }
     if (knob < 0) {
         const char *near = diag_nearest(name.text, (size_t)name.size, next_knob, &(int){0});
         diag_error(diag, page_place(page, name.text), near ? "no knob '%.*s'; did you mean '%s'?" : "no knob '%.*s'",
@@ -159,6 +166,8 @@ static void read_tune(struct page *page, struct slice word, struct slice rest) {
     struct slice name = slice_name(&rest), how = slice_name(&rest);
     const struct expr_scope nothing = {0};
     int knob = knob_find(name.text, (size_t)name.size);
+    if (knob < 0 && renamed_knob(name.text, (size_t)name.size, page_place(page, name.text), diag) >= 0)
+        return;
     if (knob < 0 || knob == KNOB_algorithm || knob == KNOB_loop_order ||
         (knob != KNOB_target && knob_table[knob].group != KNOB_GROUP_SCHEDULE)) {
         diag_error(diag, page_place(page, name.text), "expected a schedule knob or target here");
@@ -200,7 +209,7 @@ static bool read_part(struct page *page, struct slice *rest, const char *keyword
         diag_error(page->reader->diag, page_place(page, found.text), "expected '%s' here: %s", keyword, usage);
         return false;
     }
-    *value = page_expr(page, *rest, &used, EXPR_INT, sizes); /* which says itself what is wrong */
+    *value = page_expr(page, *rest, &used, EXPR_INT, sizes); /* reports its own errors */
     rest->text += used;
     rest->size -= (int)used;
     return *value != NULL;
@@ -409,7 +418,7 @@ static void read_code(struct page *page, struct slice word, struct slice rest) {
                word.text, rest.size, rest.text, near);
 }
 
-/* NAME NAME ...: what a part reads of what is set above its include. */
+/* NAME NAME ...: the names set above its include that a part reads. */
 static void read_needs(struct page *page, struct slice word, struct slice rest) {
     struct template *t = page->reader->template;
     page->file->needs_line = page->number;
@@ -424,7 +433,7 @@ static void read_needs(struct page *page, struct slice word, struct slice rest) 
             page->file->needs |= KNOB_FLAG(knob);
         } else if (slot < t->slots) {
             page->file->slot[slot] |= NAME_NEEDED;
-        } else {
+        } else if (renamed_knob(name.text, (size_t)name.size, page_place(page, name.text), page->reader->diag) < 0) {
             diag_error(page->reader->diag, page_place(page, name.size ? name.text : rest.text),
                        "expected a knob, a fact or a 'let' that is set above the include of this file");
             return;
@@ -442,7 +451,7 @@ static void read_note(struct page *page, struct slice word, struct slice rest) {
 static const struct directive {
     const char *word;
     void (*read)(struct page *page, struct slice word, struct slice rest);
-    bool in_loop; /* may stand in a `for`: what it says does not depend on how often it is said */
+    bool in_loop; /* may stand in a `for`: repeating it changes nothing */
 } directives[] = {
     {"require", read_require, false},
     {"default", read_default, false},

@@ -51,7 +51,7 @@ void page_reads(struct page *page, const struct expr *expr);
 /* The slot for a new name; -1 after an error. A `let` may name a slot again, in another branch, with the same type. */
 int page_slot(struct page *page, struct slice name, struct expr_type type, bool again);
 
-/* The text of a file; `from` is where it was asked for. Null after an error, or when the template itself is missing. */
+/* The text of a file; `from` is the place of the include. Null after an error, or when the template itself is missing. */
 const char *page_load(struct reader *reader, const char *name, struct place from, size_t *size);
 
 /* Read a file, or find it already read. False after an error. */

@@ -1,4 +1,4 @@
-/* defaults: what a template takes for knobs that nobody gave: rows of a YAML file beside it, of which the first whose
+/* defaults: the values of a template for knobs that were left out: rows of a YAML file beside it, of which the first whose
    condition holds decides. A template names its file by the directive `defaults`.
 
        defaults:

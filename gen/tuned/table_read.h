@@ -26,7 +26,7 @@ struct table_key {
     table_key_reader *read;
 };
 
-/* Are there so many errors that more of them would help nobody? */
+/* Are there DIAG_LIMIT errors already? */
 bool table_enough(const struct table_reader *reader);
 
 /* Is this value of that kind, and not empty? Otherwise an error says what `what` takes. */

@@ -107,7 +107,7 @@ static bool check_condition(const struct variants *variants, int which, const st
     return false;
 }
 
-/* The spec's own conditions come first: what its author asked for is the nearest reason. */
+/* The spec's own conditions come first: they are the reason that its author knows. */
 static void check_conditions(const struct variants *variants, struct variant *variant) {
     for (int i = 0; i < variants->spec->requires; i++) {
         knob_flags needed = expr_knobs(variants->spec->require[i]);

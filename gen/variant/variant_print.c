@@ -1,4 +1,4 @@
-/* variant_print: a variant -> the words that ask for it. */
+/* variant_print: a variant -> the text of its knobs. */
 #include "gen.h"
 
 void variant_print_problem(const struct variant *variant, struct text *problem, struct text *schedule) {

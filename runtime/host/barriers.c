@@ -150,7 +150,7 @@ static void await(struct fiber *fiber, struct transaction *transaction, int pari
         fiber_refuse(fiber, line, NULL, "barrier_wait for parity %d, expected 0 or 1", parity);
     unsigned which = (unsigned)(transaction - block->units->transaction);
     while (transaction->phase % 2 ==
-           (unsigned)parity) /* who comes too late for its phase waits for the next, as there */
+           (unsigned)parity) /* a thread that misses its phase waits for the next one, as on the hardware */
         fiber_wait(fiber, &transaction->waiting, (struct wait){"barrier_wait()", line, which, missing_arrivals});
     order_acquire(fiber, block, transaction_slot(transaction), (unsigned)parity);
 }

@@ -109,7 +109,7 @@ unsigned block_random(struct block *block, unsigned limit) {
 }
 
 /* Every other three seeds hold a warp back until nothing else, units included, can go on without it, and then another:
-   whoever relies on a warp not being that late is found. */
+   a kernel that relies on a warp not being that late fails. */
 static void hold_a_warp(struct block *block) {
     unsigned warps = (block->shown->threads + ATTILE_WARP - 1) / ATTILE_WARP;
     block->held_warp = block->launch->seed / 3 % 2 ? block_random(block, warps) : BLOCK_NO_WARP;
@@ -176,7 +176,7 @@ _Noreturn void fiber_refuse(struct fiber *fiber, int line, const void *pc, const
     leave(fiber);
 }
 
-/* Stacks pass from launch to launch, which is nobody's race: the sanitizer sees memcpy, but not this. */
+/* Reusing stacks from launch to launch is no race: the sanitizer sees memcpy, but not this. */
 static void copy_unseen(unsigned char *to, const unsigned char *from, size_t size) {
     volatile unsigned char *unseen = to;
     for (size_t i = 0; i < size; i++)
@@ -191,9 +191,9 @@ static void run_thread(void *argument) {
     _Alignas(64) unsigned char params[LAUNCH_PARAMS]; /* its own, as on the hardware, and so within its stack */
     copy_unseen(params, block->launch->params, block->launch->entry->params_size);
     block->launch->entry->run(params);
-    if (fiber->copies.count)
+    if (fiber->copies.count > fiber->copies.first)
         fiber_refuse(fiber, 0, NULL, "ended with %u asynchronous copies that it has not waited for",
-                     fiber->copies.count);
+                     fiber->copies.count - fiber->copies.first);
     units_ended(fiber);
     collective_ended(fiber);
     race_release(block->launch);
@@ -269,8 +269,18 @@ static void check_access(struct attile_block *shown, unsigned index, const void 
     leave(fiber);
 }
 
-static void start_copy(struct attile_block *shown, unsigned index, struct attile_copy copy) {
+/* Copies land in the wait that they need, the latest they may; or at once; or now here, now there. They are kept until that
+   wait, landed (of size 0) or not. */
+static bool lands_early(struct block *block) {
+    enum copies_timing timing = copies_timing(block->launch->seed);
+    return timing == COPIES_EARLY || (timing == COPIES_RANDOM && block_random(block, 2) == 0);
+}
+
+static int start_copy(struct attile_block *shown, unsigned index, struct attile_copy copy) {
     struct fiber *fiber = fiber_of(shown, index);
+    bool landed = lands_early(fiber->block);
+    copy.group = fiber->copies.groups;
+    copy.size = landed ? 0 : copy.size;
     if (fiber->copies.count == fiber->copies.room) {
         unsigned room = fiber->copies.room ? 2 * fiber->copies.room : 16;
         struct attile_copy *item = realloc(fiber->copies.item, room * sizeof *item);
@@ -280,15 +290,27 @@ static void start_copy(struct attile_block *shown, unsigned index, struct attile
         fiber->copies.room = room;
     }
     fiber->copies.item[fiber->copies.count++] = copy;
+    return !landed;
 }
 
-static int next_copy(struct attile_block *shown, unsigned index, struct attile_copy *copy) {
+static void commit_copies(struct attile_block *shown, unsigned index) { fiber_of(shown, index)->copies.groups++; }
+
+static int next_copy(struct attile_block *shown, unsigned index, int pending, struct attile_copy *copy) {
     struct fiber *fiber = fiber_of(shown, index);
-    if (fiber->copies.first < fiber->copies.count) {
-        *copy = fiber->copies.item[fiber->copies.first++];
-        return 1;
+    unsigned *first = &fiber->copies.first;
+    for (unsigned i = *first; i < fiber->copies.count; i++) {
+        struct attile_copy *item = &fiber->copies.item[i];
+        bool waited_for = pending < 0 || item->group + (unsigned)pending < fiber->copies.groups;
+        if (!item->size && waited_for && i == *first)
+            ++*first;
+        else if (item->size && (waited_for || (pending >= 0 && lands_early(fiber->block)))) {
+            *copy = *item;
+            item->size = 0;
+            return 1;
+        }
     }
-    fiber->copies.first = fiber->copies.count = 0;
+    if (*first == fiber->copies.count)
+        *first = fiber->copies.count = 0;
     return 0;
 }
 
@@ -301,6 +323,7 @@ static const struct attile_host host = {
     .access = check_access,
     .refuse = refuse,
     .copy_start = start_copy,
+    .copy_commit = commit_copies,
     .copy_next = next_copy,
     .named = units_named,
     .transaction = units_transaction,
@@ -316,7 +339,7 @@ static const struct attile_host host = {
 
 /* --- running ------------------------------------------------------------------------------------------------------- */
 
-/* ThreadSanitizer remembers who touched which address, and what was released there: give it fresh memory, so that it
+/* ThreadSanitizer remembers accesses and releases by address: give it fresh memory, so that it
    does not take one block's stack or barrier for another's. */
 static bool renew_memory(struct block *block) {
     block->guarded = 0;
@@ -342,7 +365,7 @@ bool block_start(struct block *block, struct launch *launch, struct cluster *clu
     if (launch->mode == ATT_HOST_RACE && !renew_memory(block))
         return false;
     guard_stacks(block, launch->threads);
-    memset(block->shared, 0xff, launch->shared); /* NaN, so that what was not written is not a plausible number */
+    memset(block->shared, 0xff, launch->shared); /* NaN, so that unwritten memory is no plausible number */
     *block->shown = (struct attile_block){
         .host = &host,
         .device = block,
@@ -368,7 +391,7 @@ bool block_start(struct block *block, struct launch *launch, struct cluster *clu
         struct fiber *fiber = &block->fiber[i];
         fiber->block = block;
         fiber->index = i;
-        fiber->copies.first = fiber->copies.count = 0;
+        fiber->copies.first = fiber->copies.count = fiber->copies.groups = 0;
         fiber->at_cluster = false;
         unsigned char *low = stack_low(block, i);
         unsigned char *high = block->region + (size_t)(i + 1) * ATTILE_STACK - i % COLORS * COLOR;
@@ -376,7 +399,7 @@ bool block_start(struct block *block, struct launch *launch, struct cluster *clu
         fiber->context.race = identify(block, fiber);
         make_ready(block, fiber);
     }
-    race_release(block); /* what was done before the launch happens before all its threads */
+    race_release(block); /* work before the launch happens before all its threads */
     return true;
 }
 
@@ -388,6 +411,7 @@ void block_count(struct block *block) {
     launch->counters.global_written += counts[ATTILE_GLOBAL_WRITTEN];
     launch->counters.shared_read += counts[ATTILE_SHARED_READ];
     launch->counters.shared_written += counts[ATTILE_SHARED_WRITTEN];
+    launch->counters.shared_conflicts += counts[ATTILE_SHARED_CONFLICTS];
     pthread_mutex_unlock(&launch->lock);
 }
 

@@ -33,6 +33,7 @@ struct fiber {
     struct {
         struct attile_copy *item; /* owned */
         unsigned first, count, room;
+        unsigned groups;    /* committed */
     } copies;               /* started and not waited for: [first, count) */
     bool at_cluster;        /* has arrived at the cluster's barrier, and not waited there */
     unsigned cluster_phase; /* ... in this phase of it */
@@ -100,10 +101,10 @@ void block_free(struct block *block); /* accepts null */
 bool block_start(struct block *block, struct launch *launch, struct cluster *cluster, unsigned index);
 /* Let one of the ready threads run until it waits or ends; there must be one. */
 void block_step(struct block *block);
-/* Nothing else can go on: ready what was held back, and hold another warp back from now on. False = nothing was. */
+/* No other thread can run: release the warp that was held back, and hold back another one. False = none was. */
 bool block_let_go(struct block *block);
 static inline bool block_ended(const struct block *block) { return block->ended == block->shown->threads; }
-/* For a report of what cannot go on: who waits where, a line for threads in the same situation. */
+/* For a deadlock report: where threads wait, one line for threads in the same situation. */
 void block_explain(const struct block *block, struct fault *fault);
 /* Add what it counted to the launch's counters. */
 void block_count(struct block *block);
@@ -111,6 +112,11 @@ void block_count(struct block *block);
 /* For the words that wait. Between the two, other fibers run. */
 void fiber_wait(struct fiber *fiber, struct queue *queue, struct wait wait);
 void queue_wake(struct queue *queue);
+
+/* When copies of threads (cp.async) land, as a launch's seed decides: in the wait for them (0 and multiples of 3), at once
+   (3 n + 1), or each as chance has it (3 n + 2). */
+enum copies_timing { COPIES_LATE, COPIES_EARLY, COPIES_RANDOM };
+static inline enum copies_timing copies_timing(uint64_t seed) { return (enum copies_timing)(seed % 3); }
 
 /* A number below `limit`, of the seeded schedule. */
 unsigned block_random(struct block *block, unsigned limit);
@@ -121,6 +127,10 @@ static inline struct fiber *fiber_of(struct attile_block *shown, unsigned index)
 
 /* Give this launch up: notes the fault if it is the first, and never returns. */
 _Noreturn void fiber_refuse(struct fiber *fiber, int line, const void *pc, const char *format, ...) TEXT_PRINTF(4, 5);
+
+/* warp_unit.c: what the last lane to arrive does for all, given each lane's value. Refuses through `fiber`, one of them. */
+void warp_find_rows(struct fiber *fiber, const uint64_t value[ATTILE_WARP], int line);
+void warp_multiply(const uint64_t value[ATTILE_WARP]);
 
 /* collective.c: what kernels call through struct attile_host. */
 void collective_barrier(struct attile_block *shown, unsigned index, int line);

@@ -22,6 +22,6 @@ bool cluster_run(struct cluster *cluster, struct launch *launch, unsigned index)
 /* What kernels call: arrive at the barrier of all threads of the cluster, or wait until all have arrived. */
 void cluster_barrier(struct attile_block *shown, unsigned index, int wait, int line);
 
-void cluster_ended(struct fiber *fiber); /* this thread has ended; nobody waits for it any more */
+void cluster_ended(struct fiber *fiber); /* this thread has ended; the others stop waiting for it */
 
 #endif

@@ -46,8 +46,11 @@ void collective_barrier(struct attile_block *shown, unsigned index, int line) {
     order_acquire(fiber, fiber->block, ORDER_BARRIER, phase);
 }
 
-static const char *const collective_name[] = {
-    [ATTILE_SYNC] = "__syncwarp()", [ATTILE_PICK] = "a warp shuffle", [ATTILE_BALLOT] = "a warp vote"};
+static const char *const collective_name[] = {[ATTILE_SYNC] = "__syncwarp()",
+                                              [ATTILE_PICK] = "a warp shuffle",
+                                              [ATTILE_BALLOT] = "a warp vote",
+                                              [ATTILE_ROWS] = "load_matrices()",
+                                              [ATTILE_MULTIPLY] = "mma()"};
 
 static struct group *find_group(struct warp *warp, unsigned mask) {
     struct group *unused = NULL;
@@ -64,6 +67,10 @@ static struct group *find_group(struct warp *warp, unsigned mask) {
 /* All have arrived: hand out results. `lanes` are the fibers of the warp. */
 static void finish(struct fiber *lanes, struct group *group) {
     uint64_t ballot = 0;
+    if (group->operation == ATTILE_ROWS)
+        warp_find_rows(lanes, group->value, group->line);
+    else if (group->operation == ATTILE_MULTIPLY)
+        warp_multiply(group->value);
     for (unsigned lane = 0; lane < ATTILE_WARP; lane++)
         if (group->arrived >> lane & 1 && group->value[lane])
             ballot |= 1u << lane;
@@ -98,6 +105,9 @@ unsigned long long collective_warp(struct attile_block *shown, unsigned index, i
     if (operation == ATTILE_PICK && !(expected >> source & 1))
         fiber_refuse(fiber, line, NULL, "%s from lane %d, which %s: the value is undefined", name, source,
                      mask >> source & 1 ? "has ended or does not exist" : "is not in the mask");
+    if (operation >= ATTILE_ROWS && expected != ~0u)
+        fiber_refuse(fiber, line, NULL, "%s by a warp of which lanes 0x%08x have ended or do not exist", name,
+                     ~expected);
     struct group *group = find_group(warp, mask);
     if (!group)
         fiber_refuse(fiber, line, NULL, "%s with mask 0x%08x: too many sets of lanes of this warp wait already", name,

@@ -16,7 +16,8 @@
 #include <xxhash.h>
 
 /* What a kernel sees, in this order: parts before its source, one after it. */
-static const char *const parts_before[] = {"abi.h", "watch.h", "words.h", "together.h", "target.h", "hopper.h"};
+static const char *const parts_before[] = {"abi.h",    "watch.h",  "words.h", "together.h",
+                                           "target.h", "ampere.h", "hopper.h"};
 static const char part_after[] = "entries.h";
 
 /* No standard library and no start files: a kernel is compiled and linked in a fraction of a second. In race mode it takes
@@ -108,7 +109,7 @@ static enum att_status no_compiler(const struct compiler *compiler, struct failu
                        "install one (for example `apt install g++`) or set CXX");
 }
 
-/* The command by its full path: what runs is what was found. Returns the number of words. */
+/* The command by its full path, so that the compiler that was found is the one that runs. Returns the number of words. */
 static int push_command(char **argv, const struct compiler *compiler) {
     int count = 0;
     argv[count++] = compiler->path;

@@ -27,7 +27,7 @@ enum att_status compiler_ask(struct compiler *compiler, struct failure *failure)
 /* "name: value\n" lines: compiler, options, mode, and a hash of the device words. */
 void compiler_describe(const struct compiler *compiler, enum att_host_mode mode, struct text *text);
 
-/* ATT_COMPILE_FAILED carries the compiler's log; ATT_IO: it may well compile when asked again. */
+/* ATT_COMPILE_FAILED carries the compiler's log; ATT_IO: another try may succeed. */
 enum att_status compiler_run(const struct compiler *compiler, enum att_host_mode mode, const struct compile_job *job,
                              struct binary *binary, struct failure *failure);
 

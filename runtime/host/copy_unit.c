@@ -1,5 +1,5 @@
 /* copy_unit: boxes between tensors and shared memory (TMA), in the 128-byte swizzle. See units.h.
-   A box is checked when it is asked for, so that copying cannot fail. */
+   A box is checked when the copy is issued, so that copying cannot fail. */
 #include "cluster.h"
 #include "race.h"
 #include "units.h"
@@ -97,7 +97,7 @@ static void deliver(struct block *asking, struct transaction *barrier, const str
 
 static void perform(struct block *block, const struct copy *copy) {
     void **identity = &block->units->copier[copy->copier][block->runs % RACE_SETS];
-    void *self = order_be_unit(block, identity, "the copy unit", ORDER_COPIES + copy->copier);
+    void *self = order_be_unit(block, identity, "TMA", ORDER_COPIES + copy->copier);
     access_tensor(block, copy);
     if (copy->load) {
         for (int rank = 0; rank < ATTILE_CLUSTER; rank++)
@@ -156,7 +156,7 @@ static void check_tensor(struct fiber *fiber, const struct copy *copy, int line)
     }
 }
 
-/* The barriers that count the bytes of a load; until these are complete, what it overwrites is NaN. */
+/* The barriers that count the bytes of a load; until these are complete, its destination is NaN. */
 static void find_targets(struct fiber *fiber, const struct attile_box *box, struct copy *copy, int line) {
     struct cluster *cluster = fiber->block->cluster;
     unsigned mask = box->mask ? box->mask : 1u << fiber->block->shown->rank;

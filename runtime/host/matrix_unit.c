@@ -140,7 +140,7 @@ void product_run(struct block *block, struct warpgroup *warpgroup) {
     unsigned which = (unsigned)(warpgroup - block->units->warpgroup), number = warpgroup->done;
     struct product *product = &warpgroup->product[number % UNITS_PRODUCTS];
     void **identity = &warpgroup->identity[block->runs % RACE_SETS];
-    void *self = order_be_unit(block, identity, "the matrix unit", ORDER_ISSUED + which);
+    void *self = order_be_unit(block, identity, "the tensor cores", ORDER_ISSUED + which);
     if (product->common.a)
         read_a_registers(product, a);
     else

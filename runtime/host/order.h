@@ -2,7 +2,7 @@
    it, for even and odd phases: so who arrives early in the next phase is not seen by who leaves this one late.
 
    Memory has two sides on Hopper. What a thread does itself is seen by other threads after a barrier, but by the copy and
-   matrix units only if the thread fenced it before the barrier. So every warp has a courier: an identity that takes part
+   tensor cores only if the thread fenced it before the barrier. So every warp has a courier: an identity that takes part
    in all barriers beside its threads, with objects of its own, and learns of a thread's accesses only at a fence, of the
    units' at waits. A unit that is asked for something has an identity of its own and knows what the asking warps' couriers
    knew then. Couriers exist from the first use of such a unit in a block.

@@ -1,5 +1,5 @@
 /* scratch: a private folder for one run of the compiler and all that it leaves, below TMPDIR (not in a set-user-ID
-   process) or /tmp. A process that dies leaves its folder behind: whoever makes the next one removes those that no
+   process) or /tmp. A process that dies leaves its folder behind; the next process removes folders that no
    compile can still be using. */
 #ifndef ATTILE_HOST_SCRATCH_H
 #define ATTILE_HOST_SCRATCH_H

@@ -1,4 +1,4 @@
-/* units: when the copy and matrix units act, and whether they are done in the end. See units.h. */
+/* units: when TMA and the tensor cores act, and whether they are done in the end. See units.h. */
 #include "units.h"
 #include "race.h"
 

@@ -1,5 +1,5 @@
 /* units: what a Hopper SM has beside its threads: named and transaction barriers, registers that move between
-   warpgroups, the copy unit (TMA) and the matrix unit (wgmma).
+   warpgroups, TMA and the tensor cores (wgmma).
 
    The two units work by themselves. What a thread asks them for may be done at once, when nothing else can run, or at any
    time between: which, a launch's seed decides (0 and multiples of 3: at once; 3 n + 1: last; 3 n + 2: at random). From
@@ -49,7 +49,7 @@ struct copy {
     const void *pc;
 };
 
-/* 64 rows of sums, while the matrix unit works on them. */
+/* 64 rows of sums, while the tensor cores work on them. */
 struct accumulator {
     float
         *part[ATTILE_WARPGROUP]; /* the registers of each thread that have been taken over; null = not, or given back */
@@ -80,7 +80,7 @@ struct units_thread {
     unsigned registers;
     unsigned stores;                          /* not yet in a group */
     unsigned grouped;                         /* in groups, not waited for */
-    unsigned storing;                         /* ... and not done by the copy unit */
+    unsigned storing;                         /* ... and not done by TMA */
     bool fenced;                              /* since the last wait for products */
     unsigned products;                        /* asked for */
     unsigned group_end[UNITS_GROUPS], groups; /* products before the end of a group, groups so far */
@@ -117,7 +117,7 @@ void units_step(struct block *block);
 void units_ended(struct fiber *fiber);
 bool units_finished(struct block *block);
 
-/* barriers.c: what kernels call, and what the copy unit does to a barrier. */
+/* barriers.c: what kernels call, and what TMA does to a barrier. */
 void units_named(struct attile_block *shown, unsigned index, int id, int threads, int wait, int line);
 void units_transaction(struct attile_block *shown, unsigned index, int operation, void *word, int value, int line);
 void units_registers(struct attile_block *shown, unsigned index, int count, int acquire, int line);

@@ -3,7 +3,7 @@
 
 // What a score adds to S lies in rows of a tensor, which can be copied before S is known.
 
-// A unit's rows of it by a tile of keys, in shared memory; lines are shifted, so that those of a matrix lie in all banks.
+// A unit's rows of it by a K/V tile, in shared memory; lines are shifted, so that those of a matrix lie in all banks.
 using BiasRows = unsigned short[64][BLOCK_N + 8];
 
 // A key whose element has come, in a pair with its neighbour's.

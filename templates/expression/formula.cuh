@@ -28,7 +28,7 @@ __device__ __forceinline__ int position_of(const attention_params &p, int query)
 //$ end
 
 //$ if mask == custom_mask
-//$ if algorithm == flash_async
+//$ if algorithm in [flash_async, flash_mma]
 // Does the query see the key? That is an int, or whatever else stands for one.
 template <typename Key>
 __device__ __forceinline__ bool sees(const attention_params &p, const Where &at, int q, Key k) {
@@ -63,7 +63,7 @@ __device__ __forceinline__ bool all_seen(const attention_params &p, const Where 
     //$ code all
 }
 
-// From key0 on in steps of STEP, the first tile of keys that is needed; `end` or more when none is. To be called by all
+// From key0 on in steps of STEP, the first K/V tile that is needed; `end` or more when none is. To be called by all
 // lanes of a warp: each judges a tile of its own.
 template <int STEP>
 __device__ __forceinline__ int next_needed(const attention_params &p, const Where &at, int q_first, int q_last, int key0,
@@ -91,7 +91,7 @@ __device__ __forceinline__ bool is_full(const attention_params &p, const Where &
 //$ end
 
 //$ if score == custom_score
-//$ if algorithm == flash_async
+//$ if algorithm in [flash_async, flash_mma]
 // What becomes of the scaled score s. The key is an int, or whatever else stands for one.
 template <typename Key>
 __device__ __forceinline__ float score_of(const attention_params &p, const Where &at, int q, Key k, float s) {

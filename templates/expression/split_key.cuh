@@ -1,5 +1,5 @@
 //$ include "expression/formula.cuh"
-//$ include "target/sm_90a.cuh"
+//$ include "target/any.cuh"
 
 // A key, or a sum with one, in two parts, the second known to the compiler. The first is the same for all keys that a thread
 // has of a row: so the float of the sum costs one addition instead of a conversion, and an element of a tensor that is

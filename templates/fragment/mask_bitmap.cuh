@@ -2,7 +2,7 @@
 //$ include "fragment/seen_keys.cuh"
 //$ include "fragment/unit.cuh"
 
-// Which keys of a tile this thread's rows see: each pair is asked for, while S is multiplied.
+// The mask bits of this thread's two rows for a K/V tile: `sees` is evaluated for every pair, while S is being computed.
 __device__ __forceinline__ Seen seen_of(const Unit &unit, int tile_n) {
     const attention_params &p = unit.p;
     int key = tile_n * BLOCK_N + unit.lane % 4 * 2, row = unit.row();
@@ -10,7 +10,7 @@ __device__ __forceinline__ Seen seen_of(const Unit &unit, int tile_n) {
     Seen seen = {};
     //$ if mask_lookup == by_pair
     if (keys_in_pairs(p) && (tile_n + 1) * BLOCK_N <= p.len_kv) {
-        int first = set_apart(key); // so that addresses are of rows, plus constants
+        int first = set_apart(key); // so that addresses are a row's plus constants
 #pragma unroll
         for (int i = 0; i < Seen::COLUMNS; i++) {
             MaskKey k;

@@ -15,7 +15,7 @@ __device__ __forceinline__ Seen seen_between(int key, const int (&first)[2], con
     return seen;
 }
 
-// Which keys of a tile this thread's rows see.
+// The mask bits of this thread's two rows for a K/V tile.
 __device__ __forceinline__ Seen seen_of(const Unit &unit, int tile_n) {
     const int key = tile_n * BLOCK_N + unit.lane % 4 * 2;
     const int row = unit.row(), upper = unit.position(row), lower = unit.position(row + 8);

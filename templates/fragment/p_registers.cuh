@@ -1,19 +1,9 @@
-//$ needs head_dim_v block_n bfloat16 p_steps
+//$ needs head_dim_v bfloat16 p_steps
+//$ include "fragment/weights.cuh"
 
-// P (64, BLOCK_N) as operand of O += P V: in registers, where its fragments are pairs of S's, in the same thread.
-struct Weights {
-    unsigned pairs[BLOCK_N / 16][4];
-};
+__device__ __forceinline__ void publish_weights(const Weights &) {} // each thread holds its own elements of P
 
-__device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weights &p) {
-#pragma unroll
-    for (int i = 0; i < BLOCK_N / 4; i++)
-        p.pairs[i / 4][i % 4] = pack<BFLOAT16>(s[2 * i], s[2 * i + 1]);
-}
-
-__device__ __forceinline__ void publish_weights(const Weights &) {} // each thread holds its own
-
-// O (64, HEAD_DIM_V) += P V; issued, not finished.
+// O (64, HEAD_DIM_V) += P V, P in registers; issued, asynchronous.
 __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const Weights &p, unsigned long long v) {
     wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(o, p.pairs, v);
 }

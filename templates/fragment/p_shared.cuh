@@ -3,7 +3,7 @@
 // P (64, BLOCK_N) as operand of O += P V: in shared memory, in rows of 16 bytes, swizzled.
 struct Weights {
     Panels<P_PANELS, 64> *panels;
-    int index; // of the consumer
+    int index; // of the consumer warpgroup
 };
 
 __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weights &p) {
@@ -21,7 +21,7 @@ __device__ __forceinline__ void publish_weights(const Weights &p) {
     named_barrier_sync(4 + p.index, 128);
 }
 
-// O (64, HEAD_DIM_V) += P V; issued, not finished.
+// O (64, HEAD_DIM_V) += P V; issued, asynchronous.
 __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const Weights &p, unsigned long long v) {
     wgmma_ss_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(o, matrix_descriptor(*p.panels, 0), v);
 }

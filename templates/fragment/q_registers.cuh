@@ -12,7 +12,7 @@ __device__ __forceinline__ void load_queries(Queries &q, const Panels<Q_PANELS, 
         load_matrices(q.pairs[step], &from[step / 4][row][(step % 4 * 2 + threadIdx.x % 32 / 16 ^ row % 8) * 8]);
 }
 
-// S (64, BLOCK_N) = Q K^T; issued, not finished.
+// S (64, BLOCK_N) = Q K^T; issued, asynchronous.
 __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], const Queries &q, int, unsigned long long k) {
     wgmma_rs_nt<BLOCK_N, Q_STEPS, BFLOAT16>(s, q.pairs, k);
 }

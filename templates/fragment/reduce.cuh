@@ -1,5 +1,5 @@
-// Reductions: the threads that share a row combine one value each, and all of them get the answer. The order is fixed,
-// so equal inputs give equal bits.
+// Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
+// bits.
 
 __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); } // of a number and a NaN: the number
 __device__ __forceinline__ float plus(float a, float b) { return a + b; }
@@ -31,6 +31,6 @@ template <typename Value, Value join(Value, Value)> __device__ Value block_reduc
     x = partial[0];
     for (int warp = 1; warp < static_cast<int>(blockDim.x) / 32; warp++)
         x = join(x, partial[warp]);
-    __syncthreads(); // nobody overwrites `partial` before all have read it
+    __syncthreads(); // all threads have read `partial`: it may be overwritten
     return x;
 }

@@ -1,19 +1,19 @@
-//$ needs dtype head_dim_v mask score block_n bfloat16
+//$ needs dtype head_dim_v columns_v mask score block_n bfloat16 rows_aligned
 //$ include "fragment/scores_from_memory.cuh"
 //$ include "fragment/softmax_rows.cuh"
 
-// A weight of 0 keeps out every value but NaN and infinity: 0 times those is NaN. So a row of O that is not finite may have it
-// from the value of a key it does not see, if such a value is in a tile of keys that it sees in part. Then the
-// warp does its 16 rows over, 16 keys at a time, by mma.sync from global memory. m and l stay: they are right.
+// Recomputes rows of O. In a K/V tile that a row sees in part, P = 0 for the masked keys; but 0 * NaN and 0 * infinity are NaN, so
+// a NaN or infinity in the V of a masked key reaches O. The warp recomputes its 16 rows, 16 keys at a time, by mma.sync from
+// global memory. m and l stay: they are right.
 
-// Is some of the warp's rows of O not finite, though its sum is?
-__device__ __forceinline__ bool wants_repeat(const float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
+// Is one of the warp's rows of O not finite, though its sum is?
+__device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], const Rows &rows) {
     unsigned some = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float even = 0, odd_columns = 0; // a sum is finite only if all its terms are
 #pragma unroll
-        for (int i = 2 * r; i < HEAD_DIM_V / 2; i += 4)
+        for (int i = 2 * r; i < COLUMNS_V / 2; i += 4)
             even += o[i], odd_columns += o[i + 1];
         unsigned odd = __ballot_sync(0xffffffffu, !(fabsf(even + odd_columns) < INFINITY)); // lanes 4 g to 4 g + 3 hold row g
         unsigned right = __ballot_sync(0xffffffffu, !(rows.sum[r] < INFINITY));
@@ -34,7 +34,7 @@ __device__ __forceinline__ unsigned not_finite(unsigned pair) {
     return (signs >> 15) * 0xffff;
 }
 
-// Is a value of keys first, first + 1, ... end - 1 not finite?
+// Is an element of V of the keys first .. end - 1 not finite?
 __device__ __forceinline__ bool has_not_finite(const attention_params &p, const Tile &tile, int first, int end) {
     const Input *v = static_cast<const Input *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride;
     bool found = false;
@@ -42,13 +42,13 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
     for (int key = first; key < end; key++)
 #pragma unroll
         for (int column = threadIdx.x % 32 * 2; column < HEAD_DIM_V; column += 64) {
-            const unsigned pair = *reinterpret_cast<const unsigned *>(v + key * p.v_row_stride + column);
+            const unsigned pair = pair_at<HEAD_DIM_V>(v + key * p.v_row_stride + column, column);
             found |= not_finite(pair) != 0;
         }
     return __any_sync(0xffffffffu, found);
 }
 
-// Is it so in a tile of keys that some row of the unit does not see all of?
+// Is an element of V not finite in a K/V tile that some row of the unit sees only in part?
 __device__ __forceinline__ bool values_want_care(const attention_params &p, const Tile &tile, int unit) {
     //$ if mask == custom_mask
     bool found = false;
@@ -128,7 +128,12 @@ __device__ __forceinline__ bool add_finite(float (&o)[PASS / 2], const unsigned 
 #pragma unroll
     for (int i = 0; i < PASS / 8; i++) {
         unsigned b[2] = {}; // values of keys `key`, the next, and 8 further on, of column 8 i + lane / 4
-        if (first_column + 8 * i < HEAD_DIM_V)
+        //$ if rows_aligned
+        const bool inside = first_column + 8 * i < HEAD_DIM_V;
+        //$ else
+        const bool inside = first_column + 8 * i + unit.lane / 4 < HEAD_DIM_V;
+        //$ end
+        if (inside)
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 const unsigned pair = column[min(key + 8 * half, p.len_kv - 1) * p.v_row_stride + 8 * i] |
@@ -160,7 +165,7 @@ __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const unsig
         for (int i = 0; i < PASS / 8; i++) {
             if (first_column + 8 * i >= HEAD_DIM_V)
                 continue;
-            const unsigned pair = *reinterpret_cast<const unsigned *>(row + 8 * i), these = pair & not_finite(pair);
+            const unsigned pair = pair_at<HEAD_DIM_V>(row + 8 * i, first_column + unit.lane % 4 * 2 + 8 * i), these = pair & not_finite(pair);
 #pragma unroll
             for (int r = 0; r < 2; r++) {
                 const unsigned of_row = of_key >> 2 * r & 1 ? these : 0;

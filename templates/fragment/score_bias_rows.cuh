@@ -2,13 +2,13 @@
 //$ include "expression/bias_rows.cuh"
 //$ include "fragment/unit.cuh"
 
-// S of a tile of keys becomes what the score's expression says, with rows of a bias that were copied ahead of it.
+// Applies the score expression to S of a K/V tile, with rows of a bias that were copied to shared memory before.
 struct Score {
     int index;               // of the consumer
-    Ring<BIAS_STAGES> ring;  // tiles that were scored, or went by
+    Ring<BIAS_STAGES> ring;  // tiles that were scored or skipped
 };
 
-// False when nothing is copied.
+// False when the producer copies nothing.
 __device__ __forceinline__ bool await_bias(const Score &score, const attention_params &p, Shared &shared) {
     if (!rows_in_pieces(p))
         return false;
@@ -24,7 +24,7 @@ __device__ __forceinline__ void bias_done(Score &score, const attention_params &
     score.ring.count++;
 }
 
-// What is not copied, by the warp whose rows they are.
+// The warp loads the bias of its own rows where the producer does not.
 __device__ __forceinline__ void fill_bias(const Unit &unit, BiasRows &bias, int first) {
 #pragma unroll 1
     for (int i = 0; i < 16; i++) {

@@ -2,12 +2,12 @@
 //$ include "expression/split_key.cuh"
 //$ include "fragment/unit.cuh"
 
-// S of a tile of keys becomes what the score's expression says, element by element.
+// Applies the score expression to S of a K/V tile, element by element.
 template <typename Key>
 __device__ __forceinline__ void score_elements(float (&s)[BLOCK_N / 2], const Unit &unit, int key) {
     const attention_params &p = unit.p;
     const int row = unit.row(), q[2] = {unit.position(row), unit.position(row + 8)};
-    int first[2] = {set_apart(key), set_apart(key)}; // so that addresses are of rows, plus constants
+    int first[2] = {set_apart(key), set_apart(key)}; // so that addresses are a row's plus constants
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; i++) {
         int place = 8 * (i / 4) + i % 2;

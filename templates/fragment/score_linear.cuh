@@ -6,7 +6,7 @@ __device__ __forceinline__ float score_factor(const attention_params &p, const W
     //$ code factor
 }
 
-// Scores as exponents of 2, made of products before scaling.
+// Products before scaling -> scores as exponents of 2.
 struct Score {
     Rest rest;
     float factor;

@@ -2,8 +2,8 @@
 //$ include "expression/formula.cuh"
 //$ include "fragment/softmax_rows.cuh"
 
-// What a score that is linear in s, or a tanh of it, adds to that: its rest. It is needed as exponent of 2, less something that
-// the scores of a row are taken less.
+// The rest: what a score that is linear in s, or in a tanh of s, adds to that. Computed as exponent of 2, minus the value that
+// all scores of the row are reduced by.
 
 //$ if score_rest != alibi
 __device__ __forceinline__ float score_rest(const attention_params &p, const Where &at, int q, int k) {
@@ -11,14 +11,14 @@ __device__ __forceinline__ float score_rest(const attention_params &p, const Whe
 }
 //$ end
 //$ if score_rest != constant
-// By which the rest grows from one key to the next, the same for a whole head.
+// The growth of the rest from one key to the next, the same for a whole head.
 __device__ __forceinline__ float score_slope(const attention_params &p, const Where &at) {
     //$ code slope
 }
 //$ end
 
-// What a row that has no m yet takes its scores less: the rest of one of them, so that a large one does not swallow what
-// differs from key to key.
+// The value that scores are reduced by in a row without an m: the rest of one of its keys, so that rounding at a large rest does
+// not lose the differences between keys.
 __device__ __forceinline__ float first_rest(const attention_params &p, const Where &at, int q, int k) {
     //$ if score_rest == alibi
     float rest = static_cast<float>(k - q) * score_slope(p, at);

@@ -9,9 +9,9 @@ __device__ __forceinline__ float score_factor(const attention_params &p, const W
     //$ code factor
 }
 
-constexpr float SMALL = 0.31f, MEDIUM = 0.95f; // how far the polynomials for tanh(x) reach
+constexpr float SMALL = 0.31f, MEDIUM = 0.95f; // the polynomials for tanh(x) are used up to these |x|
 
-// Scores as exponents of 2, made of products before scaling.
+// Products before scaling -> scores as exponents of 2.
 struct Score {
     Rest rest;
     float cap, factor; // x = factor * product
@@ -35,7 +35,7 @@ __device__ __forceinline__ void begin_score(Score &score, const attention_params
     score.small = SMALL / fabsf(score.factor);
 }
 
-// s = cap * tanh(x) + rest by the curve, in place but for one register: so several elements are under way at once.
+// s = cap * tanh(x) + rest by the polynomial, with one register besides s: so several elements are in flight at once.
 __device__ __forceinline__ void cap_small(float (&s)[BLOCK_N / 2], const Score &score) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; i++) {
@@ -55,8 +55,8 @@ __device__ __forceinline__ void cap_medium(float (&s)[BLOCK_N / 2], const Score 
     }
 }
 
-// s = cap * tanh(x) + rest, of any x: tanh(x) = 1 - 2 / (e^2x + 1). Rarely needed, so in a loop, through whose few registers
-// all elements pass.
+// s = cap * tanh(x) + rest, of any x: tanh(x) = 1 - 2 / (e^2x + 1). Rarely needed: so a loop that is
+// not unrolled, to need few registers.
 __device__ __forceinline__ void cap_any(float (&s)[BLOCK_N / 2], const Score &score) {
     constexpr int MANY = 4;
     Rest up = score.rest;
@@ -77,7 +77,7 @@ __device__ __forceinline__ void cap_any(float (&s)[BLOCK_N / 2], const Score &sc
 
 // Products -> scores.
 __device__ __forceinline__ void apply_score(float (&s)[BLOCK_N / 2], const Score &score) {
-    float largest[4] = {0, 0, 0, 0}; // of four parts, or each comparison would wait for the last
+    float largest[4] = {0, 0, 0, 0}; // of four parts, so that comparisons do not wait for each other
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; i++)
         largest[i % 4] = fmaxf(largest[i % 4], fabsf(s[i]));

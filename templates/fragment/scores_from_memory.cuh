@@ -1,16 +1,16 @@
 //$ needs head_dim score bfloat16 q_steps
 //$ include "fragment/unit.cuh"
-//$ include "sequence/element.cuh"
+//$ include "sequence/pair.cuh"
 
 // S of a warp's 16 rows by itself, by mma.sync from global memory: for what happens too seldom to keep stages of Q and K for.
 // Accumulators of mma lie as those of wgmma do.
 
-// Two neighbouring columns of Q, of which the sign is turned where scale is negative (negate_queries).
-__device__ __forceinline__ unsigned query_pair(const attention_params &p, const Input *q) {
+// Two neighbouring columns of Q, negated where scale is negative, as Q in shared memory is.
+__device__ __forceinline__ unsigned query_pair(const attention_params &p, const Input *q, int column) {
     //$ if score == custom_score
-    return *reinterpret_cast<const unsigned *>(q);
+    return pair_at<HEAD_DIM>(q, column);
     //$ else
-    return *reinterpret_cast<const unsigned *>(q) ^ (p.scale < 0 ? 0x80008000 : 0);
+    return pair_at<HEAD_DIM>(q, column) ^ (p.scale < 0 ? 0x80008000 : 0);
     //$ end
 }
 
@@ -23,7 +23,7 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
     for (float &score : s)
         score = 0;
 #pragma unroll 1
-    for (int step = 0; step < Q_STEPS; step++) { // of 16 columns, or the last 8
+    for (int step = 0; step < Q_STEPS; step++) { // of 16 columns, or the last few
         const int column = set_apart(16 * step) + unit.lane % 4 * 2;
         const bool both = 16 * step + 8 < HEAD_DIM;
         unsigned a[4];
@@ -32,8 +32,8 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
             const Row at = unit.at(unit.row() + 8 * r);
             const Input *q = static_cast<const Input *>(p.q) + unit.tile.batch * p.q_batch_stride +
                              at.head * p.q_head_stride + min(at.query, p.len_q - 1) * p.q_row_stride + column;
-            a[r] = query_pair(p, q);
-            a[r + 2] = both ? query_pair(p, q + 8) : 0;
+            a[r] = query_pair(p, q, column);
+            a[r + 2] = both ? query_pair(p, q + 8, column + 8) : 0;
         }
         const Input *k = static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride +
                          unit.tile.kv_head * p.k_head_stride + column;
@@ -41,8 +41,8 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++) {
             const Input *row = k + min(key + 8 * n, p.len_kv - 1) * p.k_row_stride;
-            const unsigned low = *reinterpret_cast<const unsigned *>(row);
-            const unsigned high = both ? *reinterpret_cast<const unsigned *>(row + 8) : 0;
+            const unsigned low = pair_at<HEAD_DIM>(row, column);
+            const unsigned high = both ? pair_at<HEAD_DIM>(row + 8, column + 8) : 0;
             mma<BFLOAT16>(s[4 * n], s[4 * n + 1], s[4 * n + 2], s[4 * n + 3], a, low, high);
         }
     }

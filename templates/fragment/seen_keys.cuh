@@ -1,12 +1,12 @@
 //$ needs block_n
 
-// Which of a thread's columns, 8 i and 8 i + 1 from its first key on, its rows see: bits, whose order is that of the columns.
+// Mask bits of a thread's two rows: a bit for each of its columns, 8 i and 8 i + 1 from its first key on, in this order.
 struct Seen {
     static constexpr int COLUMNS = BLOCK_N / 4, WORDS = (COLUMNS + 31) / 32;
     unsigned bits[2][WORDS];
 };
 
-// s = -INFINITY elsewhere. Bits become predicates several at a time.
+// s = -INFINITY where the bit is 0. Several bits become predicates at once.
 __device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], const Seen &seen) {
 #pragma unroll
     for (int r = 0; r < 2; r++)

@@ -1,8 +1,7 @@
 //$ include "fragment/reduce.cuh"
 
-// The online softmax. What a row has seen so far is two numbers, and two such states over different scores join to the
-// state over both, in any order and any grouping; {-INFINITY, 0} is the neutral element. Everything that tiles, splits
-// or merges attention rests on this.
+// The online softmax. The state of a row is two numbers. The states of two sets of scores combine to the state of their union, in
+// any order and grouping; {-INFINITY, 0} is the neutral element. Tiling, splitting and merging attention rest on this.
 
 struct SoftmaxState {
     float max; // m: the largest score; -INFINITY when there was none
@@ -12,8 +11,8 @@ struct SoftmaxState {
 __device__ __forceinline__ SoftmaxState softmax_of_nothing() { return {-INFINITY, 0}; }
 __device__ __forceinline__ SoftmaxState softmax_of(float score) { return {score, 1}; }
 
-// exp(score - max). No score above -INFINITY means no max to subtract: -INFINITY - -INFINITY would be NaN, and exp of a
-// score of -INFINITY is 0 beside any number. The difference must not be contracted with the product that the score is: docs/numerics.md.
+// exp(score - max). While all scores are -INFINITY, subtract 0: -INFINITY - -INFINITY is NaN. The difference must not be
+// contracted with the product that gave the score: docs/numerics.md.
 __device__ __forceinline__ float softmax_weight(float score, float max) {
     return expf(__fsub_rn(score, max == -INFINITY ? 0.0f : max));
 }
@@ -28,7 +27,7 @@ __device__ __forceinline__ SoftmaxState shuffle_xor(SoftmaxState state, unsigned
     return {shuffle_xor(state.max, lanes, step), shuffle_xor(state.sum, lanes, step)};
 }
 
-// Divide by l; a row that saw nothing stays as it is: 0.
+// Divide by l. A row that saw no key stays 0.
 __device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) {
     return state.sum == 0 ? x : x / state.sum;
 }

@@ -1,11 +1,11 @@
 //$ needs block_n
 //$ include "fragment/softmax_rows.cuh"
 
-// Of scores that are made as exponents of 2, less something close to their maximum.
+// The softmax of scores that are exponents of 2, reduced by a value close to their maximum.
 
-// m is raised to the maximum of scores that are less `from`, as exponents of 2, or stays until that is more than 2^slack larger;
-// they become less m'. Where m' is the maximum, that is taken from them as it was found: m', rounded at the size of the
-// scores, may be far from it.
+// Raises m to the maximum of the scores, which are exponents of 2 reduced by `from`; m stays while the maximum exceeds it by no
+// more than 2^slack. Then the scores are reduced by m'. Where m' is the new maximum, the maximum as found is subtracted, not m':
+// m' is rounded at the size of the unreduced scores, and may be far from it.
 __device__ __forceinline__ void follow_max(float (&s)[BLOCK_N / 2], Rows &rows, const float (&from)[2], float slack) {
     float top[2], more[2];
 #pragma unroll
@@ -32,7 +32,7 @@ __device__ __forceinline__ void follow_max(float (&s)[BLOCK_N / 2], Rows &rows, 
         s[i] += more[i / 2 % 2];
 }
 
-// s = 2^s, of exponents less m; and this thread's sums.
+// P: s = 2^s, of exponents reduced by m; and this thread's row sums.
 __device__ __forceinline__ void weigh_exponents(float (&s)[BLOCK_N / 2], float (&sum)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {

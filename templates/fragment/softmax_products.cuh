@@ -1,10 +1,10 @@
 //$ needs block_n
 //$ include "fragment/softmax_rows.cuh"
 
-// Of scores that are products before scaling, or made by an expression: exponents of 2 are (s - m) c.
+// The softmax of scores that are products before scaling, or results of an expression: exponents of 2 are (s - m) c.
 
-// m is raised to the maximum of the scores, or stays until that is more than 2^slack larger. Not `exact`: of those in every
-// STEP-th group of 8 columns.
+// Raises m to the maximum of the scores; m stays while the maximum exceeds it by no more than 2^slack. Unless `exact`, the maximum
+// is that of every STEP-th group of 8 columns.
 template <int STEP>
 __device__ __forceinline__ void follow_max(const float (&s)[BLOCK_N / 2], Rows &rows, float c, bool exact, float slack) {
     float even[2], odd[2];
@@ -30,7 +30,7 @@ __device__ __forceinline__ void follow_max(const float (&s)[BLOCK_N / 2], Rows &
     }
 }
 
-// What is added to s c to make it less m; scores far from 0 are less m from now on, lest rounding move their weights.
+// The summand that reduces s c by m. Where m c is `far` from 0, s itself is reduced here, since rounding would change P.
 __device__ __forceinline__ void take_max(float (&s)[BLOCK_N / 2], const Rows &rows, float c, bool far, float (&shift)[2]) {
     float max[2] = {finite_max(rows.max[0]), finite_max(rows.max[1])};
     shift[0] = -max[0] * c, shift[1] = -max[1] * c;
@@ -42,7 +42,7 @@ __device__ __forceinline__ void take_max(float (&s)[BLOCK_N / 2], const Rows &ro
     }
 }
 
-// s = 2^((s - m) c): the exponential as one multiply-add and one instruction; and this thread's sums.
+// P: s = 2^((s - m) c), one FMA and one ex2 an element; and this thread's row sums.
 __device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], const Rows &rows, float c, bool far, float (&sum)[2]) {
     float shift[2];
     take_max(s, rows, c, far, shift);

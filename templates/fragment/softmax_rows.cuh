@@ -1,5 +1,5 @@
-//$ needs head_dim_v score rescale folded
-//$ include "target/sm_90a.cuh"
+//$ needs columns_v score rescale folded
+//$ include "target/any.cuh"
 
 // The online softmax on accumulators of wgmma. One of them, (64, N) over the 128 threads of a warpgroup: thread t holds,
 // of rows 16 (t / 32) + t % 32 / 4 and 8 further down, columns 8 i + 2 (t % 4) and the next, in elements 4 i, 4 i + 1 and
@@ -7,7 +7,7 @@
 
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
-// The two rows of a thread: what the softmax has seen of them so far.
+// The softmax state of the two rows of a thread.
 struct Rows {
     //$ if score == custom_score
     float max[2];  // m: what scores are taken relative to
@@ -15,10 +15,10 @@ struct Rows {
     float max[2];  // m: what scores are taken relative to, before scaling
     //$ end
     float sum[2];  // l: this thread's share of the sum of 2^((s - m) c)
-    float keep[2]; // what the last tile left of O: 2^((m - m') c)
+    float keep[2]; // factor of O after the last tile: 2^((m - m') c)
     bool grown;    // some row of the warp has keep != 1
     //$ if not folded
-    bool far;      // some row of the warp has an m c in which rounding would move a weight
+    bool far;      // some row of the warp has an m c whose rounding would change P
     //$ end
 };
 
@@ -28,7 +28,7 @@ __device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 
 __device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false, false}; }
 //$ end
 
-// What exponents are taken relative to: 0 as long as all scores of the row are -INFINITY.
+// The m to subtract: 0 while all scores of the row are -INFINITY.
 __device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
 
 //$ if not folded
@@ -38,7 +38,7 @@ __device__ __forceinline__ bool is_far(const Rows &rows, float c) {
 }
 
 //$ end
-// Over the four lanes of a row.
+// The maximum over the four lanes of a row.
 __device__ __forceinline__ void max_of_row(float (&x)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -47,7 +47,7 @@ __device__ __forceinline__ void max_of_row(float (&x)[2]) {
     }
 }
 
-// m' = max(m, `higher`), to which l is scaled, and O will be.
+// m' = max(m, `higher`). Rescales l; O is rescaled later.
 __device__ __forceinline__ void raise_max(Rows &rows, const float (&higher)[2], float c) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -62,24 +62,24 @@ __device__ __forceinline__ void raise_max(Rows &rows, const float (&higher)[2], 
     //$ end
 }
 
-// Has some row of the warp seen nothing yet, or only scores of -INFINITY?
+// Has some row of the warp no m yet: no key, or only scores of -INFINITY?
 __device__ __forceinline__ bool lacks_max(const Rows &rows) {
     return __any_sync(0xffffffffu, fminf(rows.max[0], rows.max[1]) == -INFINITY);
 }
 
 //$ if rescale == from_sum
-// Weights of a tile up to 2^12 a thread need no better m. Larger ones may leave the range of the input type, and a key that
-// outweighs all others wants a weight of 1, which is not rounded. A row without an m has no range.
+// Is P of a tile in range? Yes when a thread's sums are at most 2^12: m needs no update then. Larger P may overflow the input
+// type; and for a key that outweighs all others P should be 1, which is exact. A row without an m is out of range.
 __device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum)[2]) {
-    bool within = fmaxf(sum[0], sum[1]) <= 0x1p12f && fminf(rows.max[0], rows.max[1]) > -INFINITY; // false of NaN
+    bool within = fmaxf(sum[0], sum[1]) <= 0x1p12f && fminf(rows.max[0], rows.max[1]) > -INFINITY; // false for NaN
     return __all_sync(0xffffffffu, within);
 }
 
 //$ end
-// O follows m.
-__device__ __forceinline__ void rescale(float (&o)[HEAD_DIM_V / 2], const Rows &rows) {
+// Rescales O to the new m.
+__device__ __forceinline__ void rescale(float (&o)[COLUMNS_V / 2], const Rows &rows) {
     if (rows.grown)
 #pragma unroll
-        for (int i = 0; i < HEAD_DIM_V / 2; i++)
+        for (int i = 0; i < COLUMNS_V / 2; i++)
             o[i] *= rows.keep[i / 2 % 2];
 }

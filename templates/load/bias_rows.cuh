@@ -1,8 +1,8 @@
 //$ needs block_n consumers bias_stages units
 
-// One warp copies what the score adds to S: for each unit of queries, by tiles of keys.
+// One warp copies the rows of the bias that the score adds to S: for each unit of the Q tile, one K/V tile after the other.
 
-// LANES neighbours copy a row.
+// LANES neighbouring lanes copy a row.
 __device__ __forceinline__ void copy_bias_rows(const attention_params &p, const Tile &tile, int query, int key, BiasRows &to) {
     constexpr int LANES = BLOCK_N % 32 == 0 ? 4 : 2;
     const int lane = threadIdx.x % 32, column = lane % LANES * 8;
@@ -16,7 +16,7 @@ __device__ __forceinline__ void copy_bias_rows(const attention_params &p, const 
     }
 }
 
-// By all lanes of the warp.
+// Called by all lanes of the warp.
 __device__ __forceinline__ void produce_bias_rows(const attention_params &p, Shared &shared) {
     Ring<2> tiles = {0};
     Ring<BIAS_STAGES> ring = {0};
@@ -38,7 +38,7 @@ __device__ __forceinline__ void produce_bias_rows(const attention_params &p, Sha
 #pragma unroll 1
             for (int consumer = 0; consumer < CONSUMERS; consumer++) {
                 barrier_wait(&shared.bias_empty[stage][consumer], ring.parity() ^ 1);
-                if ((i + 1) * BLOCK_N <= p.len_kv) // else consumers do it
+                if ((i + 1) * BLOCK_N <= p.len_kv) // else the consumers read it themselves
                     copy_bias_rows(p, tile, tile.query + unit_of(consumer) * queries_of_unit(p), i * BLOCK_N,
                                    shared.bias[stage][consumer]);
                 barrier_arrive_copied(&shared.bias_full[stage][consumer]);

@@ -30,10 +30,10 @@ __device__ __forceinline__ float4 load_chunk(const Input *from) {
 //$ if copy_async
 template <bool CHUNKS> __device__ __forceinline__ void copy_chunk(float4 *to, const Input *from, int count) {
     if constexpr (CHUNKS) {
-        copy_async_16(to, from, count > 0);
+        copy_async<16>(to, from, count > 0 ? 16 : 0);
     } else {
         for (int e = 0; e < 4; e++)
-            copy_async_4(reinterpret_cast<float *>(to) + e, from + e, e < count);
+            copy_async<4>(reinterpret_cast<float *>(to) + e, from + e, e < count ? 4 : 0);
     }
 }
 

@@ -1,6 +1,6 @@
 //$ needs block_n units
 
-// One thread copies tiles of K, one those of V: each one tensor, one ring of stages.
+// One thread loads K, another one V: each has one tensor and one ring of stages.
 template <int PANELS_OF, int STAGES_OF>
 __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &shared, const tensor_map &map,
                                              Panels<PANELS_OF, BLOCK_N> *to, Barrier *full, Barrier *empty) {

@@ -1,9 +1,9 @@
 //$ needs store consumers panels panels_v q_stages
 
-// One thread hands out tiles of queries, has their O taken away, and copies their Q in.
+// One thread assigns Q tiles to the other roles, stores their O by TMA, and loads their Q.
 //$ if store == tma
 
-// O leaves from where Q was.
+// O is in the buffer where Q was.
 __device__ __forceinline__ void store_output(const attention_tma_params &p, Shared &shared, Tile tile, int stage, int consumer) {
     for (int panel = 0; panel < PANELS_V; panel++)
         tma_store(&p.o_map, shared.q[stage][consumer][panel], panel * 64,
@@ -22,7 +22,7 @@ __device__ __forceinline__ void load_queries_of(const attention_tma_params &p, S
                  tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch);
 }
 
-// After the last tile come as many empty ones as there are places of Q: O of those before leaves.
+// As many empty tiles follow the last one as there are buffers of Q: so that O of the last tiles is stored.
 __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared) {
     TileQueue queue = tile_queue(p.attention);
     Ring<2> ring = {0};
@@ -33,7 +33,7 @@ __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Sha
         Tile tile = next_tile(p.attention, queue);
         barrier_wait(&shared.tile_empty[ring.stage()], ring.parity() ^ 1);
         //$ if store == tma
-        Tile leaving = shared.tile[(ring + Q_STAGES).stage()]; // whose O is in this place of Q, from the second round on
+        Tile leaving = shared.tile[(ring + Q_STAGES).stage()]; // the tile whose O is in this buffer, once the ring has wrapped
         //$ end
         shared.tile[ring.stage()] = tile;
         barrier_arrive(&shared.tile_full[ring.stage()]);

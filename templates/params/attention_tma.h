@@ -1,6 +1,6 @@
 //$ include "params/attention.h"
 
-/* What the copy unit knows about a tensor: address, sizes, strides, box. Made by the runtime, opaque to kernels. */
+/* The TMA descriptor of a tensor (CUtensorMap): address, sizes, strides, box. Filled by the runtime, opaque to kernels. */
 struct tensor_map {
     alignas(64) unsigned long long word[16];
 };

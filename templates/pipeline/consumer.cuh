@@ -1,60 +1,31 @@
-//$ needs head_dim_v mask score sinks block_n stages rescale store weights_in queries_in mask_tiles score_bias
-//$ needs plain_scores folded in_turns panels k_bytes v_bytes q_stages k_stages units_apart
+//$ needs mask score block_n stages store p_in q_in mask_tiles bias_stages
+//$ needs in_turns panels k_bytes v_bytes q_stages k_stages units_apart
+//$ include "fragment/unit_rows.cuh"
 
-// What one warpgroup of consumers does, with everything that it holds in registers: S, O, P and Q as 16-bit pairs where they
-// are not in shared memory, and about 32 a thread besides, which the template's last requirement counts.
-struct Consumer {
-    const attention_params &p;
-    Shared &shared;
-    int index;  // of the consumers of this block
-    Unit unit;  // of the tile of queries
-    float c;    // what makes exponents of 2 of what is in s: log2(e), times |scale| where no expression has done so
-    unsigned long long k, v; // descriptors of their first stages
+// One consumer warpgroup and everything that it holds in registers: S, O, P and Q as 16-bit pairs where they are not in shared
+// memory, and about 32 more registers a thread, which the last requirement of the template counts.
+struct Consumer : UnitRows {
+    int index;               // of this consumer in its block
+    unsigned long long k, v; // matrix descriptors of stage 0
 
     Ring<Q_STAGES> queries;
-    int step; // tiles of keys that went through this warpgroup
+    int step; // K/V tiles that this warpgroup has processed
     //$ if units_apart
-    int unseen; // tiles of keys to go by, which only other units see
+    int unseen; // K/V tiles to skip: only other units of the Q tile need them
     //$ end
-    KeyWalk walk; // over those that this one sees
-    int next;     // tile of keys that is weighed next
-    //$ if mask_tiles == bitmap
-    Seen seen; // of the next tile, unless all is
-    //$ end
-    //$ if rescale == from_sum
-    bool follow; // m follows the maximum, since scores have outgrown one that did not
-    bool unsure; // the weights of this tile are of an m that may be too small
-    float tile_sum[2]; // of them, this thread's share
-    //$ end
-    //$ if rescale != always and not plain_scores
-    bool search; // the next tile for a maximum
-    //$ end
-    //$ if folded or score_bias == bias_rows
-    Score score;
-    //$ end
-    Rows rows;
-    float s[BLOCK_N / 2], o[HEAD_DIM_V / 2];
     Weights weights;
     Queries q;
 
     __device__ __forceinline__ Consumer(const attention_params &p, Shared &shared, int index)
-        : p(p), shared(shared), index(index), unit{p, unit_of(index), static_cast<int>(threadIdx.x % 32)},
-          //$ if score == custom_score
-          c(LOG2_E),
-          //$ else
-          c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E), // not 0, times which -INFINITY would be NaN
-          //$ end
-          k(matrix_descriptor(shared.k[0], 0)), v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0) {
-        //$ if queries_in == q_shared
+        : UnitRows(p, shared, unit_of(index)), index(index), k(matrix_descriptor(shared.k[0], 0)),
+          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0) {
+        //$ if q_in == q_shared
         q.first = matrix_descriptor(shared.q[0][index], 0);
         //$ end
-        //$ if weights_in == p_shared
+        //$ if p_in == p_shared
         weights = {&shared.p[index], index};
         //$ end
-        //$ if rescale == from_sum
-        follow = false;
-        //$ end
-        //$ if score_bias == bias_rows
+        //$ if bias_stages > 0
         score = {index, {0}};
         //$ end
     }
@@ -62,7 +33,7 @@ struct Consumer {
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
     __device__ __forceinline__ Ring<STAGES> values(int ahead = 0) const { return {step + ahead}; }
 
-    // The next tile of queries. False when there is none.
+    // Take the next Q tile. False when there is none.
     __device__ __forceinline__ bool take() {
         Ring<2> taken = {queries.count};
         Tile tile = take_tile(shared, taken);
@@ -70,7 +41,7 @@ struct Consumer {
         if (elect_one())
             barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
         //$ if units_apart and mask_tiles != builtin
-        unseen = queries.count > 0 ? tiles_after(p, unit.tile, unit.index, walk) : 0; // of the tile before
+        unseen = queries.count > 0 ? tiles_after(p, unit.tile, unit.index, walk) : 0; // of the previous Q tile
         //$ end
         unit.tile = tile;
         //$ if mask == custom_mask or score == custom_score
@@ -93,23 +64,23 @@ struct Consumer {
     }
     //$ if units_apart
 
-    // Bytes of unseen tiles are waited for, or a stage could be given back a round early.
+    // Wait for the bytes of skipped tiles, too: else a stage could be released one phase early.
     __device__ __forceinline__ void skip_unseen() {
         for (; unseen > 0; unseen--, step++) {
             barrier_wait(&shared.k_full[keys(0).stage()], keys(0).parity());
             barrier_wait(&shared.v_full[values().stage()], values().parity());
-            //$ if score_bias == bias_rows
+            //$ if bias_stages > 0
             if (await_bias(score, p, shared))
                 bias_done(score, p, shared);
             //$ end
-            named_barrier_sync(4 + index, 128); // or a warp that is late would not see the phase it waits for
+            named_barrier_sync(4 + index, 128); // else a late warp could miss the phase that it waits for
             release_keys(&shared.k_empty[keys(0).stage()]);
             release_keys(&shared.v_empty[values().stage()]);
         }
     }
     //$ end
 
-    // The next tile of queries, behind tiles of keys that are not for this warpgroup. False when there is none.
+    // Take the next Q tile and skip leading K/V tiles that this warpgroup does not need. False when there is none.
     __device__ __forceinline__ bool take_and_skip() {
         bool more = take();
         //$ if units_apart
@@ -144,7 +115,7 @@ struct Consumer {
     }
     //$ if score != custom_score
 
-    // scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is.
+    // For scale < 0, scale Q K^T = |scale| (-Q) K^T: so the largest score is always that of the largest product.
     __device__ __forceinline__ void negate_queries() {
         unsigned *pairs = reinterpret_cast<unsigned *>(shared.q[queries.stage()][index]);
 #pragma unroll 4
@@ -161,7 +132,7 @@ struct Consumer {
         if (p.scale < 0)
             negate_queries();
         //$ end
-        //$ if queries_in == q_registers
+        //$ if q_in == q_registers
         load_queries(q, shared.q[queries.stage()][index]);
         //$ if store == direct
         fence_async();
@@ -172,10 +143,10 @@ struct Consumer {
         //$ end
     }
 
-    // S of this tile of keys is not multiplied again; after the last one nor is any of these queries'.
+    // S of this K/V tile is final: release K, and after the last tile Q.
     __device__ __forceinline__ void scores_done(Ring<K_STAGES> at) {
         release_keys(&shared.k_empty[at.stage()]);
-        //$ if store == direct and queries_in == q_shared
+        //$ if store == direct and q_in == q_shared
         if (walk.left == 0)
             release(&shared.q_empty[queries.stage()][index]);
         //$ end
@@ -185,97 +156,4 @@ struct Consumer {
         release_keys(&shared.v_empty[at.stage()]);
     }
 
-    // What is known of a tile of keys before its scores are there.
-    __device__ __forceinline__ void prepare() {
-        next = next_keys(p, unit.tile, unit.index, walk);
-        //$ if mask_tiles == bitmap
-        if (!walk.whole)
-            seen = seen_of(unit, next);
-        //$ end
-        //$ if rescale != always and not plain_scores
-        search = lacks_max(rows);
-        //$ end
-        //$ if folded and rescale == from_sum
-        set_rests(search || follow);
-        //$ elif folded
-        set_rests(true);
-        //$ end
-    }
-    //$ if folded
-    // Scores are taken less m, or less something close to them while m is searched.
-    __device__ __forceinline__ void set_rests(bool search) {
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const int query = unit.position(unit.row() + 8 * r);
-            float from = search ? first_rest(p, unit.where, query, next * BLOCK_N) : rows.max[r];
-            set_rest(score.rest, r, p, unit.where, query, next * BLOCK_N + unit.lane % 4 * 2, from);
-        }
-    }
-    //$ end
-
-    // Does this warp have keys that some row does not see?
-    __device__ __forceinline__ bool is_masked(bool first) const {
-        //$ if mask == none
-        return first && !walk.whole;
-        //$ else
-        return !walk.whole;
-        //$ end
-    }
-    // s = -INFINITY where the mask says so.
-    __device__ __forceinline__ void mask_scores() {
-        //$ if mask_tiles == bitmap
-        mask_tile(s, seen);
-        //$ else
-        mask_tile(s, seen_of(unit, next));
-        //$ end
-    }
-
-    // m follows the maximum, and O has to follow it, too: so only when m has grown by more than 2^8, unless it is searched for.
-    // Until then weights are at most 2^8 too large, which l divides out again.
-    template <bool FOLLOW>
-    __device__ __forceinline__ void weigh_scores(bool masked, bool first, bool search, float (&sum)[2]) {
-        const float slack = search ? 0 : 8;
-        rows.grown = false;
-        //$ if folded
-        apply_score(s, score);
-        //$ elif score_bias == bias_rows
-        apply_score(s, score, unit, next, shared);
-        //$ elif score == custom_score
-        apply_score(s, unit, next);
-        //$ end
-        if (masked)
-            mask_scores();
-        //$ if folded
-        if (FOLLOW) {
-            const int first_row = unit.row(), key = next * BLOCK_N;
-            follow_max(s, rows, {first_rest(p, unit.where, unit.position(first_row), key),
-                                 first_rest(p, unit.where, unit.position(first_row + 8), key)}, slack);
-        }
-        weigh_exponents(s, sum);
-        //$ else
-        //$ if plain_scores and mask == none and rescale == from_sum
-        if (FOLLOW || first)
-            follow_max<4>(s, rows, c, FOLLOW, slack); // if no row ends in the first tile, a guess at m will do
-        //$ else
-        if (FOLLOW)
-            follow_max<1>(s, rows, c, true, slack);
-        //$ end
-        weigh(s, rows, c, (FOLLOW || first) && rows.far, sum);
-        //$ end
-    }
-
-    __device__ __forceinline__ void begin_rows() {
-        //$ if folded
-        begin_score(score, p, unit.where);
-        //$ end
-        rows = no_rows();
-        //$ if sinks > 0
-        begin_with_sink(rows, sink_of(p, unit.tile.head), unit.lane % 4 == 0, c);
-        //$ end
-    }
-    __device__ __forceinline__ void begin_output() {
-#pragma unroll
-        for (float &value : o)
-            value = 0;
-    }
 };

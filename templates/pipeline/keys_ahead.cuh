@@ -1,6 +1,6 @@
 //$ needs plain_scores
 
-// S of the tile of keys ahead and O += P V of this one, both at once.
+// Issue S of the next K/V tile and O += P V of this one.
 __device__ __forceinline__ void issue_round(Consumer &c) {
     c.issue_scores(c.keys(1));
     c.issue_output();
@@ -9,7 +9,8 @@ __device__ __forceinline__ void issue_round(Consumer &c) {
 }
 //$ if plain_scores
 
-// From the first S of a tile of queries, issued, to all but the last P V. The first tile of keys by itself: there is no O yet.
+// The main loop of a Q tile, whose first S is issued; the caller issues the last P V. The first K/V tile is peeled: it has no
+// O yet.
 __device__ __forceinline__ void go_over_keys(Consumer &c) {
     c.begin_rows();
     wgmma_wait<0>();
@@ -22,7 +23,7 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
     while (c.walk.left > 0) {
         issue_round(c);
         c.prepare();
-        wgmma_wait<1>(); // S is there, O is not
+        wgmma_wait<1>(); // S is complete, O is not
         weigh_tile(c, false);
         wgmma_wait<0>();
         c.output_done(c.values(-1));
@@ -33,8 +34,8 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
 }
 //$ else
 
-// From the first S of a tile of queries, issued, to all but the last P V. One loop for all tiles of keys: the first has no O to
-// wait for, but what makes weights of S is long.
+// The main loop of a Q tile, whose first S is issued; the caller issues the last P V. The first K/V tile, which has no O to wait
+// for, is not peeled: the code from S to P is long, and should be there once.
 __device__ __forceinline__ void go_over_keys(Consumer &c) {
     c.begin_rows();
     wgmma_wait<0>();
@@ -44,7 +45,7 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
     while (true) {
         const bool first = c.walk.left == tiles;
         c.prepare();
-        wgmma_wait<1>(); // S is there, O is not
+        wgmma_wait<1>(); // S is complete, O is not
         weigh_tile(c, first);
         wgmma_wait<0>();
         if (first)

@@ -1,4 +1,4 @@
-// Rounds of: S, softmax, O += P V, one after the other.
+// For each K/V tile: S, softmax, O += P V, without overlap within the warpgroup.
 __device__ __forceinline__ void run(Consumer &c) {
     while (c.take_and_skip()) {
         c.await_queries();

@@ -1,4 +1,4 @@
-// Stages are given back to their producers when all of a warpgroup's products have read them.
+// Consumers release a stage to its producer, one warp for the warpgroup, when the wgmmas of the warpgroup have read it.
 __device__ __forceinline__ void release(Barrier *empty) {
     if (warp_index() % 4 == 0 && elect_one())
         barrier_arrive(empty);

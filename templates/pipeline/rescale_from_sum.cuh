@@ -1,15 +1,14 @@
-//$ needs block_n score_bias plain_scores folded
+//$ needs block_n bias_stages plain_scores folded
 //$ include "fragment/scores_from_memory.cuh"
 
-// S of the tile that is prepared -> weights, of an m that stays as it is unless rows may not have one. `first`: of its rows.
-// Each way has code of its own, or ptxas would not overlap what the usual one does. The sum of the weights shows whether m was
-// good enough.
+// S of the prepared tile -> P. `first`: the first K/V tile of the rows. m is fixed unless some rows may have none; the row sum
+// shows whether P is in range. Each path has its own code: ptxas would not overlap the usual one otherwise.
 __device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     c.scores_done(c.keys(0));
     //$ if plain_scores
-    const bool search = c.is_masked(first) || c.follow && lacks_max(c.rows); // where rows may not have an m yet
-    const bool masked = false;                                               // in the usual way
+    const bool search = c.is_masked(first) || c.follow && lacks_max(c.rows); // some rows may have no m yet
+    const bool masked = false;                                               // no mask on the usual path
     //$ else
     const bool search = c.search, masked = c.is_masked(first);
     //$ end
@@ -25,8 +24,8 @@ __device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
     c.unsure = usual;
 }
 
-// A tile whose weights are out of range: S is multiplied once more, and from then on m follows the maximum. Here, behind the
-// products and with P packed, since nothing else has to wait for the sum then.
+// Where P of the tile is out of range, S is recomputed, and m follows the maximum from then on. This comes after the MMAs are
+// issued and P is packed, since nothing else has to wait for the sum then.
 __device__ __forceinline__ void check_tile(Consumer &c, bool first) {
     if (c.unsure && !within_range(c.rows, c.tile_sum)) {
         scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
@@ -43,7 +42,7 @@ __device__ __forceinline__ void check_tile(Consumer &c, bool first) {
         keep_weights(c.s, c.weights);
     }
     c.rows.sum[0] += c.tile_sum[0], c.rows.sum[1] += c.tile_sum[1];
-    //$ if score_bias == bias_rows
+    //$ if bias_stages > 0
     bias_done(c.score, c.p, c.shared);
     //$ end
     publish_weights(c.weights);

@@ -1,20 +1,12 @@
-//$ needs rescale score_bias plain_scores
+//$ needs bias_stages
+//$ include "fragment/weigh_on_growth.cuh"
 
-// S of the tile that is prepared -> weights. `first`: of its rows.
+// S of the prepared tile -> P. `first`: the first K/V tile of the rows.
 __device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     c.scores_done(c.keys(0));
-    //$ if rescale == always
-    const bool search = true;
-    //$ elif plain_scores
-    const bool search = c.is_masked(first) || lacks_max(c.rows);
-    //$ else
-    const bool search = c.search;
-    //$ end
-    float sum[2];
-    c.weigh_scores<true>(c.is_masked(first), first, search, sum);
-    c.rows.sum[0] += sum[0], c.rows.sum[1] += sum[1];
-    //$ if score_bias == bias_rows
+    weigh_on_growth(c, first);
+    //$ if bias_stages > 0
     bias_done(c.score, c.p, c.shared);
     //$ end
 }

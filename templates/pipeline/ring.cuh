@@ -1,4 +1,4 @@
-// The position in a ring of so many stages after `count` steps.
+// The position in a ring of SIZE stages after `count` steps, and the parity of the barrier phase there.
 template <int SIZE> struct Ring {
     int count;
     __device__ __forceinline__ int stage() const { return count % SIZE; }

@@ -1,9 +1,8 @@
 //$ needs stages units_apart
 //$ include "pipeline/keys_ahead.cuh"
 
-// Tiles of queries without a stop in between: the first S of the next one is multiplied beside the last P V of this one, and
-// is in registers beside its O. After the last tile it is a product that nobody looks at: with a branch around it ptxas would
-// do all of them one after the other.
+// Q tiles overlap: the first S of the next one is computed with the last P V of this one, and is in registers beside its O.
+// After the last Q tile that S is computed in vain: ptxas would serialise the MMAs if there were a branch around it.
 __device__ __forceinline__ void run(Consumer &c) {
     bool more = c.take_and_skip();
     if (!more)
@@ -22,7 +21,7 @@ __device__ __forceinline__ void run(Consumer &c) {
         Barrier *empty = &c.shared.v_empty[c.values().stage()];
         c.step++;
         //$ if units_apart
-        bool early = c.unseen >= STAGES; // the last of the unseen tiles waits for this one's stage
+        bool early = c.unseen >= STAGES; // the last skipped tile waits for the stage of this one
         if (early) {
             wgmma_wait<0>();
             release_keys(empty);
@@ -33,7 +32,7 @@ __device__ __forceinline__ void run(Consumer &c) {
             c.await_queries();
         c.issue_scores(c.keys(more ? 0 : -1));
         c.end_turn();
-        wgmma_wait<1>(); // O is there, S is not
+        wgmma_wait<1>(); // O is complete, S is not
         wgmma_settle(c.o);
         //$ if units_apart
         if (!early)

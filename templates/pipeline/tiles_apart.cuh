@@ -1,6 +1,6 @@
 //$ include "pipeline/keys_ahead.cuh"
 
-// Tiles of queries one after the other; the matrix unit stops in between.
+// Q tiles one after the other; the tensor cores are idle in between.
 __device__ __forceinline__ void run(Consumer &c) {
     while (c.take_and_skip()) {
         c.await_queries();

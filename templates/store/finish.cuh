@@ -1,6 +1,6 @@
 //$ needs mask store
 
-// O = O / l;  LSE = m scale + ln l: of a unit whose last tile of keys is done.
+// The epilogue of a unit: O = O / l,  LSE = m scale + ln l.
 __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int stage) {
     const Rows &rows = c.rows;
     //$ if mask != none
@@ -11,10 +11,10 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
     for (int r = 0; r < 2; r++) {
         sum[r] = rows.sum[r] + __shfl_xor_sync(0xffffffffu, rows.sum[r], 1); // l over the four lanes of the row
         sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
-        inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]); // a row that saw nothing stays 0
+        inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]); // a row that saw no key stays 0
     }
     bool upper = unit.lane % 4 == 0;
-    if (unit.lane % 4 < 2) // a row each
+    if (unit.lane % 4 < 2) // one row a lane
         store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? rows.max[0] : rows.max[1],
                   upper ? sum[0] : sum[1]);
     store_rows(c, unit, stage, inverse);

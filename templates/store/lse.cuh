@@ -1,7 +1,7 @@
 //$ needs score
 //$ include "fragment/unit.cuh"
 
-// LSE = m + ln l of a row, where the caller wants it.
+// Stores LSE = m + ln l of a row, unless lse is null.
 __device__ __forceinline__ void store_lse(const Unit &unit, Row to, float max, float sum) {
     const attention_params &p = unit.p;
     if (p.lse && to.query < p.len_q)

@@ -1,6 +1,6 @@
 //$ needs head_dim_v sinks block_threads
 
-// No keys at all: O = 0, LSE = -infinity, or the sink's.
+// len_kv = 0: O = 0, LSE = -INFINITY, or the sink.
 __device__ __forceinline__ void write_nothing(const attention_params &p) {
 #pragma unroll 1
     for (int index = 0; index < p.batch * p.heads; index++) {

@@ -1,7 +1,7 @@
 //$ needs head_dim_v
 //$ include "fragment/repeat_rows.cuh"
 
-// The warp's rows, done over, in place of what store_rows has stored.
+// Stores the recomputed rows of the warp over those that store_rows has stored.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
     __syncwarp(); // what other lanes have stored is overwritten
     int first, end;

@@ -1,8 +1,8 @@
 //$ needs head_dim_v bfloat16_out
 
-// A unit's rows of O, divided by l, to where Q was, from where the copy unit takes them: rows of 16 bytes, in its swizzle.
+// Writes a unit's rows of O, divided by l, to the buffer of its Q, in the TMA swizzle; TMA stores them from there.
 __device__ __forceinline__ void store_rows(const Consumer &c, const Unit &, int stage, const float (&scale)[2]) {
-    named_barrier_sync(4 + c.index, 128); // all of the warpgroup's products have read Q
+    named_barrier_sync(4 + c.index, 128); // all MMAs of the warpgroup have read Q
     int line = warp_index() % 4 * 16 + c.unit.lane % 16;
 #pragma unroll
     for (int i = 0; i < HEAD_DIM_V / 2; i += 8) { // 16 columns: two chunks of 16 bytes

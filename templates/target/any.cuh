@@ -48,4 +48,31 @@ __device__ __forceinline__ float exp2_approx(float x) {
     return y;
 }
 
+// log2(x), to about 2^-22 of the larger of it and 1.
+__device__ __forceinline__ float log2_approx(float x) {
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// 1 / x, within one unit of its last digit; of what is infinite, 0.
+__device__ __forceinline__ float reciprocal_approx(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// No code, but a number that the compiler takes for a new one, and so does not move into other sums.
+__device__ __forceinline__ int set_apart(int x) {
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
+// Uniform over the warp, so that the compiler keeps it and what depends on it in uniform registers.
+__device__ __forceinline__ int warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0); }
+
+__device__ __forceinline__ unsigned shared_address(const void *pointer) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
 #endif

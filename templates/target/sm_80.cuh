@@ -1,22 +1,76 @@
+//$ include "target/any.cuh"
+
 // sm_80: what compute capability 8.0 adds to any. One instruction each; the host device has its own bodies under these
 // names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// Starts copying 16 bytes from global to shared memory, both aligned to 16; zeros are written instead when not wanted.
-__device__ __forceinline__ void copy_async_16(void *to, const void *from, bool wanted) {
-    unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(wanted ? 16 : 0)
-                 : "memory");
+// --- copies by threads, which need no registers on the way (cp.async)
+
+// Starts copying `bytes` to shared memory, and zeros behind them up to SIZE: 16, 8 or 4. Both sides are aligned to SIZE.
+template <int SIZE> __device__ __forceinline__ void copy_async(void *to, const void *from, int bytes) {
+    if constexpr (SIZE == 16) // past the L1
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes)
+                     : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes),
+                     "n"(SIZE)
+                     : "memory");
 }
 
-// The same for 4 bytes.
-__device__ __forceinline__ void copy_async_4(void *to, const void *from, bool wanted) {
-    unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(from), "r"(wanted ? 4 : 0)
-                 : "memory");
+// Ends a group: what this thread has started since the last one.
+__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Until all of this thread's groups but the PENDING newest have been written; others see them after a barrier.
+template <int PENDING> __device__ __forceinline__ void copy_async_wait_groups() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-// Waits until all copies that this thread started have been written; others see them after a barrier.
+// Until all copies that this thread started have been written; others see them after a barrier.
 __device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// --- products of 16 rows by a warp (mma), and their operands
+
+// Four 8 x 8 matrices of 16-bit elements from shared memory; lane i names one row of 16 bytes, and four lanes get a row of
+// every matrix.
+__device__ __forceinline__ void load_matrices(unsigned (&pair)[4], const void *shared) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
+                 : "r"(shared_address(shared))
+                 : "memory");
+}
+
+// The same, and four lanes get a column.
+__device__ __forceinline__ void load_matrices_transposed(unsigned (&pair)[4], const void *shared) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
+                 : "r"(shared_address(shared))
+                 : "memory");
+}
+
+// sum (16, 8) += a (16, 16) b (16, 8)
+template <bool OF_BFLOAT16>
+__device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, const unsigned (&a)[4], unsigned b0,
+                                    unsigned b1) {
+    if constexpr (OF_BFLOAT16)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Two floats to a pair of 16-bit elements, the first in the lower half.
+template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
+    unsigned pair;
+    if constexpr (TO_BFLOAT16)
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    else
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+}
 
 #endif

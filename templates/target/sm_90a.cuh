@@ -1,7 +1,8 @@
-//$ needs dtype dtype_out head_dim head_dim_v block_n weights_in queries_in score_bias
+//$ needs dtype dtype_out head_dim head_dim_v block_n p_in q_in score_bias
+//$ include "target/sm_80.cuh"
 
-// sm_90a: what Hopper adds, one instruction each, of products all their steps. The host device has its own bodies under
-// these names.
+// sm_90a: wrappers of one instruction each; a wgmma wrapper has all k steps of its product. The host device has its own bodies
+// under these names.
 //$ let bfloat16 = dtype == bf16
 //$ let bfloat16_out = dtype_out == bf16
 
@@ -9,19 +10,18 @@ using Barrier = unsigned long long; // 8 bytes of shared memory, opaque
 
 #ifndef ATTILE_HOST
 
-// --- who am I: uniform over the warp, so that the compiler keeps it and what depends on it in uniform registers
+// --- indices: uniform over the warp, so that the compiler keeps them and what depends on them in uniform registers
 
-__device__ __forceinline__ int warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0); }
 __device__ __forceinline__ int warpgroup_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); }
 
-// True in one lane of the warp, which has to be converged.
+// True in one lane of the warp. The warp must be converged.
 __device__ __forceinline__ bool elect_one() {
     unsigned elected;
     asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(elected));
     return elected;
 }
 
-// --- registers move between warpgroups: all four warps give up, or wait for, so many a thread
+// --- setmaxnreg: the four warps of a warpgroup release registers, or wait for them, until each thread has COUNT
 
 template <int COUNT> __device__ __forceinline__ void registers_release() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
@@ -30,7 +30,7 @@ template <int COUNT> __device__ __forceinline__ void registers_acquire() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
-// --- named barriers 1 .. 15: `threads` of them take part, some wait, some only arrive
+// --- named barriers 1 .. 15: of `threads` threads, some wait and some only arrive
 
 __device__ __forceinline__ void named_barrier_sync(int id, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -39,25 +39,22 @@ __device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// --- transaction barriers in shared memory: a phase ends when all arrivals and all expected bytes are in
+// --- mbarriers in shared memory: a phase completes when all arrivals and all expected bytes are in
 
-__device__ __forceinline__ unsigned shared_address(const void *pointer) {
-    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
 __device__ __forceinline__ void barrier_init(Barrier *barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
-// Makes barrier_init known to the copy unit; once, after the last of them.
+// Makes barrier_init visible to TMA; call it once, after the last of them.
 __device__ __forceinline__ void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 __device__ __forceinline__ void barrier_arrive(Barrier *barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
-// Arrive, and keep the phase open until so many bytes more have come.
+// Arrive, and keep the phase open until `bytes` more bytes have arrived.
 __device__ __forceinline__ void barrier_expect(Barrier *barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                  : "memory");
 }
-// Wait for the end of the phase with this parity; the phase before the first has parity 1 and is over.
+// Wait until the phase with this parity is complete. The phase before the first has parity 1 and is complete.
 __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity) {
     asm volatile("{\n.reg .pred p;\nagain_%=:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again_%=;\n}" ::"r"(
                      shared_address(barrier)),
@@ -65,12 +62,12 @@ __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity) {
                  : "memory");
 }
 
-// --- the copy unit (TMA): boxes between tensors in global memory and shared memory, in the 128-byte swizzle
+// --- TMA: copies boxes between tensors in global memory and shared memory, in the 128-byte swizzle
 
 __device__ __forceinline__ void tma_prefetch(const tensor_map *map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
-// Box at (batch, head, row, column) -> shared; its bytes count on the barrier. Outside the tensor it is 0.
+// Box at (batch, head, row, column) -> shared; the barrier counts its bytes. Elements outside the tensor are 0.
 __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Barrier *barrier, int column, int row,
                                          int head, int batch) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
@@ -78,7 +75,7 @@ __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Ba
                  "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
                  : "memory");
 }
-// Shared -> box; what lies outside the tensor is not written. Belongs to the thread's current group of stores.
+// Shared -> box; elements outside the tensor are not written. Joins the current bulk group of the thread.
 __device__ __forceinline__ void tma_store(const tensor_map *map, const void *shared, int column, int row, int head,
                                           int batch) {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
@@ -86,9 +83,9 @@ __device__ __forceinline__ void tma_store(const tensor_map *map, const void *sha
                  : "memory");
 }
 __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Until all of this thread's stores have read their shared memory.
+// Wait until all stores of this thread have read their shared memory.
 __device__ __forceinline__ void tma_store_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
-// Orders this thread's own writes to shared memory before what the copy and matrix units do next.
+// Orders this thread's accesses to shared memory before later ones of TMA and the tensor cores (the async proxy).
 __device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i names the address of one row of 16 bytes.
@@ -98,55 +95,27 @@ __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigne
                  : "memory");
 }
 
-//$ if queries_in == q_registers or score_bias == bias_rows
-// And back, a row of every matrix by four lanes.
-__device__ __forceinline__ void load_matrices(unsigned (&pair)[4], const void *shared) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
-                 : "r"(shared_address(shared))
-                 : "memory");
-}
-
-//$ end
-
 //$ if score_bias == bias_rows
-// --- copies by threads: 16 bytes to shared memory, which need no registers on the way
+// --- cp.async: a thread copies 16 bytes to shared memory without registers
 
 __device__ __forceinline__ void copy_piece(void *shared, const void *from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(from) : "memory");
 }
-// Arrive when all of this thread's copies have.
+// Arrive when all earlier copies of this thread are complete.
 __device__ __forceinline__ void barrier_arrive_copied(Barrier *barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
 //$ end
-// --- products of 16 rows by a warp (mma): sum (16, 8) += a (16, 16) b (16, 8)
-
-template <bool OF_BFLOAT16>
-__device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, const unsigned (&a)[4], unsigned b0,
-                                    unsigned b1) {
-    if constexpr (OF_BFLOAT16)
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-            "{%0, %1, %2, %3};"
-            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-    else
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-            "{%0, %1, %2, %3};"
-            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-// --- the matrix unit (wgmma): 64 rows a warpgroup, asynchronous between fence, commit and wait
+// --- wgmma: 64 rows a warpgroup, asynchronous between fence, commit and wait
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Until at most PENDING of the newest groups are unfinished.
+// Wait until at most the newest PENDING groups are incomplete.
 template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
-// After a wait: no instruction that touches these accumulators may move before it. No code.
+// Call after a wait: the compiler moves no access to these accumulators before it. Emits no code.
 template <int COUNT> __device__ __forceinline__ void wgmma_settle(float (&sum)[COUNT]) {
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
@@ -164,17 +133,17 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
 //$ let p_steps = block_n / 16
 //$ let scores_registers = block_n / 2
 //$ let output_registers = head_dim_v / 2
-// Products are named by where a is, in shared memory (s) or registers (r), and by how b lies in shared memory: as it is, its
-// rows the contracted dimension (n), or transposed (t). What is contiguous in shared memory is a row. Each is one statement
-// for all its STEPS of 16 of the contracted dimension: every statement names all accumulators, which compilers take long over.
-//$ if queries_in == q_registers
+// Names: operand a in shared memory (s) or registers (r); operand b in shared memory (s); the layout of b: its rows are the
+// contracted dimension (n), or it is transposed (t). Rows are contiguous in shared memory. Each wrapper is one asm statement for
+// all STEPS of 16 of the contracted dimension: every statement names all accumulators, and compilers are slow on those.
+//$ if q_in == q_registers
 template <int N, int STEPS, bool OF_BFLOAT16>
 __device__ void wgmma_rs_nt(float (&sum)[N / 2], const unsigned (&a)[STEPS][4], unsigned long long b);
 //$ else
 template <int N, int STEPS, bool OF_BFLOAT16>
 __device__ void wgmma_ss_nt(float (&sum)[N / 2], unsigned long long a, unsigned long long b);
 //$ end
-//$ if weights_in == p_shared
+//$ if p_in == p_shared
 template <int N, int STEPS, bool OF_BFLOAT16>
 __device__ void wgmma_ss_nn(float (&sum)[N / 2], unsigned long long a, unsigned long long b);
 //$ else
@@ -194,7 +163,7 @@ __device__ void wgmma_rs_nn(float (&sum)[N / 2], const unsigned (&a)[STEPS][4], 
                  "%${output_registers - 4}, %${output_registers - 3}, %${output_registers - 2}, %${output_registers - 1}}, "
 
 // sum (64, N) = a (64, 16 STEPS) b (N, 16 STEPS)^T. A panel is 64 columns, 4 steps: 64 rows of a, N of b.
-//$ if queries_in == q_registers
+//$ if q_in == q_registers
 //$ let scores_b = scores_registers + 4 * q_steps
 template <>
 __device__ __forceinline__ void wgmma_rs_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&sum)[BLOCK_N / 2],
@@ -210,7 +179,7 @@ __device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&
 //$ end
                  //$ for step below q_steps
                  "add.s64 b, %${scores_b}, ${step / 4 * (block_n * 128 / 16) + step % 4 * 2};\n"
-                 //$ if queries_in == q_shared
+                 //$ if q_in == q_shared
                  "add.s64 a, %${scores_registers}, ${step / 4 * (64 * 128 / 16) + step % 4 * 2};\n"
                  //$ end
                  //$ if dtype == bf16
@@ -218,7 +187,7 @@ __device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&
                  //$ else
                  "wgmma.mma_async.sync.aligned.m64n${block_n}k16.f32.f16.f16 " ALL_OF_S
                  //$ end
-                 //$ if queries_in == q_registers
+                 //$ if q_in == q_registers
                  "{%${scores_registers + 4 * step}, %${scores_registers + 4 * step + 1}, "
                  "%${scores_registers + 4 * step + 2}, %${scores_registers + 4 * step + 3}}, b, ${min(step, 1)}, 1, 1, 0;\n"
                  //$ else
@@ -233,7 +202,7 @@ __device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&
                  "+f"(sum[${scores_registers - 4}]), "+f"(sum[${scores_registers - 3}]),
                  "+f"(sum[${scores_registers - 2}]), "+f"(sum[${scores_registers - 1}])
                  :
-                 //$ if queries_in == q_registers
+                 //$ if q_in == q_registers
                  //$ for step below q_steps
                  "r"(a[$step][0]), "r"(a[$step][1]), "r"(a[$step][2]), "r"(a[$step][3]),
                  //$ end
@@ -244,7 +213,7 @@ __device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&
 }
 
 // sum (64, N) += a (64, 16 STEPS) b (16 STEPS, N).
-//$ if weights_in == p_shared
+//$ if p_in == p_shared
 //$ let output_b = output_registers + 1
 template <>
 __device__ __forceinline__ void wgmma_ss_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(float (&sum)[HEAD_DIM_V / 2],
@@ -260,7 +229,7 @@ __device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(float
 //$ end
                  //$ for step below p_steps
                  "add.s64 b, %${output_b}, ${step * (16 * 128 / 16)};\n"
-                 //$ if weights_in == p_shared
+                 //$ if p_in == p_shared
                  "add.s64 a, %${output_registers}, ${step / 4 * (64 * 128 / 16) + step % 4 * 2};\n"
                  //$ end
                  //$ if dtype == bf16
@@ -268,7 +237,7 @@ __device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(float
                  //$ else
                  "wgmma.mma_async.sync.aligned.m64n${head_dim_v}k16.f32.f16.f16 " ALL_OF_O
                  //$ end
-                 //$ if weights_in == p_shared
+                 //$ if p_in == p_shared
                  "a, b, 1, 1, 1, 0, 1;\n"
                  //$ else
                  "{%${output_registers + 4 * step}, %${output_registers + 4 * step + 1}, "
@@ -283,7 +252,7 @@ __device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(float
                  "+f"(sum[${output_registers - 4}]), "+f"(sum[${output_registers - 3}]),
                  "+f"(sum[${output_registers - 2}]), "+f"(sum[${output_registers - 1}])
                  :
-                 //$ if weights_in == p_shared
+                 //$ if p_in == p_shared
                  "l"(a), "l"(b));
                  //$ else
                  //$ for step below p_steps
@@ -291,36 +260,6 @@ __device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(float
                  //$ end
                  "l"(b));
                  //$ end
-}
-
-// log2(x), to about 2^-22 of the larger of it and 1.
-__device__ __forceinline__ float log2_approx(float x) {
-    float y;
-    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// No code, but a number that the compiler takes for a new one, and so does not move into other sums.
-__device__ __forceinline__ int set_apart(int x) {
-    asm volatile("" : "+r"(x));
-    return x;
-}
-
-// 1 / x, within one unit of its last digit; of what is infinite, 0.
-__device__ __forceinline__ float reciprocal_approx(float x) {
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// Two floats to a pair of 16-bit elements, the first in the lower half.
-template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
-    unsigned pair;
-    if constexpr (TO_BFLOAT16)
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-    else
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-    return pair;
 }
 
 #endif

@@ -1,13 +1,13 @@
 //$ needs tile_rows units units_apart
 //$ include "walk/bitmap_launch.cuh"
 
-// The tiles of keys that queries go over, from the last to the first, as a map of bits in the workspace has them
-// (walk/bitmap_launch.cuh); at least one, so that all take the same way.
+// The K/V tiles of a Q tile, from the last to the first, from a bitmap in the workspace (walk/bitmap_launch.cuh). At least one,
+// so that every Q tile runs the same code.
 struct KeyWalk {
     //$ if units_apart
-    int unseen; // tiles before those, which only other units of the tile of queries see
+    int unseen; // tiles before the first of this unit, which only other units need
     //$ end
-    int left;            // tiles to come
+    int left;            // tiles left
     int word;            // of the map
     unsigned bits, full; // of it: tiles to come; those of which all queries see all keys
     bool whole;          // all queries see all keys of the tile that next_keys has returned
@@ -15,11 +15,11 @@ struct KeyWalk {
 
 __device__ __forceinline__ MapLine *line_of(const attention_params &p, const Tile &tile, int unit) {
     const long long head = static_cast<long long>(tile.batch) * p.heads + tile.head;
-    const int query = set_apart(tile.query); // or addresses would be kept from one use to the next
+    const int query = set_apart(tile.query); // else the compiler would keep addresses in registers from one use to the next
     return map_line(p, head * ((p.len_q + TILE_ROWS - 1) / TILE_ROWS) + query / TILE_ROWS, unit);
 }
 
-// The next tile of keys; the unit is UNITS for all of them.
+// The next K/V tile. `unit` is UNITS for the walk of the whole Q tile.
 __device__ __forceinline__ int next_keys(const attention_params &p, const Tile &tile, int unit, KeyWalk &walk) {
     while (walk.bits == 0) {
         walk.word--;
@@ -42,24 +42,24 @@ __device__ __forceinline__ KeyWalk walk_of_line(const attention_params &p, const
     //$ end
 }
 
-// For all queries of the tile.
+// The walk of a whole Q tile.
 __device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const Tile &tile) {
     return walk_of_line(p, tile, UNITS);
 }
 
-// For those of one unit.
+// The walk of one unit.
 __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const Tile &tile, int unit) {
     //$ if units_apart
     return walk_of_line(p, tile, unit);
     //$ else
-    KeyWalk walk = walk_of_tile(p, tile); // turns are taken alike
+    KeyWalk walk = walk_of_tile(p, tile); // all units of a pingpong pair take the same number of turns
     walk.full = line_of(p, tile, unit)->tiles()[walk.word];
     return walk;
     //$ end
 }
 //$ if units_apart
 
-// Tiles behind those of the unit, which only others see. Read once more, rather than kept.
+// Tiles after the last one of this unit, which only other units need. Read again, to keep no register for it.
 __device__ __forceinline__ int tiles_after(const attention_params &p, const Tile &tile, int unit, const KeyWalk &) {
     return line_of(p, tile, unit)->after;
 }

@@ -1,11 +1,11 @@
-//$ needs block_n tile_rows units
+//$ needs algorithm block_n tile_rows units
 //$ launch attention_tile_map grid min((batch * heads * ((len_q + tile_rows - 1) / tile_rows) + 3) / 4, 16 * sm_count) block 128 shared 0
 //$ workspace 4 * batch * heads * ((len_q + tile_rows - 1) / tile_rows) * (units + 1) * (6 + (len_kv + 32 * block_n - 1) / (32 * block_n))
 //$ include "expression/formula.cuh"
 
-// Which tiles of keys each tile of queries needs, where no closed form says it: judged before the kernel proper, 32 tiles
-// at a time, for each unit of 64 rows. In the workspace, for each tile of queries, a line for each unit and one for all of
-// them together. A line begins with where its walk over the needed tiles does (walk/bitmap.cuh):
+// The K/V tiles that each Q tile needs, for masks without a closed form. A launch before the attention kernel classifies 32 tiles
+// at a time for each unit of 64 rows. The workspace holds, for each Q tile, one line a unit and one line for the whole tile. A
+// line begins with the start of its walk over the needed tiles (walk/bitmap.cuh):
 
 struct MapLine {
     int unseen, left, after; // of the tiles that any unit needs, from the last to the first: before the first one that this
@@ -13,7 +13,7 @@ struct MapLine {
     int word;                // in which word of the needed tiles the first one of those `left` is, ...
     unsigned bits, full;     // ... and that word without those before it, and which of its tiles all queries of the unit see
 
-    // A bit for each tile of keys. Of a unit, 1 = all its queries see all keys; of all of them, 1 = needed.
+    // A bit for each K/V tile. Of a unit, 1 = all its queries see all keys; of all of them, 1 = needed.
     __device__ __forceinline__ unsigned *tiles() { return reinterpret_cast<unsigned *>(this + 1); }
 };
 static_assert(sizeof(MapLine) == 24, "as in the workspace directive");
@@ -27,8 +27,12 @@ __device__ __forceinline__ MapLine *map_line(const attention_params &p, long lon
                                        (tile * (UNITS + 1) + unit) * map_line_words(p));
 }
 
+//$ if algorithm == flash_async
 extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __grid_constant__ attention_tma_params params) {
     const attention_params &p = params.attention;
+    //$ else
+extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __grid_constant__ attention_params p) {
+    //$ end
     const int tiles = (p.len_q + TILE_ROWS - 1) / TILE_ROWS, lane = static_cast<int>(threadIdx.x) % 32;
     for (int row = blockIdx.x * 4 + threadIdx.x / 32; row < p.batch * p.heads * tiles; row += gridDim.x * 4) {
         const Where at = where_is(p, row / tiles);

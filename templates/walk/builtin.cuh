@@ -1,13 +1,13 @@
 //$ needs mask block_n units_apart
 //$ include "walk/keys_seen.cuh"
 
-// The tiles of keys that queries go over, from the last to the first, which may be the only one with a mask. At least one, so
-// that all take the same way.
+// The K/V tiles of a Q tile, from the last to the first: masked tiles come first, and may be one only. At least one tile, so
+// that every Q tile runs the same code.
 struct KeyWalk {
     //$ if units_apart
-    int unseen;   // tiles before those, which only other units of the tile of queries see
+    int unseen;   // tiles before the first of this unit, which only other units need
     //$ end
-    int left;     // tiles to come
+    int left;     // tiles left
     int unmasked; // all queries see all of the tiles below
     bool whole;   // all queries see all keys of the tile that next_keys has returned
 };
@@ -21,14 +21,14 @@ __device__ __forceinline__ int key_tiles(const attention_params &p, int query, i
     return max(1, (keys_end(p, min(query + count, p.len_q)) + BLOCK_N - 1) / BLOCK_N);
 }
 
-// For all queries of the tile.
+// The walk of a whole Q tile.
 __device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const Tile &tile) {
     KeyWalk walk = {};
     walk.left = key_tiles(p, tile.query, queries_of_tile(p));
     return walk;
 }
 
-// For those of one unit.
+// The walk of one unit.
 __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const Tile &tile, int unit) {
     const int first = tile.query + unit * queries_of_unit(p);
     KeyWalk walk = walk_of_tile(p, tile);
@@ -38,14 +38,14 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     walk.left -= walk.unseen;
     //$ end
     //$ if mask == causal
-    walk.unmasked = max(0, keys_end(p, first + 1) - 1) / BLOCK_N; // one more than need be, so that m is known after it
+    walk.unmasked = max(0, keys_end(p, first + 1) - 1) / BLOCK_N; // perhaps one masked tile more than needed: after it every row has an m
     //$ else
     walk.unmasked = keys_end(p, first + 1) / BLOCK_N;
     //$ end
     return walk;
 }
 
-// The next tile of keys.
+// The next K/V tile.
 __device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) {
     walk.left--;
     walk.whole = walk.left < walk.unmasked;

@@ -1,29 +1,29 @@
 //$ needs block_n tile_rows units_apart
 //$ include "expression/formula.cuh"
 
-// The tiles of keys that queries go over, from the last to the first, where all they see is an interval; at least one, so that
-// all take the same way.
+// The K/V tiles of a Q tile, from the last to the first, for masks under which each query sees an interval of keys. At least
+// one, so that every Q tile runs the same code.
 struct KeyWalk {
     //$ if units_apart
-    int unseen; // tiles before those, which only other units of the tile of queries see
+    int unseen; // tiles before the first of this unit, which only other units need
     //$ end
-    int left;   // tiles to come
+    int left;   // tiles left
     //$ if units_apart
-    int after;  // as unseen, behind those
+    int after;  // tiles after the last of this unit, which only other units need
     //$ end
     int tile;                 // the next one
     int full_first, full_end; // keys that all queries see
     bool whole;               // all queries see all keys of the tile that next_keys has returned
 };
 
-// The next tile of keys.
+// The next K/V tile.
 __device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) {
     walk.left--;
     walk.whole = walk.tile * BLOCK_N >= walk.full_first && (walk.tile + 1) * BLOCK_N <= walk.full_end;
     return walk.tile--;
 }
 
-// For so many queries from `query` on, those past the end aside. `otherwise`: the tile of keys, if they see none.
+// The walk of `count` queries from `query` on, less those past the end. `otherwise`: the K/V tile to take when they see no key.
 __device__ __forceinline__ KeyWalk walk_of_queries(const attention_params &p, const Tile &tile, int query, int count,
                                                    int otherwise) {
     const int q_first = position_of(p, min(query, p.len_q - 1)), q_last = position_of(p, min(query + count, p.len_q) - 1);
@@ -38,12 +38,12 @@ __device__ __forceinline__ KeyWalk walk_of_queries(const attention_params &p, co
     return walk;
 }
 
-// For all queries of the tile.
+// The walk of a whole Q tile.
 __device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const Tile &tile) {
     return walk_of_queries(p, tile, tile.query, TILE_ROWS, 0);
 }
 
-// For those of one unit.
+// The walk of one unit.
 __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const Tile &tile, int unit) {
     //$ if units_apart
     const KeyWalk all = walk_of_tile(p, tile);
@@ -52,11 +52,11 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     walk.after = all.left - walk.unseen - walk.left;
     return walk;
     //$ else
-    return walk_of_tile(p, tile); // turns are taken alike
+    return walk_of_tile(p, tile); // all units of a pingpong pair take the same number of turns
     //$ end
 }
 //$ if units_apart
 
-// Tiles behind those of the unit, which only others see.
+// Tiles after the last one of this unit, which only other units need.
 __device__ __forceinline__ int tiles_after(const attention_params &, const Tile &, int, const KeyWalk &walk) { return walk.after; }
 //$ end

@@ -1,18 +1,18 @@
 //$ needs score_bias tile_rows
 //$ include "work/tile.cuh"
 
-// A tile holds queries of one head.
+// Without pack_gqa: a Q tile holds rows of one query head.
 __device__ __forceinline__ int queries_of_unit(const attention_params &) { return 64; }
 __device__ __forceinline__ int queries_of_tile(const attention_params &) { return TILE_ROWS; }
 __device__ __forceinline__ int rows_of_unit(const attention_params &) { return 64; }
 
-// Heads that have tiles of their own.
+// The number of heads that Q tiles are counted by.
 __device__ __forceinline__ int tile_heads(const attention_params &p) { return p.heads; }
 
 // Tile `tile` of a head; `index` counts heads and batches.
 __device__ __forceinline__ Tile tile_of(const attention_params &p, int index, int tile) {
     //$ if score_bias == bias_rows
-    // Batches of a head go together: what the score adds may be the same for them.
+    // Batches of a head are neighbours: they may share the bias.
     int head = index / p.batch, batch = index % p.batch;
     //$ else
     int head = index % p.heads, batch = index / p.heads;

@@ -1,7 +1,4 @@
-// Which item of work comes when.
-struct Place {
-    int head, order; // of tile_heads and batches; 0 is the heaviest of the `items` of a head
-};
+//$ include "work/place.cuh"
 
 // The heaviest item of every head, then the second of every head, and so on.
 __device__ __forceinline__ Place place_of(const attention_params &p, int, int item) {

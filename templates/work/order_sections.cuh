@@ -1,12 +1,7 @@
 //$ needs head_dim head_dim_v
+//$ include "work/place.cuh"
 
-// Which item of work comes when: blocks start in the order of their index, each as soon as an SM is free, so the order
-// decides who shares the L2 cache and who is left over at the end.
-struct Place {
-    int head, order; // of tile_heads and batches; 0 is the heaviest of the `items` of a head
-};
-
-// A section: as many heads as have their keys and values in half of the L2; all their items, heaviest first.
+// A section: as many heads as fit half of the L2 with their K and V; all their items, heaviest first.
 __device__ __forceinline__ Place place_of(const attention_params &p, int items, int item) {
     int heads = tile_heads(p), all_heads = heads * p.batch;
     constexpr float SECTION_BYTES = 32 << 20;

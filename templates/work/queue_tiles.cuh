@@ -1,28 +1,25 @@
-//$ needs blocks cluster query_heads shared_bytes block_threads tile_rows
-//$ if blocks == per_tile
+//$ needs scheduler cluster pack_gqa shared_bytes block_threads tile_rows
+//$ if scheduler == per_tile
 //$ launch attention_flash_async grid (len_q + tile_rows - 1) / tile_rows * heads * batch * cluster block block_threads shared shared_bytes cluster cluster
-//$ elif query_heads == packed
+//$ elif pack_gqa == 1
 //$ launch attention_flash_async grid min(len_q * kv_heads * batch, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster
 //$ else
 //$ launch attention_flash_async grid min((len_q + tile_rows - 1) / tile_rows * heads * batch, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster
 //$ end
+//$ include "work/tiles_of_head.cuh"
 
-// The tiles of queries that this block works on, one after the other.
+// The Q tiles of this block.
 struct TileQueue {
     int item, items; // of all blocks; an item is a tile
 
     __device__ __forceinline__ bool empty() const { return item >= items; }
 };
 
-__device__ __forceinline__ int tiles_of_head(const attention_params &p) {
-    return (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
-}
-
 __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
     return {worker(), tiles_of_head(p) * tile_heads(p) * p.batch};
 }
 
-// The tile at the front, and the queue without it.
+// Take the tile at the front off the queue.
 __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
     if (queue.empty())
         return {-1, 0, 0, 0};

@@ -20,12 +20,12 @@
      mask            causal             which keys a query sees: all, those up to its own position with the last query and key aligned, or those for which an expression holds
      score           scaled             what the softmax is taken of: the scaled products, or an expression of them
      algorithm       flash_tiled        which derivation of the family; one template each
-     loop_order      q_outer            what stays on chip while the other is looped over: a tile of queries or a tile of keys
-     block_m         64                 queries (rows) in one tile
-     block_n         32                 keys (columns) in one tile
-     thread_m        4                  rows of a tile that one thread holds in registers
-     thread_n        4                  columns of a tile that one thread holds in registers
-     threads         128                threads in one block
+     loop_order      q_outer            the outer loop, whose tile stays on chip: over tiles of Q or of K and V
+     block_m         64                 rows of a Q tile
+     block_n         32                 keys of a K/V tile: columns of S
+     thread_m        4                  rows of S that one thread holds in registers
+     thread_n        4                  columns of S that one thread holds in registers
+     threads         128                threads in one thread block
      target          any                instruction set the source is written for; any = plain CUDA C++
 
    Derived
@@ -70,7 +70,7 @@ constexpr int UNROLL = 2;
 
 // Attention by tiles with queries on chip: a block keeps BLOCK_M queries and walks over the keys, BLOCK_N at a time.
 //
-//     for each tile of keys      S = scale Q K^T                      (BLOCK_M, BLOCK_N), in registers
+//     for each K/V tile      S = scale Q K^T                      (BLOCK_M, BLOCK_N), in registers
 //                                m' = max(m, row maxima of S)
 //                                P = e^(S - m')                       (BLOCK_M, BLOCK_N)
 //                                l = e^(m - m') l + row sums of P

@@ -20,9 +20,9 @@
      mask          causal             which keys a query sees: all, those up to its own position with the last query and key aligned, or those for which an expression holds
      score         scaled             what the softmax is taken of: the scaled products, or an expression of them
      algorithm     materialized       which derivation of the family; one template each
-     block_m       64                 queries (rows) in one tile
-     block_n       64                 keys (columns) in one tile
-     threads       256                threads in one block
+     block_m       64                 rows of a Q tile
+     block_n       64                 keys of a K/V tile: columns of S
+     threads       256                threads in one thread block
      target        any                instruction set the source is written for; any = plain CUDA C++
 
    Derived
@@ -139,8 +139,8 @@ __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
 }
 
 // fragment/reduce.cuh
-// Reductions: the threads that share a row combine one value each, and all of them get the answer. The order is fixed,
-// so equal inputs give equal bits.
+// Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
+// bits.
 
 __device__ __forceinline__ float shuffle_xor(float x, unsigned lanes, int step) {
     return __shfl_xor_sync(lanes, x, step);
@@ -158,9 +158,8 @@ template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forc
 
 // fragment/softmax.cuh
 
-// The online softmax. What a row has seen so far is two numbers, and two such states over different scores join to the
-// state over both, in any order and any grouping; {-INFINITY, 0} is the neutral element. Everything that tiles, splits
-// or merges attention rests on this.
+// The online softmax. The state of a row is two numbers. The states of two sets of scores combine to the state of their union, in
+// any order and grouping; {-INFINITY, 0} is the neutral element. Tiling, splitting and merging attention rest on this.
 
 struct SoftmaxState {
     float max; // m: the largest score; -INFINITY when there was none
@@ -170,8 +169,8 @@ struct SoftmaxState {
 __device__ __forceinline__ SoftmaxState softmax_of_nothing() { return {-INFINITY, 0}; }
 __device__ __forceinline__ SoftmaxState softmax_of(float score) { return {score, 1}; }
 
-// exp(score - max). No score above -INFINITY means no max to subtract: -INFINITY - -INFINITY would be NaN, and exp of a
-// score of -INFINITY is 0 beside any number. The difference must not be contracted with the product that the score is: docs/numerics.md.
+// exp(score - max). While all scores are -INFINITY, subtract 0: -INFINITY - -INFINITY is NaN. The difference must not be
+// contracted with the product that gave the score: docs/numerics.md.
 __device__ __forceinline__ float softmax_weight(float score, float max) {
     return expf(__fsub_rn(score, max == -INFINITY ? 0.0f : max));
 }
@@ -186,7 +185,7 @@ __device__ __forceinline__ SoftmaxState shuffle_xor(SoftmaxState state, unsigned
     return {shuffle_xor(state.max, lanes, step), shuffle_xor(state.sum, lanes, step)};
 }
 
-// Divide by l; a row that saw nothing stays as it is: 0.
+// Divide by l. A row that saw no key stays 0.
 __device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) {
     return state.sum == 0 ? x : x / state.sum;
 }

@@ -21,9 +21,9 @@
      mask           causal             which keys a query sees: all, those up to its own position with the last query and key aligned, or those for which an expression holds
      score          scaled             what the softmax is taken of: the scaled products, or an expression of them
      algorithm      flash_tiled        which derivation of the family; one template each
-     loop_order     kv_outer           what stays on chip while the other is looped over: a tile of queries or a tile of keys
-     block_m        16                 queries (rows) in one tile
-     block_n        32                 keys (columns) in one tile
+     loop_order     kv_outer           the outer loop, whose tile stays on chip: over tiles of Q or of K and V
+     block_m        16                 rows of a Q tile
+     block_n        32                 keys of a K/V tile: columns of S
      target         any                instruction set the source is written for; any = plain CUDA C++
 
    Derived
@@ -55,8 +55,8 @@ constexpr int SHARED_BYTES = 27904;
 // queries pass by. No query sees all keys in one go, so its unfinished output and softmax state wait in global memory
 // (the workspace, fp32) between two key tiles, and are divided by l when all keys have been seen.
 //
-//     for each tile of keys                      K, V: global -> shared, once
-//         for each tile of queries               Q, o, m, l: global -> registers, o, m, l back again
+//     for each K/V tile                      K, V: global -> shared, once
+//         for each Q tile               Q, o, m, l: global -> registers, o, m, l back again
 //
 // One block a head, so that no two blocks share an output row and the order of additions is fixed. A row of Q and of o
 // belongs to LANES lanes. Compare the other loop order, which reads K and V over again but never takes o out of
@@ -144,8 +144,8 @@ __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
 }
 
 // fragment/reduce.cuh
-// Reductions: the threads that share a row combine one value each, and all of them get the answer. The order is fixed,
-// so equal inputs give equal bits.
+// Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
+// bits.
 
 __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); } // of a number and a NaN: the number
 __device__ __forceinline__ float plus(float a, float b) { return a + b; }
@@ -215,9 +215,8 @@ __device__ __forceinline__ void slice_add(Slice<DIM> &sum, float keep, float wei
 
 // fragment/softmax.cuh
 
-// The online softmax. What a row has seen so far is two numbers, and two such states over different scores join to the
-// state over both, in any order and any grouping; {-INFINITY, 0} is the neutral element. Everything that tiles, splits
-// or merges attention rests on this.
+// The online softmax. The state of a row is two numbers. The states of two sets of scores combine to the state of their union, in
+// any order and grouping; {-INFINITY, 0} is the neutral element. Tiling, splitting and merging attention rest on this.
 
 struct SoftmaxState {
     float max; // m: the largest score; -INFINITY when there was none
@@ -226,8 +225,8 @@ struct SoftmaxState {
 
 __device__ __forceinline__ SoftmaxState softmax_of_nothing() { return {-INFINITY, 0}; }
 
-// exp(score - max). No score above -INFINITY means no max to subtract: -INFINITY - -INFINITY would be NaN, and exp of a
-// score of -INFINITY is 0 beside any number. The difference must not be contracted with the product that the score is: docs/numerics.md.
+// exp(score - max). While all scores are -INFINITY, subtract 0: -INFINITY - -INFINITY is NaN. The difference must not be
+// contracted with the product that gave the score: docs/numerics.md.
 __device__ __forceinline__ float softmax_weight(float score, float max) {
     return expf(__fsub_rn(score, max == -INFINITY ? 0.0f : max));
 }
@@ -236,7 +235,7 @@ __device__ __forceinline__ SoftmaxState shuffle_xor(SoftmaxState state, unsigned
     return {shuffle_xor(state.max, lanes, step), shuffle_xor(state.sum, lanes, step)};
 }
 
-// Divide by l; a row that saw nothing stays as it is: 0.
+// Divide by l. A row that saw no key stays 0.
 __device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) {
     return state.sum == 0 ? x : x / state.sum;
 }
@@ -271,7 +270,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
     }
 
     for (int key0 = 0; key0 < p.len_kv; key0 += BLOCK_N) {
-        __syncthreads(); // all are done with the last tile of keys, and with all states
+        __syncthreads(); // all are done with the last K/V tile, and with all states
         for (int i = threadIdx.x; i < BLOCK_N * HEAD_DIM; i += BLOCK_THREADS)
             if (key0 + i / HEAD_DIM < p.len_kv)
                 tile.k[i / HEAD_DIM][i % HEAD_DIM] =

@@ -15,7 +15,7 @@
      dtype_out   fp32               element type of the output; as dtype when left out
      head_dim_v  64                 elements of one row of V and of O; as head_dim when left out
      algorithm   fold               which derivation of the family; one template each
-     threads     128                threads in one block
+     threads     128                threads in one thread block
      target      any                instruction set the source is written for; any = plain CUDA C++
 
    Derived
@@ -76,8 +76,8 @@ using Output = float;
 __device__ __forceinline__ Output to_output(float x) { return x; }
 
 // fragment/reduce.cuh
-// Reductions: the threads that share a row combine one value each, and all of them get the answer. The order is fixed,
-// so equal inputs give equal bits.
+// Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
+// bits.
 
 // load/slice.cuh
 
@@ -118,9 +118,8 @@ __device__ __forceinline__ void slice_add(Slice<DIM> &sum, float keep, float wei
 
 // fragment/softmax.cuh
 
-// The online softmax. What a row has seen so far is two numbers, and two such states over different scores join to the
-// state over both, in any order and any grouping; {-INFINITY, 0} is the neutral element. Everything that tiles, splits
-// or merges attention rests on this.
+// The online softmax. The state of a row is two numbers. The states of two sets of scores combine to the state of their union, in
+// any order and grouping; {-INFINITY, 0} is the neutral element. Tiling, splitting and merging attention rest on this.
 
 struct SoftmaxState {
     float max; // m: the largest score; -INFINITY when there was none
@@ -130,8 +129,8 @@ struct SoftmaxState {
 __device__ __forceinline__ SoftmaxState softmax_of_nothing() { return {-INFINITY, 0}; }
 __device__ __forceinline__ SoftmaxState softmax_of(float score) { return {score, 1}; }
 
-// exp(score - max). No score above -INFINITY means no max to subtract: -INFINITY - -INFINITY would be NaN, and exp of a
-// score of -INFINITY is 0 beside any number. The difference must not be contracted with the product that the score is: docs/numerics.md.
+// exp(score - max). While all scores are -INFINITY, subtract 0: -INFINITY - -INFINITY is NaN. The difference must not be
+// contracted with the product that gave the score: docs/numerics.md.
 __device__ __forceinline__ float softmax_weight(float score, float max) {
     return expf(__fsub_rn(score, max == -INFINITY ? 0.0f : max));
 }
@@ -142,7 +141,7 @@ __device__ __forceinline__ SoftmaxState softmax_join(SoftmaxState a, SoftmaxStat
     return {max, a.sum * softmax_weight(a.max, max) + b.sum * softmax_weight(b.max, max)};
 }
 
-// Divide by l; a row that saw nothing stays as it is: 0.
+// Divide by l. A row that saw no key stays 0.
 __device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) {
     return state.sum == 0 ? x : x / state.sum;
 }

@@ -13,7 +13,7 @@
      dtype         fp16               element type of the inputs; arithmetic is always fp32
      dtype_out     fp32               element type of the output; as dtype when left out
      algorithm     three_pass         which derivation of the family; one template each
-     threads       128                threads in one block
+     threads       128                threads in one thread block
      target        any                instruction set the source is written for; any = plain CUDA C++
 
    Derived
@@ -78,8 +78,8 @@ using Output = float;
 __device__ __forceinline__ Output to_output(float x) { return x; }
 
 // fragment/reduce.cuh
-// Reductions: the threads that share a row combine one value each, and all of them get the answer. The order is fixed,
-// so equal inputs give equal bits.
+// Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
+// bits.
 
 __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); } // of a number and a NaN: the number
 __device__ __forceinline__ float plus(float a, float b) { return a + b; }
@@ -106,23 +106,22 @@ template <typename Value, Value join(Value, Value)> __device__ Value block_reduc
     x = partial[0];
     for (int warp = 1; warp < static_cast<int>(blockDim.x) / 32; warp++)
         x = join(x, partial[warp]);
-    __syncthreads(); // nobody overwrites `partial` before all have read it
+    __syncthreads(); // all threads have read `partial`: it may be overwritten
     return x;
 }
 
 // fragment/softmax.cuh
 
-// The online softmax. What a row has seen so far is two numbers, and two such states over different scores join to the
-// state over both, in any order and any grouping; {-INFINITY, 0} is the neutral element. Everything that tiles, splits
-// or merges attention rests on this.
+// The online softmax. The state of a row is two numbers. The states of two sets of scores combine to the state of their union, in
+// any order and grouping; {-INFINITY, 0} is the neutral element. Tiling, splitting and merging attention rest on this.
 
 struct SoftmaxState {
     float max; // m: the largest score; -INFINITY when there was none
     float sum; // l: the sum of exp(score - m)
 };
 
-// exp(score - max). No score above -INFINITY means no max to subtract: -INFINITY - -INFINITY would be NaN, and exp of a
-// score of -INFINITY is 0 beside any number. The difference must not be contracted with the product that the score is: docs/numerics.md.
+// exp(score - max). While all scores are -INFINITY, subtract 0: -INFINITY - -INFINITY is NaN. The difference must not be
+// contracted with the product that gave the score: docs/numerics.md.
 __device__ __forceinline__ float softmax_weight(float score, float max) {
     return expf(__fsub_rn(score, max == -INFINITY ? 0.0f : max));
 }
@@ -131,7 +130,7 @@ __device__ __forceinline__ SoftmaxState shuffle_xor(SoftmaxState state, unsigned
     return {shuffle_xor(state.max, lanes, step), shuffle_xor(state.sum, lanes, step)};
 }
 
-// Divide by l; a row that saw nothing stays as it is: 0.
+// Divide by l. A row that saw no key stays 0.
 __device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) {
     return state.sum == 0 ? x : x / state.sum;
 }

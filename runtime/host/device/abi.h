@@ -6,7 +6,7 @@
 #define ATTILE_HOST_ABI_H
 
 enum {
-    ATTILE_HOST_ABI = 6, /* raised when anything here changes */
+    ATTILE_HOST_ABI = 7, /* raised when anything here changes */
     ATTILE_THREADS = 1024,
     ATTILE_STACK = 256 * 1024, /* bytes, a power of two */
     ATTILE_REGION = ATTILE_THREADS * ATTILE_STACK,
@@ -18,9 +18,29 @@ enum {
 
 /* What lanes of a warp do together. */
 enum attile_collective {
-    ATTILE_SYNC,  /* wait, and see each other's writes */
-    ATTILE_PICK,  /* the value of lane `source` */
-    ATTILE_BALLOT /* a bit for each lane whose value is not 0 */
+    ATTILE_SYNC,     /* wait, and see each other's writes */
+    ATTILE_PICK,     /* the value of lane `source` */
+    ATTILE_BALLOT,   /* a bit for each lane whose value is not 0 */
+    ATTILE_ROWS,     /* the value is a struct attile_rows */
+    ATTILE_MULTIPLY, /* the value is a struct attile_warp_product */
+    ATTILE_COLLECTIVES
+};
+
+/* ldmatrix: lane 8 j + i names row i of matrix j, 16 bytes of shared memory, and is told where its own elements are. */
+struct attile_rows {
+    const void *named;
+    const void *row[4][2]; /* of each matrix the row, or the two rows if it is transposed, of this lane's pair */
+    int transposed;
+};
+
+enum attile_type { ATTILE_FP16, ATTILE_BF16 };
+
+/* mma: sum (16, 8) += a (16, 16) b (16, 8), the part of one lane (warp_unit.c has the layout). */
+struct attile_warp_product {
+    float *sum;        /* 4 */
+    const unsigned *a; /* 4 pairs */
+    const unsigned *b; /* 2 pairs */
+    int type;
 };
 
 /* What a thread does with a transaction barrier. */
@@ -59,16 +79,18 @@ enum attile_count {
     ATTILE_GLOBAL_WRITTEN,
     ATTILE_SHARED_READ,
     ATTILE_SHARED_WRITTEN,
+    ATTILE_SHARED_CONFLICTS, /* not bytes: passes of ldmatrix beyond the least */
     ATTILE_COUNTS
 };
 
 struct attile_block;
 
-/* A copy that a thread has started: it lands when the thread waits, the latest it may. */
+/* A copy that a thread has started (cp.async). */
 struct attile_copy {
     void *to;
-    const void *from; /* null = zeros */
-    unsigned size;
+    const void *from;
+    unsigned size, bytes; /* so many bytes come from there, the others are 0 */
+    unsigned group;       /* of this thread's */
 };
 
 /* What the device does for thread `index` of a block. `line` is the line in the kernel's source. */
@@ -82,12 +104,14 @@ struct attile_host {
                    unsigned alignment, const void *pc);
     /* The kernel did what the hardware would not do. Never returns. */
     void (*refuse)(struct attile_block *block, unsigned index, int line, const char *sentence);
-    /* Remember a copy; give one back, false when there is none. The oldest first. */
-    void (*copy_start)(struct attile_block *block, unsigned index, struct attile_copy copy);
-    int (*copy_next)(struct attile_block *block, unsigned index, struct attile_copy *copy);
+    /* Remember a copy; false when it is to land at once. End a group. Give back one that lands in a wait for all groups but
+       the `pending` newest, or for all copies if that is negative; false when there is none. */
+    int (*copy_start)(struct attile_block *block, unsigned index, struct attile_copy copy);
+    void (*copy_commit)(struct attile_block *block, unsigned index);
+    int (*copy_next)(struct attile_block *block, unsigned index, int pending, struct attile_copy *copy);
 
     /* Hopper: named barriers (wait, or only arrive), transaction barriers, registers that move between warpgroups, the
-       copy unit, and the matrix unit. `pending` groups may be unfinished after ATTILE_FINISH. */
+       TMA, and the tensor cores. `pending` groups may be unfinished after ATTILE_FINISH. */
     void (*named)(struct attile_block *block, unsigned index, int id, int threads, int wait, int line);
     void (*transaction)(struct attile_block *block, unsigned index, int operation, void *barrier, int value, int line);
     void (*registers)(struct attile_block *block, unsigned index, int count, int acquire, int line);
@@ -111,7 +135,7 @@ struct attile_block {
     unsigned threads;
     unsigned char *shared; /* dynamic shared memory, 1024-byte aligned */
     unsigned long long shared_size;
-    unsigned long long count[ATTILE_COUNTS]; /* bytes */
+    unsigned long long count[ATTILE_COUNTS]; /* bytes, but for conflicts */
     struct {
         unsigned long long low, size;
     } range[ATTILE_RANGES]; /* buffers touched lately */

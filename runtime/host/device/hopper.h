@@ -1,9 +1,5 @@
 /* hopper: plain C++ bodies for the wrappers in templates/target/sm_90a.cuh. The device does the work; what it refuses,
    the hardware would answer with a hang, a fault or a wrong result. */
-/* Shuffles there, so all lanes have to come. */
-ATTILE_INLINE int warp_index(ATTILE_LINE) {
-    return attile_pick(0xffffffffu, (int)(threadIdx.x / ATTILE_WARP), 0, line);
-}
 ATTILE_INLINE int warpgroup_index(ATTILE_LINE) {
     return attile_pick(0xffffffffu, (int)(threadIdx.x / ATTILE_WARPGROUP), 0, line);
 }
@@ -52,7 +48,7 @@ ATTILE_INLINE void barrier_arrive_at(void *barrier, int rank, ATTILE_LINE) {
     attile_transact(ATTILE_ARRIVE_PEER, barrier, rank, line);
 }
 
-/* --- the copy unit ------------------------------------------------------------------------------------------------- */
+/* --- TMA ----------------------------------------------------------------------------------------------------------- */
 
 static ATTILE_UNWATCHED void attile_copy_box(const attile_box *box, int line) {
     attile_self()->host->box(attile_self(), attile_self_index(), box, line);
@@ -96,45 +92,7 @@ ATTILE_INLINE void store_matrices(void *shared, unsigned a, unsigned b, unsigned
     }
 }
 
-ATTILE_INLINE void load_matrices(unsigned (&pair)[4], const void *shared, ATTILE_LINE) {
-    for (int j = 0; j < 4; j++) {
-        attile_word row = attile_pick(0xffffffffu, (attile_word)shared, 8 * j + attile_lane() / 4, line);
-        pair[j] = *((const unsigned *)row + attile_lane() % 4);
-    }
-}
-
-/* Products by a warp: lane 4 g + t has columns 2 t, 2 t + 1 of rows g and g + 8 of the sum; of a also columns 8 further on, in
-   a[2] and a[3]; of b rows 2 t, 2 t + 1, 8 further on in b1, and column g. */
-template <bool OF_BFLOAT16> ATTILE_INLINE float attile_element(unsigned pair, int half) {
-    unsigned short bits = (unsigned short)(pair >> 16 * half);
-    if constexpr (OF_BFLOAT16)
-        return bfloat16_to_float(bits);
-    else
-        return half_to_float(bits);
-}
-template <bool OF_BFLOAT16>
-ATTILE_INLINE void mma(float &s0, float &s1, float &s2, float &s3, const unsigned (&a)[4], unsigned b0, unsigned b1,
-                       ATTILE_LINE) {
-    float *sum[4] = {&s0, &s1, &s2, &s3};
-    const int row = attile_lane() / 4, column = attile_lane() % 4 * 2;
-    for (int t = 0; t < 4; t++) {
-        unsigned of_a[4], of_b[2][2];
-        for (int i = 0; i < 4; i += 2) {
-            attile_word two = attile_pick(0xffffffffu, a[i] | (attile_word)a[i + 1] << 32, 4 * row + t, line);
-            of_a[i] = (unsigned)two, of_a[i + 1] = (unsigned)(two >> 32);
-        }
-        for (int n = 0; n < 2; n++) {
-            attile_word two = attile_pick(0xffffffffu, b0 | (attile_word)b1 << 32, 4 * (column + n) + t, line);
-            of_b[n][0] = (unsigned)two, of_b[n][1] = (unsigned)(two >> 32);
-        }
-        for (int i = 0; i < 4; i++)
-            for (int k = 0; k < 4; k++)
-                *sum[i] += attile_element<OF_BFLOAT16>(of_a[i / 2 + k / 2 * 2], k % 2) *
-                           attile_element<OF_BFLOAT16>(of_b[i % 2][k / 2], k % 2);
-    }
-}
-
-/* --- the matrix unit ----------------------------------------------------------------------------------------------- */
+/* --- the tensor cores ---------------------------------------------------------------------------------------------- */
 
 static ATTILE_UNWATCHED void attile_multiply(const attile_product *product, int line) {
     attile_self()->host->product(attile_self(), attile_self_index(), product, line);
@@ -146,7 +104,6 @@ ATTILE_INLINE void wgmma_fence(ATTILE_LINE) { attile_products(ATTILE_FENCE, 0, l
 ATTILE_INLINE void wgmma_commit(ATTILE_LINE) { attile_products(ATTILE_COMMIT, 0, line); }
 template <int PENDING> ATTILE_INLINE void wgmma_wait(ATTILE_LINE) { attile_products(ATTILE_FINISH, PENDING, line); }
 template <int COUNT> ATTILE_INLINE void wgmma_settle(float (&)[COUNT]) {}
-ATTILE_INLINE int set_apart(int x) { return x; }
 
 ATTILE_INLINE attile_word matrix_descriptor(const void *shared, int panel_bytes) {
     attile_word start = (attile_word)((const unsigned char *)shared - attile_shared());
@@ -186,10 +143,4 @@ ATTILE_INLINE void wgmma_rs_nn(float (&sum)[N / 2], const unsigned (&a)[STEPS][4
         attile_product product = {sum, a[i], 0, b + attile_rows(i), N, 1, OF_BFLOAT16, 0};
         attile_multiply(&product, line);
     }
-}
-template <bool TO_BFLOAT16> ATTILE_INLINE unsigned pack(float first, float second) {
-    if constexpr (TO_BFLOAT16)
-        return float_to_bfloat16(first) | (unsigned)float_to_bfloat16(second) << 16;
-    else
-        return float_to_half(first) | (unsigned)float_to_half(second) << 16;
 }

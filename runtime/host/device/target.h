@@ -41,27 +41,8 @@ ATTILE_INLINE float exp2_approx(float x) {
 ATTILE_INLINE float log2_approx(float x) { return __builtin_log2f(x); }
 ATTILE_INLINE float reciprocal_approx(float x) { return 1 / x; }
 
-/* Asynchronous copies: the target is NaN from the start, and gets its values at the wait, the latest it may. Who still
-   reads what was there, or reads what is not there yet, gets NaN, or a race. */
-static ATTILE_UNWATCHED void attile_copy_start(void *to, const void *from, unsigned size) {
-    attile_self()->host->copy_start(attile_self(), attile_self_index(), {to, from, size});
+/* Shuffles there, so all lanes have to come. */
+ATTILE_INLINE int warp_index(ATTILE_LINE) {
+    return attile_pick(0xffffffffu, (int)(threadIdx.x / ATTILE_WARP), 0, line);
 }
-static ATTILE_UNWATCHED bool attile_copy_next(attile_copy *copy) {
-    return attile_self()->host->copy_next(attile_self(), attile_self_index(), copy);
-}
-ATTILE_INLINE void copy_async_16(void *to, const void *from, bool wanted) {
-    const float nan = __int_as_float(-1);
-    *(float4 *)to = make_float4(nan, nan, nan, nan);
-    attile_copy_start(to, wanted ? from : nullptr, 16);
-}
-ATTILE_INLINE void copy_async_4(void *to, const void *from, bool wanted) {
-    *(float *)to = __int_as_float(-1);
-    attile_copy_start(to, wanted ? from : nullptr, 4);
-}
-ATTILE_INLINE void copy_async_wait() {
-    for (attile_copy copy; attile_copy_next(&copy);)
-        if (copy.size == 16)
-            *(float4 *)copy.to = copy.from ? *(const float4 *)copy.from : make_float4(0, 0, 0, 0);
-        else
-            *(float *)copy.to = copy.from ? *(const float *)copy.from : 0;
-}
+ATTILE_INLINE int set_apart(int x) { return x; }

@@ -1,11 +1,11 @@
 //$ needs block_n tile_rows units_apart
 //$ include "expression/formula.cuh"
 
-// The tiles of keys that queries go over, from the first to the last, where all they see is an interval; at least one, so that
+// The K/V tiles that queries go over, from the first to the last, where all they see is an interval; at least one, so that
 // all take the same way.
 struct KeyWalk {
     //$ if units_apart
-    int unseen; // tiles before those, which only other units of the tile of queries see
+    int unseen; // tiles before those, which only other units of the Q tile see
     //$ end
     int left;   // tiles to come
     //$ if units_apart
@@ -16,14 +16,14 @@ struct KeyWalk {
     bool whole;               // all queries see all keys of the tile that next_keys has returned
 };
 
-// The next tile of keys.
+// The next K/V tile.
 __device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) {
     walk.left--;
     walk.whole = walk.tile * BLOCK_N >= walk.full_first && (walk.tile + 1) * BLOCK_N <= walk.full_end;
     return walk.tile++;
 }
 
-// For so many queries from `query` on, those past the end aside. `otherwise`: the tile of keys, if they see none.
+// For so many queries from `query` on, those past the end aside. `otherwise`: the K/V tile, if they see none.
 __device__ __forceinline__ KeyWalk walk_of_queries(const attention_params &p, const Tile &tile, int query, int count,
                                                    int otherwise) {
     const int q_first = position_of(p, min(query, p.len_q - 1)), q_last = position_of(p, min(query + count, p.len_q) - 1);

@@ -1,0 +1,47 @@
+"""Attention kernels generated, compiled and cached for exactly the case at hand.
+
+    o = attile.attention(q, k, v, mask="k <= q and q - k < window", params={"window": 1024})
+    kernel = attile.compile("dtype=bf16 head_dim=96 mask=causal")
+    o = attile.flex_attention(q, k, v, score_mod=score_mod, block_mask=block_mask)
+
+PyTorch is imported by `attile.torch` and by what is called on its tensors, never by `import attile` alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import errors
+from ._library import version
+from .attention import attention, explain
+from .command import build, cache, command, doctor
+from .errors import Error
+from .kernel import Kernel, KernelInfo, compile
+from .session import Session
+
+__version__ = version()
+
+
+def flex_attention(*args: Any, **kwargs: Any) -> Any:
+    """FlexAttention's call with Attile's kernels; see attile.torch.flex_attention."""
+    from .torch import flex_attention as call
+
+    return call(*args, **kwargs)
+
+
+__all__ = [
+    "Error",
+    "Kernel",
+    "KernelInfo",
+    "Session",
+    "attention",
+    "build",
+    "cache",
+    "command",
+    "compile",
+    "doctor",
+    "errors",
+    "explain",
+    "flex_attention",
+    "version",
+]

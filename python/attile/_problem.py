@@ -1,0 +1,167 @@
+"""Problems as the library reads them: "family=attention_forward dtype=bf16 head_dim=96 mask='k <= q'".
+
+A call of `attention` becomes such a text; what a text says of its tensors is read back for `Kernel`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from . import errors
+from ._tensor import View
+
+DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}  # of q, k, v and o, as knobs call them
+_DTYPE_OF = {knob: dtype for dtype, knob in DTYPES.items()}
+# int64 is read by its lower halves, in place; unsigned bytes are bool's storage.
+_PARAM_TYPES = {"bool": "bool", "int32": "int", "int64": "int", "float32": "float", "float16": "fp16",
+                "bfloat16": "bf16"}  # fmt: skip
+
+Problem = str | Mapping[str, object]
+
+
+class Parameter(NamedTuple):
+    """What a mask or a score takes at launch."""
+
+    name: str
+    declared: str  # "int", "float[heads]", ...
+    value: Any  # a bool, int or float, or a tensor
+
+
+class Sizes(NamedTuple):
+    """The sizes of one launch, under the names of the expressions."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    len_q: int
+    len_kv: int
+
+
+def as_text(problem: Problem) -> str:
+    """A problem given as knobs, {"dtype": "bf16", "mask": "k <= q"}, becomes text; a text stays as it is."""
+    if isinstance(problem, str):
+        return problem
+    return " ".join(f"{name}={quoted(str(value))}" for name, value in problem.items())
+
+
+def quoted(value: str) -> str:
+    if re.fullmatch(r"[\w.+-]+", value):
+        return value
+    if "'" in value and '"' in value:
+        raise errors.InvalidText(f"an expression cannot have both kinds of quotes: {value}")
+    return f'"{value}"' if "'" in value else f"'{value}'"
+
+
+def knobs_of(problem: str) -> dict[str, str]:
+    """The knobs that a text names. What it means is the library's to check."""
+    found = re.findall(r"""(\w+)\s*[=:]\s*('[^']*'|"[^"]*"|[^\s,]+)""", problem)
+    return {name: value.strip("'\"") for name, value in found}
+
+
+class Form(NamedTuple):
+    """What a kernel's problem says of its tensors."""
+
+    dtype: str  # "float32", ...
+    dtype_out: str
+    head_dim: int
+    head_dim_v: int
+
+
+# Said in full wherever a problem leaves them out, so that nothing here depends on the library's defaults.
+DEFAULTS = {"dtype": "fp32", "head_dim": "64"}
+
+
+def form_of(knobs: Mapping[str, str]) -> Form:
+    """Of a problem that the library accepted, so its values are right."""
+    knobs = {**DEFAULTS, **knobs}
+    head_dim = int(knobs["head_dim"])
+    return Form(_DTYPE_OF[knobs["dtype"]], _DTYPE_OF[knobs.get("dtype_out", knobs["dtype"])], head_dim,
+                int(knobs.get("head_dim_v", head_dim)))  # fmt: skip
+
+
+def declared_in(problem: str) -> list[tuple[str, str]]:
+    """[(name, type)] of the parameters that a text declares, in their order; those of its sinks come last."""
+    knobs = knobs_of(problem)
+    parts, depth = [""], 0
+    for letter in knobs.get("params", ""):
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    pairs = [part.partition(":") for part in parts if part.strip()]
+    sinks = [("sinks", "float[heads]")] if knobs.get("sinks", "0") != "0" else []
+    return [(name.strip(), kind.strip()) for name, _, kind in pairs] + sinks
+
+
+def knob_of_dtype(dtype: str, name: str) -> str:
+    if dtype not in DTYPES:
+        raise errors.DtypeError(f"{name} is {dtype}, expected one of {', '.join(DTYPES)}")
+    return DTYPES[dtype]
+
+
+def rule_text(mask: str | None, score: str | None, parameters: list[Parameter]) -> str:
+    """The part of a problem that says mask, score and parameters."""
+    parts = []
+    if mask is not None:
+        parts.append(f"mask={quoted(mask)}")
+    if score is not None:
+        parts.append(f"score={quoted(score)}")
+    declared = [f"{one.name}: {one.declared}" for one in parameters if one.name != "sinks"]
+    if declared:
+        parts.append(f"params='{', '.join(declared)}'")
+    if len(declared) < len(parameters):
+        parts.append("sinks=1")
+    return " ".join(parts)
+
+
+def declare(params: Mapping[str, Any] | None, sizes: Sizes, view: Any) -> list[Parameter]:
+    """Parameters from {name: value} or {"name: type": value}.
+
+    Without a type it follows from the value: a number is bool, int or float; a tensor's dimensions are called by the size
+    of `sizes` that they equal, or else are numbers, of which each makes a kernel of its own.
+    view: tensor -> View. Raises ParameterError for a value that is neither number nor tensor.
+    """
+    found = []
+    for key, value in (params or {}).items():
+        name, colon, declared = (part.strip() for part in key.partition(":"))
+        found.append(Parameter(name, declared if colon else _declaration(name, value, sizes, view), value))
+    return found
+
+
+def _declaration(name: str, value: Any, sizes: Sizes, view: Any) -> str:
+    for kind, word in ((bool, "bool"), (int, "int"), (float, "float")):
+        if isinstance(value, kind):
+            return word
+    try:
+        seen: View = view(value)
+    except errors.TensorError:
+        raise errors.ParameterError(
+            f"parameter {name} is a {type(value).__name__}, expected a bool, int, float or tensor"
+        ) from None
+    named = {size: word for word, size in reversed(list(sizes._asdict().items()))}
+    dims = ", ".join(str(named.get(size, size)) for size in seen.shape)
+    return f"{param_type(name, seen.dtype)}[{dims}]"
+
+
+def param_type(name: str, dtype: str) -> str:
+    """How expressions call the element type of a tensor."""
+    if dtype not in _PARAM_TYPES:
+        raise errors.DtypeError(
+            f"parameter {name} is {dtype}, expected one of {', '.join(_PARAM_TYPES)}; convert it once, before the calls"
+        )
+    return _PARAM_TYPES[dtype]
+
+
+def hints(sizes: Sizes, alignment: int) -> str:
+    """What the choice of a kernel may know. Lengths are rounded up to powers of two, so that a sequence that grows
+    token by token asks for few kernels."""
+
+    def rounded(length: int) -> int:
+        return 1 << max(length - 1, 15).bit_length()
+
+    said = (f"batch={sizes.batch} heads={sizes.heads} kv_heads={sizes.kv_heads} "
+            f"len_q={rounded(sizes.len_q)} len_kv={rounded(sizes.len_kv)}")  # fmt: skip
+    return said if alignment >= 16 else f"{said} alignment={alignment}"

@@ -1,0 +1,116 @@
+"""Exceptions: one class a status of the library, and below them one for each mistake that Python finds first.
+
+Every message says what was found, what was expected and what to do. docs/errors.md has a section for each status.
+"""
+
+from __future__ import annotations
+
+
+class Error(RuntimeError):
+    """What all exceptions of attile are."""
+
+
+class InvalidArgument(Error, ValueError):
+    """A pointer, size, stride or option that cannot be right. Nothing was started."""
+
+
+class InvalidText(Error, ValueError):
+    """A problem, schedule or expression that cannot be read; the message has a caret."""
+
+
+class Unsupported(Error):
+    """No kernel can do this; the message names the constraint that failed."""
+
+
+class NoDevice(Error):
+    """No usable GPU or driver."""
+
+
+class NoCompiler(Error):
+    """NVRTC (cuda) or a C++ compiler (host) was not found."""
+
+
+class CompileFailed(Error):
+    """The compiler refused a generated source; its log is in the message."""
+
+
+class NotPrepared(Error):
+    """A launch into a graph capture by a kernel that was not loaded before."""
+
+
+class LaunchFailed(Error):
+    """The device refused or faulted; on the host device: what a check found."""
+
+
+class OutOfMemory(Error, MemoryError):
+    """Host or device memory ran out."""
+
+
+class FileFailed(Error, OSError):
+    """A file could not be read or written."""
+
+
+class Forked(Error):
+    """The process forked after the session was opened; open a new one in the child."""
+
+
+class Internal(Error):
+    """A bug in attile; please report the message."""
+
+
+# enum att_status, in its order; 0 is success.
+BY_STATUS: tuple[type[Error], ...] = (
+    Error,
+    InvalidArgument,
+    InvalidText,
+    Unsupported,
+    NoDevice,
+    NoCompiler,
+    CompileFailed,
+    NotPrepared,
+    LaunchFailed,
+    OutOfMemory,
+    FileFailed,
+    Forked,
+    Internal,
+)
+
+
+class DtypeError(InvalidArgument, TypeError):
+    """An element type that attention does not take, or tensors of unlike types."""
+
+
+class ShapeError(InvalidArgument):
+    """Sizes that do not fit each other, or too many dimensions."""
+
+
+class LayoutError(InvalidArgument):
+    """A layout word that is none, or a tensor whose last dimension is not contiguous."""
+
+
+class DeviceError(InvalidArgument):
+    """Tensors on unlike devices, or on one that attile does not know."""
+
+
+class TensorError(InvalidArgument, TypeError):
+    """An object that is no tensor: it has neither DLPack nor NumPy's array interface."""
+
+
+class ParameterError(InvalidArgument):
+    """A parameter that mask or score declares and the call lacks, or the other way round."""
+
+
+class NoBackward(Error):
+    """An input requires a gradient, and there is no backward kernel."""
+
+
+class VersionError(Error, ImportError):
+    """A PyTorch or transformers that is too old."""
+
+
+class TraceError(Error, TypeError):
+    """A Python mask or score that Attile's expressions cannot say; the message has the operation and its line."""
+
+
+class CommandFailed(Error):
+    """The command line program ended with an error; the message is what it wrote."""

@@ -1,0 +1,257 @@
+"""`compile`: a problem becomes a kernel that is called on tensors."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from . import _library, errors
+from ._library import library
+from ._memory import current_stream, workspace_for
+from ._plan import Launch, Plan, check_form, check_inputs, check_outputs, shape_of
+from ._problem import DEFAULTS, Parameter, Problem, as_text, declared_in, form_of, knobs_of
+from ._tensor import View, contiguous, empty_like, is_torch, view
+from .session import Session, session_for
+
+PLANS = 1024  # that a kernel keeps; all are forgotten when there are more
+
+
+class KernelInfo(NamedTuple):
+    """What the compiler made of a kernel; -1 = not known (host device)."""
+
+    registers: int  # of a thread, the most of all entries
+    spill_bytes: int  # of a thread
+    shared_bytes: int  # of a block, the most of all entries
+    threads: int  # of a block, the most of all entries
+    launches: int  # kernels that one call starts
+    instructions: int  # of all entries
+    binary_size: int  # bytes
+    compile_seconds: float  # 0 when it came from a cache or a bundle
+    compiler_seconds: float  # what the compiler took when it made it
+    origin: str  # "compiler", "disk" or "bundle"
+
+
+def compile(
+    problem: Problem, schedule: str | None = None, *, device: str = "auto", session: Session | None = None
+) -> Kernel:
+    """The kernel for a problem, compiled and loaded.
+
+    problem: knobs, as text, "family=attention_forward dtype=bf16 head_dim=96 mask='k <= q'", or as a mapping; family is
+    attention_forward when it is not said. schedule: knobs that say how; None = the library chooses (docs/tuned.md).
+    device: "auto", "cuda" or "host", unless a session is given. Kernels live as long as their session.
+    Raises InvalidText, Unsupported, NoDevice, NoCompiler or CompileFailed.
+    """
+    text = as_text(problem)
+    knobs = knobs_of(text)
+    defaults = DEFAULTS if knobs.get("family", "attention_forward") == "attention_forward" else {}
+    for name, value in {"family": "attention_forward", **defaults}.items():
+        if name not in knobs:
+            text += f" {name}={value}"
+    session = session or session_for(device)
+    return Kernel(session, session.find(text, schedule), text, schedule)
+
+
+class Kernel:
+    """A kernel of a session, compiled and loaded. May be called from several threads."""
+
+    def __init__(self, session: Session, handle: int, problem: str, schedule: str | None) -> None:
+        self.session, self.handle, self.problem, self.schedule = session, handle, problem, schedule
+        self._knobs = knobs_of(problem)
+        self._plans: dict[Any, Plan] = {}
+
+    def __repr__(self) -> str:
+        return f"<attile.Kernel {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """An identifier with every knob in it."""
+        return library.att_kernel_name(self.handle).decode()  # type: ignore[no-any-return]
+
+    @property
+    def source(self) -> str:
+        """The CUDA text that was compiled; "" for a kernel of a bundle."""
+        return library.att_kernel_source(self.handle).decode()  # type: ignore[no-any-return]
+
+    @property
+    def info(self) -> KernelInfo:
+        """What the compiler made of it."""
+        found = _library.KernelInfo(size=ctypes.sizeof(_library.KernelInfo))
+        self.session.check(library.att_kernel_describe(self.handle, ctypes.byref(found)))
+        values = [getattr(found, name) for name in KernelInfo._fields]
+        return KernelInfo._make([*values[:-1], values[-1].decode()])
+
+    def workspace_size(
+        self, q: Any, k: Any, v: Any, *, params: Mapping[str, Any] | None = None, layout: str = "bhsd"
+    ) -> int:
+        """Bytes of workspace that a call on tensors like these needs. Their elements are not read."""
+        return self.plan(q, k, v, params=params, layout=layout).workspace_size
+
+    def __call__(
+        self, q: Any, k: Any, v: Any, out: Any = None, lse: Any = None, *, scale: float | None = None,
+        params: Mapping[str, Any] | None = None, stream: int | None = None, workspace: Any = None,
+        layout: str = "bhsd",
+    ) -> Any:  # fmt: skip
+        """out = softmax(score(scale q k^T)) v, started on a stream; returns out.
+
+        q (batch, heads, len_q, head_dim), k (batch, kv_heads, len_kv, head_dim), v (batch, kv_heads, len_kv, head_dim_v),
+        out (batch, heads, len_q, head_dim_v), or with heads and lengths exchanged in layout "bshd"; any strides with a
+        contiguous last dimension. out: made when it is None. lse: (batch, heads, len_q) of fp32, filled unless None.
+        scale: None = 1 / sqrt(head_dim). params: {name: number or tensor}, all that the problem declares.
+        stream: a CUDA stream handle; None = the current one of the library that made q. workspace: a tensor of at least
+        `workspace_size` bytes; None = one is made. Asynchronous on a GPU: nothing is waited for or copied.
+        Raises the exceptions of attile.errors before anything is started.
+        """
+        key = _key_of(q, k, v, out, lse, scale, params, layout)
+        plan = self._plans.get(key) if key else None
+        if plan is None:
+            plan = self._plan_anew(key, q, k, v, out, lse, scale, params, layout)
+        form, shape, all_torch = plan.extra
+        if out is None:
+            same = all_torch and form.dtype_out == form.dtype
+            out = q.new_empty(shape) if same else empty_like(q, shape, form.dtype_out)
+        if stream is None:
+            stream = current_stream(q)
+        at = 0
+        if plan.workspace_size:
+            if workspace is None:
+                workspace, at = workspace_for(q, view(q), plan.workspace_size)
+            else:
+                at = _workspace_address(workspace, plan.workspace_size)
+        if all_torch and not params:  # the same as below, in half the time
+            at_lse = 0 if lse is None else lse.data_ptr()
+            plan.launch(q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), at_lse, at, (), stream)
+            return out
+        values = list(params.values()) if params else []
+        tensors = [q, k, v, out, *([] if lse is None else [lse]), *(values[i] for i in plan.tensors)]
+        found = [_address(one, stream) for one in tensors]  # keeps what it names until the launch
+        at_q, at_k, at_v, at_out, *others = (one[0] for one in found)
+        plan.launch(at_q, at_k, at_v, at_out, 0 if lse is None else others.pop(0), at, others, stream)
+        return out
+
+    def _plan_anew(
+        self, key: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, scale: float | None, params: Any, layout: str
+    ) -> Plan:
+        plan = self.plan(q, k, v, out, lse, scale=scale, params=params, layout=layout)
+        if key:
+            if len(self._plans) >= PLANS:
+                self._plans.clear()
+            self._plans[key] = plan
+        return plan
+
+    def bind(
+        self, q: Any, k: Any, v: Any, out: Any, lse: Any = None, *, scale: float | None = None,
+        params: Mapping[str, Any] | None = None, workspace: Any = None, layout: str = "bhsd",
+    ) -> Launch:  # fmt: skip
+        """A call on these very tensors, to be started often: launch = kernel.bind(...); launch(stream).
+
+        Arguments are those of a call. workspace: a tensor, or an address of device memory. Starting it costs little more
+        than the library's own call; the tensors are kept as long as it is.
+        """
+        plan = self.plan(q, k, v, out, lse, scale=scale, params=params, layout=layout)
+        room: object = workspace
+        at = 0
+        if plan.workspace_size and workspace is None:
+            room, at = workspace_for(q, view(q), plan.workspace_size)
+        elif plan.workspace_size:
+            at = workspace if isinstance(workspace, int) else _workspace_address(workspace, plan.workspace_size)
+        values = list((params or {}).values())
+        tensors = [q, k, v, out, *([] if lse is None else [lse]), *(values[i] for i in plan.tensors)]
+        found = [_address(one, 0) for one in tensors]
+        at_q, at_k, at_v, at_out, *others = (one[0] for one in found)
+        launch = plan.bind(at_q, at_k, at_v, at_out, 0 if lse is None else others.pop(0), at, others)
+        launch.kept = (found, room)
+        return launch
+
+    def plan(
+        self, q: Any, k: Any, v: Any, out: Any = None, lse: Any = None, *, scale: float | None = None,
+        params: Mapping[str, Any] | None = None, layout: str = "bhsd",
+    ) -> Plan:  # fmt: skip
+        """The arguments of a call, checked, for callers that repeat it with addresses of their own."""
+        family = self._knobs["family"]
+        if family != "attention_forward":
+            raise errors.InvalidArgument(f"{self.name} is of family {family}, and only attention_forward can be called")
+        form = form_of(self._knobs)
+        given = (q, k, v)
+        q, k, v = view(q), view(k), view(v)
+        sizes = check_inputs(q, k, v, layout)
+        if (q.device, q.ordinal) != (self.session.device, self.session.ordinal):
+            raise errors.DeviceError(
+                f"q is on {q.device}:{q.ordinal}, and the kernel is compiled for "
+                f"{self.session.device}:{self.session.ordinal}; say device= or session= to compile"
+            )
+        check_form(q, v, form)
+        shape = shape_of(layout, sizes.batch, sizes.heads, sizes.len_q, form.head_dim_v)
+        o = view(out) if out is not None else like(q, shape, form.dtype_out)
+        seen_lse = None if lse is None else view(lse)
+        check_outputs(o, seen_lse, q, sizes, form, layout)
+        parameters = self._parameters(params)
+        views = [None if isinstance(one.value, (bool, int, float)) else view(one.value) for one in parameters]
+        plan = Plan(self.session, self.handle, layout, sizes, q, k, v, o, seen_lse, scale, parameters, views)
+        plan.extra = (form, shape, all(one is None or is_torch(one) for one in (*given, out, lse)))
+        return plan
+
+    def _parameters(self, params: Mapping[str, Any] | None) -> list[Parameter]:
+        """The values under the types that the problem declares."""
+        declared = dict(declared_in(self.problem))
+        given = dict(params or {})
+        if set(declared) != set(given):
+            raise errors.ParameterError(
+                f"{self.name} takes the parameters {sorted(declared) or 'none'}, found {sorted(given) or 'none'}"
+            )
+        return [Parameter(name, declared[name], value) for name, value in given.items()]
+
+
+def like(q: View, shape: tuple[int, ...], dtype: str) -> View:
+    """How a contiguous output beside q will lie. Its address, which is not known yet, stands for any that is aligned."""
+    return View(0, shape, contiguous(shape), dtype, q.device, q.ordinal, None)
+
+
+def _key_of(
+    q: Any, k: Any, v: Any, out: Any, lse: Any, scale: float | None, params: Mapping[str, Any] | None, layout: str
+) -> tuple[Any, ...] | None:
+    """Tells calls apart that need plans of their own; None where that cannot be told cheaply."""
+    try:
+        if is_torch(q):
+            key: tuple[Any, ...] = (
+                q.shape, q.stride(), q.dtype, q.get_device(), k.shape, k.stride(), k.dtype, k.get_device(), v.shape,
+                v.stride(), v.dtype, v.get_device(), scale, layout,
+            )  # fmt: skip
+        else:
+            key = (scale, layout)
+            for one in (q, k, v):
+                key += (one.shape, one.strides, one.dtype, getattr(one, "device", None))
+        for one in (out, lse):
+            key += (None,) if one is None else _form_of(one)
+    except AttributeError:  # libraries mixed, or one that is asked by DLPack
+        return None
+    for name, value in (params or {}).items():
+        key += (name, type(value), value) if isinstance(value, (bool, int, float)) else (name, *_form_of(value))
+    return key
+
+
+def _form_of(tensor: Any) -> tuple[Any, ...]:
+    if is_torch(tensor):
+        return tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device()
+    return tensor.shape, tensor.strides, tensor.dtype
+
+
+def _address(tensor: Any, stream: int) -> tuple[int, object]:
+    """Where it lies, and what keeps it there."""
+    if is_torch(tensor):
+        return tensor.data_ptr(), tensor
+    seen = view(tensor, stream)
+    return seen.data, seen.owner
+
+
+def _workspace_address(workspace: Any, needed: int) -> int:
+    seen = view(workspace)
+    sizes = {"uint8": 1, "int8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "int32": 4, "int64": 8, "float64": 8}
+    bytes_there = sizes.get(seen.dtype, 1)
+    for size in seen.shape:
+        bytes_there *= size
+    if bytes_there < needed:
+        raise errors.InvalidArgument(
+            f"the workspace has {bytes_there} bytes, expected {needed} (Kernel.workspace_size)"
+        )
+    return seen.data

@@ -1,0 +1,188 @@
+"""Sessions: one open device each. Most programs need none of their own: `session_for` keeps one a device."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import errors
+from ._library import DEVICES, HOST_MODES, Counters, Options, SessionInfo, library
+from ._nvrtc import preload
+from ._problem import Problem
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
+
+
+class Described(NamedTuple):
+    """What a session runs on."""
+
+    device: str  # "cuda" or "host"
+    device_name: str
+    arch: str  # "sm_90a", or "host"
+    multiprocessors: int
+    compiler: str  # its name and version, or why there is none
+    cache_dir: str | None  # None: in memory only
+
+
+class Moved(NamedTuple):
+    """Bytes that launches on the host device moved, and the passes of ldmatrix beyond the least."""
+
+    global_read: int
+    global_written: int
+    shared_read: int
+    shared_written: int
+    shared_conflicts: int
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else os.fsencode(text)
+
+
+class Session:
+    """One open device; kernels found in it live as long as it does.
+
+    device: "auto" (a GPU, else this CPU), "cuda" or "host". ordinal: which GPU.
+    cache_dir: where compiled kernels are kept; None = as docs/cache.md says, "" = nowhere.
+    host_mode: "fast", or "check", where every access is checked and counted and tensors must lie in memory of `alloc`;
+    ignored on cuda.
+    Raises NoDevice without a GPU, FileFailed where the cache cannot be used.
+    May be used from several threads at once, `close` excepted.
+    """
+
+    def __init__(
+        self, device: str = "auto", *, ordinal: int = 0, cache_dir: str | None = None, host_mode: str = "fast",
+        host_seed: int = 0, template_dir: str | None = None, tuned_table: str | None = None,
+    ) -> None:  # fmt: skip
+        self.handle: int | None = None
+        for word, words, name in ((device, DEVICES, "device"), (host_mode, HOST_MODES, "host_mode")):
+            if word not in words:
+                raise errors.InvalidArgument(f"{name} is {word!r}, expected one of {', '.join(words)}")
+        if device != "host":
+            preload()
+        options = Options(
+            size=ctypes.sizeof(Options), device=DEVICES[device], ordinal=ordinal, cache_dir=_bytes(cache_dir) or None,
+            no_disk_cache=cache_dir == "", host_mode=HOST_MODES[host_mode], host_seed=host_seed,
+            template_dir=_bytes(template_dir), tuned_table=_bytes(tuned_table),
+        )  # fmt: skip
+        handle = ctypes.c_void_p()
+        status = library.att_open(ctypes.byref(options), ctypes.byref(handle))
+        self.handle = handle.value
+        self.check(status)
+        self.device = self.info.device  # "cuda" or "host"
+        self.ordinal = ordinal
+
+    def check(self, status: int) -> None:
+        """Raise the exception of a status, with the library's full message; nothing for 0."""
+        if status:
+            message = library.att_message(self.handle) if self.handle else library.att_status_name(status)
+            raise errors.BY_STATUS[status](message.decode(errors="replace"))
+
+    @property
+    def info(self) -> Described:
+        """What it runs on."""
+        found = SessionInfo(size=ctypes.sizeof(SessionInfo))
+        self.check(library.att_session_describe(self.handle, ctypes.byref(found)))
+        device = next(word for word, value in DEVICES.items() if value == found.device)
+        cache = found.cache_dir and os.fsdecode(found.cache_dir)
+        return Described(device, found.device_name.decode(), found.arch.decode(), found.multiprocessors,
+                         found.compiler.decode(), cache)  # fmt: skip
+
+    def counters(self, reset: bool = False) -> Moved:
+        """What launches on the host device moved since the session opened, or since the last reset."""
+        found = Counters(size=ctypes.sizeof(Counters))
+        self.check(library.att_counters_read(self.handle, ctypes.byref(found), reset))
+        return Moved(
+            found.global_read, found.global_written, found.shared_read, found.shared_written, found.shared_conflicts
+        )
+
+    def find(self, problem: str, schedule: str | None = None) -> int:
+        """The handle of the kernel for a problem, compiled and loaded; borrowed from this session."""
+        handle = ctypes.c_void_p()
+        self.check(
+            library.att_find(self.handle, problem.encode(), schedule.encode() if schedule else None,
+                             ctypes.byref(handle))
+        )  # fmt: skip
+        self.check(library.att_prepare(handle))
+        assert handle.value is not None
+        return handle.value
+
+    def compile(self, problem: Problem, schedule: str | None = None) -> Kernel:
+        """The kernel for a problem in this session; see attile.compile."""
+        from .kernel import compile
+
+        return compile(problem, schedule, session=self)
+
+    def explain(self, problem: str, schedule: str | None = None) -> str:
+        """Which variant answers a problem and why, knob by knob. Raises Unsupported, with the reasons, when none does."""
+        needed = ctypes.c_size_t(4096)
+        while True:
+            room = ctypes.create_string_buffer(needed.value)
+            status = library.att_explain(
+                self.handle, problem.encode(), schedule.encode() if schedule else None, room, len(room),
+                ctypes.byref(needed),
+            )  # fmt: skip
+            self.check(status)
+            if needed.value <= len(room):
+                return room.value.decode()
+
+    def alloc(self, size: int) -> int:
+        """The address of so many bytes of device memory, 256-byte aligned. They live until `free` or `close`."""
+        address = ctypes.c_void_p()
+        self.check(library.att_alloc(self.handle, size, ctypes.byref(address)))
+        return address.value or 0
+
+    def free(self, address: int) -> None:
+        """Give back what `alloc` gave."""
+        self.check(library.att_free(self.handle, address))
+
+    def synchronize(self) -> None:
+        """Wait for all work on the device; raises LaunchFailed for faults of earlier launches."""
+        self.check(library.att_synchronize(self.handle))
+
+    def close(self) -> None:
+        """Release everything that the session holds. Its kernels must not be used any more."""
+        if self.handle:
+            library.att_close(self.handle)
+        self.handle = None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+_sessions: dict[tuple[str, int], Session] = {}
+_lock = threading.Lock()
+
+
+def session_for(device: str = "auto", ordinal: int = 0) -> Session:
+    """The session that this process keeps for a device; opened at the first call."""
+    found = _sessions.get((device, ordinal))
+    if found is None:
+        with _lock:
+            found = _sessions.get((device, ordinal))
+            if found is None:
+                found = _sessions[device, ordinal] = Session(device, ordinal=ordinal)
+    return found
+
+
+_forgetters = [_sessions.clear]
+
+
+def at_fork_forget(forget: object) -> None:
+    """Call `forget` in the child of a fork: handles of the parent's sessions are of no use there."""
+    _forgetters.append(forget)  # type: ignore[arg-type]
+
+
+def _in_child() -> None:
+    global _lock
+    _lock = threading.Lock()  # a thread that the child does not have may hold the old one
+    for forget in _forgetters:
+        forget()
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,210 @@
+"""The operators `torch.ops.attile.attention` and `attention_lse`: what they do, how their outputs lie, what autocast makes
+of their inputs.
+
+    attention(q, k, v, tensors, numbers, rule, scale, layout, schedule) -> o
+    attention_lse(...) -> (o, lse)
+
+rule is a part of a problem, "mask='k <= q and q - k < window' params='window: int'"; the parameters that it declares come
+in their order, tensors in `tensors` and numbers in `numbers`. Registered for CPU and CUDA at the lowest level of
+torch.library: a custom_op's wrappers would cost more than the launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import errors
+from .._memory import torch_stream
+from .._plan import ALIGNMENT, Plan, check_inputs, dims_of
+from .._problem import Parameter, declared_in
+from .._tensor import View, view
+from ..attention import plan_of
+from ..session import at_fork_forget
+
+_ARGUMENTS = (
+    "(Tensor q, Tensor k, Tensor v, Tensor[] tensors, float[] numbers, str rule, float? scale, str layout, "
+    "str schedule)"
+)
+_TAGS = tuple(
+    tag for name in ("pt2_compliant_tag", "needs_fixed_stride_order") if (tag := getattr(torch.Tag, name, None))
+)
+_library = torch.library.Library("attile", "DEF")
+_library.define(f"attention{_ARGUMENTS} -> Tensor", tags=_TAGS)
+_library.define(f"attention_lse{_ARGUMENTS} -> (Tensor, Tensor)", tags=_TAGS)
+
+PLANS = 4096  # that are kept; all are forgotten when there are more
+
+
+class Prepared(NamedTuple):
+    """A call, checked: its plan, and how its outputs lie."""
+
+    plan: Plan
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    lse_shape: tuple[int, ...]
+    workspace: int  # bytes to ask of PyTorch's allocator; 0 = none
+
+
+_prepared: dict[Any, Prepared] = {}
+at_fork_forget(_prepared.clear)
+
+
+def refuse_gradients(*tensors: torch.Tensor) -> None:
+    """Raises NoBackward where PyTorch would record the call."""
+    if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
+        raise errors.NoBackward(
+            "an input requires a gradient, and there are no backward kernels yet; call this under torch.no_grad(), on "
+            "detached tensors, or use another attention for training"
+        )
+
+
+def out_strides(q: torch.Tensor, head_dim_v: int, layout: str) -> tuple[Any, Any]:
+    """(shape, strides) of o: dense, with heads within rows where q has them so, else rows within heads."""
+    _, head, row = dims_of(layout)
+    shape = (q.shape[0], q.shape[1], q.shape[2], head_dim_v)
+    inner, outer = (head, row) if q.stride(head) < q.stride(row) else (row, head)
+    strides = [0, 0, 0, 1]
+    strides[inner] = head_dim_v
+    strides[outer] = shape[inner] * head_dim_v
+    strides[0] = shape[outer] * strides[outer]
+    return shape, tuple(strides)
+
+
+def _prepare(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: Sequence[torch.Tensor], numbers: Sequence[float],
+    rule: str, scale: float | None, layout: str, schedule: str, want_lse: bool,
+) -> Prepared:  # fmt: skip
+    seen_q, seen_k, seen_v = view(q), view(k), view(v)
+    sizes = check_inputs(seen_q, seen_k, seen_v, layout)
+    shape, strides = out_strides(q, seen_v.shape[3], layout)
+    o = View(0, shape, strides, seen_q.dtype, seen_q.device, seen_q.ordinal, None)
+    lse_shape = (sizes.batch, sizes.heads, sizes.len_q)
+    lse = None
+    if want_lse:
+        lse_strides = (sizes.heads * sizes.len_q, sizes.len_q, 1)
+        lse = View(0, lse_shape, lse_strides, "float32", seen_q.device, seen_q.ordinal, None)
+    parameters, views = _parameters(rule, tensors, numbers)
+    plan = plan_of(
+        layout, sizes, seen_q, seen_k, seen_v, o, lse, scale, rule, parameters, views, schedule or None
+    )  # fmt: skip
+    # PyTorch's blocks on a GPU begin at multiples of 512 bytes, on a CPU at multiples of 64.
+    room = plan.workspace_size + ALIGNMENT if plan.workspace_size else 0
+    return Prepared(plan, shape, strides, lse_shape, room)
+
+
+def _parameters(
+    rule: str, tensors: Sequence[torch.Tensor], numbers: Sequence[float]
+) -> tuple[list[Parameter], list[View | None]]:
+    parameters: list[Parameter] = []
+    views: list[View | None] = []
+    declared = declared_in(rule)
+    wanted = sum("[" in kind for _, kind in declared)
+    if (wanted, len(declared) - wanted) != (len(tensors), len(numbers)):
+        raise errors.ParameterError(
+            f"the rule declares {wanted} tensors and {len(declared) - wanted} numbers, found {len(tensors)} and "
+            f"{len(numbers)}: {rule}"
+        )
+    more_tensors, more_numbers = iter(tensors), iter(numbers)
+    for name, kind in declared:
+        value: Any = next(more_tensors) if "[" in kind else next(more_numbers)
+        parameters.append(Parameter(name, kind, value))
+        views.append(view(value) if "[" in kind else None)
+    return parameters, views
+
+
+def _run(
+    want_lse: bool, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: Sequence[torch.Tensor],
+    numbers: Sequence[float], rule: str, scale: float | None, layout: str, schedule: str,
+) -> tuple[torch.Tensor, torch.Tensor | None]:  # fmt: skip
+    if q.requires_grad or k.requires_grad or v.requires_grad or tensors:
+        refuse_gradients(q, k, v, *tensors)
+    at_q, at_k, at_v, index = q.data_ptr(), k.data_ptr(), v.data_ptr(), q.get_device()
+    key: Any = (
+        q.shape, q.stride(), q.dtype, index, k.shape, k.stride(), k.dtype, k.get_device(), v.shape, v.stride(), v.dtype,
+        v.get_device(), rule, scale, layout, schedule, want_lse, (at_q | at_k | at_v) & 15,
+    )  # fmt: skip
+    if numbers or tensors:
+        key += (*numbers, *((one.shape, one.stride(), one.dtype, one.get_device()) for one in tensors))
+    prepared = _prepared.get(key)
+    if prepared is None:
+        prepared = _prepare(q, k, v, tensors, numbers, rule, scale, layout, schedule, want_lse)
+        if len(_prepared) >= PLANS:
+            _prepared.clear()
+        _prepared[key] = prepared
+    plan, shape, strides, lse_shape, room = prepared
+    o = torch.empty_strided(shape, strides, dtype=q.dtype, device=q.device)
+    lse = torch.empty(lse_shape, dtype=torch.float32, device=q.device) if want_lse else None
+    workspace = 0
+    if room:
+        memory = torch.empty(room, dtype=torch.uint8, device=q.device)
+        workspace = memory.data_ptr()
+        workspace += -workspace % ALIGNMENT
+    plan.launch(
+        at_q, at_k, at_v, o.data_ptr(), 0 if lse is None else lse.data_ptr(), workspace,
+        [one.data_ptr() for one in tensors], 0 if index < 0 else _stream_of(index),
+    )  # fmt: skip
+    return o, lse
+
+
+_stream_of = torch_stream()
+
+
+def _attention(*arguments: Any) -> torch.Tensor:
+    return _run(False, *arguments)[0]
+
+
+def _attention_lse(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+    return _run(True, *arguments)
+
+
+def _fake(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: Any, layout: str) -> torch.Tensor:
+    refuse_gradients(q, k, v, *tensors)
+    for name, one in (("q", q), ("k", k), ("v", v)):
+        if one.dim() != 4:
+            raise errors.ShapeError(f"{name} has {one.dim()} dimensions, expected four in layout {layout}")
+        if one.dtype != q.dtype:
+            raise errors.DtypeError(f"{name} is {one.dtype} and q is {q.dtype}, expected one type")
+    shape, strides = out_strides(q, v.shape[3], layout)
+    return torch.empty_strided(shape, strides, dtype=q.dtype, device=q.device)
+
+
+def _fake_attention(q, k, v, tensors, numbers, rule, scale, layout, schedule):  # type: ignore[no-untyped-def]
+    return _fake(q, k, v, tensors, layout)
+
+
+def _fake_attention_lse(q, k, v, tensors, numbers, rule, scale, layout, schedule):  # type: ignore[no-untyped-def]
+    _, head, row = dims_of(layout)
+    lse = q.new_empty((q.shape[0], q.shape[head], q.shape[row]), dtype=torch.float32)
+    return _fake(q, k, v, tensors, layout), lse
+
+
+def _under_autocast(operator: Any, kind: str) -> Callable[..., Any]:
+    """q, k and v in autocast's type, as PyTorch's own attention has it; parameters as they are."""
+    keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, f"Autocast{kind.upper()}"))
+
+    def cast(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *rest: Any) -> Any:
+        dtype = torch.get_autocast_dtype(kind)
+        with torch._C._ExcludeDispatchKeyGuard(keys):
+            return operator(*(one.to(dtype) if one.dtype == torch.float32 else one for one in (q, k, v)), *rest)
+
+    return cast
+
+
+for _name, _real, _abstract in (
+    ("attention", _attention, _fake_attention),
+    ("attention_lse", _attention_lse, _fake_attention_lse),
+):
+    for _key in ("CPU", "CUDA"):
+        _library.impl(_name, _real, _key)
+    # Nothing is recorded: what requires a gradient is refused above, where grad mode is still the caller's.
+    _library.impl(_name, torch.library.fallthrough_kernel, "Autograd")
+    torch.library.register_fake(f"attile::{_name}", _abstract, lib=_library)
+    for _kind in ("cpu", "cuda"):
+        _operator = getattr(torch.ops.attile, _name).default
+        _library.impl(_name, _under_autocast(_operator, _kind), f"Autocast{_kind.upper()}")
+
+attention = torch.ops.attile.attention.default
+attention_lse = torch.ops.attile.attention_lse.default

@@ -1,0 +1,58 @@
+"""What the pages for users of other libraries promise: the expressions of docs/from-flash-attn.md, held against what they
+stand for."""
+
+import pathlib
+import re
+
+import attile
+import numpy as np
+import pytest
+import reference
+from test_attention import check, tensors
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "from-flash-attn.md"
+LEFT, RIGHT = 7, 3
+SLOPES = np.array([0.5, 0.25, 0.125, 0.0625], np.float32)
+DOCUMENTS = np.array([[0] * 10 + [1] * 23, [0] * 20 + [1] * 13], np.int32)
+
+# What a row of the page begins with: the names that its code uses, and its mask and score by flash-attn's definition.
+ROWS = {
+    "`flash_attn_func(q, k, v, causal=True)`": ({}, lambda b, h, q, k: k <= q, None),
+    "`window_size=(left, right)`": ({}, lambda b, h, q, k: (k >= q - LEFT) & (k <= q + RIGHT), None),
+    "`window_size=(left, 0), causal=True`": ({}, lambda b, h, q, k: (k >= q - LEFT) & (k <= q), None),
+    "`softcap=30.0`": ({}, None, lambda s, b, h, q, k: 30 * np.tanh(s / 30)),
+    "`alibi_slopes=slopes`, (heads,)": (
+        {"slopes": SLOPES},
+        None,
+        lambda s, b, h, q, k: s - SLOPES.astype(np.float64)[h] * abs(q - k),
+    ),
+    "`alibi_slopes=slopes`, (batch, heads)": (
+        {"slopes": np.stack([SLOPES, 2 * SLOPES])},
+        None,
+        lambda s, b, h, q, k: s - np.stack([SLOPES, 2 * SLOPES]).astype(np.float64)[b, h] * abs(q - k),
+    ),
+    "`flash_attn_varlen_func(..., cu_seqlens_q, ...)`": (
+        {"doc": DOCUMENTS},
+        lambda b, h, q, k: DOCUMENTS[b, np.maximum(q, 0)] == DOCUMENTS[b, k],
+        None,
+    ),
+}
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="needs the repository")
+@pytest.mark.parametrize("row", ROWS)
+def test_rows_of_the_page(row):
+    names, mask, score = ROWS[row]
+    line = next(line for line in PAGE.read_text().splitlines() if line.startswith(f"| {row} |"))
+    found = dict(re.findall(r'(mask|score)="([^"]*)"', line))
+    params = re.search(r"params=(\{[^}]*\})", line)
+    words = eval(params[1], {"left": LEFT, "right": RIGHT, **names}) if params else None
+    q, k, v = tensors()
+    check(attile.attention(q, k, v, layout="bhsd", params=words, return_lse=True, **found), q, k, v, mask=mask, score=score)
+
+
+def test_the_reference_itself():
+    """Two keys whose weights are 1 : e, by hand."""
+    one = np.ones((1, 1, 1, 1))
+    o, lse, _, _ = reference.attention(one, np.array([0.0, 1]).reshape(1, 1, 2, 1), np.array([0.0, 1]).reshape(1, 1, 2, 1))
+    assert abs(o.item() - np.e / (1 + np.e)) < 1e-15 and abs(lse.item() - np.log(1 + np.e)) < 1e-15

@@ -1,0 +1,46 @@
+"""The examples of this repository run."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import attile
+import pytest
+from attile import _library
+
+ROOT = pathlib.Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+
+pytestmark = pytest.mark.skipif(not EXAMPLES.exists(), reason="needs the repository")
+
+
+def run(*words, cwd):
+    done = subprocess.run([str(word) for word in words], cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_explore_tiles(tmp_path):
+    said = run(sys.executable, EXAMPLES / "explore_tiles.py", "page", cwd=tmp_path)
+    assert "165 empty" in said and "HEAD_DIM = 96" in said
+    assert (tmp_path / "page" / "index.html").exists()
+
+
+def test_frozen_attention(tmp_path):
+    pytest.importorskip("torch")
+    assert "the loss fell" in run(sys.executable, EXAMPLES / "frozen_attention.py", cwd=tmp_path)
+
+
+@pytest.mark.skipif(not (shutil.which("g++") and shutil.which("gcc")), reason="needs gcc and g++")
+def test_bundle(tmp_path):
+    """As its CMakeLists.txt builds it, for this CPU and by hand."""
+    attile.build(str(EXAMPLES / "bundle" / "attention.yaml"), str(tmp_path / "kernels"), arch="host_fast",
+                 symbol="window_kernels")  # fmt: skip
+    header, library = ROOT / "runtime", tmp_path / "libattile.so.0.1"  # its soname, which the package's file is not called by
+    library.symlink_to(pathlib.Path(_library.library._name).resolve())
+    run("gcc", "-I", header, "-c", "kernels/kernels.c", "-o", "kernels.o", cwd=tmp_path)
+    run("g++", "-Wall", "-Wextra", "-Werror", "-I", header, EXAMPLES / "bundle" / "main.cpp", "kernels.o", library,
+        f"-Wl,-rpath,{library.parent}", "-o", "bundle", cwd=tmp_path)  # fmt: skip
+    said = run("env", "CXX=/nowhere", "./bundle", cwd=tmp_path)
+    assert "from its bundle" in said and "mean position of the last 10 keys: 94.5" in said

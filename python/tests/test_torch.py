@@ -1,0 +1,343 @@
+"""The operator and scaled_dot_product_attention. `--device cuda` runs the same on a GPU, and what only a GPU has."""
+
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import attile.torch  # noqa: E402
+import reference  # noqa: E402
+from attile import errors  # noqa: E402
+from attile.torch import _operator, _version, route_sdpa  # noqa: E402
+from torch.nn.functional import scaled_dot_product_attention as theirs  # noqa: E402
+
+WINDOW = {"mask": "k <= q and q - k < window", "params": {"window": 5}}
+SLOPES = {"mask": "causal", "score": "alibi(slopes)"}
+
+
+def tensors(device, len_q=20, len_kv=33, kv_heads=2, dim=16, dim_v=24, dtype=torch.float32):
+    """(batch, length, heads, dim)"""
+    random = torch.Generator().manual_seed(0)
+    return tuple(
+        torch.randn(2, length, heads, width, generator=random).to(device, dtype)
+        for length, heads, width in ((len_q, 4, dim), (len_kv, kv_heads, dim), (len_kv, kv_heads, dim_v))
+    )
+
+
+def numpy(x):
+    return x.detach().cpu().double().numpy()
+
+
+def check(o, lse, q, k, v, dtype="float32", **how):
+    right, right_lse, bound, lse_bound = reference.attention(
+        *(numpy(x).transpose(0, 2, 1, 3) for x in (q, k, v)), dtype=dtype, **how
+    )
+    reference.check(numpy(o).transpose(0, 2, 1, 3), right, bound)
+    if lse is not None:
+        reference.check(numpy(lse), right_lse, lse_bound)
+
+
+def seen(b, h, q, k):
+    return (k <= q) & (q - k < 5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_is_the_definition(device, dtype):
+    q, k, v = tensors(device, dtype=dtype)
+    o, lse = attile.attention(q, k, v, return_lse=True, **WINDOW)
+    assert o.dtype == dtype and o.device == q.device and o.is_contiguous()
+    check(o, lse, q, k, v, str(dtype).removeprefix("torch."), mask=seen)
+
+
+def test_tensors_as_parameters_and_sinks(device):
+    q, k, v = tensors(device)
+    slopes, sinks = torch.tensor([0.5, 0.25, 0.125, 1], device=device), torch.tensor([0.0, 1, -1, 2], device=device)
+    o, lse = attile.attention(q, k, v, params={"slopes": slopes}, sinks=sinks, return_lse=True, **SLOPES)
+    table = numpy(slopes)
+    check(o, lse, q, k, v, mask=lambda b, h, q, k: k <= q, sinks=numpy(sinks),
+          score=lambda s, b, h, q, k: s + table[h] * (k - q))  # fmt: skip
+
+
+def test_output_lies_as_the_query_does(device):
+    q, k, v = (x.transpose(1, 2) for x in tensors(device))
+    o = attile.attention(q, k, v, layout="bhsd")
+    assert o.shape == (2, 4, 20, 24) and o.transpose(1, 2).is_contiguous()
+    o = attile.attention(q.contiguous(), k, v, layout="bhsd")
+    assert o.is_contiguous()
+
+
+def samples(device):
+    q, k, v = tensors(device)
+    slopes = torch.rand(4, device=device)
+    yield q, k, v, [], [], "mask=causal", None, "bshd", ""
+    yield q, k, v, [slopes], [5.0], "mask='q - k < n' score='alibi(t)' params='t: float[heads], n: int'", 0.5, "bshd", ""
+    yield (*(x.transpose(1, 2) for x in (q, k, v)), [], [], "", None, "bhsd", "algorithm=flash_tiled")
+
+
+@pytest.mark.parametrize("n", range(3))
+@pytest.mark.parametrize("name", ["attention", "attention_lse"])
+def test_opcheck(device, name, n):
+    torch.library.opcheck(getattr(torch.ops.attile, name).default, list(samples(device))[n])
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compile(device, backend):
+    q, k, v = tensors(device)
+    slopes = torch.rand(4, device=device)
+
+    def model(q, k, v):
+        o, lse = attile.attention(q * 2, k, v, params={"slopes": slopes}, return_lse=True, **SLOPES)
+        return o + 1, lse
+
+    if backend == "inductor" and device == "cpu" and sys.platform != "linux":
+        pytest.skip("inductor needs a C++ compiler")
+    found = torch.compile(model, fullgraph=True, backend=backend)(q, k, v)
+    for one, other in zip(found, model(q, k, v)):
+        assert torch.equal(one, other)
+
+
+def test_dynamic_lengths_compile_once(device):
+    count = torch._dynamo.testing.CompileCounter()
+    compiled = torch.compile(lambda q, k, v: attile.attention(q, k, v, **WINDOW), fullgraph=True, dynamic=True, backend=count)
+    for length in (9, 20, 31):
+        q, k, v = tensors(device, length, length)
+        assert torch.equal(compiled(q, k, v), attile.attention(q, k, v, **WINDOW))
+    assert count.frame_count == 1
+
+
+def test_export(device):
+    class Model(torch.nn.Module):
+        def forward(self, q, k, v):
+            return attile.attention(q, k, v, mask="causal")
+
+    inputs = tensors(device)
+    exported = torch.export.export(Model(), inputs)
+    assert "attile.attention" in exported.graph_module.code
+    assert torch.equal(exported.module()(*inputs), Model()(*inputs))
+
+
+def test_autocast(device):
+    q, k, v = tensors(device)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        o = attile.attention(q, k, v, **WINDOW)
+        slopes = attile.attention(q, k, v, params={"slopes": torch.rand(4, device=device)}, **SLOPES)
+    assert o.dtype == slopes.dtype == torch.bfloat16
+    assert torch.equal(o, attile.attention(*(x.bfloat16() for x in (q, k, v)), **WINDOW))
+
+
+def test_gradients_are_refused(device):
+    q, k, v = tensors(device)
+    q.requires_grad_()
+    for call in (
+        lambda: attile.attention(q, k, v),
+        lambda: torch.ops.attile.attention(q, k, v, [], [], "", None, "bshd", ""),
+        lambda: attile.torch.flex_attention(*(x.transpose(1, 2) for x in (q, k, v)), enable_gqa=True),
+    ):
+        with pytest.raises(errors.NoBackward, match="no_grad"):
+            call()
+        with torch.no_grad():
+            assert not call().requires_grad
+    with torch.inference_mode():
+        attile.attention(q, k, v)
+
+
+@pytest.mark.parametrize(
+    "change, kind, message",
+    [
+        (lambda q, k, v: (q, k.half(), v), errors.DtypeError, "k is float16"),
+        (lambda q, k, v: (q.double(), k.double(), v.double()), errors.DtypeError, "q is float64"),
+        (lambda q, k, v: (q[..., ::2], k[..., ::2], v), errors.LayoutError, "stride 2"),
+        (lambda q, k, v: (q[0], k[0], v[0]), errors.ShapeError, "four dimensions"),
+        (lambda q, k, v: (q[:, :, :3], k, v), errors.ShapeError, "3 heads and k has 2"),
+    ],
+)
+def test_bad_tensors(device, change, kind, message):
+    with pytest.raises(kind, match=message):
+        attile.attention(*change(*tensors(device)))
+
+
+def test_bad_parameters(device):
+    q, k, v = tensors(device)
+    with pytest.raises(errors.DtypeError, match="float64"):
+        attile.attention(q, k, v, params={"t": torch.zeros(4, dtype=torch.float64)}, score="s + t[h]")
+    with pytest.raises(errors.ParameterError, match="n is a str"):
+        attile.attention(q, k, v, params={"n": "3"}, mask="k < n")
+    with pytest.raises(errors.ParameterError, match="declares 1 tensors and 0 numbers, found 0 and 1"):
+        torch.ops.attile.attention(q, k, v, [], [1.0], "score='s + t[h]' params='t: float[heads]'", None, "bshd", "")
+
+
+def test_an_old_torch_is_refused():
+    with pytest.raises(errors.VersionError, match="PyTorch 2.1.0\\+cu118 is installed, expected 2.6"):
+        _version.check("2.1.0+cu118")
+
+
+# --- scaled_dot_product_attention ---------------------------------------------------------------------------------
+
+
+def heads_first(device, **sizes):
+    return tuple(x.transpose(1, 2).contiguous() for x in tensors(device, **sizes))
+
+
+def masks(device):
+    random = torch.Generator().manual_seed(1)
+    boolean = torch.rand(2, 1, 20, 33, generator=random).to(device) < 0.5
+    boolean[:, :, 3] = False  # a query that sees no key
+    return {
+        "none": {},
+        "causal": {"is_causal": True},
+        "scale": {"scale": 0.3},
+        "bool": {"attn_mask": boolean},
+        "bool of one head": {"attn_mask": boolean[0, 0]},
+        "added": {"attn_mask": torch.randn(4, 20, 33, generator=random).to(device)},
+    }
+
+
+@pytest.mark.parametrize("name", masks("cpu"))
+def test_sdpa_agrees(name, device):
+    """Ours and PyTorch's are each within their roundings of the definition; theirs is computed in double precision."""
+    q, k, v = heads_first(device, kv_heads=4)
+    words = masks(device)[name]
+    found = attile.torch.scaled_dot_product_attention(q, k, v, **words)
+    double = {key: x.double() if torch.is_tensor(x) and x.is_floating_point() else x for key, x in words.items()}
+    right = theirs(q.double(), k.double(), v.double(), **double)
+    shift = k.shape[2] - q.shape[2]
+    given = words.get("attn_mask")
+    mask, score = None, None
+    if given is not None:
+        table = given.expand(2, 4, 20, 33).cpu().numpy()
+        at = lambda b, h, q, k: table[b, h, q - shift, k]  # noqa: E731
+        mask, score = (at, None) if given.dtype == torch.bool else (None, lambda s, *where: s + at(*where))
+    elif "is_causal" in words:
+        mask = lambda b, h, q, k: k <= q - shift  # noqa: E731
+    bound = reference.attention(*map(numpy, (q, k, v)), mask, score, words.get("scale"))[2]
+    reference.check(numpy(found), numpy(right), bound)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3, 4)])
+def test_sdpa_takes_any_number_of_dimensions(shape, device):
+    q, k, v = (torch.randn(*shape, length, 16, device=device) for length in (5, 9, 9))
+    found = attile.torch.scaled_dot_product_attention(q, k, v)
+    assert found.shape == (*shape, 5, 16)
+    torch.testing.assert_close(found, theirs(q, k, v))
+
+
+def test_route(device):
+    q, k, v = heads_first(device)
+    calls = []
+    run, _operator._prepared = _operator._prepared, {}
+    try:
+        with route_sdpa():
+            found = torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+            with pytest.raises(errors.Unsupported, match="dropout_p is 0.5"):
+                theirs(q, k, v, dropout_p=0.5, enable_gqa=True)
+        assert len(_operator._prepared) == 1
+        with route_sdpa(fallback=True):
+            calls.append(theirs(q, k, v, dropout_p=0.5, enable_gqa=True))
+        theirs(q, k, v, enable_gqa=True)
+        assert len(_operator._prepared) == 1
+    finally:
+        _operator._prepared = run
+    assert torch.equal(found, attile.torch.scaled_dot_product_attention(q, k, v, enable_gqa=True))
+
+
+def test_sdpa_refuses(device):
+    q, k, v = heads_first(device)
+    with pytest.raises(errors.ShapeError, match="enable_gqa"):
+        attile.torch.scaled_dot_product_attention(q, k, v)
+    with pytest.raises(errors.InvalidArgument, match="both given"):
+        attile.torch.scaled_dot_product_attention(q, k, v, torch.ones(20, 33, device=device), is_causal=True, enable_gqa=True)
+
+
+def test_importing_it_loads_no_compiler():
+    done = subprocess.run([sys.executable, "-c", "import attile.torch, sys; sys.exit('triton' in sys.modules)"])
+    assert done.returncode == 0
+
+
+# --- what only a GPU has ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("cuda_only")
+class TestCuda:
+    DOCUMENTS = {"mask": "causal and document(doc)"}  # keeps tables in a workspace
+
+    def inputs(self, length=256):
+        q, k, v = tensors("cuda", length, length, dim=64, dim_v=64, dtype=torch.bfloat16)
+        doc = (torch.arange(length, device="cuda") // 50).to(torch.int32).repeat(2, 1)
+        return q, k, v, {"doc": doc}
+
+    def test_graph(self):
+        q, k, v, params = self.inputs()
+        expected = attile.attention(q, k, v, params=params, **self.DOCUMENTS)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            o = attile.attention(q, k, v, params=params, **self.DOCUMENTS)
+        q.mul_(-1)
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(o, attile.attention(q, k, v, params=params, **self.DOCUMENTS))
+        assert not torch.equal(o, expected)
+
+    def test_two_streams(self):
+        """What a stream makes is not read by a kernel of another one: each waits for its own inputs only."""
+        streams = [torch.cuda.Stream() for _ in range(2)]
+        q, k, v, params = self.inputs(2048)
+        expected = [attile.attention(q * n, k, v, params=params, **self.DOCUMENTS) for n in (1, 2)]
+        torch.cuda.synchronize()
+        for _ in range(20):
+            found = []
+            for n, stream in enumerate(streams):
+                with torch.cuda.stream(stream):
+                    torch.cuda._sleep(100000)
+                    found.append(attile.attention(q * (n + 1), k, v, params=params, **self.DOCUMENTS))
+            torch.cuda.synchronize()
+            assert all(torch.equal(one, other) for one, other in zip(found, expected))
+
+    def test_a_stream_that_is_given(self):
+        q, k, v, params = self.inputs()
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        o = attile.attention(q, k, v, params=params, stream=stream.cuda_stream, **self.DOCUMENTS)
+        stream.synchronize()
+        assert torch.equal(o, attile.attention(q, k, v, params=params, **self.DOCUMENTS))
+
+    def test_nothing_waits(self):
+        """The call is back while what it comes after on the stream still runs, for half a second or so."""
+        q, k, v, params = self.inputs()
+        attile.attention(q, k, v, params=params, **self.DOCUMENTS)
+        torch.cuda.synchronize()
+        before = torch.cuda.Event()
+        torch.cuda._sleep(1_000_000_000)
+        before.record()
+        attile.attention(q, k, v, params=params, **self.DOCUMENTS)
+        assert not before.query()
+        torch.cuda.synchronize()
+
+    def test_nothing_is_copied(self):
+        q, k, v, params = self.inputs()
+        attile.attention(q, k, v, params=params, **self.DOCUMENTS)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+            attile.attention(q, k, v, params=params, **self.DOCUMENTS)
+            torch.cuda.synchronize()
+        names = [one.key.lower() for one in seen.key_averages()]
+        assert any("attention" in one for one in names)
+        assert not [one for one in names if "memcpy" in one or "elementwise" in one]
+
+    def test_kernel_on_cuda_tensors(self):
+        q, k, v, _ = self.inputs()
+        kernel = attile.compile("dtype=bf16 head_dim=64 mask=causal", device="cuda")
+        o = kernel(q, k, v, layout="bshd")
+        check(o, None, q, k, v, "bfloat16", mask=lambda b, h, q, k: k <= q)
+        assert kernel.info.registers > 0
+
+    def test_mixed_devices(self):
+        q, k, v, _ = self.inputs()
+        with pytest.raises(errors.DeviceError, match="k is on host:0 and q on cuda:0"):
+            attile.attention(q, k.cpu(), v)
+
+    def test_second_gpu(self):
+        if torch.cuda.device_count() < 2:
+            pytest.skip("one GPU only")
+        inputs = [x.to("cuda:1") for x in self.inputs()[:3]]
+        assert attile.attention(*inputs, mask="causal").device == inputs[0].device

@@ -1,0 +1,195 @@
+// Attention by tiles on the tensor cores of every GPU since compute capability 8.0: FlashAttention-2 (arXiv 2307.08691). All
+// threads copy; each warp multiplies 16 or 32 rows of its own, and S, P and O stay in its registers.
+//
+//     Q of BLOCK_M queries to shared memory, and from there, if wanted, to registers
+//     for each tile of keys      S = Q K^T, softmax, O += P V, while copies of the next tiles are under way
+//
+// A warp has 16 rows of one unit of 64 queries, or of two units: then what it reads of K and V serves 32 rows.
+//$ require target != any
+//$ require dtype != fp32
+//$ let columns_v = (head_dim_v + 7) / 8 * 8
+//$ let rows_aligned = false
+//$ let plain_scores = mask != custom_mask and score == scaled
+//$ let folded = score_form in [linear, tanh]
+//$ let bias_stages = 0
+//$ defaults "attention_flash_mma.yaml"
+//$ default rescale = lazy
+//$ default tile_order = sections
+//$ default store = direct
+//$ tune target in [sm_80, sm_86, sm_89, sm_90, sm_120]
+//$ tune block_m in [64, 128, 256]
+//$ tune block_n in [32, 48, 64, 80, 96, 128]
+//$ tune threads in [128, 256]
+//$ tune stages in [1, 2, 3, 4]
+//$ tune pack_gqa in [0]
+//$ tune q_in in [q_shared, q_registers]
+//$ tune rescale in [always, lazy]
+//$ tune store in [direct]
+//$ require block_m in [64, 128, 256]
+//$ require block_n % 16 == 0
+//$ require threads in [128, 256]
+//$ require block_m * 2 in [threads, threads * 2]
+//$ require rescale in [always, lazy]
+//$ require store == direct
+//$ require pack_gqa == 0 or (plain_scores and sinks == 0)
+//$ let row_tiles = block_m * 2 / threads
+//$ let units = block_m / 64
+//$ let tile_rows = block_m
+//$ let units_apart = false
+//$ let block_threads = threads
+//$ let bfloat16 = dtype == bf16
+//$ let bfloat16_out = dtype_out == bf16
+//$ let q_steps = (head_dim + 15) / 16
+//$ let chunks = 2 * q_steps
+//$ let chunks_v = (head_dim_v + 15) / 16 * 2
+//$ let shared_bytes = 16 * (block_m * chunks + stages * block_n * (chunks + chunks_v))
+//$ if q_in == q_registers
+//$ let q_registers_held = 4 * q_steps
+//$ else
+//$ let q_registers_held = 0
+//$ end
+//$ let blocks_at_once = 256 / threads
+//$ require row_tiles * (block_n / 2 + columns_v / 2 + q_registers_held) <= 200
+//$ include "params/attention.h"
+//$ include "sequence/element.cuh"
+//$ include "target/sm_80.cuh"
+
+//$ note What mask and score say.
+//$ if mask == custom_mask or score == custom_score or sinks > 0
+//$ include "expression/formula.cuh"
+//$ end
+//$ if mask_tables > 0
+//$ include "expression/tables_launch.cuh"
+//$ end
+//$ if mask_lookup == by_pair or score_form == general
+//$ include "expression/split_key.cuh"
+//$ end
+
+//$ note Tiles of queries: whose rows, in which order.
+//$ if pack_gqa == 1
+//$ include "work/heads_packed.cuh"
+//$ else
+//$ include "work/heads_apart.cuh"
+//$ end
+//$ if tile_order == sections
+//$ include "work/order_sections.cuh"
+//$ elif tile_order == heaviest_first
+//$ include "work/order_heaviest_first.cuh"
+//$ else
+//$ include "work/order_plain.cuh"
+//$ end
+
+//$ note Tiles of keys that they go over.
+//$ if mask_tiles == bitmap
+//$ include "walk/bitmap.cuh"
+//$ elif mask_tiles == intervals
+//$ include "walk/intervals.cuh"
+//$ else
+//$ include "walk/builtin.cuh"
+//$ end
+//$ include "work/tile_of_block.cuh"
+//$ include "load/queries_by_threads.cuh"
+//$ include "load/keys_by_threads.cuh"
+
+struct Shared {
+    Rows16<BLOCK_M, CHUNKS> q;
+    Rows16<BLOCK_N, CHUNKS> k[STAGES];
+    Rows16<BLOCK_N, CHUNKS_V> v[STAGES];
+};
+static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
+
+//$ note Masks, scores, softmax, products.
+//$ if mask_tiles == bitmap
+//$ include "fragment/mask_bitmap.cuh"
+//$ elif mask_tiles == intervals
+//$ include "fragment/mask_intervals.cuh"
+//$ else
+//$ include "fragment/mask_builtin.cuh"
+//$ end
+//$ if score_form == tanh
+//$ include "fragment/score_tanh.cuh"
+//$ elif score_form == linear
+//$ include "fragment/score_linear.cuh"
+//$ elif score_form == general
+//$ include "fragment/score_each.cuh"
+//$ end
+//$ if folded
+//$ include "fragment/softmax_exponents.cuh"
+//$ else
+//$ include "fragment/softmax_products.cuh"
+//$ end
+//$ if sinks > 0
+//$ include "fragment/sinks.cuh"
+//$ end
+//$ include "fragment/unit_rows.cuh"
+//$ include "fragment/query_rows.cuh"
+//$ include "fragment/warp_products.cuh"
+
+using Consumer = UnitRows; // what has O at the end
+//$ include "store/lse.cuh"
+//$ if dtype_out == fp32
+//$ include "store/direct_fp32.cuh"
+//$ else
+//$ include "store/direct_16bit.cuh"
+//$ end
+//$ if mask != none
+//$ include "store/repeated_rows.cuh"
+//$ end
+//$ include "store/finish.cuh"
+//$ if stages > 1
+//$ include "pipeline/copies_ahead.cuh"
+//$ else
+//$ include "pipeline/copies_in_turn.cuh"
+//$ end
+//$ include "store/nothing.cuh"
+
+// The tile of queries that a unit is of.
+__device__ __forceinline__ void begin_unit(UnitRows &rows, const Tile &tile) {
+    rows.unit.tile = tile;
+    //$ if mask == custom_mask or score == custom_score
+    rows.unit.where = {tile.batch, tile.head, tile.kv_head};
+    //$ end
+    rows.walk = walk_of_unit(rows.p, tile, rows.unit.index);
+    rows.begin_rows();
+    rows.begin_output();
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
+    attention_flash_mma(const __grid_constant__ attention_params p) {
+    Shared &shared = *dynamic_shared<Shared>();
+    if (p.len_kv == 0)
+        return write_nothing(p);
+    const Tile tile = tile_of_block(p);
+    KeyCopies copies(p, tile);
+    copy_queries(p, tile, shared.q);
+    begin_copies(copies, shared);
+
+    const int first = warp_index() / 4 * ROW_TILES; // unit
+    //$ if row_tiles == 2
+    UnitRows units[ROW_TILES] = {UnitRows(p, shared, first), UnitRows(p, shared, first + 1)};
+    //$ else
+    UnitRows units[ROW_TILES] = {UnitRows(p, shared, first)};
+    //$ end
+#pragma unroll
+    for (int r = 0; r < ROW_TILES; r++)
+        begin_unit(units[r], tile);
+    await_queries();
+    //$ if score != custom_score
+    if (p.scale < 0)
+        negate_queries(shared.q);
+    //$ end
+    //$ if q_in == q_registers
+    Queries q;
+#pragma unroll
+    for (int step = 0; step < Q_STEPS; step++)
+        load_query_step(q.pairs[step], shared.q, first_row_of_warp(), threadIdx.x % 32, step);
+    //$ else
+    const Queries q = {shared.q};
+    //$ end
+    go_over_keys(copies, shared, units, q);
+#pragma unroll
+    for (int r = 0; r < ROW_TILES; r++) {
+        units[r].unit.tile = tile_of_block(p);
+        finish(units[r], units[r].unit, 0);
+    }
+}

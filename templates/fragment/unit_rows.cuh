@@ -1,0 +1,134 @@
+//$ needs columns_v mask score sinks block_n rescale mask_tiles bias_stages plain_scores folded
+
+// A unit of a Q tile, as a warpgroup holds it in registers: S of a K/V tile, O, and the softmax state. The kernel decides when
+// S and O are multiplied.
+struct UnitRows {
+    const attention_params &p;
+    Shared &shared;
+    Unit unit; // of the Q tile
+    float c;   // factor from s to exponents of 2: log2(e), times |scale| unless the score expression has applied scale
+    KeyWalk walk; // over the K/V tiles of this unit
+    int next;     // the K/V tile whose softmax is next
+    //$ if mask_tiles == bitmap
+    Seen seen; // mask bits of the next tile, unless all of it is seen
+    //$ end
+    //$ if rescale == from_sum
+    bool follow; // compute maxima from now on: scores have outgrown a fixed m
+    bool unsure; // P of this tile is of an m that may be too small
+    float tile_sum[2]; // this thread's share of the row sums of that P
+    //$ end
+    //$ if rescale != always and not plain_scores
+    bool search; // compute the maximum of the next tile
+    //$ end
+    //$ if folded or bias_stages > 0
+    Score score;
+    //$ end
+    Rows rows;
+    float s[BLOCK_N / 2], o[COLUMNS_V / 2];
+
+    __device__ __forceinline__ UnitRows(const attention_params &p, Shared &shared, int index)
+        : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)},
+          //$ if score == custom_score
+          c(LOG2_E) {
+        //$ else
+          c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E) { // not 0: 0 * -INFINITY is NaN
+        //$ end
+        //$ if rescale == from_sum
+        follow = false;
+        //$ end
+    }
+
+    // Prepare a K/V tile while its S is being computed.
+    __device__ __forceinline__ void prepare() {
+        next = next_keys(p, unit.tile, unit.index, walk);
+        //$ if mask_tiles == bitmap
+        if (!walk.whole)
+            seen = seen_of(unit, next);
+        //$ end
+        //$ if rescale != always and not plain_scores
+        search = lacks_max(rows);
+        //$ end
+        //$ if folded and rescale == from_sum
+        set_rests(search || follow);
+        //$ elif folded
+        set_rests(true);
+        //$ end
+    }
+    //$ if folded
+    // Scores are computed minus m, or minus a value close to them while m is not known.
+    __device__ __forceinline__ void set_rests(bool search) {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int query = unit.position(unit.row() + 8 * r);
+            float from = search ? first_rest(p, unit.where, query, next * BLOCK_N) : rows.max[r];
+            set_rest(score.rest, r, p, unit.where, query, next * BLOCK_N + unit.lane % 4 * 2, from);
+        }
+    }
+    //$ end
+
+    // Is some key of the tile masked for some row of this warp?
+    __device__ __forceinline__ bool is_masked(bool first) const {
+        //$ if mask == none
+        return first && !walk.whole;
+        //$ else
+        return !walk.whole;
+        //$ end
+    }
+    // s = -INFINITY where the mask is false.
+    __device__ __forceinline__ void mask_scores() {
+        //$ if mask_tiles == bitmap
+        mask_tile(s, seen);
+        //$ else
+        mask_tile(s, seen_of(unit, next));
+        //$ end
+    }
+
+    // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^8 (`search`: always). Until
+    // then P is at most 2^8 too large, and so is l, which divides it out.
+    template <bool FOLLOW>
+    __device__ __forceinline__ void weigh_scores(bool masked, bool first, bool search, float (&sum)[2]) {
+        const float slack = search ? 0 : 8;
+        rows.grown = false;
+        //$ if folded
+        apply_score(s, score);
+        //$ elif bias_stages > 0
+        apply_score(s, score, unit, next, shared);
+        //$ elif score == custom_score
+        apply_score(s, unit, next);
+        //$ end
+        if (masked)
+            mask_scores();
+        //$ if folded
+        if (FOLLOW) {
+            const int first_row = unit.row(), key = next * BLOCK_N;
+            follow_max(s, rows, {first_rest(p, unit.where, unit.position(first_row), key),
+                                 first_rest(p, unit.where, unit.position(first_row + 8), key)}, slack);
+        }
+        weigh_exponents(s, sum);
+        //$ else
+        //$ if plain_scores and mask == none and rescale == from_sum
+        if (FOLLOW || first)
+            follow_max<4>(s, rows, c, FOLLOW, slack); // where every row sees the whole first tile, an estimate of m suffices
+        //$ else
+        if (FOLLOW)
+            follow_max<1>(s, rows, c, true, slack);
+        //$ end
+        weigh(s, rows, c, (FOLLOW || first) && rows.far, sum);
+        //$ end
+    }
+
+    __device__ __forceinline__ void begin_rows() {
+        //$ if folded
+        begin_score(score, p, unit.where);
+        //$ end
+        rows = no_rows();
+        //$ if sinks > 0
+        begin_with_sink(rows, sink_of(p, unit.tile.head), unit.lane % 4 == 0, c);
+        //$ end
+    }
+    __device__ __forceinline__ void begin_output() {
+#pragma unroll
+        for (float &value : o)
+            value = 0;
+    }
+};

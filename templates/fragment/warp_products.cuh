@@ -1,0 +1,86 @@
+//$ needs block_m block_n columns_v row_tiles q_steps chunks chunks_v q_in bfloat16
+//$ include "fragment/weights.cuh"
+
+// The products of a warp, 16 rows of each of its ROW_TILES units: what it reads of K and V serves them all. Operands are read
+// a step ahead of their use.
+
+//$ if q_in == q_registers
+// Q of the warp's rows, 16 columns a step.
+struct Queries {
+    unsigned pairs[Q_STEPS][ROW_TILES][4];
+    __device__ __forceinline__ void operand(unsigned (&a)[ROW_TILES][4], int, unsigned, int step) const {
+#pragma unroll
+        for (int r = 0; r < ROW_TILES; r++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                a[r][i] = pairs[step][r][i];
+    }
+};
+//$ else
+// Q stays in shared memory.
+struct Queries {
+    const Rows16<BLOCK_M, CHUNKS> &rows;
+    __device__ __forceinline__ void operand(unsigned (&a)[ROW_TILES][4], int first_row, unsigned lane, int step) const {
+        load_query_step(a, rows, first_row, lane, step);
+    }
+};
+//$ end
+
+// K as operand b of S = Q K^T: 16 columns of 16 keys.
+__device__ __forceinline__ void load_key_step(unsigned (&b)[4], const Rows16<BLOCK_N, CHUNKS> &k, unsigned lane, int keys, int step) {
+    load_matrices(b, k.at(16 * keys + lane / 16 * 8 + lane % 8, 2 * step, lane % 16 / 8));
+}
+
+// V as operand b of O += P V: 16 columns of 16 keys.
+__device__ __forceinline__ void load_value_step(unsigned (&b)[4], const Rows16<BLOCK_N, CHUNKS_V> &v, unsigned lane, int keys,
+                                                int step) {
+    load_matrices_transposed(b, v.at(16 * keys + lane % 16, 2 * step, lane / 16));
+}
+
+// S (16, BLOCK_N) = Q K^T, of each unit.
+__device__ __forceinline__ void multiply_scores(UnitRows (&units)[ROW_TILES], const Queries &q,
+                                                const Rows16<BLOCK_N, CHUNKS> &k) {
+    const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
+    const int row = first_row_of_warp();
+#pragma unroll
+    for (int r = 0; r < ROW_TILES; r++)
+#pragma unroll
+        for (float &score : units[r].s)
+            score = 0;
+#pragma unroll
+    for (int step = 0; step < Q_STEPS; step++) {
+        unsigned a[ROW_TILES][4];
+        q.operand(a, row, lane, step);
+#pragma unroll
+        for (int n = 0; n < BLOCK_N / 16; n++) {
+            unsigned b[4];
+            load_key_step(b, k, lane, n, step);
+#pragma unroll
+            for (int r = 0; r < ROW_TILES; r++) {
+                float(&s)[BLOCK_N / 2] = units[r].s;
+                mma<BFLOAT16>(s[8 * n], s[8 * n + 1], s[8 * n + 2], s[8 * n + 3], a[r], b[0], b[1]);
+                mma<BFLOAT16>(s[8 * n + 4], s[8 * n + 5], s[8 * n + 6], s[8 * n + 7], a[r], b[2], b[3]);
+            }
+        }
+    }
+}
+
+// O (16, COLUMNS_V) += P V, of each unit.
+__device__ __forceinline__ void multiply_output(UnitRows (&units)[ROW_TILES], const Weights (&p)[ROW_TILES],
+                                                const Rows16<BLOCK_N, CHUNKS_V> &v) {
+    const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
+#pragma unroll
+    for (int keys = 0; keys < BLOCK_N / 16; keys++)
+#pragma unroll
+        for (int j = 0; j < CHUNKS_V / 2; j++) { // 16 columns
+            unsigned b[4];
+            load_value_step(b, v, lane, keys, j);
+#pragma unroll
+            for (int r = 0; r < ROW_TILES; r++) {
+                float(&o)[COLUMNS_V / 2] = units[r].o;
+                mma<BFLOAT16>(o[8 * j], o[8 * j + 1], o[8 * j + 2], o[8 * j + 3], p[r].pairs[keys], b[0], b[1]);
+                if (8 * j + 4 < COLUMNS_V / 2) // an odd number of 8 columns leaves half of the last step
+                    mma<BFLOAT16>(o[8 * j + 4], o[8 * j + 5], o[8 * j + 6], o[8 * j + 7], p[r].pairs[keys], b[2], b[3]);
+            }
+        }
+}

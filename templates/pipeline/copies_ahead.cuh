@@ -1,0 +1,42 @@
+//$ needs stages row_tiles
+//$ include "pipeline/softmax_of_units.cuh"
+
+// Tiles of K and V come in together, STAGES - 1 ahead of their use: one wait and one barrier a round.
+
+// Ends a group of copies even if nothing is left to copy: groups are counted.
+__device__ __forceinline__ void copy_next(KeyCopies &copies, Shared &shared, int stage) {
+    if (copies.walk.left > 0) {
+        const int tile_n = copies.next();
+        copies.copy_keys(shared.k[stage], tile_n);
+        copies.copy_values(shared.v[stage], tile_n);
+    }
+    copy_async_commit();
+}
+
+// What was copied first, Q and the first tiles, is on its way.
+__device__ __forceinline__ void begin_copies(KeyCopies &copies, Shared &shared) {
+#pragma unroll 1
+    for (int stage = 0; stage < STAGES - 1; stage++)
+        copy_next(copies, shared, stage);
+}
+__device__ __forceinline__ void await_queries() {
+    copy_async_wait_groups<STAGES - 2>();
+    __syncthreads();
+}
+
+__device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, UnitRows (&units)[ROW_TILES], const Queries &q) {
+    int stage = 0, free = STAGES - 1; // in use; given back by the round before
+#pragma unroll 1
+    for (bool first = true; units[0].walk.left > 0; first = false) {
+        copy_async_wait_groups<STAGES - 2>();
+        __syncthreads(); // K and V have come, and all warps are done with those of the round before
+        copy_next(copies, shared, free);
+        free = stage;
+        prepare_units(units);
+        multiply_scores(units, q, shared.k[stage]);
+        Weights p[ROW_TILES];
+        weigh_units(units, p, first);
+        multiply_output(units, p, shared.v[stage]);
+        stage = stage + 1 < STAGES ? stage + 1 : 0;
+    }
+}

@@ -1,0 +1,5 @@
+// The order of the work items. Blocks start in the order of their index, each as soon
+// as an SM is free: so the order decides which items share the L2 cache, and which run last.
+struct Place {
+    int head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
+};

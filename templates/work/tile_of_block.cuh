@@ -1,0 +1,13 @@
+//$ needs pack_gqa shared_bytes threads tile_rows
+//$ if pack_gqa == 1
+//$ launch attention_flash_mma grid (len_q + tile_rows / 64 * (64 / (heads / kv_heads)) - 1) / (tile_rows / 64 * (64 / (heads / kv_heads))) * kv_heads * batch block threads shared shared_bytes
+//$ else
+//$ launch attention_flash_mma grid (len_q + tile_rows - 1) / tile_rows * heads * batch block threads shared shared_bytes
+//$ end
+
+// A block works on one tile of queries. Asked for again at the end, it need not be kept in registers.
+__device__ __forceinline__ Tile tile_of_block(const attention_params &p) {
+    const int tiles = (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
+    const Place place = place_of(p, tiles, set_apart(static_cast<int>(blockIdx.x)));
+    return tile_of(p, place.head, tiles - 1 - place.order);
+}
