@@ -854,6 +854,8 @@ Test(masks, tiles_of_other_masks_are_sorted_on_the_fly) {
                      cases[i].problem);
         struct loaded loaded = count(session, problem[1], schedules[3], &small),
                       less = count(session, problem[0], schedules[3], &small);
+        if (test_device_is_gpu())
+            continue;
         loaded.read -= less.read;
         cr_expect_geq(loaded.read, loaded.needed, "%s", cases[i].problem);
         cr_expect_leq((double)loaded.read, cases[i].most * (double)loaded.needed,
