@@ -225,6 +225,8 @@ static att_kernel *find(struct job *job, struct row *row) {
     row->status = att_find(job->session, text_string(&problem), text_string(&schedule), &kernel);
     if (row->status == ATT_OK && !job->catalog.spec) {
         row->variant = &kernel->variant;
+        job->label = (struct variant_label){0}; /* of what was chosen, not of what a spec would have made of it */
+        variant_label_add(&job->label, row->variant);
         row->status = att_prepare(kernel);
     }
     text_free(&problem);

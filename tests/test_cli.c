@@ -471,6 +471,17 @@ Test(cli, build_for_this_cpu_needs_no_nvrtc) {
     command_done(&outcome);
 }
 
+Test(cli, run_is_headed_by_the_kernel_that_was_chosen) {
+    struct outcome outcome =
+        run("run 'family=attention_forward dtype=bf16 head_dim=16 target=sm_90a algorithm=flash_async' "
+            "--device host --repeat 0 --shape len_q=20,len_kv=20");
+    cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
+    cr_expect(holds(&outcome.out, "attention_forward_bf16_d16_none_flash_async_") &&
+                  !holds(&outcome.out, "flash_tiled"),
+              "%s", text_string(&outcome.out));
+    command_done(&outcome);
+}
+
 Test(cli, build_makes_ptx_files_without_a_nul) {
     struct outcome outcome = run("build 'family=softmax algorithm=online' --arch compute_80 -o b");
     if (outcome.code == 4)
