@@ -10,6 +10,7 @@
 struct check_options {
     enum tensor_layout layout;
     bool without_lse; /* pass a null lse */
+    bool numbers;     /* check lengths and page numbers on the device before the first launch (att_check) */
     int repeat;       /* timed launches after the first; 0 = time the first */
     int shown;        /* mismatches to describe at most */
 };

@@ -245,8 +245,8 @@ void npy_print_shape(const struct npy *npy, struct text *text) {
 }
 
 size_t npy_element_size(enum npy_type type) {
-    static const size_t sizes[] = {
-        [NPY_FP32] = 4, [NPY_FP16] = 2, [NPY_BF16] = 2, [NPY_INT32] = 4, [NPY_INT64] = 8, [NPY_BOOL] = 1};
+    static const size_t sizes[] = {[NPY_FP32] = 4, [NPY_FP16] = 2,  [NPY_BF16] = 2,  [NPY_E4M3] = 1, [NPY_E5M2] = 1,
+                                   [NPY_INT8] = 1, [NPY_INT32] = 4, [NPY_INT64] = 8, [NPY_BOOL] = 1};
     return sizes[type];
 }
 

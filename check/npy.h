@@ -14,8 +14,8 @@
 
 #include <stdint.h>
 
-/* The first three are numbered as the words of knob dtype. */
-enum npy_type { NPY_FP32, NPY_FP16, NPY_BF16, NPY_INT32, NPY_INT64, NPY_BOOL };
+/* The first six are numbered as the words of knob dtype_kv. Elements of 8 bits are in no file. */
+enum npy_type { NPY_FP32, NPY_FP16, NPY_BF16, NPY_E4M3, NPY_E5M2, NPY_INT8, NPY_INT32, NPY_INT64, NPY_BOOL };
 
 enum { NPY_DIMS = 8 };
 

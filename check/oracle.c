@@ -48,6 +48,15 @@ double oracle_score(const struct oracle_attention *p, int64_t b, int64_t h, int6
     return formula_score(p->score, &env);
 }
 
+double oracle_scale(const struct oracle_attention *p, const float *scale, int64_t b, int64_t h, int64_t j) {
+    return scale ? (double)scale[(b * p->kv_heads + h / (p->heads / p->kv_heads)) * p->len_kv + j] : 1;
+}
+
+double oracle_keep(const struct oracle_attention *p, int64_t b, int64_t h, int64_t query, int64_t key) {
+    return oracle_dropout_factor(p->dropout, (p->from.batch + b) * p->heads + p->from.head + h, p->from.query + query,
+                                 key);
+}
+
 bool oracle_attention(const struct oracle_attention *p, double *o, double *lse) {
     size_t room = (size_t)(p->len_kv > 0 ? p->len_kv : 1);
     double *score = malloc(sizeof *score * room);
@@ -63,14 +72,17 @@ bool oracle_attention(const struct oracle_attention *p, double *o, double *lse) 
             double dot = 0;
             for (int64_t d = 0; d < p->head_dim; d++)
                 dot += (double)p->q[row * p->head_dim + d] * (double)k[j * p->head_dim + d];
+            dot *= oracle_scale(p, p->k_scale, b, h, j);
             score[seen] = oracle_score(p, b, h, i, j, p->scale * dot);
             key[seen++] = j;
         }
         lse[row] = softmax_row(score, seen, p->sinks ? p->sinks[h] : -INFINITY);
+        for (int64_t j = 0; j < seen; j++)
+            score[j] *= oracle_keep(p, b, h, i, key[j]);
         for (int64_t d = 0; d < p->head_dim_v; d++) {
             double sum = 0;
             for (int64_t j = 0; j < seen; j++)
-                sum += score[j] * (double)v[key[j] * p->head_dim_v + d];
+                sum += score[j] * oracle_scale(p, p->v_scale, b, h, key[j]) * (double)v[key[j] * p->head_dim_v + d];
             o[row * p->head_dim_v + d] = sum;
         }
     }
@@ -85,6 +97,30 @@ void oracle_softmax(const float *x, int64_t rows, int64_t cols, double *y) {
         for (int64_t c = 0; c < cols; c++)
             y[r * cols + c] = x[r * cols + c];
         softmax_row(y + r * cols, cols, -INFINITY);
+    }
+}
+
+void oracle_rope_angle(const struct oracle_rope *rope, int64_t position, int64_t i, double *cosine, double *sine) {
+    double angle = (double)position * pow(rope->base, -2.0 * (double)i / (double)rope->dim);
+    *cosine = rope->cosine ? (double)rope->cosine[position * (rope->dim / 2) + i] : cos(angle);
+    *sine = rope->cosine ? (double)rope->sine[position * (rope->dim / 2) + i] : sin(angle);
+}
+
+void oracle_rope_pair(const struct oracle_rope *rope, int64_t i, int64_t *first, int64_t *second) {
+    *first = rope->halves ? i : 2 * i;
+    *second = rope->halves ? i + rope->dim / 2 : 2 * i + 1;
+}
+
+void oracle_rope_row(const struct oracle_rope *rope, int64_t position, const float *x, int64_t head_dim, double *y) {
+    for (int64_t d = 0; d < head_dim; d++)
+        y[d] = (double)x[d];
+    for (int64_t i = 0; i < rope->dim / 2; i++) {
+        double cosine, sine;
+        int64_t a, b;
+        oracle_rope_angle(rope, position, i, &cosine, &sine);
+        oracle_rope_pair(rope, i, &a, &b);
+        y[a] = (double)x[a] * cosine - (double)x[b] * sine;
+        y[b] = (double)x[b] * cosine + (double)x[a] * sine;
     }
 }
 

@@ -4,6 +4,7 @@
 #define ATTILE_ORACLE_H
 
 #include "formula.h"
+#include "oracle_dropout.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,17 +18,27 @@ struct oracle_attention {
     bool causal;  /* key k is seen by query q when k <= q + len_kv - len_q */
     /* Expressions instead; null = as `causal` says, and scores as they are. */
     const struct formula *mask, *score;
-    const struct formula_env *env; /* sizes and parameters of the two; null when there are none */
-    const double *sinks;           /* (heads): one more logit for each row, without a value; null = none */
+    const struct formula_env *env;        /* sizes and parameters of the two; null when there are none */
+    const struct oracle_dropout *dropout; /* null = none */
+    const double *sinks;                  /* (heads): one more logit for each row, without a value; null = none */
     /* Where row 0 of head 0 lies when these are some rows of a larger problem: added to what mask and score see. */
     struct {
         int64_t batch, head, kv_head, query;
     } from;
+    const float *k_scale, *v_scale; /* (batch, kv_heads, len_kv): what rows of K and V are multiplied with; null = 1 */
+    bool
+        queries_in_fp16; /* for the tolerance: the kernel divides rows of Q by a power of two and rounds them to fp16 */
 };
+
+/* What a row of K or V is multiplied with: key j of a head. `scale`: k_scale or v_scale. */
+double oracle_scale(const struct oracle_attention *problem, const float *scale, int64_t b, int64_t h, int64_t j);
 
 /* Does the query see the key? And what is the score of the two, which has this scaled product? */
 bool oracle_sees(const struct oracle_attention *problem, int64_t b, int64_t h, int64_t query, int64_t key);
 double oracle_score(const struct oracle_attention *problem, int64_t b, int64_t h, int64_t query, int64_t key, double s);
+
+/* What dropout multiplies their weight by, 1 without dropout. */
+double oracle_keep(const struct oracle_attention *problem, int64_t b, int64_t h, int64_t query, int64_t key);
 
 /* What mask and score are told about the two; env is not null. */
 struct formula_env oracle_env(const struct oracle_attention *problem, int64_t b, int64_t h, int64_t query, int64_t key);
@@ -38,6 +49,20 @@ bool oracle_attention(const struct oracle_attention *problem, double *o, double 
 
 /* y[r][c] = exp(x[r][c]) / sum over c of exp(x[r][c]); x and y: (rows, cols), contiguous. */
 void oracle_softmax(const float *x, int64_t rows, int64_t cols, double *y);
+
+/* Rotary position embedding of a row: the first `dim` elements, in pairs. */
+struct oracle_rope {
+    bool halves; /* pairs are (i, i + dim / 2); else (2 i, 2 i + 1) */
+    int64_t dim;
+    double base;                /* pair i turns by position * base^(-2 i / dim) radians */
+    const float *cosine, *sine; /* (positions, dim / 2) instead; null = none */
+};
+/* The cosine and the sine of pair i. */
+void oracle_rope_angle(const struct oracle_rope *rope, int64_t position, int64_t i, double *cosine, double *sine);
+/* Where pair i is: elements *first and *second of the row. */
+void oracle_rope_pair(const struct oracle_rope *rope, int64_t i, int64_t *first, int64_t *second);
+/* x, y: (head_dim). */
+void oracle_rope_row(const struct oracle_rope *rope, int64_t position, const float *x, int64_t head_dim, double *y);
 
 /* Merge `parts` partial results by weights exp(lse_part - lse): o_parts (parts, rows, head_dim_v),
    lse_parts (parts, rows) -> o (rows, head_dim_v), lse (rows). No parts, or all -inf: o = 0, lse = -inf. */

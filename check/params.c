@@ -245,7 +245,7 @@ static double number_of(const struct npy *npy, int64_t i) {
     }
 }
 
-/* Elements of a file in place of random ones. */
+/* Elements of a file instead of random ones. */
 static bool take_file(struct params *params, int number, const char *path, const struct npy *npy, struct text *error) {
     const struct formula_param *declared = &params->formulas.scope.param[number];
     struct param_value *param = &params->param[number];
@@ -344,6 +344,8 @@ struct params *params_make_given(const struct knobs *problem, const struct shape
         for (int i = 0; good && i < params->formulas.scope.count; i++)
             if (!(good = make_param(params, i, shape, seed)))
                 refuse_size(&params->formulas.scope, i, &params->param[i], error);
+        for (int i = 0; good && i < params->formulas.scope.count; i++)
+            snprintf(params->gradient[i], sizeof params->gradient[i], "d_%s", params->formulas.scope.param[i].name);
     }
     if (good && given && !read_files(params, given, error)) {
         params_free(params);

@@ -20,7 +20,8 @@ struct params {
     struct formula_env env;      /* sizes, scalars, tensors; for one pair of query and key at a time */
     union formula_value scalar[FORMULA_PARAMS];
     struct param_value param[FORMULA_PARAMS];
-    bool given[FORMULA_PARAMS]; /* not random */
+    bool given[FORMULA_PARAMS];                            /* not random */
+    char gradient[FORMULA_PARAMS][FORMULA_PARAM_NAME + 2]; /* "d_NAME" of each */
 };
 
 /* The parameters of a problem at these sizes: as `given`, "window=1024, doc=doc.npy" (may be null), the rest at random.

@@ -167,3 +167,10 @@ double score_error(const struct oracle_attention *p, int64_t b, int64_t h, int64
     double error = folded ? add_folding(&analysis) : 0;
     return known(error + approximate(&analysis, p->score->root).error);
 }
+
+double derivative_error(const struct oracle_attention *p, const struct formula *derivative, int64_t b, int64_t h,
+                        int64_t query, int64_t key, double s, double error_of_s) {
+    struct formula_env env = oracle_env(p, b, h, query, key);
+    struct analysis analysis = {derivative, &env, s, error_of_s, 0};
+    return known(approximate(&analysis, derivative->root).error);
+}

@@ -11,4 +11,8 @@
 double score_error(const struct oracle_attention *problem, int64_t b, int64_t h, int64_t query, int64_t key, double s,
                    double error_of_s, bool folded);
 
+/* The same of another formula of s: the derivative of the score. */
+double derivative_error(const struct oracle_attention *problem, const struct formula *derivative, int64_t b, int64_t h,
+                        int64_t query, int64_t key, double s, double error_of_s);
+
 #endif

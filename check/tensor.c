@@ -76,7 +76,47 @@ static uint16_t to_bf16(float value) {
     return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
+/* Floats of 8 bits: a sign, an exponent, so many bits of mantissa. */
+static const struct small {
+    int mantissa, bias;
+    float most;
+} small_table[] = {[NPY_E4M3] = {3, 7, 448}, [NPY_E5M2] = {2, 15, 57344}};
+
+static uint8_t to_small(const struct small *type, float value) {
+    uint8_t sign = signbit(value) ? 0x80 : 0;
+    float size = fminf(fabsf(value), type->most);
+    int exponent;
+    if (isnan(value))
+        return sign | 0x7F;
+    if (size == 0)
+        return sign; /* which has no exponent */
+    frexpf(size, &exponent);
+    exponent = exponent - 1 > 1 - type->bias ? exponent - 1 : 1 - type->bias; /* the least is that of subnormals, too */
+    int units = (int)rint(ldexp((double)size, type->mantissa - exponent));
+    return (uint8_t)(sign | (((exponent + type->bias - 1) << type->mantissa) + units));
+}
+
+static float from_small(const struct small *type, uint8_t bits) {
+    int size = bits & 0x7F, exponent = size >> type->mantissa, fraction = size & ((1 << type->mantissa) - 1);
+    bool nan = type->mantissa == 3 ? size == 0x7F : size > 0x7C, infinite = type->mantissa == 2 && size == 0x7C;
+    float value = exponent == 0
+                      ? (float)ldexp(fraction, 1 - type->bias - type->mantissa)
+                      : (float)ldexp(fraction + (1 << type->mantissa), exponent - type->bias - type->mantissa);
+    value = nan ? NAN : infinite ? INFINITY : value;
+    return bits & 0x80 ? -value : value;
+}
+
+static int8_t to_int8(float value) { return (int8_t)(isnan(value) ? 0 : lrintf(fmaxf(fminf(value, 127), -127))); }
+
 void element_encode(enum npy_type type, float value, void *bits) {
+    if (type == NPY_E4M3 || type == NPY_E5M2) {
+        *(uint8_t *)bits = to_small(&small_table[type], value);
+        return;
+    }
+    if (type == NPY_INT8) {
+        *(int8_t *)bits = to_int8(value);
+        return;
+    }
     if (type == NPY_FP32) {
         memcpy(bits, &value, sizeof value);
         return;
@@ -88,6 +128,10 @@ void element_encode(enum npy_type type, float value, void *bits) {
 float element_decode(enum npy_type type, const void *bits) {
     float value;
     uint16_t half;
+    if (type == NPY_E4M3 || type == NPY_E5M2)
+        return from_small(&small_table[type], *(const uint8_t *)bits);
+    if (type == NPY_INT8)
+        return *(const int8_t *)bits;
     if (type == NPY_FP32) {
         memcpy(&value, bits, sizeof value);
         return value;

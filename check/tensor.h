@@ -1,4 +1,4 @@
-/* tensor: numbers as a kernel sees them: elements of 16 or 32 bits, laid out with strides in one block of memory.
+/* tensor: numbers as a kernel sees them: elements of 8, 16 or 32 bits, laid out with strides in one block of memory.
    Every tensor here has five dimensions (part, batch, head, row, column), those that do not apply being 1. */
 #ifndef ATTILE_TENSOR_H
 #define ATTILE_TENSOR_H
@@ -28,7 +28,8 @@ bool tensor_plan(struct tensor *tensor, enum npy_type type, const int64_t dim[TE
 /* Place in the block, in elements, of the tensor's element number i (counted packed). */
 int64_t tensor_place(const struct tensor *tensor, int64_t i);
 
-/* One element to and from bits. Rounds to nearest even, keeps NaN, overflows to infinity. */
+/* One element to and from bits. Rounds to nearest even, keeps NaN, overflows to infinity; in 8 bits to the largest number, and int8
+   has 0 for NaN. */
 void element_encode(enum npy_type type, float value, void *bits);
 float element_decode(enum npy_type type, const void *bits);
 

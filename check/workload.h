@@ -5,11 +5,14 @@
 #ifndef ATTILE_WORKLOAD_H
 #define ATTILE_WORKLOAD_H
 
+#include "append_answer.h"
 #include "gen.h"
+#include "lengths.h"
+#include "oracle_dropout.h"
 #include "params.h"
 #include "tensor.h"
 
-enum { WORKLOAD_INPUTS = 3, WORKLOAD_OUTPUTS = 2 };
+enum { WORKLOAD_INPUTS = 7, WORKLOAD_OUTPUTS = 5 + FORMULA_PARAMS };
 
 struct workload_input {
     const char *name; /* "q" */
@@ -17,6 +20,8 @@ struct workload_input {
     int64_t dim[TENSOR_DIMS];
     int64_t count;
     float *value; /* packed, already rounded to type; owned */
+    enum lengths_side side;
+    enum tensor_dim rows; /* of a sequence: which dimension they are */
 };
 
 struct workload_output {
@@ -25,17 +30,24 @@ struct workload_output {
     int64_t dim[TENSOR_DIMS];
     int64_t count;
     double *expected; /* packed; owned */
-    double *allowed;  /* largest absolute error, per element; owned */
+    double *allowed;  /* largest absolute error, per element; -1 = not to be written; owned */
+    enum lengths_side side;
+    enum tensor_dim rows;
 };
 
 struct workload {
     struct knobs problem; /* the variant's knobs; schedule knobs have no effect */
     struct shape shape;
-    double scale;          /* attention */
-    struct params *params; /* what mask and score take; null for other families; owned */
+    struct lengths lengths; /* attention; rows that a sequence has not are neither read nor compared */
+    struct append_places places;
+    double scale;                  /* attention */
+    struct oracle_dropout dropout; /* attention; all 0 without knob dropout */
+    struct params *params;         /* what mask and score take; null for other families; owned */
     int inputs, outputs;
-    struct workload_input input[WORKLOAD_INPUTS];    /* q k v | x | o_parts lse_parts */
-    struct workload_output output[WORKLOAD_OUTPUTS]; /* o lse | y | o lse */
+    /* q k v | x | o_parts lse_parts | q k v d_o d_lse o lse | q k v rope_cos rope_sin k_scale v_scale */
+    struct workload_input input[WORKLOAD_INPUTS];
+    /* o lse | y | o lse | dq dk dv d_sinks d_NAME... | q_out k_cache v_cache k_scale v_scale */
+    struct workload_output output[WORKLOAD_OUTPUTS];
 };
 
 /* Tensors from the user instead of random ones: file[i] belongs to input i of the family, or is empty (data null). */
@@ -45,7 +57,7 @@ struct workload_files {
     const char *params; /* of mask and score, as params_make_given takes them; or null */
 };
 
-/* Name of input i of a family, or null when it has fewer. */
+/* Name of input i of a family that a user can give, or null when it has fewer. Those that a user cannot come last. */
 const char *workload_input_name(int family, int i);
 
 /* The run-time sizes that the files imply, for a problem. False with a sentence in *error when they contradict it or
@@ -60,6 +72,9 @@ void workload_free(struct workload *workload);
 
 /* What a kernel of these knobs rounds its weights to, a dtype: it decides how far answers may lie from the oracle's. */
 int workload_weights(const struct knobs *knobs);
+
+/* Is V no tensor of its own but the first columns of K (knob shared_kv)? */
+bool workload_shares_kv(const struct knobs *problem);
 
 /* Is this the same problem, so that the workload can be used again? */
 bool workload_fits(const struct workload *workload, const struct knobs *problem, const struct shape *shape);
