@@ -41,18 +41,6 @@ operators[] = {
 };
 enum { BINDING_NOT = 3, BINDING_NEGATE = 7 };
 
-struct place tree_place(const struct expr *expr, int offset) {
-    struct place place = expr->place;
-    for (int i = 0; i < offset; i++) {
-        place.col++;
-        if (expr->text[i] == '\n') { /* only block scalars of a spec have these */
-            place.line++;
-            place.col = 1;
-        }
-    }
-    return place;
-}
-
 static int fail(struct parser *p, int offset, const char *sentence) {
     if (!p->failed)
         diag_error(p->diag, tree_place(p->expr, offset), "%s", sentence);
@@ -301,22 +289,15 @@ const char *expr_text(const struct expr *expr) { return expr->text; }
 struct place expr_place(const struct expr *expr) {
     return expr->place;
 }
+void expr_mark_names(const struct expr *expr, unsigned char *marks, unsigned char mark) {
+    for (int i = 0; i < expr->count; i++)
+        if (expr->node[i].op == TREE_SLOT)
+            marks[expr->node[i].number] |= mark;
+}
+
 bool expr_names(const struct expr *expr, int name) {
     for (int i = 0; i < expr->count; i++)
         if (expr->node[i].op == TREE_SLOT && expr->node[i].number == name)
             return true;
     return false;
-}
-
-knob_flags expr_knobs(const struct expr *expr) { return expr->knobs; }
-struct expr_type expr_type(const struct expr *expr) {
-    return expr->node[expr->root].type;
-}
-
-int expr_items(const struct expr *expr) {
-    int count = 0;
-    if (expr->node[expr->root].op == TREE_LIST)
-        for (int item = expr->node[expr->root].left; item != NONE; item = expr->node[item].right)
-            count++;
-    return count;
 }

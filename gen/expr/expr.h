@@ -26,13 +26,13 @@ struct expr_type {
     const char *const *words; /* of EXPR_WORD */
 };
 
-/* A name beside the knobs: a `let` or a loop variable. Its value stands at the same index in expr_env.slots. */
+/* A name beside the knobs: a `let` or a loop variable. Its value is at the same index in expr_env.slots. */
 struct expr_name {
     const char *name; /* null = out of scope by now */
     struct expr_type type;
 };
 
-/* What an expression may speak of: knobs always, and these. All zero = knobs only. */
+/* What an expression may refer to: knobs always, and these. All zero = knobs only. */
 struct expr_scope {
     const struct expr_name *names;
     int count;
@@ -55,9 +55,11 @@ struct place expr_place(const struct expr *expr);    /* of its first byte */
 struct expr_type expr_type(const struct expr *expr); /* of a list: the type of its items */
 knob_flags expr_knobs(const struct expr *expr);      /* that it names */
 bool expr_names(const struct expr *expr, int name);  /* does it name this one of expr_scope.names? */
-int expr_items(const struct expr *expr);             /* how many items a list has */
+/* Set a mark at each of expr_scope.names that it names. */
+void expr_mark_names(const struct expr *expr, unsigned char *marks, unsigned char mark);
+int expr_items(const struct expr *expr); /* how many items a list has */
 
-/* The values that names stand for. */
+/* The values of names. */
 struct expr_slot {
     int64_t value;
     bool set;

@@ -96,7 +96,7 @@ static bool refuse_name(struct checker *c, const struct tree_node *n) {
         diag_error(c->diag, place, "the word '%.*s' means something beside its knob only, as in %s == %.*s", n->size,
                    name, knob_table[knob].name, n->size, name);
     else if (shape >= 0 && !c->scope->families)
-        diag_error(c->diag, place, "%s is a run-time size: only grid and workspace of a template may use it",
+        diag_error(c->diag, place, "%s is a run-time size: only grid, workspace and splits of a template may use it",
                    shape_table[shape].name);
     else if (shape >= 0)
         diag_error(c->diag, place, "%s is not a size of this kernel family", shape_table[shape].name);

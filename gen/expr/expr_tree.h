@@ -1,6 +1,6 @@
 /* expr_tree: the tree behind expr.h, shared by the files expr*.c only.
 
-   Nodes stand in one array, operands before their operator; `depth` bounds every walk over the tree. */
+   All nodes are in one array, operands before their operator; `depth` bounds every walk over the tree. */
 #ifndef ATTILE_EXPR_TREE_H
 #define ATTILE_EXPR_TREE_H
 
