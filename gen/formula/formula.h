@@ -22,7 +22,7 @@
 
 #include <stdint.h>
 
-/* --- what a formula may speak of ------------------------------------------------------------------------------- */
+/* --- what a formula may refer to ------------------------------------------------------------------------------- */
 
 /* The names of the language, all integers but s. Positions are absolute: q counts so that equal positions mean the same
    token, q = row + len_kv - len_q, and so begins below 0 when there are more queries than keys. */
@@ -141,6 +141,25 @@ void formula_fold_free(struct formula_fold *fold);
 /* d score / d s, for the backward pass: a new formula, owned by the caller. At a step or a corner it is the slope of one
    side. Null when memory ran out or it would be too long. */
 struct formula *formula_slope(const struct formula *score);
+
+/* A float that a score reads, a number or an element of a tensor, and what the score changes by with it. */
+struct formula_read {
+    int param;
+    int indices;                         /* 0 of a number */
+    struct formula *index[FORMULA_DIMS]; /* of the element, integers over (b, h, q, k) */
+    struct formula *slope;               /* d score / d what is read, over (b, h, q, k, s); as formula_slope */
+    bool of_head; /* all that is read of this parameter is the same for all queries and keys of a head */
+};
+enum { FORMULA_READS = 32 };
+struct formula_reads {
+    int count;
+    struct formula_read read[FORMULA_READS]; /* formulas owned */
+};
+
+/* The reads of the parameters of the set (bit i = parameter i) that the score changes with: what it compares has no slope.
+   False when memory ran out, or slopes or reads would be too many. Free them in any case. */
+bool formula_reads_find(const struct formula *score, unsigned params, struct formula_reads *reads);
+void formula_reads_free(struct formula_reads *reads);
 
 /* --- named masks and scores ------------------------------------------------------------------------------------- */
 

@@ -192,7 +192,7 @@ static struct bounds bound(struct bounder *b, int node) {
     return by_range(b, n);
 }
 
-/* Operands stand before their operators, so one pass suffices. */
+/* Operands come before their operators, so one pass suffices. */
 static bool find_varying(struct bounder *b) {
     b->varies = calloc((size_t)b->from->count, sizeof *b->varies);
     for (int i = 0; b->varies && i < b->from->count; i++) {

@@ -17,53 +17,13 @@ static const struct {
     [FORMULA_STORE_BF16] = {"bf16", "unsigned short", "bfloat16_to_float(%s)", "float", "-INFINITY", "INFINITY"},
 };
 static const char *const value_types[] = {[FORMULA_BOOL] = "bool", [FORMULA_INT] = "int", [FORMULA_REAL] = "float"};
-static const char *const access_suffixes[] = {[FORMULA_AT] = "", [FORMULA_LEAST] = "_least", [FORMULA_MOST] = "_most"};
 
 static int number_of(const struct formula_set *set, const struct formula_param *param) {
     return (int)(param - set->scope.param);
 }
 
-static void spell_param(void *context, const struct formula_param *param, enum formula_access access,
-                        const char *const *index, struct text *out) {
-    static const char *const members[] = {
-        [FORMULA_BOOL] = "whole != 0", [FORMULA_INT] = "whole", [FORMULA_REAL] = "real"};
-    const struct formula_set *set = context;
-    if (param->dims == 0) {
-        text_print(out, param->type == FORMULA_BOOL ? "(p.param[%d].%s)" : "p.param[%d].%s", number_of(set, param),
-                   members[param->type]);
-        return;
-    }
-    text_print(out, "tensor_%s%s(p", param->name, access_suffixes[access]);
-    for (int i = 0; i < param->dims * (access == FORMULA_AT ? 1 : 2); i++)
-        text_print(out, ", %s", index[i]);
-    text_print(out, ")");
-}
-
-static struct formula_spelling spelling_of(const struct formula_set *set) {
-    return (struct formula_spelling){
-        .name = {[FORMULA_B] = "at.b",
-                 [FORMULA_H] = "at.h",
-                 [FORMULA_HK] = "at.hk",
-                 [FORMULA_Q] = "q",
-                 [FORMULA_K] = "k",
-                 [FORMULA_BATCH] = "p.batch",
-                 [FORMULA_HEADS] = "p.heads",
-                 [FORMULA_KV_HEADS] = "p.kv_heads",
-                 [FORMULA_LEN_Q] = "p.len_q",
-                 [FORMULA_LEN_KV] = "p.len_kv",
-                 [FORMULA_Q_FIRST] = "q_first",
-                 [FORMULA_Q_LAST] = "q_last",
-                 [FORMULA_K_FIRST] = "k_first",
-                 [FORMULA_K_LAST] = "k_last"},
-        .score = "s",
-        .indent = 11, /* behind "    return " */
-        .context = (void *)(uintptr_t)set,
-        .param = spell_param,
-    };
-}
-
 static void print_return(const struct formula_set *set, const struct formula *formula, bool eager, struct text *text) {
-    struct formula_spelling spelling = spelling_of(set);
+    struct formula_spelling spelling = formula_code_spelling(set);
     spelling.eager = eager;
     text_print(text, "    return ");
     formula_print_cuda(formula, &spelling, text);
@@ -161,7 +121,7 @@ static void print_bounds(const struct formula_param *param, int number, bool tab
 
 static void print_bound(const struct formula_param *param, enum formula_access access, struct text *text) {
     text_print(text, "__device__ __forceinline__ %s tensor_%s%s(const attention_params &p", value_types[param->type],
-               param->name, access_suffixes[access]);
+               param->name, formula_access_suffix(access));
     for (int d = 0; d < param->dims; d++)
         text_print(text, ", long long f%d, long long l%d", d, d);
     text_print(text, ") {\n    return tensor_%s_bounds(p", param->name);
@@ -208,7 +168,7 @@ static void print_all_bounds(const struct formula_set *set, struct text *text) {
 /* --- tiles ------------------------------------------------------------------------------------------------------- */
 
 static void print_keys(const struct formula_set *set, struct text *text) {
-    struct formula_spelling spelling = spelling_of(set);
+    struct formula_spelling spelling = formula_code_spelling(set);
     struct formula_keys keys;
     bool good = formula_keys(set->mask, &keys);
     const struct formula *const bounds[] = {keys.first, keys.end, keys.full_first, keys.full_end};
@@ -439,6 +399,16 @@ static void print_score(const struct formula_set *set, struct text *text) {
     print_return(set, set->score, false, text);
 }
 
+/* Its functions are among those of the score. */
+static void print_derivative(const struct formula_set *set, struct text *text) {
+    struct formula *derivative = formula_slope(set->score);
+    if (derivative)
+        print_return(set, derivative, false, text);
+    else
+        text->failed = true;
+    formula_free(derivative);
+}
+
 static void print_fold(const struct formula_set *set, size_t part, struct text *text) {
     struct formula_fold fold;
     bool good = formula_fold_score(set->score, &fold);
@@ -470,6 +440,12 @@ static const struct {
     [CODE_PAIRS] = {"pairs", print_pairs, false, false},
     [CODE_PIECES] = {"pieces", print_pieces, false, true},
     [CODE_SCORE] = {"score", print_score, false, true},
+    [CODE_DERIVATIVE] = {"derivative", print_derivative, false, true},
+    [CODE_GRADIENTS] = {"gradients", formula_code_gradients, false, true},
+    [CODE_CLEARED] = {"cleared", formula_code_cleared, false, true},
+    [CODE_HEAD_READS] = {"head_reads", formula_code_head_reads, false, true},
+    [CODE_HEAD_PLACES] = {"head_places", formula_code_head_places, false, true},
+    [CODE_PAIR_READS] = {"pair_reads", formula_code_pair_reads, false, true},
     [CODE_CAP] = {"cap", print_cap, false, true},
     [CODE_FACTOR] = {"factor", print_factor, false, true},
     [CODE_REST] = {"rest", print_rest, false, true},

@@ -13,18 +13,24 @@ enum formula_code {
     CODE_TABLES,  /* make the tables of expression/tables_launch.cuh */
     CODE_MASK,    /* return MASK; over at, q, k */
     CODE_KEY, /* what a key is for mask and score: SplitKey where that makes float(k - q) and tensors cheaper, else int */
-    CODE_BIAS,   /* an element of the rows of a bias (formula_has_bias_rows) that is there, and where it was */
-    CODE_PAIRS,  /* return whether tensors can be looked up by a SplitKey */
-    CODE_PIECES, /* return whether rows of a bias (formula_has_bias_rows) can be copied in pieces of 16 bytes */
-    CODE_SCORE,  /* return SCORE; over at, q, k, s */
-    CODE_CAP,    /* of a score that can be folded (formula_fold): return its cap; over at */
-    CODE_FACTOR, /* ... its factor */
-    CODE_REST,   /* ... its rest; over at, q, k */
-    CODE_SLOPE,  /* ... its slope */
-    CODE_KEYS,   /* return {first, end, full_first, full_end}; over at, q_first, q_last */
-    CODE_EXACT,  /* constants: is every tile between first and end needed, is every full one within its own bounds */
-    CODE_SOME,   /* return whether some pair of a tile may be seen; over at, q_first, q_last, k_first, k_last */
-    CODE_ALL,    /* return whether all pairs of a tile are seen */
+    CODE_BIAS,       /* an element of the rows of a bias (formula_has_bias_rows) that is there, and where it was */
+    CODE_PAIRS,      /* return whether tensors can be looked up by a SplitKey */
+    CODE_PIECES,     /* return whether rows of a bias (formula_has_bias_rows) can be copied in pieces of 16 bytes */
+    CODE_SCORE,      /* return SCORE; over at, q, k, s */
+    CODE_DERIVATIVE, /* return d SCORE / d s; over at, q, k, s */
+    CODE_GRADIENTS, /* one function for each parameter of which the gradient is wanted: d_NAME(params, i, j), its place */
+    CODE_CLEARED,   /* statements that clear these gradients */
+    CODE_HEAD_READS, /* add to sum[i] what a pair adds to the gradient of read i of a head; over at, q, k, s, d_score */
+    CODE_HEAD_PLACES, /* return where the gradient of read number `read` of a head is; over at */
+    CODE_PAIR_READS,  /* add what a pair adds to the gradients of what it alone reads; over at, q, k, s, d_score */
+    CODE_CAP,         /* of a score that can be folded (formula_fold): return its cap; over at */
+    CODE_FACTOR,      /* ... its factor */
+    CODE_REST,        /* ... its rest; over at, q, k */
+    CODE_SLOPE,       /* ... its slope */
+    CODE_KEYS,        /* return {first, end, full_first, full_end}; over at, q_first, q_last */
+    CODE_EXACT, /* constants: is every tile between first and end needed, is every full one within its own bounds */
+    CODE_SOME,  /* return whether some pair of a tile may be seen; over at, q_first, q_last, k_first, k_last */
+    CODE_ALL,   /* return whether all pairs of a tile are seen */
     FORMULA_CODES
 };
 
@@ -37,6 +43,19 @@ unsigned formula_keyed_tensors(const struct formula *formula);
 /* Is the only tensor that the score looks up by k one of 16-bit elements, and does every pair of q and k need element k of a
    row of it? It can be copied before s is known then. Never of a score that can be folded. */
 bool formula_has_bias_rows(const struct formula_set *set);
+
+/* How names are written in all of this: at.h, q, k, s, p.param[i]. Borrows the set. */
+struct formula_spelling formula_code_spelling(const struct formula_set *set);
+
+/* "", "_least" or "_most", behind the name of the function that reads a tensor. */
+const char *formula_access_suffix(enum formula_access access);
+
+/* Those of formula_code_gradients.c. */
+void formula_code_gradients(const struct formula_set *set, struct text *text);
+void formula_code_cleared(const struct formula_set *set, struct text *text);
+void formula_code_head_reads(const struct formula_set *set, struct text *text);
+void formula_code_head_places(const struct formula_set *set, struct text *text);
+void formula_code_pair_reads(const struct formula_set *set, struct text *text);
 
 const char *formula_code_name(enum formula_code code); /* "helpers", ... */
 

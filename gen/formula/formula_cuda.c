@@ -156,7 +156,7 @@ static const char *symbol_of(const struct printer *p, enum tree_op op) {
     return tree_ops[!eager ? op : op == OP_AND ? OP_AND_BITS : OP_OR_BITS].cuda;
 }
 
-/* Do C++ compilers, or readers, want brackets round an operand of this binding in an operator of that one? */
+/* Do C++ compilers, or readers, need brackets round an operand of this binding in an operator of that one? */
 static int least_within(int binding) {
     if (binding == tree_ops[OP_OR].cuda_binding) /* a && b || c */
         return tree_ops[OP_AND].cuda_binding + 1;

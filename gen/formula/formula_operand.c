@@ -110,7 +110,7 @@ static struct part refuse_name(struct parser *p) {
         return parse_refuse(p, parse_here(p), "unknown name '%.*s'; did you mean '%s'?", p->token, name, near);
     return parse_refuse(p, parse_here(p),
                         p->formula->kind == FORMULA_SIZE
-                            ? "unknown name '%.*s'; a size may speak of numbers that are declared before it"
+                            ? "unknown name '%.*s'; a size may use numbers that are declared before it"
                             : "unknown name '%.*s'; parameters are declared under `params`",
                         p->token, name);
 }
@@ -211,8 +211,7 @@ static struct part parse_language_name(struct parser *p, int name) {
         parse_note_once(p, at, "'%.*s' is called '%s' now; the next release will not read the old name", p->token,
                         p->text + p->at, tree_names[name]);
     if (p->formula->kind == FORMULA_SIZE && name < FORMULA_BATCH)
-        return parse_refuse(p, at,
-                            "a size is the same for all %s; it may speak of batch, heads, kv_heads, len_q, len_kv",
+        return parse_refuse(p, at, "a size is the same for all %s; it may use batch, heads, kv_heads, len_q, len_kv",
                             name == FORMULA_Q || name == FORMULA_K ? "positions" : "heads");
     parse_advance(p);
     return check_part(p, tree_name(p->formula, (enum formula_name)name), at);

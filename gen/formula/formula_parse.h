@@ -75,12 +75,12 @@ int table_find(enum formula_kind kind, const char *name, size_t size); /* -1 = n
 /* Read the arguments after the entry's name, at which the parser stands, and then the entry's own text with them. */
 struct part table_expand(struct parser *p, int entry);
 
-/* --- formula_scope.c: "float[heads]" taken apart; names of storage */
+/* --- formula_storage.c: names of storage */
 extern const char *const storage_names[FORMULA_STORAGES];
 int storage_find(const char *name, size_t size); /* -1 = none */
 enum formula_type storage_type(enum formula_storage storage);
 
-/* Is this a word of the language: a name, a function, an operator, an entry that is written without brackets? */
+/* formula_operand.c: is this a word of the language: a name, a function, an operator, an entry that is written without brackets? */
 bool parse_is_word(const char *name, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* formula_print: tree -> canonical text. Brackets stand only where the tree would be another one without them. */
+/* formula_print: tree -> canonical text. Brackets are printed only where the tree would be another one without them. */
 #include "formula_tree.h"
 
 #include <math.h>

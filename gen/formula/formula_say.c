@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-enum formula_type formula_type(const struct formula *formula) { return formula->node[formula->root].type; }
-
 unsigned formula_names(const struct formula *formula) { return tree_names_of(formula, formula->root); }
 
 static unsigned params_below(const struct formula *f, int node) {
@@ -24,6 +22,20 @@ bool tree_uses_score(const struct formula *f, int node) {
     for (int i = 0; i < n->operands && !uses; i++)
         uses = tree_uses_score(f, n->operand[i]);
     return uses;
+}
+
+bool tree_has(const struct formula *f, int node, int part) {
+    bool has = node == part;
+    for (int i = 0; i < f->node[node].operands && !has; i++)
+        has = tree_has(f, f->node[node].operand[i], part);
+    return has;
+}
+
+int tree_find(const struct formula *f, enum tree_op op, int first) {
+    for (int i = first; i < f->count; i++)
+        if (f->node[i].op == op)
+            return i;
+    return NO_NODE;
 }
 
 bool formula_uses_score(const struct formula *formula) { return tree_uses_score(formula, formula->root); }

@@ -377,6 +377,18 @@ int tree_copy(struct formula *f, const struct formula *from, int node) {
     return add(f, copy);
 }
 
+int tree_sum(struct formula *f, enum tree_op op, int a, int b) {
+    if (b == NO_NODE)
+        return a;
+    if (a == NO_NODE)
+        return op == OP_SUBTRACT ? tree_one(f, OP_NEGATE, b) : b;
+    return tree_two(f, op, a, b);
+}
+
+int tree_scaled(struct formula *f, enum tree_op op, int a, int by) {
+    return a == NO_NODE ? NO_NODE : tree_two(f, op, a, by);
+}
+
 unsigned tree_names_of(const struct formula *f, int node) {
     const struct tree_node *n = at(f, node);
     unsigned names = n->op == OP_NAME ? 1u << n->number : 0;
@@ -384,3 +396,5 @@ unsigned tree_names_of(const struct formula *f, int node) {
         names |= tree_names_of(f, n->operand[i]);
     return names;
 }
+
+enum formula_type formula_type(const struct formula *formula) { return formula->node[formula->root].type; }

@@ -1,6 +1,6 @@
 /* formula_tree: the tree behind formula.h, shared by the files formula*.c only.
 
-   Nodes stand in one array, operands before their operator, each different node once: equal subtrees have equal numbers.
+   All nodes are in one array, operands before their operator, each different node once: equal subtrees have equal numbers.
    `depth` bounds every walk in depth, `weight` every walk that visits shared nodes again. */
 #ifndef ATTILE_FORMULA_TREE_H
 #define ATTILE_FORMULA_TREE_H
@@ -77,6 +77,10 @@ int tree_one(struct formula *f, enum tree_op op, int a);
 int tree_two(struct formula *f, enum tree_op op, int a, int b);
 int tree_if(struct formula *f, int condition, int a, int b);
 
+/* Sums and products in which NO_NODE stands for 0, so that no `0.0 +` is left behind. */
+int tree_sum(struct formula *f, enum tree_op op, int a, int b);
+int tree_scaled(struct formula *f, enum tree_op op, int a, int by);
+
 /* Fill bounds and index. False when memory ran out. */
 bool tree_bound_indices(struct formula *f);
 
@@ -91,6 +95,9 @@ enum { TREE_DIGITS = 32 };
 void tree_print_real(float real, char digits[TREE_DIGITS]);
 
 bool tree_uses_score(const struct formula *f, int node);
+bool tree_has(const struct formula *f, int node, int part); /* is `part` in the subtree? */
+int tree_find(const struct formula *f, enum tree_op op,
+              int first); /* first such node from number `first` on, or NO_NODE */
 
 /* Bit FORMULA_...: the subtree names it. */
 unsigned tree_names_of(const struct formula *f, int node);

@@ -14,7 +14,7 @@ static bool is_wordlike(char c) {
 bool formulas_reserved(const char *name, struct place place, struct diag *diag) {
     if (strcmp(name, "sinks") != 0)
         return false;
-    diag_error(diag, place, "'sinks' is the tensor that knob sinks brings along: choose another name");
+    diag_error(diag, place, "'sinks' is the tensor of knob sinks: choose another name");
     return true;
 }
 
@@ -94,7 +94,7 @@ bool formulas_declare(struct formula_scope *scope, struct formula_text params, s
 
 unsigned formulas_params(const struct formula_scope *scope, const struct formula *formula) {
     unsigned params = formula ? formula_params(formula) : 0;
-    for (int i = scope->count - 1; i >= 0; i--) /* a shape speaks of parameters before its own */
+    for (int i = scope->count - 1; i >= 0; i--) /* a shape refers to parameters before its own */
         for (int d = 0; params >> i & 1 && d < scope->param[i].dims; d++)
             params |= formula_params(scope->param[i].dim[d]);
     return params;
@@ -163,8 +163,32 @@ static bool read_one(enum knob_id id, struct formula_text given, const struct fo
     return good;
 }
 
+/* Read the gradients that are wanted into knobs, once their score is there. */
+static bool read_wants(struct formula_text given, const struct formula_scope *scope, struct knobs *knobs,
+                       struct diag *diag) {
+    struct formula_text source = text_of(knobs, KNOB_wants, given);
+    struct wants wants;
+    struct text text = {0};
+    bool good = true;
+    if (source.text) {
+        const char *kept = knob_formula(knobs, KNOB_score);
+        struct formula_text score_text = {.text = kept, .size = kept ? strlen(kept) : 0};
+        struct formula *score =
+            kept ? formula_parse(FORMULA_SCORE, (struct place){0}, kept, score_text.size, scope, diag) : NULL;
+        good = (score || !kept) && wants_read(&wants, source, scope, diag) &&
+               wants_check(&wants, score, scope, source.place, diag);
+        if (good)
+            wants_print(&wants, scope, &text);
+        formula_free(score);
+        knobs->wants = text.size ? wants_custom_wants : wants_inputs;
+    }
+    good = good && keep(knobs->formulas.wants, &text, "wants", source.place, diag);
+    text_free(&text);
+    return good;
+}
+
 bool formulas_read(const struct formula_texts *texts, struct knobs *knobs, struct diag *diag) {
-    if (!texts->mask.text && !texts->score.text && !texts->params.text)
+    if (!texts->mask.text && !texts->score.text && !texts->wants.text && !texts->params.text)
         return true;
     struct formula_scope scope = {0};
     struct knobs result = *knobs;
@@ -175,7 +199,8 @@ bool formulas_read(const struct formula_texts *texts, struct knobs *knobs, struc
         params = (struct formula_text){.text = knobs->formulas.params, .size = strlen(knobs->formulas.params)};
     bool good = formulas_declare(&scope, params, diag) &&
                 read_one(KNOB_mask, texts->mask, &scope, &result, &used, diag) &&
-                read_one(KNOB_score, texts->score, &scope, &result, &used, diag);
+                read_one(KNOB_score, texts->score, &scope, &result, &used, diag) &&
+                read_wants(texts->wants, &scope, &result, diag);
     for (int i = 0; good && texts->params.text && i < scope.count; i++)
         if (!(used >> i & 1)) {
             diag_error(diag, params.place,
@@ -212,6 +237,26 @@ static unsigned find_tabled(const struct formula *mask) {
     return tabled;
 }
 
+/* False, with the reason, when a gradient is wanted that there is not. */
+static bool find_wants(struct formula_set *set, const struct knobs *knobs, struct diag *diag) {
+    const char *text = knobs->formulas.wants;
+    const struct formula_text names = {.text = text, .size = strlen(text)};
+    set->wants = (struct wants){true, true, true, knobs->sinks > 0, 0};
+    if (!*text)
+        return true;
+    if (!wants_read(&set->wants, names, &set->scope, diag) ||
+        !wants_check(&set->wants, set->score, &set->scope, (struct place){0}, diag) ||
+        (set->wants.params && !formula_reads_find(set->score, set->wants.params, &set->reads))) {
+        snprintf(set->reason, sizeof set->reason, "wants a gradient that the score has not: %s", text);
+        return false;
+    }
+    if (set->wants.sinks && knobs->sinks <= 0) {
+        snprintf(set->reason, sizeof set->reason, "wants d_sinks, and the problem has no sinks (knob sinks)");
+        return false;
+    }
+    return true;
+}
+
 bool formula_set_open(struct formula_set *set, const struct knobs *knobs) {
     const struct formulas *texts = &knobs->formulas;
     struct diag diag = {0};
@@ -230,6 +275,7 @@ bool formula_set_open(struct formula_set *set, const struct knobs *knobs) {
         good = (set->mask = parse_kept(FORMULA_MASK, texts->mask, &set->scope, &diag)) != NULL;
     if (good && *texts->score)
         good = (set->score = parse_kept(FORMULA_SCORE, texts->score, &set->scope, &diag)) != NULL;
+    good = good && find_wants(set, knobs, &diag);
     set->tabled = set->mask ? find_tabled(set->mask) : 0;
     diag_free(&diag);
     return good;
@@ -238,6 +284,7 @@ bool formula_set_open(struct formula_set *set, const struct knobs *knobs) {
 void formula_set_close(struct formula_set *set) {
     formula_free(set->mask);
     formula_free(set->score);
+    formula_reads_free(&set->reads);
     formula_scope_free(&set->scope);
     set->mask = set->score = NULL;
 }

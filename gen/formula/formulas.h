@@ -6,18 +6,16 @@
 
 #include "formula.h"
 #include "knobs.h"
-
-/* Text of a user and where it begins. All zero = not given. */
-struct formula_text {
-    const char *text;
-    size_t size;
-    struct place place;
-};
+#include "wants.h"
 
 struct formula_texts {
-    struct formula_text mask, score;
+    struct formula_text mask, score, wants;
     struct formula_text params; /* "window: int, slope: float[heads]" */
 };
+
+static inline struct formula_text *formula_text_of(struct formula_texts *texts, enum knob_id id) {
+    return id == KNOB_mask ? &texts->mask : id == KNOB_score ? &texts->score : &texts->wants;
+}
 
 /* Turn the texts of knobs whose value is an expression (knobs->mask == mask_custom_mask, say) into canonical ones in
    knobs->formulas. A text that says what a word says becomes that word: `k <= q` is `causal`. What is not given stays as
@@ -40,6 +38,8 @@ bool formulas_reserved(const char *name, struct place place, struct diag *diag);
 struct formula_set {
     struct formula_scope scope;   /* declared parameters in order; with knob sinks the last one is `sinks` */
     struct formula *mask, *score; /* null where the knob is a word */
+    struct wants wants;           /* of the backward pass; sinks: their gradient can be had */
+    struct formula_reads reads;   /* of the score, by the parameters of which gradients are wanted */
     unsigned tabled;              /* bit i: a tensor of which the mask needs to know bounds over many elements */
     char reason[96];              /* why it could not be opened */
 };

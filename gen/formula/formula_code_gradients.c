@@ -1,0 +1,94 @@
+/* formula_code_gradients: the gradients of what a score reads, as lines of CUDA for templates/backward/d_params.cuh. */
+#include "formula_code.h"
+
+#include <string.h>
+
+void formula_code_gradients(const struct formula_set *set, struct text *text) {
+    for (int i = 0; i < set->scope.count; i++) {
+        const struct formula_param *param = &set->scope.param[i];
+        if (!(set->wants.params >> i & 1))
+            continue;
+        text_print(text, "__device__ __forceinline__ float *d_%s(const attention_backward_params &params", param->name);
+        for (int d = 0; d < param->dims; d++)
+            text_print(text, ", long long i%d", d);
+        text_print(text, ") {\n    return params.d_param[%d].data", i);
+        for (int d = 0; d < param->dims; d++)
+            text_print(text, " + i%d * params.d_param[%d].stride[%d]", d, i, d);
+        text_print(text, ";\n}\n");
+    }
+}
+
+void formula_code_cleared(const struct formula_set *set, struct text *text) {
+    for (int i = 0; i < set->scope.count; i++)
+        if (set->wants.params >> i & 1)
+            text_print(text, "    clear_gradient(params.d_param[%d]); // %s\n", i, set->scope.param[i].name);
+}
+
+/* "d_values(params, at.h, k)" */
+static void print_place(const struct formula_set *set, const struct formula_read *read, struct text *text) {
+    struct formula_spelling spelling = formula_code_spelling(set);
+    spelling.indent = 0;
+    text_print(text, "d_%s(params", set->scope.param[read->param].name);
+    for (int d = 0; d < read->indices; d++) {
+        text_print(text, ", ");
+        formula_print_cuda(read->index[d], &spelling, text);
+    }
+    text_print(text, ")");
+}
+
+/* Is it more than a name, a number or a call? */
+static bool is_compound(const char *code) {
+    int depth = 0;
+    for (; *code && (depth > 0 || *code != ' '); code++)
+        depth += *code == '(' ? 1 : *code == ')' ? -1 : 0;
+    return *code;
+}
+
+/* "d_score * (k - q)" */
+static void print_share(const struct formula_set *set, const struct formula_read *read, struct text *text) {
+    struct formula_spelling spelling = formula_code_spelling(set);
+    struct text slope = {0};
+    spelling.indent = 0;
+    formula_print_cuda(read->slope, &spelling, &slope);
+    bool one = strcmp(text_string(&slope), "1.0f") == 0, compound = is_compound(text_string(&slope));
+    text_print(text, one ? "d_score" : compound ? "d_score * (%s)" : "d_score * %s", text_string(&slope));
+    text->failed |= slope.failed;
+    text_free(&slope);
+}
+
+void formula_code_head_reads(const struct formula_set *set, struct text *text) {
+    for (int i = 0, number = 0; i < set->reads.count; i++) {
+        if (!set->reads.read[i].of_head)
+            continue;
+        text_print(text, "    sum[%d] += ", number++);
+        print_share(set, &set->reads.read[i], text);
+        text_print(text, "; // %s\n", set->scope.param[set->reads.read[i].param].name);
+    }
+}
+
+void formula_code_head_places(const struct formula_set *set, struct text *text) {
+    int left = 0, number = 0;
+    for (int i = 0; i < set->reads.count; i++)
+        left += set->reads.read[i].of_head;
+    for (int i = 0; i < set->reads.count; i++) {
+        if (!set->reads.read[i].of_head)
+            continue;
+        if (--left > 0)
+            text_print(text, "    if (read == %d)\n    ", number++);
+        text_print(text, "    return ");
+        print_place(set, &set->reads.read[i], text);
+        text_print(text, ";\n");
+    }
+}
+
+void formula_code_pair_reads(const struct formula_set *set, struct text *text) {
+    for (int i = 0; i < set->reads.count; i++) {
+        if (set->reads.read[i].of_head)
+            continue;
+        text_print(text, "    atomicAdd(");
+        print_place(set, &set->reads.read[i], text);
+        text_print(text, ", ");
+        print_share(set, &set->reads.read[i], text);
+        text_print(text, ");\n");
+    }
+}
