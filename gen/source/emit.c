@@ -167,6 +167,11 @@ static void print_plan(struct emitter *e, const struct plan *plan) {
                    named ? " " : "", tensor, map->rows, map->cols,
                    map->packed ? ", the heads of a K/V head packed" : "");
     }
+    if (plan->splits.expr[PLAN_SPLIT_MOST].count) {
+        text_print(&text, "     splits:");
+        plan_print_splits(&plan->splits, &text);
+        text_print(&text, "\n");
+    }
     text_print(&text, "\n   Workspace\n     ");
     plan_print(&plan->workspace, &text);
     emit_print(e, "%s bytes\n", text_string(&text));
@@ -237,7 +242,7 @@ static void make_let_line(const struct emit_facts *facts, const struct template_
     line->formula = strcmp(shown, expr_text(op->expr[0])) == 0 ? "" : expr_text(op->expr[0]);
 }
 
-/* Formulas stand beside their constants, below each other; all above them when one is too long for that. */
+/* Formulas are printed beside their constants, below each other; all above them when one is too long for that. */
 static void print_let_lines(struct emitter *e, const struct let_line *line, int count) {
     enum { COLUMNS = 120 };
     size_t width = 0, formula = 0;

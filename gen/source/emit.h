@@ -7,7 +7,7 @@
 
 enum { EMIT_LIMIT = 16 << 20 }; /* bytes of one source */
 
-/* Lines under construction. Trailing blanks vanish, runs of empty lines fold to one, none stands at the start. */
+/* Lines under construction. Trailing blanks vanish, runs of empty lines fold to one, none is at the start. */
 struct emitter {
     struct text text;
     struct line_origin *origin; /* owned */
@@ -50,7 +50,7 @@ void emit_mention(struct emit_mentions *mentions, const char *name, size_t size)
    (emit_prune.c). On a finished body. */
 void emit_prune(struct emitter *body, struct emit_mentions *mentions);
 
-/* Of the lets those that became constants, that the plan speaks of, and that these are made of. */
+/* Of the lets those that became constants, that the plan refers to, and that these are made of. */
 void emit_header(struct emitter *emitter, const struct emit_mentions *mentions);
 
 /* `constexpr int NAME = VALUE;` for every used knob and every let that is mentioned. */

@@ -12,6 +12,7 @@ struct expansion {
     struct emit_facts facts;
     struct formula_set formulas;
     bool headed[TEMPLATE_FILES]; /* whose name has been written */
+    int workspaces;
 };
 
 static const char *name_of(const struct expansion *x, const struct walk *walk, const struct template_file *file) {
@@ -99,10 +100,39 @@ static bool keep_launch(struct walk *walk, const struct template_file *file, con
     return true;
 }
 
+/* Several parts may need workspace: each begins where the one before it ends, at a multiple of the alignment. */
 static bool keep_workspace(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+    enum { ALIGNMENT = 256 };
+    static const struct plan_step up[] = {{PLAN_CONSTANT, ALIGNMENT - 1}, {PLAN_ADD, 0},
+                                          {PLAN_CONSTANT, ALIGNMENT},     {PLAN_DIVIDE, 0},
+                                          {PLAN_CONSTANT, ALIGNMENT},     {PLAN_MULTIPLY, 0}};
+    enum { UP = sizeof up / sizeof *up };
+    struct expansion *x = walk->context;
+    struct plan_expr *all = &x->source->plan.workspace, more;
+    struct expr_env env = walk_env(walk);
+    if (!expr_plan(op->expr[0], &env, &more, &walk->fault))
+        return false;
+    if (!x->workspaces++) {
+        *all = more;
+        return true;
+    }
+    if (all->count + UP + more.count + 1 > PLAN_STEPS)
+        return walk_fail(walk, (struct place){&file->input, op->line, 1}, "too long for a launch plan");
+    memcpy(&all->step[all->count], up, sizeof up);
+    memcpy(&all->step[all->count + UP], more.step, (size_t)more.count * sizeof *more.step);
+    all->count += UP + more.count + 1;
+    all->step[all->count - 1] = (struct plan_step){PLAN_ADD, 0};
+    return true;
+}
+
+static bool keep_splits(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+    struct plan_splits *splits = &((struct expansion *)walk->context)->source->plan.splits;
     struct expr_env env = walk_env(walk);
     (void)file;
-    return expr_plan(op->expr[0], &env, &((struct expansion *)walk->context)->source->plan.workspace, &walk->fault);
+    for (int i = 0; i < PLAN_SPLIT_EXPRS; i++)
+        if (op->expr[i] && !expr_plan(op->expr[i], &env, &splits->expr[i], &walk->fault))
+            return false;
+    return true;
 }
 
 static bool keep_map(struct walk *walk, const struct template_file *file, const struct template_op *op) {
@@ -139,17 +169,20 @@ static bool put_maps(struct walk *walk, const struct template_file *file, const 
     return good;
 }
 
-/* The header tells what lets are that launches, workspace, maps and values speak of. */
+/* The header tells what lets are that launches, workspace, maps and values refer to. */
 static void note_names(struct expansion *x, const struct walk *walk, const struct template_op *op) {
     for (int i = 0; i < TEMPLATE_EXPRS; i++)
         for (int j = 0; op->expr[i] && j < walk->template->slots; j++)
             x->facts.said[j] |= expr_names(op->expr[i], j);
 }
 
-/* The first of two walks: the plan, which text may speak of before the directives that say it. */
+/* The first of two walks: the plan, which text may refer to before the directives that say it. */
 static bool visit_plan(struct walk *walk, const struct template_file *file, const struct template_op *op) {
-    static walk_visitor *const visitors[] = {
-        [OP_LAUNCH] = keep_launch, [OP_WORKSPACE] = keep_workspace, [OP_MAP] = keep_map, [OP_MAPS] = NULL};
+    static walk_visitor *const visitors[] = {[OP_LAUNCH] = keep_launch,
+                                             [OP_WORKSPACE] = keep_workspace,
+                                             [OP_SPLITS] = keep_splits,
+                                             [OP_MAP] = keep_map,
+                                             [OP_MAPS] = NULL};
     walk_visitor *visitor = (size_t)op->kind < sizeof visitors / sizeof *visitors ? visitors[op->kind] : NULL;
     if (visitor)
         note_names(walk->context, walk, op);

@@ -39,11 +39,37 @@ static bool find_score(const struct formula_set *set, int value[FACT_COUNT]) {
     return good;
 }
 
+/* The backward pass needs it. */
+static bool has_derivative(const struct knobs *knobs, const struct formula_set *set) {
+    if (knobs->family != family_attention_backward || !set->score)
+        return true;
+    struct formula *derivative = formula_slope(set->score);
+    formula_free(derivative);
+    return derivative != NULL;
+}
+
+static void find_wants(const struct formula_set *set, int value[FACT_COUNT]) {
+    value[FACT_wants_dq] = set->wants.dq;
+    value[FACT_wants_dk] = set->wants.dk;
+    value[FACT_wants_dv] = set->wants.dv;
+    value[FACT_wants_d_sinks] = set->wants.sinks;
+    value[FACT_wants_d_params] = __builtin_popcount(set->wants.params);
+    for (int i = 0; i < set->reads.count; i++)
+        value[set->reads.read[i].of_head ? FACT_head_reads : FACT_pair_reads]++;
+}
+
 bool facts_find(const struct knobs *knobs, struct expr_slot fact[FACT_COUNT], char reason[FACT_REASON]) {
-    int value[FACT_COUNT] = {[FACT_target_shared_bytes] = target_info(knobs->target)->shared_bytes};
+    int value[FACT_COUNT] = {[FACT_target_shared_bytes] = target_info(knobs->target)->shared_bytes,
+                             [FACT_split_keys] = knobs_split_keys(knobs),
+                             [FACT_quantised] = knobs_quantised(knobs)};
     struct formula_set set;
     bool good = formula_set_open(&set, knobs);
     snprintf(reason, FACT_REASON, "%s", good ? "out of memory" : set.reason);
+    if (good && !has_derivative(knobs, &set)) {
+        snprintf(reason, FACT_REASON, "the derivative of the score has too many parts");
+        good = false;
+    }
+    find_wants(&set, value);
     good = good && (!set.mask || find_mask(&set, value)) && (!set.score || find_score(&set, value));
     formula_set_close(&set);
     for (int i = 0; i < FACT_COUNT; i++)

@@ -16,7 +16,7 @@ enum {
     TEMPLATE_INCLUDES = 8,   /* include within include */
     TEMPLATE_SIZE = 1 << 20, /* bytes of one file */
     TEMPLATE_NAME = 48,      /* bytes of a let's name, NUL included */
-    TEMPLATE_EXPRS = 4,      /* of one directive */
+    TEMPLATE_EXPRS = 5,      /* of one directive */
 };
 
 enum op_kind {
@@ -35,6 +35,7 @@ enum op_kind {
     OP_LAUNCH,    /* text[0..size): entry; expr[0..3]: grid, block, shared, cluster or null; index: enum plan_params;
                      flag: fills tables */
     OP_WORKSPACE, /* expr[0] */
+    OP_SPLITS,    /* expr[0..4]: as enum plan_split; all but the first may be null */
     OP_CODE,      /* index: enum formula_code */
     OP_MAP,       /* text[0..size): name; index: enum plan_tensor; expr[0..1]: rows, columns of a box; flag: packed */
     OP_MAPS,      /* the maps as members of a struct */

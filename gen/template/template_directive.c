@@ -15,8 +15,7 @@ static void need_end(struct page *page, struct slice word, struct slice rest) {
 
 static void open_block(struct page *page, struct slice word) {
     if (page->nesting == TEMPLATE_NESTING) {
-        diag_error(page->reader->diag, page_place(page, word.text), "more than %d blocks within each other",
-                   TEMPLATE_NESTING);
+        diag_error(page->reader->diag, page_place(page, word.text), "more than %d nested blocks", TEMPLATE_NESTING);
         page->reader->failed = true; /* what follows could not be matched with its end */
         return;
     }
@@ -176,7 +175,7 @@ static void read_tune(struct page *page, struct slice word, struct slice rest) {
     struct expr **list = &page->reader->template->tune[knob];
     if (page->nesting)
         diag_error(diag, page_place(page, word.text),
-                   "'tune' cannot stand in an 'if': a 'require' rules out what is not possible");
+                   "'tune' cannot be in an 'if': a 'require' rules out what is not possible");
     else if (*list)
         diag_error(diag, page_place(page, name.text), "the values of %s are listed already", knob_table[knob].name);
     else if (!slice_is(how, "in"))
@@ -283,9 +282,33 @@ static void read_workspace(struct page *page, struct slice word, struct slice re
         page_add(page, (struct template_op){.kind = OP_WORKSPACE, .expr = {bytes}});
 }
 
-/* The tensor of this name; -1 when there is none. */
-static int find_tensor(struct slice name) {
-    for (int i = 0; i < PLAN_TENSORS; i++)
+static void read_splits(struct page *page, struct slice word, struct slice rest) {
+    static const char usage[] = "splits most EXPR [tiles EXPR on EXPR keys EXPR seen EXPR]";
+    struct template_op op = {.kind = OP_SPLITS};
+    bool good = true;
+    (void)word;
+    for (int i = 0; i < PLAN_SPLIT_EXPRS && good && (i < PLAN_SPLIT_ON || op.expr[PLAN_SPLIT_TILES]); i++)
+        if (i != PLAN_SPLIT_TILES || slice_trim(rest).size)
+            good = read_part(page, &rest, plan_split_name[i], usage, true, &op.expr[i]);
+    rest = slice_trim(rest);
+    if (good && rest.size) {
+        diag_error(page->reader->diag, page_place(page, rest.text), "expected nothing more here: %s", usage);
+        good = false;
+    }
+    if (good)
+        page_add(page, op);
+    for (int i = 0; i < PLAN_SPLIT_EXPRS && !good; i++)
+        expr_free(op.expr[i]);
+}
+
+/* Has the template's family gradients to read? */
+static bool is_backward(const struct page *page) {
+    return page->reader->template->families >> family_attention_backward & 1;
+}
+
+/* The tensor of this name; -1 when the family has none. */
+static int find_tensor(const struct page *page, struct slice name) {
+    for (int i = 0; i < (is_backward(page) ? PLAN_TENSORS : PLAN_FORWARD_TENSORS); i++)
         if (slice_is(name, plan_tensor_name[i]))
             return i;
     return -1;
@@ -301,12 +324,12 @@ static bool read_map_name(struct page *page, struct slice *rest, struct template
         tensor = slice_name(&after);
         *rest = after;
     }
-    op->index = find_tensor(tensor);
+    op->index = find_tensor(page, tensor);
     if (op->index >= 0 && name.size < PLAN_MAP_NAME)
         return true;
     if (op->index < 0)
-        diag_error(page->reader->diag, page_place(page, tensor.text), "expected %s with TENSOR one of q, k, v, o",
-                   map_usage);
+        diag_error(page->reader->diag, page_place(page, tensor.text), "expected %s with TENSOR one of q, k, v, o%s",
+                   map_usage, is_backward(page) ? ", d_o" : "");
     else
         diag_error(page->reader->diag, page_place(page, name.text), "the name of a tensor map has at most %d letters",
                    PLAN_MAP_NAME - 1);
@@ -451,7 +474,7 @@ static void read_note(struct page *page, struct slice word, struct slice rest) {
 static const struct directive {
     const char *word;
     void (*read)(struct page *page, struct slice word, struct slice rest);
-    bool in_loop; /* may stand in a `for`: repeating it changes nothing */
+    bool in_loop; /* may be in a `for`: repeating it changes nothing */
 } directives[] = {
     {"require", read_require, false},
     {"default", read_default, false},
@@ -460,6 +483,7 @@ static const struct directive {
     {"tune", read_tune, false},
     {"launch", read_launch, false},
     {"workspace", read_workspace, false},
+    {"splits", read_splits, false},
     {"tensor_map", read_map, false},
     {"if", read_if, true},
     {"elif", read_elif, true},
@@ -484,7 +508,7 @@ void page_directive(struct page *page, struct slice rest) {
     for (int i = 0; i < DIRECTIVES; i++)
         if (slice_is(word, directives[i].word)) {
             if (page->loops && !directives[i].in_loop)
-                diag_error(page->reader->diag, page_place(page, word.text), "'%s' cannot stand in a 'for'",
+                diag_error(page->reader->diag, page_place(page, word.text), "'%s' cannot be in a 'for'",
                            directives[i].word);
             else
                 directives[i].read(page, word, rest);

@@ -63,9 +63,7 @@ void page_reads(struct page *page, const struct expr *expr) {
     struct template *t = page->reader->template;
     t->used |= expr_knobs(expr);
     page->file->reads |= expr_knobs(expr);
-    for (int i = 0; i < t->slots; i++)
-        if (expr_names(expr, i))
-            page->file->slot[i] |= NAME_READ;
+    expr_mark_names(expr, page->file->slot, NAME_READ);
 }
 
 int page_slot(struct page *page, struct slice name, struct expr_type type, bool again) {
