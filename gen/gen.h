@@ -29,8 +29,9 @@ typedef const char *template_loader(void *context, const char *name, size_t *siz
 /* The templates built into this library. */
 template_loader template_embedded;
 
-/* Parse every template of templates.def, and what they include, completely; structure errors appear here, once.
-   A null loader means template_embedded. A template file that is absent is an error only when it is used.
+/* The templates of templates.def, each with all that it includes. A null loader means template_embedded, whose templates are
+   parsed when they are first used, by any thread. With a loader all are parsed here: structure errors appear here, once, and the
+   loader is not called later. A template file that is absent is an error only when it is used.
    The caller closes the set; variants and sources made from it do not point into it. */
 struct template_set *template_set_open(template_loader *load, void *context, struct diag *diag);
 void template_set_close(struct template_set *set); /* accepts null */
@@ -53,9 +54,10 @@ struct variant {
     int block_threads; /* of the largest block of its launches */
     int shared_bytes;  /* likewise, dynamic shared memory */
     int launches;
-    struct plan_expr grid;      /* of the last launch, which does the work where others prepare it */
+    struct plan_expr grid; /* of the last launch that takes the family's parameters: others prepare or combine */
+    struct plan_splits splits;
     int derived[DERIVED_COUNT]; /* values of the template's lets */
-    bool boxed; /* copies tensors in boxes (tensor_map): wants addresses and strides in multiples of 16 bytes */
+    bool boxed; /* copies tensors in boxes (tensor_map): needs addresses and strides that are multiples of 16 bytes */
     /* A C identifier, built from knobs.def in order. Variants that differ have names that differ, but for expressions
        and their parameters, of which a name holds 64 bits of hash. */
     char name[VARIANT_NAME];
@@ -82,7 +84,7 @@ void variant_print(const struct variant *variant, struct text *text);
 void variant_print_problem(const struct variant *variant, struct text *problem, struct text *schedule);
 
 /* Read "dtype=bf16 head_dim=96, mask=causal" (name=value or name: value, separated by spaces, commas or newlines) onto
-   `knobs`; knobs not named keep their value. Expressions stand in quotes, and what they need at launch beside them:
+   `knobs`; knobs not named keep their value. Expressions are quoted, and what they need at launch beside them:
    mask="q - k < window" params="window: int". `groups` has bit KNOB_GROUP_... set for each group that may be named.
    `input` is borrowed for the messages. */
 bool knobs_parse(const struct input *input, unsigned groups, struct knobs *knobs, struct diag *diag);
@@ -113,10 +115,11 @@ struct spec {
     int family;
     struct spec_axis axis[KNOB_COUNT];
     struct formula_scope params; /* declared for masks and scores */
-    int formulas;                /* masks and scores that are expressions */
+    int formulas;                /* masks and scores that are expressions, and lists of gradients that are wanted */
     struct spec_formula {
-        char *text;      /* canonical; owned */
-        unsigned params; /* bit i: it needs parameter i */
+        char *text;         /* canonical; owned */
+        unsigned params;    /* bit i: it needs parameter i */
+        struct place place; /* where it begins */
     } * formula;
     int requires; /* conditions of the spec itself */
     struct expr **require;

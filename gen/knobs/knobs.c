@@ -14,11 +14,15 @@ _Static_assert(offsetof(struct knobs, formulas) == KNOB_COUNT * sizeof(int),
 
 const struct knob_info knob_table[KNOB_COUNT] = {
 #define KNOB_WORD(name, group, fallback, prefix, words, about)                                                         \
-    {#name, KNOB_KIND_WORD, KNOB_GROUP_##group, name##_##fallback, prefix, words_of_##name, 0, 0, about},
+    {#name, KNOB_KIND_WORD, KNOB_GROUP_##group, name##_##fallback, prefix, words_of_##name, 0, 0, false, about},
+#define KNOB_OPTION(name, group, fallback, prefix, words, about)                                                       \
+    {#name, KNOB_KIND_WORD, KNOB_GROUP_##group, name##_##fallback, prefix, words_of_##name, 0, 0, true, about},
 #define KNOB_FORMULA(name, group, fallback, prefix, words, about)                                                      \
-    {#name, KNOB_KIND_FORMULA, KNOB_GROUP_##group, name##_##fallback, prefix, words_of_##name, 0, 0, about},
+    {#name, KNOB_KIND_FORMULA, KNOB_GROUP_##group, name##_##fallback, prefix, words_of_##name, 0, 0, false, about},
+#define KNOB_LIST(name, group, fallback, prefix, words, about)                                                         \
+    {#name, KNOB_KIND_FORMULA, KNOB_GROUP_##group, name##_##fallback, prefix, words_of_##name, 0, 0, true, about},
 #define KNOB_INT(name, group, fallback, prefix, least, most, about)                                                    \
-    {#name, KNOB_KIND_INT, KNOB_GROUP_##group, fallback, prefix, NULL, least, most, about},
+    {#name, KNOB_KIND_INT, KNOB_GROUP_##group, fallback, prefix, NULL, least, most, fallback == 0, about},
 #include "knobs.def"
 };
 
@@ -62,7 +66,10 @@ struct knobs knobs_filled(int value) {
 }
 
 const char *knob_formula(const struct knobs *knobs, enum knob_id id) {
-    const char *text = id == KNOB_mask ? knobs->formulas.mask : id == KNOB_score ? knobs->formulas.score : "";
+    const char *text = id == KNOB_mask    ? knobs->formulas.mask
+                       : id == KNOB_score ? knobs->formulas.score
+                       : id == KNOB_wants ? knobs->formulas.wants
+                                          : "";
     return *text ? text : NULL;
 }
 

@@ -17,10 +17,10 @@ enum knob_id {
 };
 
 /* A set of knobs: bit KNOB_FLAG(id) set for each. */
-typedef uint64_t knob_flags;
+__extension__ typedef unsigned __int128 knob_flags;
 #define KNOB_FLAG(id) ((knob_flags)1 << (id))
 #define KNOB_ALL      (~(knob_flags)0)
-_Static_assert(KNOB_COUNT <= 64, "knob_flags has a bit for every knob");
+_Static_assert(KNOB_COUNT <= 128, "knob_flags has a bit for every knob");
 
 static inline bool knob_in(knob_flags set, int id) { return set >> id & 1; }
 
@@ -31,8 +31,16 @@ enum { AUTO = -1 }; /* the value of a knob that is left to the template or to de
 enum { WORDS_FAMILY(WORD) family_AUTO = AUTO };
 enum { WORDS_DTYPE(WORD) dtype_AUTO = AUTO };
 enum { WORDS_DTYPE_OUT(WORD) dtype_out_AUTO = AUTO };
+enum { WORDS_PRECISION(WORD) precision_AUTO = AUTO };
 enum { WORDS_MASK(WORD) mask_AUTO = AUTO };
 enum { WORDS_SCORE(WORD) score_AUTO = AUTO };
+enum { WORDS_WANTS(WORD) wants_AUTO = AUTO };
+enum { WORDS_LAYOUT(WORD) layout_AUTO = AUTO };
+enum { WORDS_PAGE_TABLE(WORD) page_table_AUTO = AUTO };
+enum { WORDS_DTYPE_KV(WORD) dtype_kv_AUTO = AUTO };
+enum { WORDS_KV_SCALE(WORD) kv_scale_AUTO = AUTO };
+enum { WORDS_ROPE(WORD) rope_AUTO = AUTO };
+enum { WORDS_ROPE_FROM(WORD) rope_from_AUTO = AUTO };
 enum { WORDS_ALGORITHM(WORD) algorithm_AUTO = AUTO };
 enum { WORDS_LOOP_ORDER(WORD) loop_order_AUTO = AUTO };
 enum { WORDS_OVERLAP(WORD) overlap_AUTO = AUTO };
@@ -45,11 +53,17 @@ enum { WORDS_Q_IN(WORD) q_in_AUTO = AUTO };
 enum { WORDS_TARGET(WORD) target_AUTO = AUTO };
 #undef WORD
 
+/* Has the family masks and scores, and the tensors that they read? */
+static inline bool family_is_attention(int family) {
+    return family == family_attention_forward || family == family_attention_backward;
+}
+
 /* The texts of masks and scores that are expressions (formula.h), canonical: equal texts, equal meaning. "" where the
    knob is one of its words. Of bounded size and in place, so that knobs can be copied like any other value. */
 enum { FORMULAS_TEXT = 1024 };
 struct formulas {
     char mask[FORMULAS_TEXT], score[FORMULAS_TEXT];
+    char wants[FORMULAS_TEXT];  /* names of gradients: "dq, d_slope" */
     char params[FORMULAS_TEXT]; /* declarations of what the two need at launch: "window: int, slope: float[heads]" */
 };
 
@@ -72,6 +86,7 @@ struct knob_info {
     const char *prefix;       /* in kernel names */
     const char *const *words; /* null-terminated; null for integers */
     int least, most;          /* for integers */
+    bool optional;            /* its default adds nothing: pins no size, has no sinks */
     const char *about;
 };
 
@@ -84,16 +99,21 @@ const char *knob_word_name(enum knob_id id, int value);     /* "auto" for AUTO; 
 static inline int knob_get(const struct knobs *knobs, enum knob_id id) { return ((const int *)knobs)[id]; }
 static inline void knob_set(struct knobs *knobs, enum knob_id id, int value) { ((int *)knobs)[id] = value; }
 
-/* A problem knob that adds something (a size that is pinned, sinks), and does not. */
+/* A problem knob that adds something (a size that is pinned, sinks, pages), and does not. */
 static inline bool knob_is_open(enum knob_id id, int value) {
-    return knob_table[id].group == KNOB_GROUP_PROBLEM && knob_table[id].kind == KNOB_KIND_INT &&
-           knob_table[id].fallback == 0 && value == 0;
+    return knob_table[id].group == KNOB_GROUP_PROBLEM && knob_table[id].optional && value == knob_table[id].fallback;
 }
+
+/* Do K and V have elements of 8 bits? */
+static inline bool knobs_quantised(const struct knobs *knobs) { return knobs->dtype_kv >= dtype_kv_e4m3; }
+
+/* Can a Q tile's keys come in parts, which a second launch combines? */
+static inline bool knobs_split_keys(const struct knobs *knobs) { return knobs->splits != 1 && knobs->splits != AUTO; }
 
 struct knobs knobs_default(void);     /* every knob at its default, AUTO included */
 struct knobs knobs_filled(int value); /* every knob at this value, without expressions */
 
-/* What one thread block may use on a target, a row of targets.def; AUTO stands for `any`. */
+/* What one thread block may use on a target, a row of targets.def; AUTO means `any`. */
 struct target_info {
     const char *name;
     int shared_bytes, threads;

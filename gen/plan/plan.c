@@ -5,7 +5,14 @@
 
 _Static_assert(sizeof(struct shape) == SHAPE_COUNT * sizeof(int64_t), "shape_get sees struct shape as an array");
 
-enum { S = 1 << family_softmax, A = 1 << family_attention_forward, M = 1 << family_merge, D = SHAPE_OF_DEVICE };
+enum {
+    S = 1 << family_softmax,
+    A = 1 << family_attention_forward,
+    M = 1 << family_merge,
+    B = 1 << family_attention_backward,
+    K = 1 << family_append_kv,
+    D = SHAPE_OF_DEVICE
+};
 
 const struct shape_info shape_table[SHAPE_COUNT] = {
 #define SHAPE(name, families, least, fallback, about) {#name, families, least, fallback, about},
@@ -18,7 +25,7 @@ const struct fixed_size fixed_sizes[FIXED_SIZES] = {{SHAPE_len_q, KNOB_fixed_len
                                                     {SHAPE_kv_heads, KNOB_fixed_kv_heads}};
 
 const struct plan_params_info plan_params_table[PLAN_PARAMS] = {
-    {"", S | A | M, true},
+    {"", S | A | M | B | K, true},
 #define PARAMS(name, families, with_maps) {#name, families, with_maps},
 #include "params.def"
 };
@@ -27,7 +34,9 @@ bool plan_with_maps(const struct plan *plan, int launch) {
     return plan->maps > 0 && plan_params_table[plan->launch[launch].params].with_maps;
 }
 
-const char *const plan_tensor_name[PLAN_TENSORS] = {"q", "k", "v", "o"};
+const char *const plan_tensor_name[PLAN_TENSORS] = {"q", "k", "v", "o", "d_o"};
+
+const char *const plan_split_name[PLAN_SPLIT_EXPRS] = {"most", "tiles", "on", "keys", "seen"};
 
 int shape_find(const char *name, size_t size) {
     for (int id = 0; id < SHAPE_COUNT; id++)

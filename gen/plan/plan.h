@@ -1,5 +1,5 @@
 /* plan: how a source is launched: which entries, on how many blocks, with how much workspace, as functions of the
-   run-time sizes in shapes.def. Knob values are already folded in, so a plan stands on its own: it travels with the
+   run-time sizes in shapes.def. Knob values are already folded in, so a plan is self-contained: it travels with the
    binary through the cache and into bundles. */
 #ifndef ATTILE_PLAN_H
 #define ATTILE_PLAN_H
@@ -23,9 +23,10 @@ struct shape {
 
 struct shape_info {
     const char *name;
-    unsigned families; /* bit family_... set: used by that family; SHAPE_OF_DEVICE: the device says it, no caller */
-    int64_t least;     /* smallest value allowed */
-    int64_t fallback;  /* value when a test shape leaves it out; -1 = must be given */
+    unsigned
+        families; /* bit family_... set: used by that family; SHAPE_OF_DEVICE: the device or the plan says it, no caller */
+    int64_t least;    /* smallest value allowed */
+    int64_t fallback; /* value when a test shape leaves it out; -1 = must be given */
     const char *about;
 };
 
@@ -41,11 +42,11 @@ static inline void shape_set(struct shape *shape, enum shape_id id, int64_t v) {
 enum { FIXED_SIZES = 4 };
 struct fixed_size {
     enum shape_id shape;
-    enum knob_id knob; /* 0 = told at launch */
+    enum knob_id knob; /* 0 = given at launch */
 };
 extern const struct fixed_size fixed_sizes[FIXED_SIZES];
 
-enum { PLAN_STEPS = 32, PLAN_LAUNCHES = 8, PLAN_ENTRY = 64, PLAN_MAPS = 12, PLAN_MAP_NAME = 24, PLAN_CLUSTER = 8 };
+enum { PLAN_STEPS = 64, PLAN_LAUNCHES = 8, PLAN_ENTRY = 64, PLAN_MAPS = 12, PLAN_MAP_NAME = 24, PLAN_CLUSTER = 8 };
 
 enum plan_op {
     PLAN_CONSTANT,
@@ -92,8 +93,20 @@ struct plan_launch {
     int cluster;       /* blocks that run side by side, at most PLAN_CLUSTER; divides the grid; 0 = no clusters */
 };
 
-enum plan_tensor { PLAN_Q, PLAN_K, PLAN_V, PLAN_O, PLAN_TENSORS };
+/* The tensors that a map can describe, in the order of a launch's arguments; d_o is of attention_backward alone. */
+enum plan_tensor {
+    PLAN_Q,
+    PLAN_K,
+    PLAN_V,
+    PLAN_O,
+    PLAN_FORWARD_TENSORS,
+    PLAN_D_O = PLAN_FORWARD_TENSORS,
+    PLAN_TENSORS
+};
 extern const char *const plan_tensor_name[PLAN_TENSORS]; /* "q", ... */
+static inline int plan_tensors_of(int family) {
+    return family == family_attention_backward ? PLAN_TENSORS : PLAN_FORWARD_TENSORS;
+}
 
 /* A tensor that the kernel copies in boxes (TMA): the runtime describes it in a tensor map. The maps come before the
    parameters, each under its name. Boxes hold `rows` rows of `cols` elements of one head, swizzled over 128 bytes; what lies outside the
@@ -106,11 +119,26 @@ struct plan_map {
     bool packed;
 };
 
+/* Into how many parts the keys of a Q tile are split (splits.c has the rule). */
+enum plan_split {
+    PLAN_SPLIT_MOST,  /* as many parts at most; without the others: exactly so many; count 0 = keys are not split */
+    PLAN_SPLIT_TILES, /* Q tiles */
+    PLAN_SPLIT_ON,    /* blocks that run at a time, each on a part */
+    PLAN_SPLIT_KEYS,  /* the most keys that a Q tile visits */
+    PLAN_SPLIT_SEEN,  /* keys that a Q tile visits on average */
+    PLAN_SPLIT_EXPRS
+};
+extern const char *const plan_split_name[PLAN_SPLIT_EXPRS]; /* "most", ... */
+struct plan_splits {
+    struct plan_expr expr[PLAN_SPLIT_EXPRS];
+};
+
 /* Launches run one after the other in this order. */
 struct plan {
     int launches;
     struct plan_launch launch[PLAN_LAUNCHES];
     struct plan_expr workspace; /* bytes of device memory the caller provides */
+    struct plan_splits splits;
     int maps;
     struct plan_map map[PLAN_MAPS];
 };
@@ -121,8 +149,14 @@ bool plan_with_maps(const struct plan *plan, int launch);
 /* Evaluate; false on overflow, division by zero or a malformed expression. Never allocates. */
 bool plan_eval(const struct plan_expr *expr, const struct shape *shape, int64_t *value);
 
+/* Set shape->key_parts, which grids and workspace read: 1 unless it pays to split. False as plan_eval. Takes well under a microsecond. */
+bool plan_split(const struct plan_splits *splits, struct shape *shape);
+
 /* Write as an infix C expression over the names in shapes.def, with the fewest parentheses;
    "?" when it is malformed. */
 void plan_print(const struct plan_expr *expr, struct text *text);
+
+/* " most 64, tiles ..., on ...". */
+void plan_print_splits(const struct plan_splits *splits, struct text *text);
 
 #endif

@@ -1,0 +1,52 @@
+/* splits: into how many parts the keys of a Q tile are split. Parts are worked on by blocks of their own, so that few Q tiles
+   fill many SMs; a second launch combines them.
+
+   Times are counted in keys: how long a block takes for so many keys of its Q tile. Per row of the tile a key takes
+   2 (d + d_v) flop, and a part is written and read again, 8 (d_v + 1) bytes, so a part costs 4 (d_v + 1) / (d + d_v) flop per byte
+   times what the GPU computes while it moves a byte, which is 120 to 160 on the GPUs from Ampere to Hopper: about 256 keys
+   whatever the tile. Starting a block's pipeline takes as long as about 128 keys, and the second launch 3 us, about 256. */
+#include "plan.h"
+
+enum { START = 128, PART = 256, COMBINE = 256, WAVES = 8 };
+
+static int64_t cover(int64_t size, int64_t part) { return (size + part - 1) / part; }
+
+/* `value[PLAN_SPLIT_SEEN]` keys a tile on average; the one with most is under way that much longer. Of all numbers of parts that
+   run in so many waves the largest is best, so there are few to compare; the smallest of equals. */
+static int64_t choose(const int64_t value[PLAN_SPLIT_EXPRS]) {
+    const int64_t most = value[PLAN_SPLIT_MOST], tiles = value[PLAN_SPLIT_TILES], on = value[PLAN_SPLIT_ON];
+    const int64_t seen = value[PLAN_SPLIT_SEEN], longer = value[PLAN_SPLIT_KEYS] - seen;
+    if (most < 2 || tiles < 1 || on < 1 || tiles > on * WAVES / 2)
+        return 1;
+    int64_t best = 1, least = cover(tiles, on) * (seen + START) + longer;
+    for (int64_t waves = 1, parts = 1; waves <= WAVES && parts < most; waves++) {
+        parts = waves * on / tiles < most ? waves * on / tiles : most;
+        parts = parts > 1 ? parts : 1;
+        int64_t time = cover(tiles * parts, on) * (cover(seen, parts) + START + PART) + longer / parts + COMBINE;
+        if (parts > 1 && time < least) {
+            least = time;
+            best = parts;
+        }
+    }
+    return best;
+}
+
+bool plan_split(const struct plan_splits *splits, struct shape *shape) {
+    int64_t value[PLAN_SPLIT_EXPRS];
+    shape->key_parts = 1;
+    if (!splits->expr[PLAN_SPLIT_MOST].count)
+        return true;
+    int given = splits->expr[PLAN_SPLIT_TILES].count ? PLAN_SPLIT_EXPRS : 1;
+    for (int i = 0; i < given; i++)
+        if (!plan_eval(&splits->expr[i], shape, &value[i]) || value[i] < 0 || value[i] > INT32_MAX)
+            return false;
+    shape->key_parts = given == 1 ? value[PLAN_SPLIT_MOST] : choose(value);
+    return shape->key_parts >= 1;
+}
+
+void plan_print_splits(const struct plan_splits *splits, struct text *text) {
+    for (int i = 0; i < PLAN_SPLIT_EXPRS && splits->expr[i].count; i++) {
+        text_print(text, "%s %s ", i ? "," : "", plan_split_name[i]);
+        plan_print(&splits->expr[i], text);
+    }
+}
