@@ -1,5 +1,5 @@
 /* knobs_parse: "dtype=bf16 head_dim=96, mask=causal" -> struct knobs, and for problems struct hints. The text of a problem
-   or schedule where there is no file: a C string, a command line. An expression stands in quotes. */
+   or schedule where there is no file: a C string, a command line. An expression is quoted. */
 #include "formulas.h"
 #include "gen.h"
 #include "knob_text.h"
@@ -96,7 +96,7 @@ static void parse_knob(const char *name, size_t name_size, struct place name_pla
         return;
     knob_set(&result->knobs, (enum knob_id)id, value);
     if (knob_table[id].kind == KNOB_KIND_FORMULA)
-        *(id == KNOB_mask ? &result->formulas.mask : &result->formulas.score) = word;
+        *formula_text_of(&result->formulas, (enum knob_id)id) = word;
 }
 
 /* What expressions need. False when the name is another one. */

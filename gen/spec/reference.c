@@ -50,7 +50,9 @@ static void print_values(const struct knob_info *knob, struct text *text) {
     bool formula = knob->kind == KNOB_KIND_FORMULA; /* whose last word stands for an expression */
     for (int i = 0; knob->words && knob->words[i] && (!formula || knob->words[i + 1]); i++)
         text_print(text, "%s`%s`", i ? ", " : "", knob->words[i]);
-    text_print(text, formula ? " or [an expression](../docs/expressions.md)" : "");
+    text_print(text, !formula         ? ""
+                     : knob->optional ? " or a list of names"
+                                      : " or [an expression](../docs/expressions.md)");
 }
 
 static void print_default(enum knob_id id, struct text *text) {

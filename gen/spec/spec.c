@@ -1,5 +1,5 @@
 /* spec: YAML text -> struct spec. yaml_reader gives the tree; this file knows the keys: which exist, what type each
-   has, which belong together. Every error is found in one pass and stands at its own place. */
+   has, which belong together. Every error is found in one pass and is reported at its own place. */
 #include "expr.h"
 #include "formulas.h"
 #include "gen.h"
@@ -80,46 +80,60 @@ static struct place text_place(const struct node *item) {
     return item->raw ? (struct place){item->place.input, item->place.line, item->raw_col} : item->place;
 }
 
-/* Keep an expression of the knob; *value becomes a word that says the same, or the last word plus the number of the
-   expression in the spec. False after an error. */
-static bool keep_formula(struct spec *spec, enum knob_id id, const struct formula *formula, struct place place,
-                         int *value, struct diag *diag) {
-    struct text text = {0};
-    *value = formulas_canonical(id, formula, &text);
+/* Keep the canonical text of a knob, unless it is empty: then *value is a word that says the same. Else *value, the last word,
+   grows by the number of the text in the spec. Takes the text. False after an error. */
+static bool keep_text(struct spec *spec, enum knob_id id, struct text *text, unsigned params, struct place place,
+                      int *value, struct diag *diag) {
     int number = 0;
-    while (number < spec->formulas && text.size && strcmp(spec->formula[number].text, text.bytes) != 0)
+    while (number < spec->formulas && text->size && strcmp(spec->formula[number].text, text->bytes) != 0)
         number++;
-    *value += text.size ? number : 0;
-    bool fits = text.size < FORMULAS_TEXT, good = fits && !text.failed;
-    if (good && text.size && number == spec->formulas) {
+    *value += text->size ? number : 0;
+    bool fits = text->size < FORMULAS_TEXT, good = fits && !text->failed;
+    if (good && text->size && number == spec->formulas) {
         struct spec_formula *grown = realloc(spec->formula, ((size_t)number + 1) * sizeof *grown);
         good = grown != NULL;
         if (good) {
             spec->formula = grown;
-            grown[spec->formulas++] = (struct spec_formula){text.bytes, formulas_params(&spec->params, formula)};
-            text = (struct text){0};
+            grown[spec->formulas++] = (struct spec_formula){text->bytes, params, place};
+            *text = (struct text){0};
         }
     }
     if (!fits)
         diag_error(diag, place, "the %s has %zu letters in its shortest form, expected less than %d",
-                   knob_table[id].name, text.size, FORMULAS_TEXT);
+                   knob_table[id].name, text->size, FORMULAS_TEXT);
     else if (!good)
         diag_error(diag, place, "out of memory");
-    text_free(&text);
+    text_free(text);
     return good;
+}
+
+/* A list of gradients; its word is wants_inputs or wants_custom_wants. */
+static bool keep_wants(struct spec *spec, const struct wants *wants, struct place place, int *value,
+                       struct diag *diag) {
+    struct text text = {0};
+    wants_print(wants, &spec->params, &text);
+    *value = text.size ? wants_custom_wants : wants_inputs;
+    return keep_text(spec, KNOB_wants, &text, 0, place, value, diag);
 }
 
 static bool read_formula(struct spec *spec, enum knob_id id, struct formula_text source, int *value,
                          struct diag *diag) {
+    struct wants wants;
+    if (id == KNOB_wants)
+        return wants_read(&wants, source, &spec->params, diag) && keep_wants(spec, &wants, source.place, value, diag);
     struct formula *formula = formula_parse(id == KNOB_mask ? FORMULA_MASK : FORMULA_SCORE, source.place, source.text,
                                             source.size, &spec->params, diag);
-    bool good = formula && keep_formula(spec, id, formula, source.place, value, diag);
+    struct text text = {0};
+    if (formula)
+        *value = formulas_canonical(id, formula, &text);
+    bool good =
+        formula && keep_text(spec, id, &text, formulas_params(&spec->params, formula), source.place, value, diag);
     formula_free(formula);
     return good;
 }
 
 bool spec_take_formulas(struct spec *spec, const struct knobs *knobs, struct diag *diag) {
-    static const enum knob_id ids[] = {KNOB_mask, KNOB_score};
+    static const enum knob_id ids[] = {KNOB_mask, KNOB_score, KNOB_wants};
     const struct formula_text params = {.text = knobs->formulas.params, .size = strlen(knobs->formulas.params)};
     bool good = formulas_declare(&spec->params, params, diag);
     for (size_t i = 0; good && i < sizeof ids / sizeof *ids; i++) {
@@ -130,8 +144,29 @@ bool spec_take_formulas(struct spec *spec, const struct knobs *knobs, struct dia
     return good;
 }
 
+/* A list of gradients, each at its own place. */
+static bool read_wants(struct reader *reader, const struct node *list, int *value) {
+    struct wants wants = {0};
+    bool good = list->first != NULL;
+    if (!good)
+        diag_error(reader->diag, list->place, "an empty list asks for no gradient: leave wants out for dq, dk and dv");
+    for (const struct node *name = list->first; name && !enough(reader); name = name->next)
+        if (name->kind == NODE_SCALAR) {
+            good &= wants_add(&wants, name->text, name->size, text_place(name), &reader->spec->params, reader->diag);
+        } else {
+            diag_error(reader->diag, name->place, "wants takes names of gradients, found %s", node_kind_name(name));
+            good = false;
+        }
+    return good && keep_wants(reader->spec, &wants, list->place, value, reader->diag);
+}
+
 static void add_value(struct reader *reader, enum knob_id id, struct spec_axis *axis, const struct node *item) {
     int value;
+    if (id == KNOB_wants && item->kind == NODE_LIST) {
+        if (read_wants(reader, item, &value))
+            axis->value[axis->count++] = value;
+        return;
+    }
     if (item->kind != NODE_SCALAR) {
         diag_error(reader->diag, item->place, "%s takes single values here, found %s", knob_table[id].name,
                    node_kind_name(item));
@@ -165,7 +200,9 @@ static void read_axis(struct reader *reader, enum knob_id id, const struct node 
         return;
     }
     struct spec_axis *axis = &reader->spec->axis[id];
-    bool list = value->kind == NODE_LIST;
+    /* a list of gradients is one value, and a list of such lists an axis */
+    bool one = id == KNOB_wants && value->kind == NODE_LIST && value->first && value->first->kind == NODE_SCALAR;
+    bool list = value->kind == NODE_LIST && !one;
     int *values = calloc(list ? (size_t)value->children : 1, sizeof *values);
     if (!values) {
         diag_error(reader->diag, key->place, "out of memory");
@@ -240,7 +277,7 @@ static void read_schedule(struct reader *reader, const struct node *key, const s
     read_group(reader, key, value, KNOB_GROUP_SCHEDULE);
 }
 
-/* Sizes here are knobs of the problem: len_q is fixed_len_q, and 0 says that it is told at launch. */
+/* Sizes here are knobs of the problem: len_q is fixed_len_q, and 0 says that it is given at launch. */
 static void read_fixed(struct reader *reader, const struct node *key, const struct node *value) {
     if (!expect(reader, key, value, NODE_MAP))
         return;
@@ -341,6 +378,28 @@ static const struct node *find_key(const struct node *map, const char *name) {
     return key;
 }
 
+/* Every score has every gradient that is wanted. */
+static void check_wants(struct reader *reader) {
+    const struct spec *spec = reader->spec;
+    const struct spec_axis *wanted = &spec->axis[KNOB_wants], *scores = &spec->axis[KNOB_score];
+    for (int i = 0; i < wanted->count; i++) {
+        struct wants wants;
+        if (wanted->value[i] < wants_custom_wants)
+            continue;
+        const struct spec_formula *names = &spec->formula[wanted->value[i] - wants_custom_wants];
+        const struct formula_text text = {names->text, strlen(names->text), names->place};
+        bool good = wants_read(&wants, text, &spec->params, reader->diag);
+        for (int j = 0; good && j < scores->count; j++) {
+            bool custom = scores->value[j] >= score_custom_score;
+            const char *of = custom ? spec->formula[scores->value[j] - score_custom_score].text : "";
+            struct formula *score =
+                custom ? formula_parse(FORMULA_SCORE, names->place, of, strlen(of), &spec->params, reader->diag) : NULL;
+            good = (score || !custom) && wants_check(&wants, score, &spec->params, names->place, reader->diag);
+            formula_free(score);
+        }
+    }
+}
+
 static void read_root(struct reader *reader, const struct node *root) {
     if (root->kind != NODE_MAP) {
         diag_error(reader->diag, root->place, "a spec is a map of keys, found %s: start it with `family: NAME`",
@@ -356,6 +415,8 @@ static void read_root(struct reader *reader, const struct node *root) {
         diag_error(reader->diag, root->place, "a spec needs the key 'family'");
     for (const struct node *key = root->first; key && !enough(reader); key = key->next->next)
         read_key(reader, key);
+    if (reader->diag->errors == reader->errors_before)
+        check_wants(reader);
 }
 
 /* --- making and freeing ---------------------------------------------------------------------------------------- */

@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const tensors[][4] = {
+static const char *const tensors[][5] = {
     [family_softmax] = {"x"},
     [family_attention_forward] = {"q", "k", "v"},
     [family_merge] = {"o_parts", "lse_parts"},
+    [family_attention_backward] = {"q", "k", "v", "d_o"},
+    [family_append_kv] = {"q", "k", "v"},
 };
 
 const char *const *spec_test_tensors(int family) { return tensors[family]; }
@@ -22,7 +24,11 @@ static const struct {
     {family_softmax, {SHAPE_rows, SHAPE_cols, -1}},
     {family_attention_forward, {SHAPE_batch, SHAPE_heads, SHAPE_len_q, SHAPE_len_kv}},
     {family_attention_forward, {SHAPE_batch, SHAPE_kv_heads, SHAPE_len_kv, -1}},
+    {family_attention_backward, {SHAPE_batch, SHAPE_heads, SHAPE_len_q, SHAPE_len_kv}},
+    {family_attention_backward, {SHAPE_batch, SHAPE_kv_heads, SHAPE_len_kv, -1}},
     {family_merge, {SHAPE_parts, SHAPE_batch, SHAPE_heads, SHAPE_len_q}},
+    {family_append_kv, {SHAPE_batch, SHAPE_heads, SHAPE_len_q, -1}},
+    {family_append_kv, {SHAPE_batch, SHAPE_kv_heads, SHAPE_len_kv, -1}},
 };
 
 enum { ROW_BYTES = 2048 }; /* twice the longest row of one head, 256 elements of 4 bytes: room for any workspace too */

@@ -80,7 +80,7 @@ void table_knobs(struct table_reader *reader, const struct node *map, unsigned g
         else if (knob_value_read((enum knob_id)id, item->text, item->size, item->place, reader->diag, &value))
             knob_set(knobs, (enum knob_id)id, value);
         if (knob_table[id].kind == KNOB_KIND_FORMULA)
-            *(id == KNOB_mask ? &formulas.mask : &formulas.score) = text;
+            *formula_text_of(&formulas, (enum knob_id)id) = text;
     }
     formulas_read(&formulas, knobs, reader->diag);
 }

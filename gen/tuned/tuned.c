@@ -32,7 +32,17 @@ void tuned_free(struct tuned *tuned) {
     free(tuned->name);
     free(tuned->device);
     free(tuned->measured);
+    free(tuned->lock);
     free(tuned);
+}
+
+bool tuned_lock(struct tuned *tuned) {
+    char *version = strdup(GEN_VERSION);
+    if (version) {
+        free(tuned->lock);
+        tuned->lock = version;
+    }
+    return version;
 }
 
 static bool same_knobs(const struct knobs *a, const struct knobs *b) { return memcmp(a, b, sizeof *a) == 0; }
@@ -110,6 +120,8 @@ struct knobs tuned_problem(const struct knobs *knobs) {
     }
     if (problem.dtype_out == AUTO)
         problem.dtype_out = problem.dtype;
+    if (problem.dtype_kv == AUTO)
+        problem.dtype_kv = problem.dtype;
     if (problem.head_dim_v == AUTO)
         problem.head_dim_v = problem.head_dim;
     for (int i = 0; i < FIXED_SIZES; i++) /* a pinned size is a size: it belongs to the shape */
@@ -131,7 +143,7 @@ bool tuned_is_for(const struct tuned *tuned, const char *device) {
 static double doublings(double a, double b) { return fabs(log2(fmax(a, 1)) - log2(fmax(b, 1))); }
 
 static double distance(int family, const struct shape *a, const struct shape *b) {
-    if (family == family_attention_forward)
+    if (family_is_attention(family))
         return doublings((double)a->len_q, (double)b->len_q) + doublings((double)a->len_kv, (double)b->len_kv) +
                doublings((double)a->batch * (double)a->heads, (double)b->batch * (double)b->heads);
     double sum = 0;
@@ -182,7 +194,7 @@ const struct tuned_denial *tuned_denies(const struct tuned *tuned, const struct 
 /* What goes without saying is not said: a default, and what follows from another knob. */
 static bool is_said(const struct knobs *knobs, enum knob_id id) {
     int value = knob_get(knobs, id);
-    if (id == KNOB_dtype_out && value == knobs->dtype)
+    if ((id == KNOB_dtype_out || id == KNOB_dtype_kv) && value == knobs->dtype)
         return false;
     if (id == KNOB_head_dim_v && value == knobs->head_dim)
         return false;
@@ -246,11 +258,15 @@ static void write_schedule(const struct knobs *schedule, struct text *text) {
     write_knobs(&knobs, true, text);
 }
 
-static void write_row(const struct tuned_row *row, struct text *text) {
+/* In a lock file nothing goes without saying: a default may be another one some day. */
+static void write_row(const struct tuned_row *row, bool locked, struct text *text) {
     text_print(text, "      - shape: ");
     write_shape(&row->shape, row->problem.family, text);
     text_print(text, "\n        schedule: ");
-    write_schedule(&row->schedule, text);
+    if (locked)
+        write_knobs(&row->schedule, true, text);
+    else
+        write_schedule(&row->schedule, text);
     text_print(text, "\n");
     write_decimal("microseconds", row->microseconds, text);
     write_decimal("margin", row->margin, text);
@@ -270,8 +286,14 @@ static void write_denial(const struct tuned_denial *denial, struct text *text) {
 }
 
 void tuned_write(const struct tuned *tuned, struct text *text) {
-    text_print(text, "# Measured best schedules, for att_find to choose by: docs/tuned.md.\ndevice: ");
+    text_print(text, "# %s: docs/tuned.md.\ndevice: ",
+               tuned->lock ? "Schedules that att_find takes as they are"
+                           : "Measured best schedules, for att_find to choose by");
     write_string(tuned->device, text);
+    if (tuned->lock) {
+        text_print(text, "lock: ");
+        write_string(tuned->lock, text);
+    }
     if (*tuned->measured) {
         text_print(text, "measured: ");
         write_string(tuned->measured, text);
@@ -284,7 +306,7 @@ void tuned_write(const struct tuned *tuned, struct text *text) {
             write_knobs(&row->problem, false, text);
             text_print(text, "\n    shapes:\n");
         }
-        write_row(row, text);
+        write_row(row, tuned->lock, text);
     }
     text_print(text, tuned->denials ? "deny:\n" : "");
     for (int i = 0; i < tuned->denials; i++)
@@ -297,7 +319,7 @@ static bool starts(const char *line, size_t size, const char *start) {
     return size >= strlen(start) && memcmp(line, start, strlen(start)) == 0;
 }
 
-/* Does this entry stand in the table? Its first line is written as tuned_write does. */
+/* Is this entry in the table? Its first line is written as tuned_write does. */
 static bool has_line(const char *table, size_t size, const struct text *line) {
     return memmem(table, size, text_string(line), line->size) != NULL;
 }
@@ -333,6 +355,8 @@ static bool can_lend(const struct knobs *lender, const struct knobs *problem) {
         return false;
     like.dtype = problem->dtype;
     like.dtype_out = problem->dtype_out;
+    if (lender->dtype_kv == lender->dtype)
+        like.dtype_kv = problem->dtype;
     like.head_dim = problem->head_dim;
     like.head_dim_v = problem->head_dim_v;
     return same_knobs(&like, problem);

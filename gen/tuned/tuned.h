@@ -15,7 +15,10 @@
            version: 0.1.0                                    # of attile; left out = every version
            because: hangs when len_kv is 1
 
-   Knobs left out of a problem have their defaults, knobs left out of a schedule are the template's to choose. */
+   Knobs left out of a problem have their defaults, knobs left out of a schedule are the template's to choose.
+
+   A lock file is a table with one more key, `lock: VERSION`: its schedules are complete, and the library that has this version
+   takes them as they are, whatever a model or another table says. */
 #ifndef ATTILE_TUNED_H
 #define ATTILE_TUNED_H
 
@@ -38,12 +41,14 @@ struct tuned_denial {
 
 struct tuned {
     char *name, *device, *measured; /* name: of the file, for messages; never null */
+    char *lock;                     /* of a lock file: the version of attile that it is for; else null */
     int rows, denials;
     struct tuned_row *row; /* rows of one problem stand together */
     struct tuned_denial *denial;
 };
 
-/* Read a whole table; all errors of the text in one pass. Null when there was any. Limits: 1 MiB, 200,000 YAML events,
+/* Read a whole table; all errors of the text in one pass. Null when there was any. A lock file of another version is an error:
+   the kernels that it names may be others there. Limits: 1 MiB, 200,000 YAML events,
    otherwise as for specs. The text is not needed afterwards. */
 struct tuned *tuned_read(const char *name, const char *text, size_t size, struct diag *diag);
 
@@ -57,6 +62,9 @@ bool tuned_put(struct tuned *tuned, const struct tuned_row *row);
 /* Take a variant out of service; it is found by all its knobs. One that is denied already is not denied twice. Null version:
    every version. False: out of memory, and nothing has changed. */
 bool tuned_deny(struct tuned *tuned, const struct knobs *knobs, const char *version, const char *because);
+
+/* Make a lock file of a table whose schedules are complete. False: out of memory, and nothing has changed. */
+bool tuned_lock(struct tuned *tuned);
 
 /* Write what tuned_read reads. Equal tables give equal bytes. */
 void tuned_write(const struct tuned *tuned, struct text *text);

@@ -1,4 +1,4 @@
-/* tuned_read: YAML text -> struct tuned. As for specs, every error is found in one pass and stands at its own place. */
+/* tuned_read: YAML text -> struct tuned. As for specs, every error is found in one pass and is reported at its own place. */
 #include "spec_test.h"
 #include "table_read.h"
 #include "tuned.h"
@@ -142,6 +142,16 @@ static void read_measured(struct table_reader *reader, const struct node *value,
     table_text(reader, value, &((struct tuned *)result)->measured, "measured");
 }
 
+static void read_lock(struct table_reader *reader, const struct node *value, void *result) {
+    char **lock = &((struct tuned *)result)->lock;
+    table_text(reader, value, lock, "lock");
+    if (*lock && strcmp(*lock, GEN_VERSION) != 0)
+        diag_error(reader->diag, value->place,
+                   "this lock file is for attile %s and this is attile " GEN_VERSION
+                   ", whose kernels may be others; make it again with `attile tune --lock`",
+                   shown(*lock, strlen(*lock)).text);
+}
+
 static void read_best(struct table_reader *reader, const struct node *value, void *result) {
     (void)result;
     if (table_expect(reader, value, NODE_LIST, "best"))
@@ -156,10 +166,23 @@ static void read_deny(struct table_reader *reader, const struct node *value, voi
             read_denial(reader, entry);
 }
 
+/* A schedule that leaves its algorithm or target open pins nothing. */
+static void check_locked(const struct table_reader *reader, const struct node *root) {
+    const struct tuned *tuned = reader->tuned;
+    for (int i = 0; i < tuned->rows; i++) {
+        const struct knobs *schedule = &tuned->row[i].schedule;
+        if (schedule->algorithm == AUTO || schedule->target == AUTO)
+            diag_error(reader->diag, (struct place){root->place.input, tuned->row[i].line, 1},
+                       "a schedule of a lock file needs '%s': it names every knob",
+                       schedule->algorithm == AUTO ? "algorithm" : "target");
+    }
+}
+
 struct tuned *tuned_read(const char *name, const char *text, size_t size, struct diag *diag) {
     static const struct yaml_kind kind = {"tuned table", "device: NAME", TUNED_BYTES, TUNED_EVENTS};
     static const struct table_key keys[] = {{"device", true, read_device},
                                             {"measured", false, read_measured},
+                                            {"lock", false, read_lock},
                                             {"best", false, read_best},
                                             {"deny", false, read_deny}};
     struct input input = {name, text, size};
@@ -171,6 +194,8 @@ struct tuned *tuned_read(const char *name, const char *text, size_t size, struct
     struct node *root = yaml_tree_read(&input, &kind, diag);
     if (root)
         table_keys(&reader, root, keys, sizeof keys / sizeof *keys, "a tuned table", reader.tuned);
+    if (root && reader.tuned->lock)
+        check_locked(&reader, root);
     yaml_tree_free(root);
     if (root && diag->errors == reader.errors_before)
         return reader.tuned;

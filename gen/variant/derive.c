@@ -8,10 +8,12 @@
 #include <xxhash.h>
 
 struct counts {
-    int launches, workspaces, maps;
+    int launches, maps;
+    bool splits;
     const struct template_op *map[PLAN_MAPS];
     int64_t block_threads, shared_bytes; /* of the largest launch */
-    struct plan_expr grid;               /* of the last one */
+    struct plan_expr grid;               /* of the last one that takes the family's parameters */
+    struct plan_splits parts;
 };
 
 /* For the walk's fault, which carries the place; variant_complete appends it. */
@@ -68,9 +70,10 @@ static bool check_launch(struct walk *walk, const struct template_file *file, co
     const struct target_info *target = target_info(walk->knobs->target);
     struct expr_env env = walk_env(walk);
     struct counts *counts = walk->context;
+    struct plan_expr grid;
     int64_t block, shared, cluster = 1;
-    if (!expr_plan(op->expr[0], &env, &counts->grid, &walk->fault) ||
-        !expr_eval(op->expr[1], &env, &block, &walk->fault) || !expr_eval(op->expr[2], &env, &shared, &walk->fault) ||
+    if (!expr_plan(op->expr[0], &env, &grid, &walk->fault) || !expr_eval(op->expr[1], &env, &block, &walk->fault) ||
+        !expr_eval(op->expr[2], &env, &shared, &walk->fault) ||
         (op->expr[3] && !expr_eval(op->expr[3], &env, &cluster, &walk->fault)))
         return false;
     if (block < 1 || block > target->threads)
@@ -85,6 +88,8 @@ static bool check_launch(struct walk *walk, const struct template_file *file, co
     if (cluster > 1 && walk->knobs->target != target_sm_90a)
         return walk_fail(walk, line_of(file, op), "a cluster of %lld blocks needs target sm_90a, and this is %s",
                          (long long)cluster, target->name);
+    if (op->index == PLAN_PARAMS_USUAL || counts->launches == 0)
+        counts->grid = grid;
     counts->block_threads = block > counts->block_threads ? block : counts->block_threads;
     counts->shared_bytes = shared > counts->shared_bytes ? shared : counts->shared_bytes;
     if (++counts->launches > PLAN_LAUNCHES)
@@ -95,9 +100,20 @@ static bool check_launch(struct walk *walk, const struct template_file *file, co
 static bool check_workspace(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     struct expr_env env = walk_env(walk);
     struct plan_expr bytes;
-    if (((struct counts *)walk->context)->workspaces++)
-        return walk_fail(walk, line_of(file, op), "a second workspace");
+    (void)file;
     return expr_plan(op->expr[0], &env, &bytes, &walk->fault);
+}
+
+static bool check_splits(struct walk *walk, const struct template_file *file, const struct template_op *op) {
+    struct expr_env env = walk_env(walk);
+    struct counts *counts = walk->context;
+    if (counts->splits)
+        return walk_fail(walk, line_of(file, op), "a second 'splits'");
+    counts->splits = true;
+    for (int i = 0; i < PLAN_SPLIT_EXPRS; i++)
+        if (op->expr[i] && !expr_plan(op->expr[i], &env, &counts->parts.expr[i], &walk->fault))
+            return false;
+    return true;
 }
 
 static bool check_map(struct walk *walk, const struct template_file *file, const struct template_op *op) {
@@ -125,6 +141,7 @@ static bool visit(struct walk *walk, const struct template_file *file, const str
     case OP_REQUIRE: return check_require(walk, file, op);
     case OP_LAUNCH: return check_launch(walk, file, op);
     case OP_WORKSPACE: return check_workspace(walk, file, op);
+    case OP_SPLITS: return check_splits(walk, file, op);
     case OP_MAP: return check_map(walk, file, op);
     default: return true;
     }
@@ -162,13 +179,16 @@ static bool drop_unused(struct variant *variant, const struct template *template
             continue;
         expr_print_value((struct expr_type){knob_table[id].words ? EXPR_WORD : EXPR_INT, knob_table[id].words}, value,
                          shown, sizeof shown);
-        if (strict && value != AUTO && value != knob_table[id].fallback)
+        bool same = id == KNOB_dtype_kv && value == variant->knobs.dtype; /* as if it were left out */
+        if (strict && value != AUTO && value != knob_table[id].fallback && !same)
             return refuse(variant, "%s is given as %s, and %s does not use it", knob_table[id].name, shown,
                           template->name);
         knob_set(&variant->knobs, id, AUTO);
     }
     if (!knob_in(variant->used, KNOB_mask) && !knob_in(variant->used, KNOB_score))
         variant->knobs.formulas = (struct formulas){0};
+    if (!knob_in(variant->used, KNOB_wants))
+        memset(variant->knobs.formulas.wants, 0, FORMULAS_TEXT);
     return true;
 }
 
@@ -182,6 +202,7 @@ static bool run_directives(struct variant *variant, const struct template *templ
             variant->derived[i] = (int)walk.slot[template->derived[i]].value;
     variant->launches = counts.launches;
     variant->grid = counts.grid;
+    variant->splits = counts.parts;
     variant->block_threads = (int)counts.block_threads;
     variant->shared_bytes = (int)counts.shared_bytes;
     variant->boxed = counts.maps > 0;
@@ -197,6 +218,8 @@ static bool run_directives(struct variant *variant, const struct template *templ
 static void derive(struct knobs *knobs, knob_flags used) {
     if (knobs->dtype_out == AUTO && knob_in(used, KNOB_dtype_out))
         knobs->dtype_out = knobs->dtype; /* both lists have the same words in the same order */
+    if (knobs->dtype_kv == AUTO && knob_in(used, KNOB_dtype_kv))
+        knobs->dtype_kv = knobs->dtype; /* its list begins with the same words */
     if (knobs->head_dim_v == AUTO && knob_in(used, KNOB_head_dim_v))
         knobs->head_dim_v = knobs->head_dim;
     if (knobs->target == AUTO)
@@ -212,6 +235,7 @@ static bool is_off(const struct knobs *knobs, enum knob_id id) {
 /* What a name may leave out because it goes without saying. */
 static bool is_implied(const struct knobs *knobs, enum knob_id id) {
     return (id == KNOB_dtype_out && knobs->dtype_out == knobs->dtype) ||
+           (id == KNOB_dtype_kv && knobs->dtype_kv == knobs->dtype) ||
            (id == KNOB_head_dim_v && knobs->head_dim_v == knobs->head_dim) ||
            (id == KNOB_score && knobs->score == score_scaled) || (id == KNOB_target && knobs->target == target_any) ||
            knob_is_open(id, knob_get(knobs, id)) || is_off(knobs, id);

@@ -17,7 +17,7 @@ static bool holds(const struct spec_axis *axis, int value) {
 
 /* --- a problem as a spec ----------------------------------------------------------------------------------------- */
 
-/* The sizes that stand in a problem become its shape, if they are enough for one. */
+/* The sizes in a problem become its shape, if they are enough for one. */
 static bool take_shape(struct spec *spec, const struct hints *hints) {
     struct shape shape = hints->shape;
     bool said = false;

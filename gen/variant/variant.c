@@ -24,6 +24,7 @@ static struct knobs knobs_at(const struct spec *spec, const int *index) {
         knob_set(&knobs, (enum knob_id)id, spec->axis[id].value[index[id]]);
     take_formula(spec, &knobs.mask, mask_custom_mask, knobs.formulas.mask, &params);
     take_formula(spec, &knobs.score, score_custom_score, knobs.formulas.score, &params);
+    take_formula(spec, &knobs.wants, wants_custom_wants, knobs.formulas.wants, &params);
     struct text text = {0};
     formula_print_params(&spec->params, params, &text);
     snprintf(knobs.formulas.params, FORMULAS_TEXT, "%s", text_string(&text));

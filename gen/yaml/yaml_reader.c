@@ -51,7 +51,7 @@ static size_t character(const unsigned char *s, size_t left, unsigned *code) {
     return overlong || *code > 0x10FFFF || (*code >= 0xD800 && *code < 0xE000) ? 0 : size;
 }
 
-/* Why this character may not stand in such a text, or null. Lines end in LF or CRLF only, so that every tool counts the same
+/* Why this character may not be in such a text, or null. Lines end in LF or CRLF only, so that every tool counts the same
    lines. */
 static const char *refuse_character(unsigned code, bool before_newline) {
     if (code == '\r' && !before_newline)
