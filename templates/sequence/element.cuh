@@ -1,4 +1,4 @@
-//$ needs dtype dtype_out
+//$ needs dtype dtype_out quantised
 //$ include "target/any.cuh"
 
 // Element types of the tensors in memory. 16-bit types are their raw bits; arithmetic is always in float.
@@ -23,4 +23,11 @@ __device__ __forceinline__ Output to_output(float x) { return float_to_half(x); 
 //$ else
 using Output = unsigned short; // bfloat16
 __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(x); }
+//$ end
+
+// An element of K and V.
+//$ if quantised == 1
+using InputKv = unsigned char; // bits
+//$ else
+using InputKv = Input;
 //$ end

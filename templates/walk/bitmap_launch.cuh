@@ -1,4 +1,4 @@
-//$ needs algorithm block_n tile_rows units
+//$ needs algorithm block_n tile_rows units layout
 //$ launch attention_tile_map grid min((batch * heads * ((len_q + tile_rows - 1) / tile_rows) + 3) / 4, 16 * sm_count) block 128 shared 0
 //$ workspace 4 * batch * heads * ((len_q + tile_rows - 1) / tile_rows) * (units + 1) * (6 + (len_kv + 32 * block_n - 1) / (32 * block_n))
 //$ include "expression/formula.cuh"
@@ -19,7 +19,13 @@ struct MapLine {
 static_assert(sizeof(MapLine) == 24, "as in the workspace directive");
 
 __device__ __forceinline__ int map_words(const attention_params &p) { return (p.len_kv + 32 * BLOCK_N - 1) / (32 * BLOCK_N); }
+//$ if layout == dense
 __device__ __forceinline__ int map_line_words(const attention_params &p) { return 6 + map_words(p); }
+//$ else
+__device__ __forceinline__ int map_line_words(const attention_params &p) { // of the longest sequence
+    return 6 + (p.max_len_kv + 32 * BLOCK_N - 1) / (32 * BLOCK_N);
+}
+//$ end
 
 // Of a unit, or UNITS for all of them; `tile` is counted over (batch, head, tile).
 __device__ __forceinline__ MapLine *map_line(const attention_params &p, long long tile, int unit) {
@@ -27,16 +33,31 @@ __device__ __forceinline__ MapLine *map_line(const attention_params &p, long lon
                                        (tile * (UNITS + 1) + unit) * map_line_words(p));
 }
 
-//$ if algorithm == flash_async
+//$ if algorithm == flash_async and layout == dense
 extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __grid_constant__ attention_tma_params params) {
     const attention_params &p = params.attention;
-    //$ else
+    //$ elif algorithm == flash_async
+extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __grid_constant__ attention_tma_params params) {
+    const attention_params &all = params.attention;
+    //$ elif layout == dense
 extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __grid_constant__ attention_params p) {
+    //$ else
+extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __grid_constant__ attention_params all) {
     //$ end
+    //$ if layout == dense
     const int tiles = (p.len_q + TILE_ROWS - 1) / TILE_ROWS, lane = static_cast<int>(threadIdx.x) % 32;
     for (int row = blockIdx.x * 4 + threadIdx.x / 32; row < p.batch * p.heads * tiles; row += gridDim.x * 4) {
         const Where at = where_is(p, row / tiles);
         const int query = row % tiles * TILE_ROWS;
+        //$ else
+    const int tiles = (all.len_q + TILE_ROWS - 1) / TILE_ROWS, lane = static_cast<int>(threadIdx.x) % 32;
+    for (int row = blockIdx.x * 4 + threadIdx.x / 32; row < all.batch * all.heads * tiles; row += gridDim.x * 4) {
+        const Where at = where_is(all, row / tiles);
+        const attention_params p = sequence_of(all, at.b);
+        const int query = row % tiles * TILE_ROWS;
+        if (query >= p.len_q || p.len_kv == 0)
+            continue; // the attention kernel has nothing to do there
+        //$ end
         MapLine line = {0, 0, -1, 0, 0, 0}, *to = map_line(p, row, min(lane, UNITS)); // lane i has line i
         int total = 0, upto = 0;
 #pragma unroll 1

@@ -1,14 +1,20 @@
-//$ needs mask block_n units_apart
+//$ needs mask block_n split_keys skip_per_warpgroup
 //$ include "walk/keys_seen.cuh"
+//$ if split_keys > 0
+//$ include "walk/parts.cuh"
+//$ end
 
 // The K/V tiles of a Q tile, from the last to the first: masked tiles come first, and may be one only. At least one tile, so
 // that every Q tile runs the same code.
 struct KeyWalk {
-    //$ if units_apart
+    //$ if skip_per_warpgroup
     int unseen;   // tiles before the first of this unit, which only other units need
     //$ end
     int left;     // tiles left
     int unmasked; // all queries see all of the tiles below
+    //$ if split_keys > 0
+    int first;    // tile of the part; the others are counted from it
+    //$ end
     bool whole;   // all queries see all keys of the tile that next_keys has returned
 };
 
@@ -21,10 +27,20 @@ __device__ __forceinline__ int key_tiles(const attention_params &p, int query, i
     return max(1, (keys_end(p, min(query + count, p.len_q)) + BLOCK_N - 1) / BLOCK_N);
 }
 
+__device__ __forceinline__ int tiles_of_walk(const attention_params &p, const Tile &tile) {
+    return key_tiles(p, tile.query, queries_of_tile(p));
+}
+
 // The walk of a whole Q tile.
 __device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const Tile &tile) {
     KeyWalk walk = {};
-    walk.left = key_tiles(p, tile.query, queries_of_tile(p));
+    //$ if split_keys > 0
+    const Part part = part_of(p, tile.split, tiles_of_walk(p, tile));
+    walk.first = part.first;
+    walk.left = part.end - part.first;
+    //$ else
+    walk.left = tiles_of_walk(p, tile);
+    //$ end
     return walk;
 }
 
@@ -32,15 +48,25 @@ __device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const
 __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const Tile &tile, int unit) {
     const int first = tile.query + unit * queries_of_unit(p);
     KeyWalk walk = walk_of_tile(p, tile);
-    //$ if units_apart
+    //$ if skip_per_warpgroup
     if (tile.query >= 0) // else there is no tile, and nothing to skip
+        //$ if split_keys > 0
+        walk.unseen = walk.left - max(1, min(walk.left, first < p.len_q ? key_tiles(p, first, queries_of_unit(p)) - walk.first : 1));
+    //$ else
         walk.unseen = walk.left - (first < p.len_q ? key_tiles(p, first, queries_of_unit(p)) : 1);
+    //$ end
     walk.left -= walk.unseen;
     //$ end
     //$ if mask == causal
     walk.unmasked = max(0, keys_end(p, first + 1) - 1) / BLOCK_N; // perhaps one masked tile more than needed: after it every row has an m
     //$ else
     walk.unmasked = keys_end(p, first + 1) / BLOCK_N;
+    //$ end
+    //$ if split_keys > 0
+    walk.unmasked -= walk.first;
+    //$ end
+    //$ if split_keys > 0 and mask == causal
+    walk.unmasked = min(walk.unmasked, walk.left - 1); // the first tile of every part is masked: it gives every row an m
     //$ end
     return walk;
 }
@@ -49,5 +75,9 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
 __device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) {
     walk.left--;
     walk.whole = walk.left < walk.unmasked;
+    //$ if split_keys > 0
+    return walk.first + walk.left;
+    //$ else
     return walk.left;
+    //$ end
 }

@@ -1,14 +1,17 @@
-//$ needs block_n tile_rows units_apart
+//$ needs block_n tile_rows split_keys skip_per_warpgroup
 //$ include "expression/formula.cuh"
+//$ if split_keys > 0
+//$ include "walk/parts.cuh"
+//$ end
 
 // The K/V tiles of a Q tile, from the last to the first, for masks under which each query sees an interval of keys. At least
 // one, so that every Q tile runs the same code.
 struct KeyWalk {
-    //$ if units_apart
+    //$ if skip_per_warpgroup
     int unseen; // tiles before the first of this unit, which only other units need
     //$ end
     int left;   // tiles left
-    //$ if units_apart
+    //$ if skip_per_warpgroup
     int after;  // tiles after the last of this unit, which only other units need
     //$ end
     int tile;                 // the next one
@@ -38,16 +41,38 @@ __device__ __forceinline__ KeyWalk walk_of_queries(const attention_params &p, co
     return walk;
 }
 
+//$ if split_keys > 0
+// The number of K/V tiles of all parts together.
+__device__ __forceinline__ int tiles_of_walk(const attention_params &p, const Tile &tile) {
+    return walk_of_queries(p, tile, tile.query, TILE_ROWS, 0).left;
+}
+
+//$ end
 // The walk of a whole Q tile.
 __device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const Tile &tile) {
+    //$ if split_keys > 0
+    KeyWalk walk = walk_of_queries(p, tile, tile.query, TILE_ROWS, 0);
+    const Part part = part_of(p, tile.split, walk.left);
+    walk.tile -= walk.left - part.end;
+    walk.left = part.end - part.first;
+    return walk;
+    //$ else
     return walk_of_queries(p, tile, tile.query, TILE_ROWS, 0);
+    //$ end
 }
 
 // The walk of one unit.
 __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const Tile &tile, int unit) {
-    //$ if units_apart
+    //$ if skip_per_warpgroup
     const KeyWalk all = walk_of_tile(p, tile);
     KeyWalk walk = walk_of_queries(p, tile, tile.query + unit * 64, 64, all.tile);
+    //$ if split_keys > 0
+    const int before = max(walk.tile - walk.left, all.tile - all.left); // the tile before its first of this part
+    walk.tile = min(walk.tile, all.tile);
+    walk.left = walk.tile - before;
+    if (walk.left < 1) // it sees nothing of this part
+        walk.left = 1, walk.tile = all.tile;
+    //$ end
     walk.unseen = all.tile - walk.tile;
     walk.after = all.left - walk.unseen - walk.left;
     return walk;
@@ -55,7 +80,7 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     return walk_of_tile(p, tile); // all units of a pingpong pair take the same number of turns
     //$ end
 }
-//$ if units_apart
+//$ if skip_per_warpgroup
 
 // Tiles after the last one of this unit, which only other units need.
 __device__ __forceinline__ int tiles_after(const attention_params &, const Tile &, int, const KeyWalk &walk) { return walk.after; }

@@ -1,4 +1,4 @@
-//$ needs score_bias tile_rows
+//$ needs score_bias tile_rows split_keys
 //$ include "work/tile.cuh"
 
 // Without pack_gqa: a Q tile holds rows of one query head.
@@ -23,3 +23,10 @@ __device__ __forceinline__ Tile tile_of(const attention_params &p, int index, in
 __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int unit, int row) {
     return {tile.query + unit * queries_of_unit(p) + row, tile.head};
 }
+//$ if split_keys > 0
+
+// The Q tile that holds a row; its first part.
+__device__ __forceinline__ Tile tile_of_row(const attention_params &p, int batch, const Row &row) {
+    return {row.query / queries_of_tile(p) * queries_of_tile(p), row.head, row.head / (p.heads / p.kv_heads), batch, 0};
+}
+//$ end

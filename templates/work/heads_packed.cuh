@@ -1,4 +1,4 @@
-//$ needs tile_rows
+//$ needs tile_rows split_keys
 //$ include "work/tile.cuh"
 
 // pack_gqa: a unit holds the rows of all query heads that share a K/V head, head by head, for as many queries as fit; the rows
@@ -23,3 +23,10 @@ __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int 
     int queries = queries_of_unit(p), head = row / queries;
     return head < heads_of_tile(p) ? Row{tile.query + unit * queries + row % queries, tile.head + head} : Row{p.len_q, tile.head};
 }
+//$ if split_keys > 0
+
+// The Q tile that holds a row; its first part.
+__device__ __forceinline__ Tile tile_of_row(const attention_params &p, int batch, const Row &row) {
+    return {row.query / queries_of_tile(p) * queries_of_tile(p), row.head / heads_of_tile(p) * heads_of_tile(p), row.head / heads_of_tile(p), batch, 0};
+}
+//$ end

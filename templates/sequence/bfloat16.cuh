@@ -1,0 +1,13 @@
+//$ needs target
+//$ if target == any
+//$ include "target/any.cuh"
+//$ else
+//$ include "target/sm_80.cuh"
+//$ end
+
+// Bits of the nearest bfloat16, by an instruction where there is one.
+//$ if target == any
+__device__ __forceinline__ unsigned short to_bfloat16(float x) { return float_to_bfloat16(x); }
+//$ else
+__device__ __forceinline__ unsigned short to_bfloat16(float x) { return static_cast<unsigned short>(pack<true>(x, 0.0f)); }
+//$ end

@@ -1,0 +1,16 @@
+//$ needs mask
+//$ include "walk/keys_seen.cuh"
+//$ include "work/run.cuh"
+
+// What the rows of a Q tile see: nothing outside [first, end), everything within [full_first, full_end), which may be empty.
+struct Keys {
+    int first, end, full_first, full_end;
+};
+
+__device__ __forceinline__ Keys keys_of_tile(const attention_params &p, const Tile &tile) {
+    //$ if mask == causal
+    return {0, keys_seen(p, last_query(p, tile)), 0, keys_seen(p, first_query(p, tile))};
+    //$ else
+    return {0, p.len_kv, 0, p.len_kv};
+    //$ end
+}

@@ -1,0 +1,32 @@
+//$ needs block_n warps mask
+//$ include "work/run.cuh"
+
+// The K/V tiles of a warp: every WARPS-th of those that its block has of a Q tile.
+struct KeyWalk {
+    int tile, end;            // of the sequence: the next one; one past the last one
+    int full_first, full_end; // keys that all rows see
+};
+
+__device__ __forceinline__ KeyWalk walk_of_warp(const attention_params &p, const Run &run, const Tile &tile) {
+    const Keys keys = keys_of_tile(p, tile);
+    const int first = keys.first / BLOCK_N, count = max(0, (keys.end + BLOCK_N - 1) / BLOCK_N - first);
+    int begin = max(run.first - tile.first, 0), end = min(run.end, tile.end) - tile.first;
+    const int warp = warp_index() - begin - tile.first;
+    //$ if mask == custom_mask
+    const int tiles = tile.end - tile.first;
+    if (count != tiles) { // the same share of those that are needed
+        begin = static_cast<int>(static_cast<long long>(begin) * count / tiles);
+        end = static_cast<int>(static_cast<long long>(end) * count / tiles);
+    }
+    //$ end
+    return {first + begin + (warp & WARPS - 1), first + min(end, count), keys.full_first, keys.full_end};
+}
+
+// Does some row not see some key of the tile?
+__device__ __forceinline__ bool is_masked(const KeyWalk &walk) {
+    //$ if mask == custom_mask
+    return walk.tile * BLOCK_N < walk.full_first || (walk.tile + 1) * BLOCK_N > walk.full_end;
+    //$ else
+    return (walk.tile + 1) * BLOCK_N > walk.full_end;
+    //$ end
+}

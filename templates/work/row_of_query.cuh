@@ -1,0 +1,22 @@
+//$ needs block_m
+//$ include "params/attention.h"
+
+// Rows of Q that share a K/V head: query after query, of each all heads of the group, filled up to whole Q tiles. So all rows of a
+// Q tile are of one query and see the same keys.
+
+// The query and the head that a row belongs to.
+struct Row {
+    int query; // len_q or more: padding
+    int head;
+};
+
+__device__ __forceinline__ int heads_of_group(const attention_params &p) { return p.heads / p.kv_heads; }
+__device__ __forceinline__ int rows_of_query(const attention_params &p) {
+    return (heads_of_group(p) + BLOCK_M - 1) / BLOCK_M * BLOCK_M;
+}
+__device__ __forceinline__ int rows_of_group(const attention_params &p) { return p.len_q * rows_of_query(p); }
+
+__device__ __forceinline__ Row row_of_group(const attention_params &p, int kv_head, int row) {
+    const int query = row / rows_of_query(p), head = row % rows_of_query(p);
+    return head < heads_of_group(p) ? Row{query, kv_head * heads_of_group(p) + head} : Row{p.len_q, kv_head * heads_of_group(p)};
+}

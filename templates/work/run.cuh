@@ -1,0 +1,62 @@
+//$ needs block_m
+
+// The K/V tiles of all Q tiles stand in one row: sequence after sequence, K/V head after K/V head, Q tile after Q tile. Each block
+// takes a run of them. Runs are equally long and begin anywhere, so that all blocks end at the same time; but where blocks are at
+// least twice as many as Q tiles, a Q tile is split among blocks of its own: merging the warps twice would cost such a short
+// run more than it gains.
+struct Run {
+    int first, end;
+};
+
+// A Q tile: BLOCK_M rows that share a K/V head.
+struct Tile {
+    int batch, kv_head;
+    int row;        // its first, of those of the group
+    int row_tiles;  // Q tiles of the K/V head
+    int first, end; // its K/V tiles in the row of all
+};
+
+// Where a block begins.
+struct Start {
+    Tile tile;
+    Run run;
+};
+
+// The blocks that have a part of a Q tile, one after the other.
+struct Parts {
+    int first, count;
+    bool begins_before; // the run of the first one
+};
+
+// Equal runs: the first `longer` ones have a K/V tile more than `length`.
+__device__ __forceinline__ int first_of_run(int length, int longer, int worker) { return worker * length + min(worker, longer); }
+__device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Tile &tile) {
+    const int of_longer = longer * (length + 1), last = tile.end - 1;
+    const int from = tile.first < of_longer ? tile.first / (length + 1) : longer + (tile.first - of_longer) / length;
+    const int to = last < of_longer ? last / (length + 1) : longer + (last - of_longer) / length;
+    return {from, to - from + 1, first_of_run(length, longer, from) < tile.first};
+}
+
+// The next Q tile of the same sequence; false when there is none.
+__device__ __forceinline__ bool advance(const attention_params &p, Tile &tile) {
+    const int tiles = tile.end - tile.first;
+    tile.first = tile.end;
+    tile.end += tiles;
+    tile.row += BLOCK_M;
+    if (tile.row < tile.row_tiles * BLOCK_M)
+        return true;
+    tile.row = 0;
+    tile.kv_head++;
+    return tile.kv_head < p.kv_heads;
+}
+
+// A row of a Q tile.
+__device__ __forceinline__ Row row_of(const attention_params &p, const Tile &tile, int row) {
+    return row_of_group(p, tile.kv_head, tile.row + row);
+}
+__device__ __forceinline__ int first_query(const attention_params &p, const Tile &tile) {
+    return tile.row / rows_of_query(p);
+}
+__device__ __forceinline__ int last_query(const attention_params &p, const Tile &tile) {
+    return (min(tile.row + BLOCK_M, rows_of_group(p)) - 1) / rows_of_query(p);
+}

@@ -1,0 +1,67 @@
+//$ needs block_m block_n least_run
+//$ include "work/run.cuh"
+
+// Runs where all sequences have the same lengths: all Q tiles have as many K/V tiles.
+struct Plan {
+    int workers;   // blocks that have a run
+    int row_tiles; // Q tiles of a K/V head
+    int tiles;     // K/V tiles of a Q tile
+    int splits;    // of a Q tile among blocks of its own; 0: runs begin anywhere
+    int length;    // K/V tiles of a run ...
+    int longer;    // ... and one more in so many first ones
+};
+
+// Each run has at least LEAST_RUN K/V tiles, unless there are too few.
+__device__ __forceinline__ Plan plan_of(const attention_params &p, int blocks) {
+    Plan plan;
+    plan.row_tiles = (rows_of_group(p) + BLOCK_M - 1) / BLOCK_M;
+    plan.tiles = max(1, (p.len_kv + BLOCK_N - 1) / BLOCK_N);
+    const int q_tiles = plan.row_tiles * p.kv_heads * p.batch;
+    if (2 * q_tiles <= blocks) {
+        const int splits = min(blocks / q_tiles, (plan.tiles + LEAST_RUN - 1) / LEAST_RUN);
+        plan.length = (plan.tiles + splits - 1) / splits;
+        plan.splits = (plan.tiles + plan.length - 1) / plan.length;
+        plan.longer = 0;
+        plan.workers = q_tiles * plan.splits;
+    } else {
+        const int all = q_tiles * plan.tiles;
+        plan.splits = 0;
+        plan.workers = min(blocks, (all + LEAST_RUN - 1) / LEAST_RUN);
+        plan.length = all / plan.workers;
+        plan.longer = all % plan.workers;
+    }
+    return plan;
+}
+
+__device__ __forceinline__ Start start_of(const attention_params &p, const Plan &plan, int worker) {
+    int index; // of the Q tile
+    Run run;
+    if (plan.splits > 0) {
+        index = worker / plan.splits;
+        run.first = index * plan.tiles + worker % plan.splits * plan.length;
+        run.end = min(run.first + plan.length, (index + 1) * plan.tiles);
+    } else {
+        run = {first_of_run(plan.length, plan.longer, worker), first_of_run(plan.length, plan.longer, worker + 1)};
+        index = run.first / plan.tiles;
+    }
+    const int head = index / plan.row_tiles;
+    return {{head / p.kv_heads, head % p.kv_heads, index % plan.row_tiles * BLOCK_M, plan.row_tiles, index * plan.tiles,
+             (index + 1) * plan.tiles},
+            run};
+}
+
+// Of the Q tile that a block begins in.
+__device__ __forceinline__ Parts parts_of(const Plan &plan, const Start &start, int worker) {
+    if (plan.splits > 0)
+        return {worker / plan.splits * plan.splits, plan.splits, false};
+    return parts_of_runs(plan.length, plan.longer, start.tile);
+}
+
+// The Q tile behind this one.
+__device__ __forceinline__ Tile next_tile(const attention_params &p, Tile tile) {
+    if (!advance(p, tile)) {
+        tile.kv_head = 0;
+        tile.batch++;
+    }
+    return tile;
+}

@@ -1,0 +1,121 @@
+//$ needs block_m block_n least_run
+//$ include "work/run.cuh"
+
+// Runs where sequences have lengths of their own, which stay on the device: each warp finds the run of its block from them.
+struct Plan {
+    int workers; // blocks that have a run
+    bool splits; // a Q tile is split among blocks of its own; else runs begin anywhere
+    int length;  // K/V tiles of a run ...
+    int longer;  // ... and one more in so many first ones
+};
+
+// Of a sequence: Q tiles of all K/V heads, and K/V tiles of each.
+struct Tiles {
+    int q_tiles, tiles;
+    // Of runs of one length, each of one Q tile, how many it has.
+    __device__ __forceinline__ int runs(int length) const { return q_tiles * ((tiles + length - 1) / length); }
+};
+__device__ __forceinline__ Tiles tiles_of_sequence(const attention_params &all, int batch) {
+    if (batch >= all.batch)
+        return {0, 0};
+    const attention_params p = sequence_of(all, batch);
+    return {(rows_of_group(p) + BLOCK_M - 1) / BLOCK_M * p.kv_heads, max(1, (p.len_kv + BLOCK_N - 1) / BLOCK_N)};
+}
+
+__device__ __forceinline__ int sum_of_warp(int x) {
+#pragma unroll
+    for (int lanes = 1; lanes < 32; lanes *= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, lanes);
+    return x;
+}
+__device__ __forceinline__ int runs_of_all(const attention_params &all, int length) {
+    int runs = 0;
+#pragma unroll 1
+    for (int batch = threadIdx.x % 32; batch < all.batch; batch += 32)
+        runs += tiles_of_sequence(all, batch).runs(length);
+    return sum_of_warp(runs);
+}
+
+// To be called by all lanes of a warp. Each run has at least LEAST_RUN K/V tiles, unless there are too few.
+__device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks) {
+    int q_tiles = 0, tiles = 0;
+#pragma unroll 1
+    for (int batch = threadIdx.x % 32; batch < all.batch; batch += 32) {
+        const Tiles of = tiles_of_sequence(all, batch);
+        q_tiles += of.q_tiles;
+        tiles += of.q_tiles * of.tiles;
+    }
+    q_tiles = sum_of_warp(q_tiles), tiles = sum_of_warp(tiles);
+    if (q_tiles == 0)
+        return {0, false, 0, 0};
+    if (2 * q_tiles > blocks) {
+        const int workers = min(blocks, (tiles + LEAST_RUN - 1) / LEAST_RUN);
+        return {workers, false, tiles / workers, tiles % workers};
+    }
+    // The shortest runs that blocks suffice for; the last try always fits.
+    int length = max(LEAST_RUN, (tiles + blocks - 1) / blocks), runs = runs_of_all(all, length);
+#pragma unroll 1
+    for (int tries = 0; runs > blocks; tries++) {
+        length = tries < 3 ? length + max(1, length * (runs - blocks) / blocks) : (tiles + blocks - q_tiles - 1) / (blocks - q_tiles);
+        runs = runs_of_all(all, length);
+    }
+    return {runs, true, length, 0};
+}
+
+// To be called by all lanes of a warp: 32 sequences at a time.
+__device__ __forceinline__ Start start_of(const attention_params &all, const Plan &plan, int worker) {
+    const int lane = threadIdx.x % 32;
+    const int wanted = plan.splits ? worker : first_of_run(plan.length, plan.longer, worker);
+    int before = 0; // runs, or K/V tiles, of all sequences before this one
+#pragma unroll 1
+    for (int batch = 0;; batch += 32) {
+        const Tiles of = tiles_of_sequence(all, batch + lane);
+        const int own = plan.splits ? of.runs(plan.length) : of.q_tiles * of.tiles;
+        int sum = own; // of the sequences up to that of this lane
+#pragma unroll
+        for (int lanes = 1; lanes < 32; lanes *= 2) {
+            const int more = __shfl_up_sync(0xffffffffu, sum, lanes);
+            sum += lane >= lanes ? more : 0;
+        }
+        const unsigned reached = __ballot_sync(0xffffffffu, before + sum > wanted);
+        if (reached == 0) {
+            before += __shfl_sync(0xffffffffu, sum, 31);
+            continue;
+        }
+        const int found = __ffs(static_cast<int>(reached)) - 1;
+        before += __shfl_sync(0xffffffffu, sum - own, found);
+        const int row_tiles = __shfl_sync(0xffffffffu, of.q_tiles, found) / all.kv_heads;
+        const int tiles = __shfl_sync(0xffffffffu, of.tiles, found), of_tile = plan.splits ? (tiles + plan.length - 1) / plan.length : tiles;
+        const int index = (wanted - before) / of_tile, head = index / row_tiles;
+        Start start = {{batch + found, head, index % row_tiles * BLOCK_M, row_tiles, 0, tiles}, {}};
+        if (plan.splits) { // K/V tiles are counted from the Q tile
+            start.run.first = (wanted - before) % of_tile * plan.length;
+            start.run.end = min(start.run.first + plan.length, tiles);
+        } else {
+            start.tile.first = before + index * tiles;
+            start.tile.end = start.tile.first + tiles;
+            start.run = {wanted, first_of_run(plan.length, plan.longer, worker + 1)};
+        }
+        return start;
+    }
+}
+
+// Of the Q tile that a block begins in.
+__device__ __forceinline__ Parts parts_of(const Plan &plan, const Start &start, int worker) {
+    if (plan.splits)
+        return {worker - start.run.first / plan.length, (start.tile.end + plan.length - 1) / plan.length, false};
+    return parts_of_runs(plan.length, plan.longer, start.tile);
+}
+
+// The Q tile behind this one: there is one.
+__device__ __forceinline__ Tile next_tile(const attention_params &all, Tile tile) {
+    if (advance(all, tile))
+        return tile;
+    Tiles of = {0, 0};
+    while (of.q_tiles == 0)
+        of = tiles_of_sequence(all, ++tile.batch);
+    tile.kv_head = 0;
+    tile.row_tiles = of.q_tiles / all.kv_heads;
+    tile.end = tile.first + of.tiles;
+    return tile;
+}
