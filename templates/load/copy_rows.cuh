@@ -5,8 +5,8 @@
 //$ include "target/sm_80.cuh"
 //$ end
 
-// Rows of a tensor in global memory -> a tile in shared memory, and back, in chunks of four elements. What lies outside
-// the tensor is never touched and reads as 0. A tile may be used after copies_wait() and then a barrier.
+// Rows of a tensor in global memory -> a tile in shared memory, and back, in chunks of four elements. Elements outside
+// the tensor are not accessed and read as 0. A tile may be used after copies_wait() and then a barrier.
 
 // Whether a chunk is one load: rows start at multiples of four elements from an aligned tensor.
 template <typename Element>
@@ -50,15 +50,15 @@ template <bool CHUNKS> __device__ __forceinline__ void copy_chunk(float4 *to, co
 __device__ __forceinline__ void copies_wait() {}
 //$ end
 
-// All threads of the block fill ROWS rows of WIDTH chunks from `count` rows of COLUMNS elements: ACROSS of them stand
-// along a row, and all step down the rows together, so a thread only ever adds to its address.
+// All threads of the block fill ROWS rows of WIDTH chunks from `count` rows of COLUMNS elements: ACROSS threads copy
+// a row, and all step down the rows together, so a thread only adds to its address.
 template <bool CHUNKS, int ROWS, int WIDTH, int COLUMNS, int PITCH>
 __device__ __forceinline__ void copy_rows_by(float4 (&tile)[ROWS][PITCH], const Input *rows, long long row_stride,
                                              int count) {
     constexpr int ACROSS = WIDTH < THREADS ? WIDTH : THREADS, DOWN = THREADS / ACROSS;
     const int thread = static_cast<int>(threadIdx.x), first = thread / ACROSS;
     if (first >= DOWN)
-        return; // left over
+        return; // no row for this thread
 #pragma unroll 1
     for (int chunk = thread % ACROSS; chunk < WIDTH; chunk += ACROSS) {
         const Input *from = rows + first * row_stride + chunk * 4;

@@ -14,7 +14,7 @@ __device__ __forceinline__ int slice_place(int i) { return static_cast<int>(thre
 
 template <int DIM> __device__ __forceinline__ Slice<DIM> slice_zero() { return {}; }
 
-template <int DIM> __device__ __forceinline__ Slice<DIM> slice_load(const Input *row) {
+template <int DIM, typename Element> __device__ __forceinline__ Slice<DIM> slice_load(const Element *row) {
     Slice<DIM> x;
 #pragma unroll
     for (int i = 0; i < x.COUNT; i++)

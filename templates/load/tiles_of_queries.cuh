@@ -1,4 +1,4 @@
-//$ needs store consumers panels panels_v q_stages
+//$ needs split_keys store consumers panels panels_v q_stages layout
 
 // One thread assigns Q tiles to the other roles, stores their O by TMA, and loads their Q.
 //$ if store == tma
@@ -13,17 +13,32 @@ __device__ __forceinline__ void store_output(const attention_tma_params &p, Shar
 }
 //$ end
 
+//$ if layout == ragged
+// `first`: the first row of the sequence in the packed Q.
+__device__ __forceinline__ void load_queries_of(const attention_tma_params &p, Shared &shared, Tile tile, int stage,
+                                                int consumer, int first) {
+    //$ else
 __device__ __forceinline__ void load_queries_of(const attention_tma_params &p, Shared &shared, Tile tile, int stage,
                                                 int consumer) {
+    //$ end
     Barrier *full = &shared.q_full[stage][consumer];
     barrier_expect(full, PANELS * rows_of_unit(p.attention) * 128);
     for (int panel = 0; panel < PANELS; panel++)
+        //$ if layout == ragged
+        tma_load(shared.q[stage][consumer][panel], &p.q_map, full, panel * 64,
+                 first + tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, 0);
+    //$ else
         tma_load(shared.q[stage][consumer][panel], &p.q_map, full, panel * 64,
                  tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch);
+    //$ end
 }
 
 // As many empty tiles follow the last one as there are buffers of Q: so that O of the last tiles is stored.
+//$ if layout == ragged
+__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared, int first) {
+    //$ else
 __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared) {
+    //$ end
     TileQueue queue = tile_queue(p.attention);
     Ring<2> ring = {0};
     Ring<Q_STAGES> queries = {0};
@@ -41,11 +56,21 @@ __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Sha
         for (int consumer = 0; consumer < CONSUMERS; consumer++) {
             barrier_wait(&shared.q_empty[stage][consumer], queries.parity() ^ 1);
             //$ if store == tma
+            //$ if split_keys > 0
+            if (queries.count >= Q_STAGES && p.attention.splits == 1) // parts of O go to the workspace
+                store_output(p, shared, leaving, stage, consumer);
+            //$ else
             if (queries.count >= Q_STAGES)
                 store_output(p, shared, leaving, stage, consumer);
             //$ end
+            //$ end
+            //$ if layout == ragged
+            if (tile.query >= 0)
+                load_queries_of(p, shared, tile, stage, consumer, first);
+            //$ else
             if (tile.query >= 0)
                 load_queries_of(p, shared, tile, stage, consumer);
+            //$ end
         }
         empty += tile.query < 0;
     }

@@ -1,0 +1,92 @@
+//$ needs head_dim head_dim_v block_n stages warps shared_kv kv_scale
+//$ include "load/rows_by_warp.cuh"
+//$ include "walk/keys_of_warp.cuh"
+
+// The rows of a tile of keys or values.
+struct KeyRows {
+    const InputKv *first;
+    long long stride;
+
+    __device__ __forceinline__ const InputKv *from(int row) const { return first + row * stride; }
+};
+
+// The tiles of a warp, over all Q tiles of its block, copied by its lanes STAGES ahead of their use.
+struct KeyCopies {
+    const attention_params &all;
+    const Run &run;
+    KeyStage (&stage)[STAGES];
+    //$ if shared_kv == 1
+    int k_piece; // bytes
+    //$ else
+    int k_piece, v_piece; // bytes
+    //$ end
+    int stages_free, to;  // the first free one
+    Tile tile;            // which K/V tiles are copied for
+    KeyWalk walk;         // over those that are still to come
+    //$ if shared_kv == 1
+    const InputKv *k;
+    //$ else
+    const InputKv *k, *v;
+    //$ end
+    //$ if kv_scale == token
+    const float *k_scale, *v_scale; // of this lane's key in the first tile
+    //$ end
+    int len_kv;
+
+    __device__ __forceinline__ KeyCopies(const attention_params &all, const Run &run, const Tile &first,
+                                         KeyStage (&stage)[STAGES])
+        : all(all), run(run), stage(stage),
+          k_piece(piece_bytes<InputKv>(all.k, all.k_batch_stride, all.k_head_stride, all.k_row_stride)),
+          //$ if shared_kv == 0
+          v_piece(piece_bytes<InputKv>(all.v, all.v_batch_stride, all.v_head_stride, all.v_row_stride)),
+          //$ end
+          stages_free(STAGES), to(0) {
+        enter(first);
+    }
+
+    __device__ __forceinline__ void enter(const Tile &next) {
+        tile = next;
+        const attention_params &p = sequence_of(all, tile.batch);
+        walk = walk_of_warp(p, run, tile);
+        len_kv = p.len_kv;
+        k = static_cast<const InputKv *>(p.k) + tile.batch * p.k_batch_stride + tile.kv_head * p.k_head_stride;
+        //$ if shared_kv == 0
+        v = static_cast<const InputKv *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride;
+        //$ end
+        //$ if kv_scale == token
+        const int lane = threadIdx.x % 32;
+        k_scale = p.k_scale + tile.batch * p.k_scale_batch_stride + tile.kv_head * p.k_scale_head_stride + lane * p.k_scale_row_stride;
+        v_scale = p.v_scale + tile.batch * p.v_scale_batch_stride + tile.kv_head * p.v_scale_head_stride + lane * p.v_scale_row_stride;
+        //$ end
+    }
+
+    // Starts copying tiles to all free stages. Ends a group even if nothing is left to copy: groups are counted.
+    __device__ __forceinline__ void fill() {
+#pragma unroll 1
+        for (; stages_free > 0; stages_free--) {
+            while (walk.tile >= walk.end && tile.end < run.end)
+                enter(next_tile(all, tile));
+            if (walk.tile < walk.end) {
+                const int key = walk.tile * BLOCK_N;
+                copy_rows<HEAD_DIM>(stage[to].k, KeyRows{k + key * all.k_row_stride, all.k_row_stride}, len_kv - key, k_piece);
+                //$ if shared_kv == 0
+                copy_rows<HEAD_DIM_V>(stage[to].v, KeyRows{v + key * all.v_row_stride, all.v_row_stride}, len_kv - key, v_piece);
+                //$ end
+                //$ if kv_scale == token
+                const int lane = threadIdx.x % 32, wanted = key + lane < len_kv ? 4 : 0;
+                copy_async<4>(&stage[to].k_scale[lane], k_scale + key * all.k_scale_row_stride, wanted);
+                copy_async<4>(&stage[to].v_scale[lane], v_scale + key * all.v_scale_row_stride, wanted);
+                //$ end
+                walk.tile += WARPS;
+            }
+            copy_async_commit();
+            to = to + 1 < STAGES ? to + 1 : 0;
+        }
+    }
+    // Until the oldest tile that is under way has come. Its stage is free when it has been read.
+    __device__ __forceinline__ void await() {
+        copy_async_wait_groups<STAGES - 1>();
+        __syncwarp();
+        stages_free = 1;
+    }
+};

@@ -1,0 +1,120 @@
+//$ needs dtype head_dim q_steps row_groups score kv_scale row_units
+//$ include "load/pieces.cuh"
+//$ include "sequence/pair.cuh"
+//$ include "work/run.cuh"
+
+// Q^T of a Q tile as operand b of S^T = K Q^T, whose K has elements of a byte: in halves, in registers of every warp, of each group
+// of 8 rows row lane / 4. A lane gets four neighbouring columns of K by one load, so it has those of Q: of 16 columns,
+// columns lane % 4 * 4 and the next count as columns lane % 4 * 2 and the next of the product, and the two behind them as those 8
+// further on.
+
+// Q as it is in memory.
+struct QueriesAhead {
+    unsigned pairs[ROW_GROUPS][Q_STEPS][2];
+    //$ if kv_scale in [tensor, head]
+    float k_scale, v_scale;
+    //$ end
+};
+
+struct Queries {
+    unsigned pairs[ROW_GROUPS][Q_STEPS][2];
+    //$ if row_units
+    float unit[ROW_GROUPS][2]; // of rows lane % 4 * 2 and the next: S is in these units
+    //$ end
+    //$ if kv_scale in [tensor, head]
+    float v_scale;
+    //$ end
+
+    __device__ __forceinline__ void operand(unsigned (&b)[ROW_GROUPS][2], int step) const {
+#pragma unroll
+        for (int n = 0; n < ROW_GROUPS; n++)
+            b[n][0] = pairs[n][step][0], b[n][1] = pairs[n][step][1];
+    }
+    //$ if dtype == bf16
+    // Takes what was loaded ahead. A row is divided by the power of two that leaves its largest element between 2^14 and 2^15:
+    // so elements down to 2^-28 of that are exact in halves, and smaller ones are off by 2^-39 of it at most.
+    __device__ __forceinline__ void begin(const QueriesAhead &ahead) {
+#pragma unroll
+        for (int n = 0; n < ROW_GROUPS; n++) {
+            unsigned most = 0;
+#pragma unroll
+            for (int i = 0; i < 2 * Q_STEPS; i++) {
+                const unsigned sizes = ahead.pairs[n][i / 2][i % 2] & 0x7fff7fff;
+                most = max(most, max(sizes & 0xffff, sizes >> 16));
+            }
+#pragma unroll
+            for (int lanes = 1; lanes < 4; lanes *= 2)
+                most = max(most, __shfl_xor_sync(0xffffffffu, most, lanes));
+            const int exponent = max(static_cast<int>(most >> 7), 27); // both powers are normal numbers
+            const float inverse = __int_as_float((268 - exponent) << 23), power = __int_as_float((exponent - 14) << 23);
+#pragma unroll
+            for (int i = 0; i < 2 * Q_STEPS; i++) {
+                const unsigned pair = ahead.pairs[n][i / 2][i % 2];
+                pairs[n][i / 2][i % 2] = pack<false>(bfloat16_to_float(static_cast<unsigned short>(pair)) * inverse,
+                                                     bfloat16_to_float(static_cast<unsigned short>(pair >> 16)) * inverse);
+            }
+#pragma unroll
+            for (int j = 0; j < 2; j++)
+                //$ if kv_scale in [tensor, head]
+                unit[n][j] = __shfl_sync(0xffffffffu, power, (threadIdx.x % 4 * 2 + j) * 4) * ahead.k_scale;
+                //$ else
+                unit[n][j] = __shfl_sync(0xffffffffu, power, (threadIdx.x % 4 * 2 + j) * 4);
+                //$ end
+        }
+        //$ if kv_scale in [tensor, head]
+        v_scale = ahead.v_scale;
+        //$ end
+    }
+    //$ else
+    // Takes what was loaded ahead.
+    __device__ __forceinline__ void begin(const QueriesAhead &ahead) {
+#pragma unroll
+        for (int n = 0; n < ROW_GROUPS; n++) {
+#pragma unroll
+            for (int i = 0; i < 2 * Q_STEPS; i++)
+                pairs[n][i / 2][i % 2] = ahead.pairs[n][i / 2][i % 2];
+            //$ if kv_scale in [tensor, head]
+            unit[n][0] = unit[n][1] = ahead.k_scale;
+            //$ end
+        }
+        //$ if kv_scale in [tensor, head]
+        v_scale = ahead.v_scale;
+        //$ end
+    }
+    //$ end
+};
+
+__device__ __forceinline__ QueriesAhead load_queries(const attention_params &p, const Tile &tile) {
+    const int lane = threadIdx.x % 32;
+    const bool in_fours = HEAD_DIM % 4 == 0 && piece_bytes(p.q, p.q_batch_stride, p.q_head_stride, p.q_row_stride) >= 8;
+    QueriesAhead q;
+#pragma unroll
+    for (int n = 0; n < ROW_GROUPS; n++) {
+        const Row at = row_of(p, tile, 8 * n + lane / 4);
+        const Input *row = static_cast<const Input *>(p.q) + tile.batch * p.q_batch_stride + at.head * p.q_head_stride +
+                           at.query * p.q_row_stride;
+#pragma unroll
+        for (int step = 0; step < Q_STEPS; step++) {
+            const int column = 16 * step + lane % 4 * 4;
+            uint2 four = make_uint2(0, 0);
+            if (at.query < p.len_q && column < HEAD_DIM) {
+                if (in_fours)
+                    four = *reinterpret_cast<const uint2 *>(row + column);
+                else
+                    four = make_uint2(pair_at<HEAD_DIM>(row + column, column), pair_at<HEAD_DIM>(row + column + 2, column + 2));
+            }
+            //$ if score != custom_score
+            // scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is.
+            const unsigned signs = p.scale < 0 ? 0x80008000 : 0;
+            q.pairs[n][step][0] = four.x ^ signs, q.pairs[n][step][1] = four.y ^ signs;
+            //$ else
+            q.pairs[n][step][0] = four.x, q.pairs[n][step][1] = four.y;
+            //$ end
+        }
+    }
+    //$ if kv_scale in [tensor, head]
+    q.k_scale = p.k_scale[tile.kv_head * p.k_scale_head_stride];
+    q.v_scale = p.v_scale[tile.kv_head * p.v_scale_head_stride];
+    //$ end
+    return q;
+}
