@@ -1,19 +1,20 @@
 //$ needs block_n
 //$ include "expression/split_key.cuh"
 
-// What a score adds to S lies in rows of a tensor, which can be copied before S is known.
+// The score adds rows of a tensor to S, which can be copied before S is known.
 
-// A unit's rows of it by a K/V tile, in shared memory; lines are shifted, so that those of a matrix lie in all banks.
+// The rows of a unit by the keys of a K/V tile, in shared memory. They are padded, so that the eight rows of a matrix lie in different
+// banks.
 using BiasRows = unsigned short[64][BLOCK_N + 8];
 
-// A key whose element has come, in a pair with its neighbour's.
+// A key whose element has been loaded, in a pair with that of its neighbour.
 struct BiasKey : SplitKey {
     unsigned pair;
     __device__ __forceinline__ unsigned short element() const {
         return static_cast<unsigned short>(place % 2 ? pair >> 16 : pair & 0xffff);
     }
 };
-// In place of a key: asks the score where its element is.
+// Stands for a key: the score returns the address of its element.
 struct BiasPlace : SplitKey {
     const unsigned short **element;
 };

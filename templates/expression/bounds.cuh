@@ -1,7 +1,7 @@
 //$ include "params/attention.h"
 //$ include "target/any.cuh"
 
-// What is known of many elements of a tensor at a time, so that whole tiles can be judged by it. The table of a tensor
+// Bounds of many elements of a tensor, by which the kernel classifies tiles. The table of a tensor
 // has the bounds of every TABLE_RUN elements of its last dimension: (all other dimensions, runs), in the workspace.
 constexpr int TABLE_RUN = 64;
 

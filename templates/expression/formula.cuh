@@ -1,12 +1,12 @@
 //$ needs mask score algorithm
 //$ include "params/attention.h"
 //$ include "target/any.cuh"
-//$ let by_tiles = algorithm != flash and algorithm != multi_pass
+//$ let by_tiles = algorithm != flash and algorithm != multi_pass and algorithm != decode
 //$ if mask == custom_mask and by_tiles
 //$ include "expression/bounds.cuh"
 //$ end
 
-// What the mask and the score of this problem say, printed from their expressions. Positions q and k are absolute: equal
+// The mask and the score of this problem, printed from their expressions. Positions q and k are absolute: equal
 // positions are the same token, the last query and the last key are aligned.
 
 struct Where {
@@ -29,7 +29,7 @@ __device__ __forceinline__ int position_of(const attention_params &p, int query)
 
 //$ if mask == custom_mask
 //$ if algorithm in [flash_async, flash_mma]
-// Does the query see the key? That is an int, or whatever else stands for one.
+// Does the query see the key? A key is an int or another type that represents one.
 template <typename Key>
 __device__ __forceinline__ bool sees(const attention_params &p, const Where &at, int q, Key k) {
     //$ else
@@ -39,7 +39,7 @@ __device__ __forceinline__ bool sees(const attention_params &p, const Where &at,
     //$ code mask
 }
 
-// What queries q_first .. q_last see: nothing outside [first, end), everything within [full_first, full_end), which may be
+// The keys that queries q_first .. q_last see: none outside [first, end), all within [full_first, full_end), which may be
 // empty.
 struct Keys {
     int first, end, full_first, full_end;
@@ -63,8 +63,8 @@ __device__ __forceinline__ bool all_seen(const attention_params &p, const Where 
     //$ code all
 }
 
-// From key0 on in steps of STEP, the first K/V tile that is needed; `end` or more when none is. To be called by all
-// lanes of a warp: each judges a tile of its own.
+// The first key of the first K/V tile of STEP keys, from key0 on, in which some query sees a key; `end` or more if there is none.
+// All lanes of a warp call it, and each classifies a tile of its own.
 template <int STEP>
 __device__ __forceinline__ int next_needed(const attention_params &p, const Where &at, int q_first, int q_last, int key0,
                                          int end) {
@@ -92,11 +92,11 @@ __device__ __forceinline__ bool is_full(const attention_params &p, const Where &
 
 //$ if score == custom_score
 //$ if algorithm in [flash_async, flash_mma]
-// What becomes of the scaled score s. The key is an int, or whatever else stands for one.
+// The score, from the scaled score s. A key is an int or another type that represents one.
 template <typename Key>
 __device__ __forceinline__ float score_of(const attention_params &p, const Where &at, int q, Key k, float s) {
     //$ else
-// What becomes of the scaled score s.
+// The score, from the scaled score s.
 __device__ __forceinline__ float score_of(const attention_params &p, const Where &at, int q, int k, float s) {
     //$ end
     //$ code score

@@ -1,9 +1,9 @@
 //$ include "expression/formula.cuh"
 //$ include "target/any.cuh"
 
-// A key, or a sum with one, in two parts, the second known to the compiler. The first is the same for all keys that a thread
-// has of a row: so the float of the sum costs one addition instead of a conversion, and an element of a tensor that is
-// indexed by it lies at a constant distance from the row's first.
+// A key, or a sum with one, in two parts, the second known to the compiler. The first is the same for all keys of a row that a
+// thread holds: so converting the sum to float costs one addition, and an element of a tensor that it indexes
+// lies at a constant distance from that of the first key.
 struct SplitSum {
     int first, place;
     __device__ __forceinline__ operator int() const { return first + place; }

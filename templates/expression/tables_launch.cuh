@@ -1,8 +1,12 @@
-//$ needs algorithm
+//$ needs algorithm family
+//$ if family == attention_backward
+//$ launch attention_tables grid (batch * (len_q + len_kv) + 2047) / 2048 block 128 shared 0 params attention_params fills tables
+//$ else
 //$ launch attention_tables grid (batch * (len_q + len_kv) + 2047) / 2048 block 128 shared 0 fills tables
+//$ end
 //$ include "expression/bounds.cuh"
 
-// Makes the tables, before the kernel proper: one warp a run of TABLE_RUN elements.
+// Makes the tables before the attention kernel runs: one warp for each run of TABLE_RUN elements.
 
 __device__ __forceinline__ int value_of_bool(unsigned char x) { return x != 0; }
 __device__ __forceinline__ int value_of_int(int x) { return x; }
@@ -41,7 +45,7 @@ __device__ __forceinline__ void make_table(const attention_params::attention_par
     }
 }
 
-//$ if algorithm == flash_async
+//$ if algorithm == flash_async and family == attention_forward
 extern "C" __global__ void __launch_bounds__(128) attention_tables(const __grid_constant__ attention_tma_params params) {
     const attention_params &p = params.attention;
     //$ else

@@ -1,4 +1,5 @@
 //$ needs head_dim_v bfloat16 p_steps
+//$ include "target/wgmma_rs_nn.cuh"
 //$ include "fragment/weights.cuh"
 
 __device__ __forceinline__ void publish_weights(const Weights &) {} // each thread holds its own elements of P

@@ -1,4 +1,5 @@
 //$ needs head_dim_v block_n p_panels bfloat16 p_steps
+//$ include "target/wgmma_ss_nn.cuh"
 
 // P (64, BLOCK_N) as operand of O += P V: in shared memory, in rows of 16 bytes, swizzled.
 struct Weights {

@@ -1,4 +1,4 @@
-//$ needs block_m row_tiles chunks score
+//$ needs block_m row_tiles chunks score dtype
 
 // A warp's rows of Q in shared memory: 16 of each of its units.
 
@@ -8,11 +8,14 @@ __device__ __forceinline__ int first_row_of_warp() {
 }
 
 // Q as operand a of S = Q K^T: 16 columns of the rows of each unit.
-__device__ __forceinline__ void load_query_step(unsigned (&a)[ROW_TILES][4], const Rows16<BLOCK_M, CHUNKS> &q, int first_row,
-                                                unsigned lane, int step) {
+__device__ __forceinline__ void load_query_step(unsigned (&a)[ROW_TILES][4], SharedAddress q, int step) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)
-        load_matrices(a[r], q.at(first_row + 64 * r + lane % 16, 2 * step, lane / 16));
+        load_matrices_at(a[r], Rows16<BLOCK_M, CHUNKS>::beyond(q, 64 * r, 2 * step));
+}
+// What this lane names of the first of these steps.
+__device__ __forceinline__ SharedAddress first_query_step(const Rows16<BLOCK_M, CHUNKS> &q, unsigned lane) {
+    return q.address(first_row_of_warp() + lane % 16, lane / 16);
 }
 //$ if score != custom_score
 
@@ -20,10 +23,14 @@ __device__ __forceinline__ void load_query_step(unsigned (&a)[ROW_TILES][4], con
 __device__ __forceinline__ void negate_queries(Rows16<BLOCK_M, CHUNKS> &q) {
 #pragma unroll 1
     for (int r = 0; r < ROW_TILES; r++) {
-        unsigned *pairs = reinterpret_cast<unsigned *>(&q.chunk[(first_row_of_warp() + 64 * r) * CHUNKS]);
+        unsigned *words = reinterpret_cast<unsigned *>(&q.chunk[(first_row_of_warp() + 64 * r) * CHUNKS]);
 #pragma unroll 4
         for (int i = static_cast<int>(threadIdx.x) % 32; i < 16 * CHUNKS * 4; i += 32)
-            pairs[i] ^= 0x80008000;
+            //$ if dtype == fp32
+            words[i] ^= 0x80000000;
+            //$ else
+            words[i] ^= 0x80008000;
+            //$ end
     }
     __syncwarp();
 }

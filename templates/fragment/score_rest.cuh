@@ -1,4 +1,4 @@
-//$ needs score_form score_rest
+//$ needs score_rest
 //$ include "expression/formula.cuh"
 //$ include "fragment/softmax_rows.cuh"
 
@@ -43,17 +43,6 @@ struct Rest {
         return first[i / 2 % 2];
         //$ end
     }
-    //$ if score_form == tanh
-    // So many columns further on.
-    __device__ __forceinline__ Rest after(int columns) const {
-        //$ if score_rest != constant
-        const float step = static_cast<float>(columns);
-        return {slope, {fmaf(step, slope, first[0]), fmaf(step, slope, first[1])}};
-        //$ else
-        return *this;
-        //$ end
-    }
-    //$ end
 };
 
 __device__ __forceinline__ void begin_rest(Rest &rest, const attention_params &p, const Where &at) {

@@ -55,23 +55,23 @@ __device__ __forceinline__ void cap_medium(float (&s)[BLOCK_N / 2], const Score 
     }
 }
 
-// s = cap * tanh(x) + rest, of any x: tanh(x) = 1 - 2 / (e^2x + 1). Rarely needed: so a loop that is
-// not unrolled, to need few registers.
+// s = cap * tanh(x) + rest, of any x: tanh(x) = 1 - 2 / (e^2x + 1), which is 1 from e^2x = 2^30 on. Four elements share a
+// reciprocal, that of the product of their divisors: special functions bound this path.
 __device__ __forceinline__ void cap_any(float (&s)[BLOCK_N / 2], const Score &score) {
-    constexpr int MANY = 4;
-    Rest up = score.rest;
-    up.first[0] += score.cap, up.first[1] += score.cap;
-    float twice = score.factor * (2 * LOG2_E);
-#pragma unroll 1
-    for (int round = 0; round < BLOCK_N / 2 / MANY; round++) {
-        const Rest at = up.after(2 * MANY * round);
-        float done[MANY];
+    const float twice = score.factor * (2 * LOG2_E);
 #pragma unroll
-        for (int i = 0; i < MANY; i++)
-            done[i] = fmaf(-2 * score.cap, reciprocal_approx(exp2_approx(s[i] * twice) + 1), at.of(i));
+    for (int i = 0; i < BLOCK_N / 2; i += 4) {
+        float divisor[4];
 #pragma unroll
-        for (int i = 0; i < BLOCK_N / 2; i++)
-            s[i] = i + MANY < BLOCK_N / 2 ? s[i + MANY] : done[i + MANY - BLOCK_N / 2];
+        for (int j = 0; j < 4; j++)
+            divisor[j] = exp2_approx(fminf(s[i + j] * twice, 30)) + 1;
+        const float first = divisor[0] * divisor[1], second = divisor[2] * divisor[3];
+        const float all = -2 * reciprocal_approx(first * second); // -2 / (d0 d1 d2 d3)
+        const float both[2] = {all * second, all * first};
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            if (s[i + j] == s[i + j]) // a NaN stays one, and stays alone: fminf has kept it out of the product
+                s[i + j] = fmaf(fmaf(both[j / 2], divisor[j ^ 1], 1), score.cap, score.rest.of(i + j));
     }
 }
 

@@ -1,6 +1,46 @@
-//$ needs head_dim score bfloat16 q_steps
+//$ needs dtype head_dim score bfloat16 q_steps page_size
 //$ include "fragment/unit.cuh"
 //$ include "sequence/pair.cuh"
+
+//$ if dtype == fp32
+// S (16, KEYS) = Q K^T in fp32, of the warp's rows of the unit and keys from `first` on, in the layout of accumulators of mma: for
+// what happens seldom. In place of rows of Q and K that are not there, the last one: such scores are masked, or not stored.
+template <int KEYS>
+__device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const Unit &unit, int first) {
+    const attention_params &p = unit.p;
+    //$ if page_size > 0
+    const Input *k = static_cast<const Input *>(p.k) + unit.tile.kv_head * p.k_head_stride;
+    //$ else
+    const Input *k = static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride + unit.tile.kv_head * p.k_head_stride;
+    //$ end
+#pragma unroll
+    for (float &score : s)
+        score = 0;
+#pragma unroll 1
+    for (int column = 0; column < HEAD_DIM; column++) {
+        float query[2];
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const Row at = unit.at(unit.row() + 8 * r);
+            query[r] = static_cast<const Input *>(p.q)[unit.tile.batch * p.q_batch_stride + at.head * p.q_head_stride +
+                                                       min(at.query, p.len_q - 1) * p.q_row_stride + column];
+            //$ if score != custom_score
+            query[r] = p.scale < 0 ? -query[r] : query[r];
+            //$ end
+        }
+#pragma unroll
+        for (int i = 0; i < KEYS / 2; i++) {
+            const int key = min(first + i / 4 * 8 + unit.lane % 4 * 2 + i % 2, p.len_kv - 1);
+            //$ if page_size > 0
+            const float element = k[paged_row(p, key, p.k_batch_stride, p.k_row_stride) + column];
+            //$ else
+            const float element = k[key * p.k_row_stride + column];
+            //$ end
+            s[i] = fmaf(query[i / 2 % 2], element, s[i]);
+        }
+    }
+}
+//$ else
 
 // S of a warp's 16 rows by itself, by mma.sync from global memory: for what happens too seldom to keep stages of Q and K for.
 // Accumulators of mma lie as those of wgmma do.
@@ -35,15 +75,24 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
             a[r] = query_pair(p, q, column);
             a[r + 2] = both ? query_pair(p, q + 8, column + 8) : 0;
         }
+        //$ if page_size > 0
+        const Input *k = static_cast<const Input *>(p.k) + unit.tile.kv_head * p.k_head_stride + column;
+        //$ else
         const Input *k = static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride +
                          unit.tile.kv_head * p.k_head_stride + column;
+        //$ end
         const int key = set_apart(first) + unit.lane / 4;
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++) {
+            //$ if page_size > 0
+            const Input *row = k + paged_row(p, min(key + 8 * n, p.len_kv - 1), p.k_batch_stride, p.k_row_stride);
+            //$ else
             const Input *row = k + min(key + 8 * n, p.len_kv - 1) * p.k_row_stride;
+            //$ end
             const unsigned low = pair_at<HEAD_DIM>(row, column);
             const unsigned high = both ? pair_at<HEAD_DIM>(row + 8, column + 8) : 0;
             mma<BFLOAT16>(s[4 * n], s[4 * n + 1], s[4 * n + 2], s[4 * n + 3], a, low, high);
         }
     }
 }
+//$ end

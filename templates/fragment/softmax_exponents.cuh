@@ -33,7 +33,7 @@ __device__ __forceinline__ void follow_max(float (&s)[BLOCK_N / 2], Rows &rows, 
 }
 
 // P: s = 2^s, of exponents reduced by m; and this thread's row sums.
-__device__ __forceinline__ void weigh_exponents(float (&s)[BLOCK_N / 2], float (&sum)[2]) {
+__device__ __forceinline__ void exp2_scores(float (&s)[BLOCK_N / 2], float (&sum)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float even = 0, odd = 0;

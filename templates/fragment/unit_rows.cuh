@@ -1,4 +1,4 @@
-//$ needs columns_v mask score sinks block_n rescale mask_tiles bias_stages plain_scores folded
+//$ needs columns_v mask score sinks dropout batch_invariant split_keys block_n rescale mask_tiles bias_stages plain_scores folded
 
 // A unit of a Q tile, as a warpgroup holds it in registers: S of a K/V tile, O, and the softmax state. The kernel decides when
 // S and O are multiplied.
@@ -86,7 +86,7 @@ struct UnitRows {
     // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^8 (`search`: always). Until
     // then P is at most 2^8 too large, and so is l, which divides it out.
     template <bool FOLLOW>
-    __device__ __forceinline__ void weigh_scores(bool masked, bool first, bool search, float (&sum)[2]) {
+    __device__ __forceinline__ void online_softmax(bool masked, bool first, bool search, float (&sum)[2]) {
         const float slack = search ? 0 : 8;
         rows.grown = false;
         //$ if folded
@@ -104,7 +104,7 @@ struct UnitRows {
             follow_max(s, rows, {first_rest(p, unit.where, unit.position(first_row), key),
                                  first_rest(p, unit.where, unit.position(first_row + 8), key)}, slack);
         }
-        weigh_exponents(s, sum);
+        exp2_scores(s, sum);
         //$ else
         //$ if plain_scores and mask == none and rescale == from_sum
         if (FOLLOW || first)
@@ -113,7 +113,10 @@ struct UnitRows {
         if (FOLLOW)
             follow_max<1>(s, rows, c, true, slack);
         //$ end
-        weigh(s, rows, c, (FOLLOW || first) && rows.far, sum);
+        exp2_scores(s, rows, c, (FOLLOW || first) && rows.far, sum);
+        //$ end
+        //$ if dropout == 1
+        drop_weights(s, unit, next * BLOCK_N); // not from the row sums
         //$ end
     }
 
@@ -122,7 +125,13 @@ struct UnitRows {
         begin_score(score, p, unit.where);
         //$ end
         rows = no_rows();
-        //$ if sinks > 0
+        //$ if rescale == from_sum and batch_invariant == 1
+        follow = false; // else the tiles of other sequences before this one would change its bits
+        //$ end
+        //$ if sinks > 0 and split_keys > 0
+        if (unit.tile.split == 0) // it enters l once
+            begin_with_sink(rows, sink_of(p, unit.tile.head), unit.lane % 4 == 0, c);
+        //$ elif sinks > 0
         begin_with_sink(rows, sink_of(p, unit.tile.head), unit.lane % 4 == 0, c);
         //$ end
     }

@@ -8,7 +8,8 @@
 // Q of the warp's rows, 16 columns a step.
 struct Queries {
     unsigned pairs[Q_STEPS][ROW_TILES][4];
-    __device__ __forceinline__ void operand(unsigned (&a)[ROW_TILES][4], int, unsigned, int step) const {
+    __device__ __forceinline__ SharedAddress first(unsigned) const { return 0; }
+    __device__ __forceinline__ void operand(unsigned (&a)[ROW_TILES][4], SharedAddress, int step) const {
 #pragma unroll
         for (int r = 0; r < ROW_TILES; r++)
 #pragma unroll
@@ -20,28 +21,18 @@ struct Queries {
 // Q stays in shared memory.
 struct Queries {
     const Rows16<BLOCK_M, CHUNKS> &rows;
-    __device__ __forceinline__ void operand(unsigned (&a)[ROW_TILES][4], int first_row, unsigned lane, int step) const {
-        load_query_step(a, rows, first_row, lane, step);
+    __device__ __forceinline__ SharedAddress first(unsigned lane) const { return first_query_step(rows, lane); }
+    __device__ __forceinline__ void operand(unsigned (&a)[ROW_TILES][4], SharedAddress first, int step) const {
+        load_query_step(a, first, step);
     }
 };
 //$ end
-
-// K as operand b of S = Q K^T: 16 columns of 16 keys.
-__device__ __forceinline__ void load_key_step(unsigned (&b)[4], const Rows16<BLOCK_N, CHUNKS> &k, unsigned lane, int keys, int step) {
-    load_matrices(b, k.at(16 * keys + lane / 16 * 8 + lane % 8, 2 * step, lane % 16 / 8));
-}
-
-// V as operand b of O += P V: 16 columns of 16 keys.
-__device__ __forceinline__ void load_value_step(unsigned (&b)[4], const Rows16<BLOCK_N, CHUNKS_V> &v, unsigned lane, int keys,
-                                                int step) {
-    load_matrices_transposed(b, v.at(16 * keys + lane % 16, 2 * step, lane / 16));
-}
 
 // S (16, BLOCK_N) = Q K^T, of each unit.
 __device__ __forceinline__ void multiply_scores(UnitRows (&units)[ROW_TILES], const Queries &q,
                                                 const Rows16<BLOCK_N, CHUNKS> &k) {
     const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
-    const int row = first_row_of_warp();
+    const SharedAddress query = q.first(lane), first_key = k.address(lane / 16 * 8 + lane % 8, lane % 16 / 8);
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)
 #pragma unroll
@@ -50,11 +41,11 @@ __device__ __forceinline__ void multiply_scores(UnitRows (&units)[ROW_TILES], co
 #pragma unroll
     for (int step = 0; step < Q_STEPS; step++) {
         unsigned a[ROW_TILES][4];
-        q.operand(a, row, lane, step);
+        q.operand(a, query, step);
 #pragma unroll
         for (int n = 0; n < BLOCK_N / 16; n++) {
             unsigned b[4];
-            load_key_step(b, k, lane, n, step);
+            load_matrices_at(b, k.beyond(first_key, 16 * n, 2 * step)); // 16 columns of 16 keys
 #pragma unroll
             for (int r = 0; r < ROW_TILES; r++) {
                 float(&s)[BLOCK_N / 2] = units[r].s;
@@ -69,12 +60,13 @@ __device__ __forceinline__ void multiply_scores(UnitRows (&units)[ROW_TILES], co
 __device__ __forceinline__ void multiply_output(UnitRows (&units)[ROW_TILES], const Weights (&p)[ROW_TILES],
                                                 const Rows16<BLOCK_N, CHUNKS_V> &v) {
     const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
+    const SharedAddress first_key = v.address(lane % 16, lane / 16);
 #pragma unroll
     for (int keys = 0; keys < BLOCK_N / 16; keys++)
 #pragma unroll
-        for (int j = 0; j < CHUNKS_V / 2; j++) { // 16 columns
+        for (int j = 0; j < CHUNKS_V / 2; j++) {
             unsigned b[4];
-            load_value_step(b, v, lane, keys, j);
+            load_matrices_transposed(b, v.beyond(first_key, 16 * keys, 2 * j)); // 16 columns of 16 keys
 #pragma unroll
             for (int r = 0; r < ROW_TILES; r++) {
                 float(&o)[COLUMNS_V / 2] = units[r].o;

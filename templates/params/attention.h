@@ -1,8 +1,16 @@
-//$ needs mask score sinks fixed_len_q fixed_len_kv fixed_heads fixed_kv_heads
+//$ needs mask score sinks dropout batch_invariant split_keys quantised kv_scale fixed_len_q fixed_len_kv fixed_heads fixed_kv_heads layout page_size page_table head_dim head_dim_v shared_kv
 
-/* What a kernel of this family is told at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
+//$ require batch_invariant in [0, 1]
 //$ require fixed_heads == 0 or fixed_kv_heads == 0 or fixed_heads % fixed_kv_heads == 0
+//$ require layout == dense or fixed_len_kv == 0
+//$ require layout != ragged or fixed_len_q == 0
+//$ require page_size in [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+//$ require page_size == 0 or layout != dense
+//$ require page_size > 0 or page_table == table
+//$ require kv_scale == none or quantised == 1
+//$ require shared_kv == 0 or head_dim_v <= head_dim
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
     const void *k;   /* (batch, kv_heads, len_kv, head_dim) */
@@ -49,6 +57,41 @@ struct attention_params {
     int len_kv;
     //$ end
     float scale; /* S = scale * Q K^T */
+    //$ if split_keys > 0
+    int splits; /* parts that the K/V tiles of a Q tile come in, at most; 1 = not split, and O is stored at once */
+    //$ end
+    //$ if layout != dense
+
+    /* Sequences with lengths of their own, which stay on the device; above are the most that there may be. A kernel works on one
+       of them by sequence_of (sequence/). Null where the layout has no such array. */
+    const int *cu_seqlens_q;     /* (batch + 1): the first row of each sequence in the packed Q and O, and the end of the last */
+    const int *cu_seqlens_kv;    /* (batch + 1): the same of K and V */
+    const int *lengths_kv;       /* (batch): keys of each sequence */
+    const int *page_table;       /* (batch, pages of a sequence): page numbers, in the order of the keys */
+    const int *page_indptr;      /* (batch + 1): the first page number of each sequence in page_indices */
+    const int *page_indices;
+    long long page_table_row_stride;
+    int pages;                   /* of K and V: page numbers are less */
+    int total_q, total_kv;       /* rows of the packed tensors */
+    int max_len_q, max_len_kv;   /* as len_q and len_kv, which sequence_of replaces */
+    int first_q, first_kv;       /* set by sequence_of: the sequence's first row of the packed tensors */
+    //$ end
+    //$ if dropout == 1
+
+    /* Which weights are dropped (fragment/dropout.cuh). */
+    const unsigned long long *dropout_state; /* seed and offset, in place of these two; null = these */
+    unsigned long long dropout_seed, dropout_offset;
+    unsigned dropout_threshold; /* 2^16 times the probability, in the upper half */
+    float dropout_factor;       /* of the weights that are kept: 1 / (1 - probability) */
+    //$ end
+    //$ if kv_scale != none
+
+    /* What elements of K and V are multiplied with: one number, one of each K/V head, or one of each row of K and V, by kv_scale.
+       Strides of dimensions that they do not have are 0. */
+    const float *k_scale, *v_scale;
+    long long k_scale_batch_stride, k_scale_head_stride, k_scale_row_stride;
+    long long v_scale_batch_stride, v_scale_head_stride, v_scale_row_stride;
+    //$ end
     //$ if mask == custom_mask or score == custom_score or sinks > 0
 
     /* What the mask and the score take, in the order of their declaration. Last, because kernels without do without. */

@@ -1,9 +1,5 @@
 //$ include "params/attention.h"
-
-/* The TMA descriptor of a tensor (CUtensorMap): address, sizes, strides, box. Filled by the runtime, opaque to kernels. */
-struct tensor_map {
-    alignas(64) unsigned long long word[16];
-};
+//$ include "params/tensor_map.h"
 
 /* The parameters of a kernel with tensor maps: the maps in the order of its tensor_map directives, then the rest. */
 struct attention_tma_params {

@@ -1,5 +1,5 @@
 //$ needs mask score block_n stages store p_in q_in mask_tiles bias_stages
-//$ needs in_turns panels k_bytes v_bytes q_stages k_stages units_apart
+//$ needs pingpong_schedule panels k_bytes v_bytes q_stages k_stages skip_per_warpgroup
 //$ include "fragment/unit_rows.cuh"
 
 // One consumer warpgroup and everything that it holds in registers: S, O, P and Q as 16-bit pairs where they are not in shared
@@ -10,7 +10,7 @@ struct Consumer : UnitRows {
 
     Ring<Q_STAGES> queries;
     int step; // K/V tiles that this warpgroup has processed
-    //$ if units_apart
+    //$ if skip_per_warpgroup
     int unseen; // K/V tiles to skip: only other units of the Q tile need them
     //$ end
     Weights weights;
@@ -40,7 +40,7 @@ struct Consumer : UnitRows {
         __syncwarp();
         if (elect_one())
             barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
-        //$ if units_apart and mask_tiles != builtin
+        //$ if skip_per_warpgroup and mask_tiles != builtin
         unseen = queries.count > 0 ? tiles_after(p, unit.tile, unit.index, walk) : 0; // of the previous Q tile
         //$ end
         unit.tile = tile;
@@ -49,20 +49,20 @@ struct Consumer : UnitRows {
         //$ end
         //$ if mask_tiles == builtin
         walk = walk_of_unit(p, tile, unit.index);
-        //$ if units_apart
+        //$ if skip_per_warpgroup
         unseen = walk.unseen;
         //$ end
         //$ else
         if (tile.query >= 0) {
             walk = walk_of_unit(p, tile, unit.index);
-            //$ if units_apart
+            //$ if skip_per_warpgroup
             unseen += walk.unseen;
             //$ end
         }
         //$ end
         return tile.query >= 0;
     }
-    //$ if units_apart
+    //$ if skip_per_warpgroup
 
     // Wait for the bytes of skipped tiles, too: else a stage could be released one phase early.
     __device__ __forceinline__ void skip_unseen() {
@@ -83,26 +83,26 @@ struct Consumer : UnitRows {
     // Take the next Q tile and skip leading K/V tiles that this warpgroup does not need. False when there is none.
     __device__ __forceinline__ bool take_and_skip() {
         bool more = take();
-        //$ if units_apart
+        //$ if skip_per_warpgroup
         skip_unseen();
         //$ end
         return more;
     }
 
-    __device__ __forceinline__ void begin_turn() {
-        //$ if in_turns
+    __device__ __forceinline__ void pingpong_sync() {
+        //$ if pingpong_schedule
         named_barrier_sync(1 + index, 256);
         //$ end
     }
-    __device__ __forceinline__ void end_turn() {
-        //$ if in_turns
+    __device__ __forceinline__ void pingpong_arrive() {
+        //$ if pingpong_schedule
         named_barrier_arrive(2 - index, 256);
         //$ end
     }
 
     __device__ __forceinline__ void issue_scores(Ring<K_STAGES> at) {
         barrier_wait(&shared.k_full[at.stage()], at.parity());
-        begin_turn();
+        pingpong_sync();
         wgmma_fence();
         multiply_scores(s, q, queries.stage(), k + at.stage() * (K_BYTES / 16));
         wgmma_commit();

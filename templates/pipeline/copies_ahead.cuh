@@ -1,4 +1,4 @@
-//$ needs stages row_tiles
+//$ needs dtype stages row_tiles
 //$ include "pipeline/softmax_of_units.cuh"
 
 // Tiles of K and V come in together, STAGES - 1 ahead of their use: one wait and one barrier a round.
@@ -7,8 +7,8 @@
 __device__ __forceinline__ void copy_next(KeyCopies &copies, Shared &shared, int stage) {
     if (copies.walk.left > 0) {
         const int tile_n = copies.next();
-        copies.copy_keys(shared.k[stage], tile_n);
-        copies.copy_values(shared.v[stage], tile_n);
+        copy_keys(copies, shared.k[stage], tile_n);
+        copy_values(copies, shared.v[stage], tile_n);
     }
     copy_async_commit();
 }
@@ -33,9 +33,13 @@ __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, 
         copy_next(copies, shared, free);
         free = stage;
         prepare_units(units);
+        //$ if dtype != fp32
+        settle_keys(copies, shared.k[stage], units[0].next);
+        settle_values(copies, shared.v[stage], units[0].next);
+        //$ end
         multiply_scores(units, q, shared.k[stage]);
         Weights p[ROW_TILES];
-        weigh_units(units, p, first);
+        softmax_units(units, p, first);
         multiply_output(units, p, shared.v[stage]);
         stage = stage + 1 < STAGES ? stage + 1 : 0;
     }

@@ -1,11 +1,11 @@
-//$ needs row_tiles
+//$ needs dtype row_tiles
 //$ include "pipeline/softmax_of_units.cuh"
 
 // One place for K and one for V: V comes in while S is multiplied, the next K during the softmax and O += P V.
 
 // What was copied first, Q and the first tile of K, is on its way.
 __device__ __forceinline__ void begin_copies(KeyCopies &copies, Shared &shared) {
-    copies.copy_keys(shared.k[0], copies.next());
+    copy_keys(copies, shared.k[0], copies.next());
 }
 __device__ __forceinline__ void await_queries() {
     copy_async_wait();
@@ -18,14 +18,22 @@ __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, 
         copy_async_wait();
         __syncthreads(); // K has come, and all warps are done with V
         prepare_units(units);
-        copies.copy_values(shared.v[0], units[0].next);
+        copy_values(copies, shared.v[0], units[0].next);
+        //$ if dtype != fp32
+        settle_keys(copies, shared.k[0], units[0].next);
+        //$ end
         multiply_scores(units, q, shared.k[0]);
         copy_async_wait();
         __syncthreads(); // V has come, and all warps are done with K
-        if (units[0].walk.left > 0)
-            copies.copy_keys(shared.k[0], copies.next());
+        //$ if dtype != fp32
+        settle_values(copies, shared.v[0], units[0].next);
+        //$ end
+        if (units[0].walk.left > 0) {
+            KeyWalk walk = units[0].walk; // all units go over the same tiles, so that the copies need no walk of their own
+            copy_keys(copies, shared.k[0], next_keys(copies.p, copies.tile, units[0].unit.index, walk));
+        }
         Weights p[ROW_TILES];
-        weigh_units(units, p, first);
+        softmax_units(units, p, first);
         multiply_output(units, p, shared.v[0]);
     }
 }

@@ -4,7 +4,7 @@
 __device__ __forceinline__ void issue_round(Consumer &c) {
     c.issue_scores(c.keys(1));
     c.issue_output();
-    c.end_turn();
+    c.pingpong_arrive();
     c.step++;
 }
 //$ if plain_scores
@@ -15,21 +15,23 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
     c.begin_rows();
     wgmma_wait<0>();
     c.prepare();
-    weigh_tile(c, true);
+    softmax_tile(c, true);
     keep_weights(c.s, c.weights);
     c.begin_output();
-    check_tile(c, true);
+    accumulate_row_sum(c, true);
+    publish_weights(c.weights);
 #pragma unroll 1
     while (c.walk.left > 0) {
         issue_round(c);
         c.prepare();
         wgmma_wait<1>(); // S is complete, O is not
-        weigh_tile(c, false);
+        softmax_tile(c, false);
         wgmma_wait<0>();
         c.output_done(c.values(-1));
         rescale(c.o, c.rows);
         keep_weights(c.s, c.weights);
-        check_tile(c, false);
+        accumulate_row_sum(c, false);
+        publish_weights(c.weights);
     }
 }
 //$ else
@@ -46,7 +48,7 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
         const bool first = c.walk.left == tiles;
         c.prepare();
         wgmma_wait<1>(); // S is complete, O is not
-        weigh_tile(c, first);
+        softmax_tile(c, first);
         wgmma_wait<0>();
         if (first)
             wgmma_settle(c.o);
@@ -54,7 +56,8 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
             c.output_done(c.values(-1));
         rescale(c.o, c.rows);
         keep_weights(c.s, c.weights);
-        check_tile(c, first);
+        accumulate_row_sum(c, first);
+        publish_weights(c.weights);
         if (c.walk.left == 0)
             break;
         issue_round(c);

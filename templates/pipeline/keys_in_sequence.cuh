@@ -9,11 +9,12 @@ __device__ __forceinline__ void run(Consumer &c) {
             c.issue_scores(c.keys(0));
             c.prepare();
             wgmma_wait<0>();
-            c.end_turn();
-            weigh_tile(c, first);
+            c.pingpong_arrive();
+            softmax_tile(c, first);
             rescale(c.o, c.rows);
             keep_weights(c.s, c.weights);
-            check_tile(c, first);
+            accumulate_row_sum(c, first);
+            publish_weights(c.weights);
             c.issue_output();
             wgmma_wait<0>();
             c.output_done(c.values());

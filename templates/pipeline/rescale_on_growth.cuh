@@ -1,14 +1,14 @@
 //$ needs bias_stages
-//$ include "fragment/weigh_on_growth.cuh"
+//$ include "fragment/softmax_on_growth.cuh"
 
 // S of the prepared tile -> P. `first`: the first K/V tile of the rows.
-__device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
+__device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     c.scores_done(c.keys(0));
-    weigh_on_growth(c, first);
+    softmax_on_growth(c, first);
     //$ if bias_stages > 0
     bias_done(c.score, c.p, c.shared);
     //$ end
 }
 
-__device__ __forceinline__ void check_tile(Consumer &c, bool) { publish_weights(c.weights); }
+__device__ __forceinline__ void accumulate_row_sum(Consumer &, bool) {} // softmax_on_growth has added the row sums

@@ -1,8 +1,8 @@
 //$ needs row_tiles folded
-//$ include "fragment/weigh_on_growth.cuh"
+//$ include "fragment/softmax_on_growth.cuh"
 
 // S of a tile of keys -> weights P, and O rescaled for them, of each unit.
-__device__ __forceinline__ void weigh_units(UnitRows (&units)[ROW_TILES], Weights (&p)[ROW_TILES], bool first) {
+__device__ __forceinline__ void softmax_units(UnitRows (&units)[ROW_TILES], Weights (&p)[ROW_TILES], bool first) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++) {
         Rows &rows = units[r].rows; // what can be found again is not kept in registers from round to round
@@ -10,7 +10,7 @@ __device__ __forceinline__ void weigh_units(UnitRows (&units)[ROW_TILES], Weight
         //$ if not folded
         rows.far = is_far(rows, units[r].c);
         //$ end
-        weigh_on_growth(units[r], first);
+        softmax_on_growth(units[r], first);
         rescale(units[r].o, rows);
         keep_weights(units[r].s, p[r]);
     }

@@ -1,4 +1,4 @@
-//$ needs head_dim_v
+//$ needs head_dim_v split_keys
 //$ include "fragment/repeat_rows.cuh"
 
 // Stores the recomputed rows of the warp over those that store_rows has stored.
@@ -10,6 +10,12 @@ __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit,
     for (int column = 0; column < HEAD_DIM_V; column += PASS) {
         float o[PASS / 2];
         repeat_pass(o, unit, c.rows, c.c, first, end, column);
+        //$ if split_keys > 0
+        if (unit.p.splits > 1) {
+            store_part(unit, column, o);
+            continue;
+        }
+        //$ end
 #pragma unroll
         for (int i = 0; i < PASS / 8; i++)
 #pragma unroll

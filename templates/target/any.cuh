@@ -62,6 +62,25 @@ __device__ __forceinline__ float reciprocal_approx(float x) {
     return y;
 }
 
+// Byte i of the result is that byte of `low` (0 to 3) or `high` (4 to 7) which digit i of `selector` names (prmt).
+__device__ __forceinline__ unsigned permute_bytes(unsigned low, unsigned high, unsigned selector) {
+    unsigned bytes;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(selector));
+    return bytes;
+}
+
+// Of pairs of halves.
+__device__ __forceinline__ unsigned subtract_halves(unsigned a, unsigned b) {
+    unsigned difference;
+    asm("sub.f16x2 %0, %1, %2;" : "=r"(difference) : "r"(a), "r"(b));
+    return difference;
+}
+__device__ __forceinline__ unsigned multiply_halves(unsigned a, unsigned b) {
+    unsigned product;
+    asm("mul.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    return product;
+}
+
 // No code, but a number that the compiler takes for a new one, and so does not move into other sums.
 __device__ __forceinline__ int set_apart(int x) {
     asm volatile("" : "+r"(x));

@@ -6,6 +6,23 @@
 
 // --- copies by threads, which need no registers on the way (cp.async)
 
+// An address of shared memory, as copies and loads take it. Constants that are added to it become part of the instruction; a
+// pointer would be taken apart, and each sum be an instruction of its own.
+using SharedAddress = unsigned;
+__device__ __forceinline__ SharedAddress address_in_shared(const void *pointer) {
+    return static_cast<unsigned>(set_apart(static_cast<int>(shared_address(pointer))));
+}
+
+__device__ __forceinline__ void store_word(SharedAddress to, unsigned word) {
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
+}
+
+__device__ __forceinline__ float load_float(SharedAddress from) {
+    float x;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(from) : "memory");
+    return x;
+}
+
 // Starts copying `bytes` to shared memory, and zeros behind them up to SIZE: 16, 8 or 4. Both sides are aligned to SIZE.
 template <int SIZE> __device__ __forceinline__ void copy_async(void *to, const void *from, int bytes) {
     if constexpr (SIZE == 16) // past the L1
@@ -15,6 +32,14 @@ template <int SIZE> __device__ __forceinline__ void copy_async(void *to, const v
         asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes),
                      "n"(SIZE)
                      : "memory");
+}
+
+// cp.async of SIZE bytes to a SharedAddress; `bytes` of them are read, the others become 0.
+template <int SIZE> __device__ __forceinline__ void copy_async_to(SharedAddress to, const void *from, int bytes) {
+    if constexpr (SIZE == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(from), "r"(bytes), "n"(SIZE) : "memory");
 }
 
 // Ends a group: what this thread has started since the last one.
@@ -39,11 +64,19 @@ __device__ __forceinline__ void load_matrices(unsigned (&pair)[4], const void *s
                  : "memory");
 }
 
-// The same, and four lanes get a column.
-__device__ __forceinline__ void load_matrices_transposed(unsigned (&pair)[4], const void *shared) {
+// Four 8 x 8 matrices: lane i has the address of a row, four lanes get the pairs of a row.
+__device__ __forceinline__ void load_matrices_at(unsigned (&pair)[4], SharedAddress at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
+                 : "r"(at)
+                 : "memory");
+}
+
+// The same matrices transposed: four lanes get a column.
+__device__ __forceinline__ void load_matrices_transposed(unsigned (&pair)[4], SharedAddress at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
-                 : "r"(shared_address(shared))
+                 : "r"(at)
                  : "memory");
 }
 
@@ -61,6 +94,28 @@ __device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, 
             "{%0, %1, %2, %3};"
             : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// A float rounded to the 11 significant bits of an operand of mma_tf32, halves away from 0.
+__device__ __forceinline__ unsigned to_tf32(float x) {
+    unsigned bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return bits;
+}
+
+// sum (16, 8) += a (16, 8) b (8, 8)
+__device__ __forceinline__ void mma_tf32(float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// An 8 x 8 matrix of 16-bit elements, of which lane 4 g + t holds the t-th pair of row g: its transpose.
+__device__ __forceinline__ unsigned transpose_matrix(unsigned pair) {
+    unsigned transposed;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(pair));
+    return transposed;
 }
 
 // Two floats to a pair of 16-bit elements, the first in the lower half.

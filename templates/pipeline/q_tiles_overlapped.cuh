@@ -1,4 +1,4 @@
-//$ needs stages units_apart
+//$ needs stages skip_per_warpgroup
 //$ include "pipeline/keys_ahead.cuh"
 
 // Q tiles overlap: the first S of the next one is computed with the last P V of this one, and is in registers beside its O.
@@ -9,7 +9,7 @@ __device__ __forceinline__ void run(Consumer &c) {
         return;
     c.await_queries();
     c.issue_scores(c.keys(0));
-    c.end_turn();
+    c.pingpong_arrive();
 #pragma unroll 1
     while (more) {
         go_over_keys(c);
@@ -20,7 +20,7 @@ __device__ __forceinline__ void run(Consumer &c) {
         c.issue_output();
         Barrier *empty = &c.shared.v_empty[c.values().stage()];
         c.step++;
-        //$ if units_apart
+        //$ if skip_per_warpgroup
         bool early = c.unseen >= STAGES; // the last skipped tile waits for the stage of this one
         if (early) {
             wgmma_wait<0>();
@@ -31,10 +31,10 @@ __device__ __forceinline__ void run(Consumer &c) {
         if (more)
             c.await_queries();
         c.issue_scores(c.keys(more ? 0 : -1));
-        c.end_turn();
+        c.pingpong_arrive();
         wgmma_wait<1>(); // O is complete, S is not
         wgmma_settle(c.o);
-        //$ if units_apart
+        //$ if skip_per_warpgroup
         if (!early)
             release_keys(empty);
         //$ else

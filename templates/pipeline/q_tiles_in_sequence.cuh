@@ -5,7 +5,7 @@ __device__ __forceinline__ void run(Consumer &c) {
     while (c.take_and_skip()) {
         c.await_queries();
         c.issue_scores(c.keys(0));
-        c.end_turn();
+        c.pingpong_arrive();
         go_over_keys(c);
         c.issue_output();
         wgmma_wait<0>();

@@ -1,0 +1,28 @@
+//$ needs row_groups key_groups kv_scale row_units
+//$ include "fragment/softmax_columns.cuh"
+
+// S^T times the units of its rows and the scales of its keys.
+__device__ __forceinline__ void scale_scores(Scores &s, const Queries &q, const KeyStage &keys) {
+    //$ if kv_scale == token
+    const float *scale_of_key = keys.k_scale + threadIdx.x % 32 / 4;
+    //$ end
+#pragma unroll
+    for (int t = 0; t < KEY_GROUPS; t++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            //$ if kv_scale == token
+            const float scale = scale_of_key[16 * t + 8 * half];
+            //$ end
+#pragma unroll
+            for (int n = 0; n < ROW_GROUPS; n++)
+#pragma unroll
+                for (int j = 0; j < 2; j++)
+                    //$ if kv_scale == token and row_units
+                    s.s[n][t][2 * half + j] *= scale * q.unit[n][j];
+                    //$ elif kv_scale == token
+                    s.s[n][t][2 * half + j] *= scale;
+                    //$ else
+                    s.s[n][t][2 * half + j] *= q.unit[n][j];
+                    //$ end
+        }
+}

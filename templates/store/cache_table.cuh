@@ -1,0 +1,11 @@
+//$ needs page_size
+//$ include "store/place.cuh"
+
+// A cache of pages; each sequence has a row of page numbers.
+
+__device__ __forceinline__ Place place_of(const append_kv_params &p, int, Token token) {
+    if (token.position < 0 || token.position >= p.len_kv)
+        return {-1, 0};
+    int page = p.page_table[token.sequence * p.page_table_row_stride + token.position / PAGE_SIZE];
+    return {0 <= page && page < p.pages ? page : -1, token.position % PAGE_SIZE};
+}

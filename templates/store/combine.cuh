@@ -1,0 +1,125 @@
+//$ needs head_dim_v columns_v dtype_out score bfloat16_out rows_aligned layout sinks dropout
+//$ let combine_threads = 128
+//$ if columns_v > 64
+//$ let combine_lanes = 32
+//$ elif columns_v > 32
+//$ let combine_lanes = 16
+//$ else
+//$ let combine_lanes = 8
+//$ end
+//$ let combine_rows = combine_threads / combine_lanes
+//$ launch attention_combine grid min(key_parts - 1, 1) * ((batch * heads * len_q + combine_rows - 1) / combine_rows) block combine_threads shared 0 params attention_params
+
+// The second launch, when keys are split: O and LSE of each row from those of its parts, in their order, so that equal inputs give
+// equal bits. COMBINE_LANES neighbouring lanes have a row, each of them 4 neighbouring columns at a time.
+
+__device__ __forceinline__ float max_of_lanes(float x) {
+#pragma unroll
+    for (int step = COMBINE_LANES / 2; step > 0; step /= 2)
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+    return x;
+}
+__device__ __forceinline__ float sum_of_lanes(float x) {
+#pragma unroll
+    for (int step = COMBINE_LANES / 2; step > 0; step /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, step);
+    return x;
+}
+
+// Four columns of a row of O.
+__device__ __forceinline__ void store_four(Output *to, int column, float4 x) {
+    //$ if rows_aligned and dtype_out == fp32
+    *reinterpret_cast<float4 *>(to + column) = x;
+    //$ elif rows_aligned
+    *reinterpret_cast<uint2 *>(to + column) = make_uint2(pack<BFLOAT16_OUT>(x.x, x.y), pack<BFLOAT16_OUT>(x.z, x.w));
+    //$ else
+    const float value[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (column + i < HEAD_DIM_V)
+            to[column + i] = to_output(value[i]);
+    //$ end
+}
+
+//$ if layout == dense
+extern "C" __global__ void __launch_bounds__(COMBINE_THREADS) attention_combine(const __grid_constant__ attention_params p) {
+    //$ else
+extern "C" __global__ void __launch_bounds__(COMBINE_THREADS) attention_combine(const __grid_constant__ attention_params all) {
+    //$ end
+    constexpr int GROUPS = (COLUMNS_V / 4 + COMBINE_LANES - 1) / COMBINE_LANES; // of four columns that a lane has
+    const int lane = static_cast<int>(threadIdx.x) % COMBINE_LANES;
+    //$ if layout == dense
+    const attention_params &all = p;
+    //$ end
+    const unsigned rows = static_cast<unsigned>(rows_of_all(all)); // more would take a workspace of a hundred gigabytes
+    const unsigned place = blockIdx.x * COMBINE_ROWS + threadIdx.x / COMBINE_LANES;
+    const unsigned row = min(place, rows - 1); // all lanes take part in shuffles
+    const unsigned of_all = row / rows_of_head(all), query = row - of_all * rows_of_head(all), batch = of_all / all.heads;
+    const Row at = {static_cast<int>(query), static_cast<int>(of_all - batch * all.heads)};
+    //$ if layout != dense
+    const attention_params p = sequence_of(all, static_cast<int>(batch));
+    //$ end
+    const Tile tile = tile_of_row(p, static_cast<int>(batch), at);
+    //$ if layout == dense
+    const int parts = parts_of(p, tiles_of_walk(p, tile));
+    //$ else
+    const int parts = p.len_kv > 0 && at.query < p.len_q ? parts_of(p, tiles_of_walk(p, tile)) : 0;
+    //$ end
+    //$ if score == custom_score
+    const float c = LOG2_E;
+    //$ else
+    const float c = fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E; // as in fragment/unit_rows.cuh
+    //$ end
+
+    // m and l of the row
+    float max = -INFINITY, sum = 0;
+    for (int part = lane; part < parts; part += COMBINE_LANES)
+        max = fmaxf(max, state_of_part(p, part, row)->x);
+    max = max_of_lanes(max);
+    for (int part = lane; part < parts; part += COMBINE_LANES) {
+        const float2 state = *state_of_part(p, part, row);
+        sum = fmaf(exp2_approx((state.x - finite_max(max)) * c), state.y, sum);
+    }
+    sum = sum_of_lanes(sum);
+
+    float o[GROUPS][4] = {};
+#pragma unroll 4
+    for (int part = 0; part < parts; part++) {
+        const float weight = exp2_approx((state_of_part(p, part, row)->x - finite_max(max)) * c);
+        const float *from = output_of_part(p, part, row);
+#pragma unroll
+        for (int i = 0; i < GROUPS; i++) {
+            const int column = (i * COMBINE_LANES + lane) * 4;
+            if (column >= COLUMNS_V)
+                continue;
+            const float4 x = *reinterpret_cast<const float4 *>(from + column);
+            o[i][0] = fmaf(weight, x.x, o[i][0]), o[i][1] = fmaf(weight, x.y, o[i][1]);
+            o[i][2] = fmaf(weight, x.z, o[i][2]), o[i][3] = fmaf(weight, x.w, o[i][3]);
+        }
+    }
+    //$ if layout == dense
+    if (place >= rows)
+        return;
+    //$ else
+    if (place >= rows || at.query >= p.len_q)
+        return;
+    //$ end
+    //$ if layout != dense and sinks > 0
+    if (parts == 0)
+        max = sink_of(p, at.head), sum = 1;
+    //$ end
+    //$ if dropout == 1
+    const float inverse = sum == 0 ? 1 : p.dropout_factor * reciprocal_approx(sum); // a row that saw no key stays 0
+    //$ else
+    const float inverse = sum == 0 ? 1 : reciprocal_approx(sum); // a row that saw no key stays 0
+    //$ end
+    Output *to = static_cast<Output *>(p.o) + batch * p.o_batch_stride + at.head * p.o_head_stride + at.query * p.o_row_stride;
+#pragma unroll
+    for (int i = 0; i < GROUPS; i++) {
+        const int column = (i * COMBINE_LANES + lane) * 4;
+        if (column < HEAD_DIM_V)
+            store_four(to, column, make_float4(o[i][0] * inverse, o[i][1] * inverse, o[i][2] * inverse, o[i][3] * inverse));
+    }
+    if (lane == 0)
+        store_lse(Unit{p, 0, 0, tile}, at, max, sum);
+}

@@ -1,0 +1,56 @@
+//$ needs columns_v mask_tiles tile_rows units layout
+//$ workspace min(key_parts - 1, 1) * key_parts * batch * heads * len_q * (4 * columns_v + 8)
+
+// What a part of the K/V tiles gives for its rows, in the workspace: O, not divided by l, of all parts and rows, then m and l of
+// all. States of parts combine as those of K/V tiles do, so nothing is rounded that would not be otherwise.
+
+// Rows are counted over batches, heads and queries, of which every head has places for the most.
+__device__ __forceinline__ int rows_of_head(const attention_params &p) {
+    //$ if layout == dense
+    return p.len_q;
+    //$ else
+    return p.max_len_q;
+    //$ end
+}
+__device__ __forceinline__ long long rows_of_all(const attention_params &p) {
+    return static_cast<long long>(p.batch) * p.heads * rows_of_head(p);
+}
+__device__ __forceinline__ long long row_in_all(const attention_params &p, int batch, const Row &row) {
+    return (static_cast<long long>(batch) * p.heads + row.head) * rows_of_head(p) + row.query;
+}
+
+// O of the first row of the first part.
+__device__ __forceinline__ float *output_of_parts(const attention_params &p) {
+    //$ if mask_tiles == bitmap
+    const long long lines = static_cast<long long>(p.batch) * p.heads * ((rows_of_head(p) + TILE_ROWS - 1) / TILE_ROWS) * (UNITS + 1);
+    return static_cast<float *>(p.workspace) + (lines * map_line_words(p) + 63) / 64 * 64; // behind the map
+    //$ else
+    return static_cast<float *>(p.workspace);
+    //$ end
+}
+__device__ __forceinline__ float *output_of_part(const attention_params &p, int split, long long row) {
+    return output_of_parts(p) + (split * rows_of_all(p) + row) * COLUMNS_V;
+}
+// m and l.
+__device__ __forceinline__ float2 *state_of_part(const attention_params &p, int split, long long row) {
+    return reinterpret_cast<float2 *>(output_of_parts(p) + p.splits * rows_of_all(p) * COLUMNS_V) + split * rows_of_all(p) + row;
+}
+
+__device__ __forceinline__ void store_state(const Unit &unit, const Row &to, float max, float sum) {
+    if (to.query < unit.p.len_q)
+        *state_of_part(unit.p, unit.tile.split, row_in_all(unit.p, unit.tile.batch, to)) = make_float2(max, sum);
+}
+
+// Columns of a warp's rows of O, from `column` on, out of registers: SIZE of both rows of a thread.
+template <int SIZE> __device__ __forceinline__ void store_part(const Unit &unit, int column, const float (&o)[SIZE]) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const Row at = unit.at(unit.row() + 8 * r);
+        float *to = output_of_part(unit.p, unit.tile.split, row_in_all(unit.p, unit.tile.batch, at)) + column + unit.lane % 4 * 2;
+        if (at.query < unit.p.len_q)
+#pragma unroll
+            for (int i = 0; i < SIZE / 4; i++)
+                if (column + 8 * i < COLUMNS_V)
+                    *reinterpret_cast<float2 *>(to + 8 * i) = make_float2(o[4 * i + 2 * r], o[4 * i + 2 * r + 1]);
+    }
+}

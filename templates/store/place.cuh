@@ -1,0 +1,7 @@
+//$ include "sequence/token.cuh"
+
+// Where the cache has a token.
+struct Place {
+    int block; // sequence or page; -1 = nowhere
+    int row;
+};

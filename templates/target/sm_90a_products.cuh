@@ -1,0 +1,68 @@
+//$ needs dtype step_m step_n head_dim head_dim_v dq_columns
+//$ include "target/sm_90a_async.cuh"
+#ifndef ATTILE_HOST
+
+// --- wgmma, one step of 16 of the contracted dimension. Operand a is in shared memory (s) or registers (r), b in shared memory (s)
+// as (16, N), and its rows are the contracted dimension; or B_TRANSPOSED, as (N, 16). a is (64, 16); or A_TRANSPOSED, (16, 64).
+
+//$ for n below 33
+//$ if n > 0 and 8 * n in [step_m, step_n, head_dim, head_dim_v, dq_columns]
+#define SUM_OF_${8 * n} "{" \
+                 //$ for i below n - 1
+                 "%${4 * i}, %${4 * i + 1}, %${4 * i + 2}, %${4 * i + 3}, " \
+                 //$ end
+                 "%${4 * n - 4}, %${4 * n - 3}, %${4 * n - 2}, %${4 * n - 1}}, "
+//$ end
+//$ end
+
+// sum (64, N) = a b, plus sum if KEEP.
+template <int N, bool KEEP, bool A_TRANSPOSED, bool B_TRANSPOSED, bool OF_BFLOAT16>
+__device__ __forceinline__ void wgmma_ss(float (&sum)[N / 2], unsigned long long a, unsigned long long b) {
+    //$ for n below 33
+    //$ if n > 0 and 8 * n in [step_m, step_n, head_dim, head_dim_v, dq_columns]
+    if constexpr (N == ${8 * n})
+        //$ if dtype == bf16
+        asm volatile("wgmma.mma_async.sync.aligned.m64n${8 * n}k16.f32.bf16.bf16 " SUM_OF_${8 * n}
+        //$ else
+        asm volatile("wgmma.mma_async.sync.aligned.m64n${8 * n}k16.f32.f16.f16 " SUM_OF_${8 * n}
+        //$ end
+                     "%${4 * n}, %${4 * n + 1}, %${4 * n + 2}, 1, 1, %${4 * n + 3}, %${4 * n + 4};"
+                     :
+                     //$ for i below n - 1
+                     "+f"(sum[${4 * i}]), "+f"(sum[${4 * i + 1}]), "+f"(sum[${4 * i + 2}]), "+f"(sum[${4 * i + 3}]),
+                     //$ end
+                     "+f"(sum[${4 * n - 4}]), "+f"(sum[${4 * n - 3}]), "+f"(sum[${4 * n - 2}]), "+f"(sum[${4 * n - 1}])
+                     : "l"(a), "l"(b), "n"(KEEP ? 1 : 0), "n"(A_TRANSPOSED ? 1 : 0), "n"(B_TRANSPOSED ? 0 : 1));
+    //$ end
+    //$ end
+}
+
+template <int N, bool KEEP, bool B_TRANSPOSED, bool OF_BFLOAT16>
+__device__ __forceinline__ void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], unsigned long long b) {
+    //$ for n below 33
+    //$ if n > 0 and 8 * n in [step_m, step_n, head_dim, head_dim_v, dq_columns]
+    if constexpr (N == ${8 * n})
+        //$ if dtype == bf16
+        asm volatile("wgmma.mma_async.sync.aligned.m64n${8 * n}k16.f32.bf16.bf16 " SUM_OF_${8 * n}
+        //$ else
+        asm volatile("wgmma.mma_async.sync.aligned.m64n${8 * n}k16.f32.f16.f16 " SUM_OF_${8 * n}
+        //$ end
+                     "{%${4 * n}, %${4 * n + 1}, %${4 * n + 2}, %${4 * n + 3}}, %${4 * n + 4}, %${4 * n + 5}, 1, 1, %${4 * n + 6};"
+                     :
+                     //$ for i below n - 1
+                     "+f"(sum[${4 * i}]), "+f"(sum[${4 * i + 1}]), "+f"(sum[${4 * i + 2}]), "+f"(sum[${4 * i + 3}]),
+                     //$ end
+                     "+f"(sum[${4 * n - 4}]), "+f"(sum[${4 * n - 3}]), "+f"(sum[${4 * n - 2}]), "+f"(sum[${4 * n - 1}])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(KEEP ? 1 : 0), "n"(B_TRANSPOSED ? 0 : 1));
+    //$ end
+    //$ end
+}
+
+// --- sums in global memory: four floats, each added by itself; `to` is a multiple of 16 bytes
+
+__device__ __forceinline__ void add_to_memory(float *to, float a, float b, float c, float d) {
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d)
+                 : "memory");
+}
+
+#endif
