@@ -1,0 +1,505 @@
+// The gradients of attention by tiles on the tensor cores of every GPU since compute capability 8.0. P and dS of a tile are formed
+// again from Q, K, V, dO and LSE. Some blocks own keys and others queries, so that no sum crosses blocks:
+//
+//     dK, dV    a block keeps BLOCK_N keys and walks over STEP_M queries at a time, of all heads that share the keys
+//               S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q
+//     dQ        a block keeps BLOCK_M queries and walks over STEP_N keys at a time
+//               S = Q K^T,  dP = dO V^T,  dQ += dS K
+//
+// Each warp owns 16 or 32 rows. With them in front, P and dS stand in its registers as the next product wants them.
+//$ note Rows of more than 128 elements leave no room for dK beside dV: they are two launches then.
+//$ require max(head_dim, head_dim_v) <= 256
+//$ require layout == dense
+//$ require target != any
+//$ require dtype != fp32
+//$ let columns_qk = (head_dim + 7) / 8 * 8
+//$ let columns_v = (head_dim_v + 7) / 8 * 8
+//$ let widest = max(columns_qk, columns_v)
+//$ let apart = widest > 128 or wants_dk == 0 or wants_dv == 0
+//$ default threads = 128
+//$ if score == custom_score or dropout == 1
+//$ note What a score holds, or the random numbers, stand beside S and dP of 16 rows a warp.
+//$ default block_m = 64
+//$ default block_n = 64
+//$ elif widest <= 64
+//$ default block_m = 128
+//$ default block_n = 128
+//$ elif widest <= 128
+//$ default block_m = 128
+//$ default block_n = 64
+//$ else
+//$ default block_m = 64
+//$ default block_n = 64
+//$ end
+//$ tune target in [sm_80, sm_86, sm_89, sm_90, sm_120]
+//$ tune block_m in [64, 128]
+//$ tune block_n in [64, 128]
+//$ tune threads in [128, 256]
+//$ tune stages in [1, 2]
+//$ require threads in [128, 256]
+//$ require block_m * 2 in [threads, threads * 2]
+//$ require block_n * 2 in [threads, threads * 2]
+//$ let row_tiles_m = block_m * 2 / threads
+//$ let row_tiles_n = block_n * 2 / threads
+//$ if row_tiles_n == 2 or widest > 128 or (widest > 64 and score == custom_score)
+//$ let step_m = 32
+//$ elif widest > 64
+//$ let step_m = 48
+//$ else
+//$ let step_m = 64
+//$ end
+//$ if (row_tiles_m == 2 and widest > 64) or widest > 128
+//$ let step_n = 32
+//$ elif row_tiles_m == 2
+//$ let step_n = 48
+//$ else
+//$ let step_n = 64
+//$ end
+//$ let bfloat16 = dtype == bf16
+//$ let steps_qk = (head_dim + 15) / 16
+//$ let steps_v = (head_dim_v + 15) / 16
+//$ let chunks = 2 * steps_qk
+//$ let chunks_v = 2 * steps_v
+//$ let row_bytes = 16 * (chunks + chunks_v)
+//$ let one_stage = row_bytes * max(block_n + step_m, block_m + step_n) + 2048
+//$ let two_stages = one_stage + row_bytes * max(step_m, step_n)
+//$ note Two blocks on an SM are worth more than a tile that comes in ahead.
+//$ if target_shared_bytes / two_stages >= 2 or (target_shared_bytes / one_stage < 2 and target_shared_bytes / two_stages == 1)
+//$ default stages = 2
+//$ else
+//$ default stages = 1
+//$ end
+//$ require stages in [1, 2]
+//$ let shared_keys = 16 * (block_n + stages * step_m) * (chunks + chunks_v) + 8 * stages * step_m
+//$ let shared_queries = 16 * (block_m + stages * step_n) * (chunks + chunks_v) + 8 * block_m
+//$ if widest > 128
+//$ require row_tiles_n == 1 and row_tiles_m == 1
+//$ else
+//$ require row_tiles_n * (columns_qk / 2 + columns_v / 2 + step_m) <= 200
+//$ end
+//$ require row_tiles_m * (columns_qk / 2 + step_n) <= 200
+//$ let blocks_at_once = 256 / threads
+//$ if mask_tables > 0
+//$ include "expression/tables_launch.cuh"
+//$ end
+//$ include "backward/row_dots_launch.cuh"
+//$ if wants_d_sinks == 1
+//$ include "backward/d_sinks_launch.cuh"
+//$ end
+//$ if wants_d_params > 0
+//$ let head_sums = head_reads
+//$ let head_part_rows = block_m
+//$ include "backward/clear_d_params_launch.cuh"
+//$ include "backward/d_params.cuh"
+//$ end
+//$ if apart and wants_dv == 1
+//$ launch attention_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys
+//$ end
+//$ if apart and wants_dk == 1
+//$ launch attention_dk grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys
+//$ end
+//$ if not apart
+//$ launch attention_dk_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys
+//$ end
+//$ if wants_dq == 1 or wants_d_params > 0
+//$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block threads shared shared_queries
+//$ end
+//$ if wants_d_params > 0 and head_reads > 0
+//$ include "backward/head_d_params_launch.cuh"
+//$ workspace 4 * batch * heads * (2 * len_q + head_sums * (threads / 32) * ((len_q + block_m - 1) / block_m))
+//$ else
+//$ workspace 8 * batch * heads * len_q
+//$ end
+//$ include "backward/gradients.cuh"
+//$ include "backward/head_rows.cuh"
+//$ if dropout == 1
+//$ include "backward/kept_pairs.cuh"
+//$ end
+//$ include "backward/weigh_tile.cuh"
+//$ include "backward/warp_products.cuh"
+//$ include "backward/strange_values.cuh"
+//$ include "backward/other_tiles.cuh"
+//$ include "backward/store_rows.cuh"
+
+//$ if wants_dk == 1 or wants_dv == 1
+// --- dK and dV: keys down, queries across
+
+struct SharedKeys {
+    Rows16<BLOCK_N, CHUNKS> k;
+    Rows16<BLOCK_N, CHUNKS_V> v;
+    Rows16<STEP_M, CHUNKS> q[STAGES];
+    Rows16<STEP_M, CHUNKS_V> d_o[STAGES];
+    float lse2[STAGES][STEP_M], dot[STAGES][STEP_M];
+};
+static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
+
+// Starts the copies of a tile of queries.
+__device__ __forceinline__ void copy_queries(const attention_backward_params &params, SharedKeys &shared, int stage,
+                                             const OtherTile &tile) {
+    const attention_params &p = params.forward;
+    const int batch = tile.index / p.heads, head = tile.index % p.heads;
+    head_rows(p.q, p.q_batch_stride, p.q_head_stride, p.q_row_stride, batch, head, p.len_q)
+        .copy<HEAD_DIM>(shared.q[stage], tile.first);
+    head_rows(params.d_o, params.d_o_batch_stride, params.d_o_head_stride, params.d_o_row_stride, batch, head, p.len_q)
+        .copy<HEAD_DIM_V>(shared.d_o[stage], tile.first);
+    const int row = static_cast<int>(threadIdx.x) % STEP_M;
+    const bool of_lse = threadIdx.x < STEP_M, inside = tile.first + row < p.len_q;
+    if (threadIdx.x < 2 * STEP_M) {
+        const float *from = of_lse ? row_lse2(p, tile.index) : row_dots(p, tile.index);
+        copy_async<4>(of_lse ? &shared.lse2[stage][row] : &shared.dot[stage][row], from + (inside ? tile.first + row : 0),
+                      inside ? 4 : 0);
+    }
+}
+
+// S^T and dP^T -> P^T and dS^T.
+template <bool MASKED>
+__device__ __forceinline__ void weigh_keys(float (&s)[ROW_TILES_N][STEP_M / 2], float (&d_weight)[ROW_TILES_N][STEP_M / 2],
+                                           const attention_params &p, const Where &at, const float *lse2, const float *dot,
+                                           int query0, int key0) {
+    const int lane = threadIdx.x % 32;
+    //$ if dropout == 1
+    unsigned kept[ROW_TILES_N];
+    find_kept_keys<ROW_TILES_N, STEP_M>(kept, dropout_of(p, static_cast<long long>(at.b) * p.heads + at.h), query0 + lane % 4 * 2,
+                                        key0 + lane / 4);
+    //$ end
+#pragma unroll
+    for (int j = 0; j < STEP_M / 8; j++) {
+        const int column = 8 * j + lane % 4 * 2;
+        const float2 lse2_of = *reinterpret_cast<const float2 *>(lse2 + column);
+        const float2 dot_of = *reinterpret_cast<const float2 *>(dot + column);
+#pragma unroll
+        for (int t = 0; t < ROW_TILES_N; t++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                //$ if dropout == 1
+                weigh_pair<MASKED>(p, at, query0 + column + i % 2, key0 + 16 * t + lane / 4 + i / 2 * 8, kept[t] >> (4 * j + i) & 1,
+                                   i % 2 ? lse2_of.y : lse2_of.x, i % 2 ? dot_of.y : dot_of.x, s[t][4 * j + i],
+                                   d_weight[t][4 * j + i]);
+        //$ else
+                weigh_pair<MASKED>(p, at, query0 + column + i % 2, key0 + 16 * t + lane / 4 + i / 2 * 8,
+                                   i % 2 ? lse2_of.y : lse2_of.x, i % 2 ? dot_of.y : dot_of.x, s[t][4 * j + i],
+                                   d_weight[t][4 * j + i]);
+        //$ end
+    }
+}
+
+// Sums over the queries of all heads that share the keys: dK, dV, or both. `careful`: a sum was not finite.
+template <bool DK, bool DV>
+__device__ __forceinline__ void go_over_queries(const attention_backward_params &params, SharedKeys &shared, int kv_index, int key0,
+                                                int first, bool careful, float (&dk)[ROW_TILES_N][COLUMNS_QK / 2],
+                                                float (&dv)[ROW_TILES_N][COLUMNS_V / 2]) {
+    const attention_params &p = params.forward;
+    const int batch = kv_index / p.kv_heads, kv_head = kv_index % p.kv_heads, group = p.heads / p.kv_heads;
+#pragma unroll
+    for (int t = 0; t < ROW_TILES_N; t++) {
+#pragma unroll
+        for (float &value : dk[t])
+            value = 0;
+#pragma unroll
+        for (float &value : dv[t])
+            value = 0;
+    }
+    QueryTiles walk = query_tiles(p, kv_index * group, group, key0);
+    OtherTile tile = next_queries(p, walk);
+    if (tile.first >= 0) {
+        head_rows(p.k, p.k_batch_stride, p.k_head_stride, p.k_row_stride, batch, kv_head, p.len_kv)
+            .copy<HEAD_DIM>(shared.k, key0);
+        if constexpr (DK)
+            head_rows(p.v, p.v_batch_stride, p.v_head_stride, p.v_row_stride, batch, kv_head, p.len_kv)
+                .copy<HEAD_DIM_V>(shared.v, key0);
+        copy_queries(params, shared, 0, tile);
+    }
+    int stage = 0;
+#pragma unroll 1
+    while (tile.first >= 0) {
+        copy_async_wait();
+        __syncthreads(); // the tile has come, and all warps are done with the one before
+        OtherTile next = next_queries(p, walk);
+        //$ if stages == 2
+        if (next.first >= 0)
+            copy_queries(params, shared, stage ^ 1, next);
+        //$ end
+        const Where at = where_is(p, tile.index);
+        float s[ROW_TILES_N][STEP_M / 2], d_weight[ROW_TILES_N][STEP_M / 2];
+        multiply_rows<STEPS_QK>(s, shared.k, first, shared.q[stage]);
+        if constexpr (DK)
+            multiply_rows<STEPS_V>(d_weight, shared.v, first, shared.d_o[stage]);
+        if (all_pairs_seen(p, at, tile.first, STEP_M, key0, BLOCK_N))
+            weigh_keys<false>(s, d_weight, p, at, shared.lse2[stage], shared.dot[stage], tile.first, key0 + first);
+        else
+            weigh_keys<true>(s, d_weight, p, at, shared.lse2[stage], shared.dot[stage], tile.first, key0 + first);
+        if (!careful) {
+            if constexpr (DV)
+                add_weighted<ROW_TILES_N, COLUMNS_V>(dv, s, shared.d_o[stage]);
+            if constexpr (DK)
+                add_weighted<ROW_TILES_N, COLUMNS_QK>(dk, d_weight, shared.q[stage]);
+        } else {
+            if constexpr (DV) {
+                add_weighted<ROW_TILES_N, COLUMNS_V, true>(dv, s, shared.d_o[stage]);
+                add_not_finite<ROW_TILES_N, COLUMNS_V>(dv, s, shared.d_o[stage]);
+            }
+            if constexpr (DK)
+                add_weighted<ROW_TILES_N, COLUMNS_QK, true>(dk, d_weight, shared.q[stage]);
+        }
+        tile = next;
+        //$ if stages == 2
+        stage ^= 1;
+        //$ else
+        if (next.first >= 0) {
+            __syncthreads(); // all warps are done with the tile
+            copy_queries(params, shared, 0, next);
+        }
+        //$ end
+    }
+}
+
+// The block's keys.
+template <bool DK, bool DV> __device__ __forceinline__ void sum_of_keys(const attention_backward_params &params) {
+    SharedKeys &shared = *dynamic_shared<SharedKeys>();
+    const attention_params &p = params.forward;
+    const int tiles = (p.len_kv + BLOCK_N - 1) / BLOCK_N;
+    const int key0 = static_cast<int>(blockIdx.x) % tiles * BLOCK_N, kv_index = static_cast<int>(blockIdx.x) / tiles;
+    const int first = static_cast<int>(threadIdx.x) / 32 * 16 * ROW_TILES_N; // row of this warp
+    float dk[ROW_TILES_N][COLUMNS_QK / 2], dv[ROW_TILES_N][COLUMNS_V / 2];
+#pragma unroll 1
+    for (int careful = 0; careful < 2; careful++) {
+        go_over_queries<DK, DV>(params, shared, kv_index, key0, first, careful, dk, dv);
+        if (!some_thread_says(has_not_finite(dk) || has_not_finite(dv), shared.q))
+            break;
+    }
+
+    const int batch = kv_index / p.kv_heads, kv_head = kv_index % p.kv_heads;
+    const int rows = p.len_kv - key0 - first;
+    if constexpr (DK)
+        store_rows<HEAD_DIM>(dk, p.scale, params.dk, params.dk_batch_stride, params.dk_head_stride, params.dk_row_stride, batch,
+                             kv_head, key0 + first, rows);
+    if constexpr (DV)
+        //$ if dropout == 1
+        store_rows<HEAD_DIM_V>(dv, p.dropout_factor, params.dv, params.dv_batch_stride, params.dv_head_stride,
+                               params.dv_row_stride, batch, kv_head, key0 + first, rows);
+    //$ else
+        store_rows<HEAD_DIM_V>(dv, 1, params.dv, params.dv_batch_stride, params.dv_head_stride, params.dv_row_stride, batch,
+                               kv_head, key0 + first, rows);
+    //$ end
+}
+
+//$ if apart and wants_dv == 1
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
+    attention_dv(const __grid_constant__ attention_backward_params params) {
+    sum_of_keys<false, true>(params);
+}
+
+//$ end
+//$ if apart and wants_dk == 1
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
+    attention_dk(const __grid_constant__ attention_backward_params params) {
+    sum_of_keys<true, false>(params);
+}
+//$ end
+//$ if not apart
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
+    attention_dk_dv(const __grid_constant__ attention_backward_params params) {
+    sum_of_keys<true, true>(params);
+}
+//$ end
+
+//$ end
+//$ if wants_dq == 1 or wants_d_params > 0
+// --- dQ: queries down, keys across
+
+struct SharedQueries {
+    Rows16<BLOCK_M, CHUNKS> q;
+    Rows16<BLOCK_M, CHUNKS_V> d_o;
+    Rows16<STEP_N, CHUNKS> k[STAGES];
+    Rows16<STEP_N, CHUNKS_V> v[STAGES];
+    float lse2[BLOCK_M], dot[BLOCK_M];
+};
+static_assert(sizeof(SharedQueries) == SHARED_QUERIES, "as in the launch directive");
+
+// Starts the copies of a tile of keys.
+__device__ __forceinline__ void copy_keys(const attention_params &p, SharedQueries &shared, int stage, int batch, int kv_head,
+                                          int key0) {
+    head_rows(p.k, p.k_batch_stride, p.k_head_stride, p.k_row_stride, batch, kv_head, p.len_kv)
+        .copy<HEAD_DIM>(shared.k[stage], key0);
+    head_rows(p.v, p.v_batch_stride, p.v_head_stride, p.v_row_stride, batch, kv_head, p.len_kv)
+        .copy<HEAD_DIM_V>(shared.v[stage], key0);
+}
+
+// What the threads of a block sum over keys.
+struct QuerySums {
+    //$ if wants_dq == 1
+    float dq[ROW_TILES_M][COLUMNS_QK / 2];
+    //$ end
+    //$ if head_reads > 0
+    float of_head[HEAD_SUMS];
+    //$ end
+};
+
+// S and dP -> P and dS.
+//$ if wants_d_params == 0
+template <bool MASKED>
+__device__ __forceinline__ void weigh_queries(float (&s)[ROW_TILES_M][STEP_N / 2], float (&d_weight)[ROW_TILES_M][STEP_N / 2],
+                                              const attention_params &p, const Where &at, const SharedQueries &shared,
+                                              int first, int query0, int key0) {
+//$ else
+// Adds to the gradients of what the score reads, too, if `adds`.
+template <bool MASKED>
+__device__ __forceinline__ void weigh_queries(float (&s)[ROW_TILES_M][STEP_N / 2], float (&d_weight)[ROW_TILES_M][STEP_N / 2],
+                                              const attention_backward_params &params, const Where &at,
+                                              const SharedQueries &shared, int first, int query0, int key0, bool adds,
+                                              QuerySums &sums) {
+    const attention_params &p = params.forward;
+//$ end
+    const int lane = threadIdx.x % 32;
+    //$ if dropout == 1
+    unsigned kept[ROW_TILES_M];
+    find_kept_queries<ROW_TILES_M, STEP_N>(kept, dropout_of(p, static_cast<long long>(at.b) * p.heads + at.h),
+                                           query0 + first + lane / 4, key0 + lane % 4 * 2);
+    //$ end
+#pragma unroll
+    for (int t = 0; t < ROW_TILES_M; t++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int row = first + 16 * t + 8 * r + lane / 4;
+            const float lse2 = shared.lse2[row], dot = shared.dot[row];
+#pragma unroll
+            for (int i = 2 * r; i < STEP_N / 2; i += i % 2 ? 3 : 1) {
+                const int query = query0 + row, key = key0 + i / 4 * 8 + lane % 4 * 2 + i % 2;
+                //$ if wants_d_params > 0
+                const float scaled = p.scale * s[t][i];
+                //$ end
+                //$ if wants_d_params > 0 and dropout == 1
+                const float d_score =
+                    weigh_pair<MASKED>(p, at, query, key, kept[t] >> i & 1, lse2, dot, s[t][i], d_weight[t][i]);
+                //$ elif wants_d_params > 0
+                const float d_score = weigh_pair<MASKED>(p, at, query, key, lse2, dot, s[t][i], d_weight[t][i]);
+                //$ elif dropout == 1
+                weigh_pair<MASKED>(p, at, query, key, kept[t] >> i & 1, lse2, dot, s[t][i], d_weight[t][i]);
+                //$ else
+                weigh_pair<MASKED>(p, at, query, key, lse2, dot, s[t][i], d_weight[t][i]);
+                //$ end
+                //$ if wants_d_params > 0 and head_reads > 0
+                if (adds)
+                    add_pair(params, p, at, position_of(p, query), key, scaled, d_score, sums.of_head);
+                //$ elif wants_d_params > 0
+                if (adds)
+                    add_pair(params, p, at, position_of(p, query), key, scaled, d_score);
+                //$ end
+            }
+        }
+}
+
+// The queries of a block, and the first row of a warp among them. Found anew where they are wanted, since registers are full.
+struct QueryPlace {
+    int index; // batch * heads + head
+    int query0, first;
+};
+__device__ __forceinline__ QueryPlace place_of_queries(const attention_params &p) {
+    const int tiles = (p.len_q + BLOCK_M - 1) / BLOCK_M, block = set_apart(static_cast<int>(blockIdx.x));
+    // the last tiles see most keys where a mask is causal: they begin first
+    return {block / tiles, (tiles - 1 - block % tiles) * BLOCK_M, set_apart(threadIdx.x) / 32 * 16 * ROW_TILES_M};
+}
+
+// Sums over the keys that the queries see. `careful`: a sum was not finite.
+__device__ __forceinline__ void go_over_keys(const attention_backward_params &params, SharedQueries &shared, bool careful,
+                                             QuerySums &sums) {
+    const attention_params &p = params.forward;
+    const QueryPlace place = place_of_queries(p);
+    const int index = place.index, query0 = place.query0, first = place.first;
+    const int batch = index / p.heads, head = index % p.heads, kv_head = head / (p.heads / p.kv_heads);
+    const Where at = where_is(p, index);
+    //$ if wants_dq == 1
+#pragma unroll
+    for (int t = 0; t < ROW_TILES_M; t++)
+#pragma unroll
+        for (float &value : sums.dq[t])
+            value = 0;
+    //$ end
+    KeyTiles walk = key_tiles(p, at, query0);
+    int key0 = next_keys(p, at, walk);
+    if (key0 >= 0) {
+        head_rows(p.q, p.q_batch_stride, p.q_head_stride, p.q_row_stride, batch, head, p.len_q).copy<HEAD_DIM>(shared.q, query0);
+        head_rows(params.d_o, params.d_o_batch_stride, params.d_o_head_stride, params.d_o_row_stride, batch, head, p.len_q)
+            .copy<HEAD_DIM_V>(shared.d_o, query0);
+        copy_keys(p, shared, 0, batch, kv_head, key0);
+    }
+    int stage = 0;
+#pragma unroll 1
+    while (key0 >= 0) {
+        copy_async_wait();
+        __syncthreads(); // the tile has come, and all warps are done with the one before
+        const int next = next_keys(p, at, walk);
+        //$ if stages == 2
+        if (next >= 0)
+            copy_keys(p, shared, stage ^ 1, batch, kv_head, next);
+        //$ end
+        float s[ROW_TILES_M][STEP_N / 2], d_weight[ROW_TILES_M][STEP_N / 2];
+        multiply_rows<STEPS_QK>(s, shared.q, first, shared.k[stage]);
+        multiply_rows<STEPS_V>(d_weight, shared.d_o, first, shared.v[stage]);
+        //$ if wants_d_params == 0
+        if (all_pairs_seen(p, at, query0, BLOCK_M, key0, STEP_N))
+            weigh_queries<false>(s, d_weight, p, at, shared, first, query0, key0);
+        else
+            weigh_queries<true>(s, d_weight, p, at, shared, first, query0, key0);
+        //$ else
+        if (all_pairs_seen(p, at, query0, BLOCK_M, key0, STEP_N))
+            weigh_queries<false>(s, d_weight, params, at, shared, first, query0, key0, !careful, sums);
+        else
+            weigh_queries<true>(s, d_weight, params, at, shared, first, query0, key0, !careful, sums);
+        //$ end
+        //$ if wants_dq == 1
+        if (careful)
+            add_weighted<ROW_TILES_M, COLUMNS_QK, true>(sums.dq, d_weight, shared.k[stage]);
+        else
+            add_weighted<ROW_TILES_M, COLUMNS_QK>(sums.dq, d_weight, shared.k[stage]);
+        //$ end
+        key0 = next;
+        //$ if stages == 2
+        stage ^= 1;
+        //$ else
+        if (next >= 0) {
+            __syncthreads(); // all warps are done with the tile
+            copy_keys(p, shared, 0, batch, kv_head, next);
+        }
+        //$ end
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
+    attention_dq(const __grid_constant__ attention_backward_params params) {
+    SharedQueries &shared = *dynamic_shared<SharedQueries>();
+    const attention_params &p = params.forward;
+    const QueryPlace place = place_of_queries(p);
+    for (int row = threadIdx.x; row < BLOCK_M; row += THREADS) {
+        const int query = min(place.query0 + row, p.len_q - 1);
+        shared.lse2[row] = row_lse2(p, place.index)[query];
+        shared.dot[row] = row_dots(p, place.index)[query];
+    }
+    QuerySums sums;
+    //$ if head_reads > 0
+    for (float &value : sums.of_head)
+        value = 0;
+    //$ end
+    //$ if wants_dq == 1
+#pragma unroll 1
+    for (int careful = 0; careful < 2; careful++) {
+        go_over_keys(params, shared, careful, sums);
+        if (!some_thread_says(has_not_finite(sums.dq), shared.k))
+            break;
+    }
+    //$ else
+    go_over_keys(params, shared, false, sums);
+    //$ end
+    //$ if wants_dq == 1 or head_reads > 0
+    const QueryPlace at = place_of_queries(p);
+    //$ end
+    //$ if head_reads > 0
+    store_head_sums(p, sums.of_head, at.index, at.query0 / BLOCK_M);
+    //$ end
+    //$ if wants_dq == 1
+    const int row0 = at.query0 + at.first;
+    store_rows<HEAD_DIM>(sums.dq, p.scale, params.dq, params.dq_batch_stride, params.dq_head_stride, params.dq_row_stride,
+                         at.index / p.heads, at.index % p.heads, row0, p.len_q - row0);
+    //$ end
+}
+//$ end

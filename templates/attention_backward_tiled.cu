@@ -1,0 +1,337 @@
+// The gradients of attention by tiles: P and dS of a tile are formed again from Q, K, V, dO and LSE, used, and forgotten. Each
+// kernel keeps what it sums, so that nothing is added by two blocks:
+//
+//$ if wants_dk == 1 or wants_dv == 1
+//     attention_dk_dv   a block keeps BLOCK_N keys and walks over the queries of all heads that share them
+//$ end
+//$ if wants_dq == 1 or wants_d_params > 0
+//     attention_dq      a block keeps BLOCK_M queries and walks over the keys
+//$ end
+//
+// for each tile of the other side
+//     S = scale Q K^T,  dP = dO V^T              (BLOCK_M, BLOCK_N), in registers
+//     P = e^(f(S) - LSE),  dS = P * (dP - D) * f'(S)
+//     dV += P^T dO,  dK += dS^T Q    or    dQ += dS K
+//
+// Threads stand in a grid of THREADS_M x THREADS_N over whatever they multiply; thread (y, x) has elements (y + i THREADS_M, x + j THREADS_N).
+//$ require max(head_dim, head_dim_v) <= 256
+//$ require layout == dense
+//$ if target != any and head_dim <= 64 and head_dim_v <= 64
+//$ default block_m = 64
+//$ default block_n = 64
+//$ default threads = 256
+//$ elif target != any and head_dim <= 128 and head_dim_v <= 128
+//$ default block_m = 32
+//$ default block_n = 32
+//$ default threads = 256
+//$ elif target != any
+//$ default block_m = 16
+//$ default block_n = 16
+//$ default threads = 128
+//$ elif head_dim <= 64 and head_dim_v <= 64
+//$ default block_m = 32
+//$ default block_n = 64
+//$ default threads = 256
+//$ elif head_dim <= 128 and head_dim_v <= 128
+//$ default block_m = 16
+//$ default block_n = 32
+//$ default threads = 128
+//$ else
+//$ default block_m = 8
+//$ default block_n = 16
+//$ default threads = 128
+//$ end
+//$ tune target in [any, sm_80]
+//$ tune block_m in [16, 32, 64]
+//$ tune block_n in [16, 32, 64]
+//$ tune threads in [128, 256]
+//$ let threads_n = 16
+//$ let threads_m = threads / threads_n
+//$ require threads % 32 == 0
+//$ require block_m % threads_m == 0
+//$ require block_n % threads_m == 0
+//$ require block_n % threads_n == 0
+//$ let columns = (head_dim + threads_n - 1) / threads_n * threads_n
+//$ let columns_v = (head_dim_v + threads_n - 1) / threads_n * threads_n
+//$ require block_m * columns <= 64 * threads
+//$ require block_n * (columns + columns_v) <= 96 * threads
+//$ require block_m * block_n <= 32 * threads
+//$ let shared_tiles = 4 * (block_m + block_n) * (columns + columns_v + 2)
+//$ if wants_dq + wants_dk + wants_dv > 0
+//$ let shared_bytes = shared_tiles + 4 * block_m * (block_n + 1)
+//$ else
+//$ let shared_bytes = shared_tiles
+//$ end
+//$ if mask_tables > 0
+//$ include "expression/tables_launch.cuh"
+//$ end
+//$ include "backward/row_dots_launch.cuh"
+//$ if wants_d_sinks == 1
+//$ include "backward/d_sinks_launch.cuh"
+//$ end
+//$ if wants_d_params > 0
+//$ let head_sums = head_reads
+//$ let head_part_rows = block_m
+//$ include "backward/clear_d_params_launch.cuh"
+//$ include "backward/d_params.cuh"
+//$ end
+//$ if wants_dk == 1 or wants_dv == 1
+//$ launch attention_dk_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_bytes
+//$ end
+//$ if wants_dq == 1 or wants_d_params > 0
+//$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block threads shared shared_bytes
+//$ end
+//$ if wants_d_params > 0 and head_reads > 0
+//$ include "backward/head_d_params_launch.cuh"
+//$ workspace 4 * batch * heads * (len_q + head_sums * (threads / 32) * ((len_q + block_m - 1) / block_m))
+//$ else
+//$ workspace 4 * batch * heads * len_q
+//$ end
+//$ include "backward/gradients.cuh"
+//$ include "backward/pair.cuh"
+
+// Rows are one float longer than what they hold, so that threads that walk down a column are in different banks.
+struct Shared {
+    float q[BLOCK_M][COLUMNS + 1], d_o[BLOCK_M][COLUMNS_V + 1];
+    float k[BLOCK_N][COLUMNS + 1], v[BLOCK_N][COLUMNS_V + 1];
+    //$ if wants_dq + wants_dk + wants_dv > 0
+    float pairs[BLOCK_M][BLOCK_N + 1]; // P, then dS
+    //$ end
+};
+static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
+
+constexpr int PER_M = BLOCK_M / THREADS_M, PER_N = BLOCK_N / THREADS_N; // elements of S of a thread
+
+// Rows first .. first + ROWS - 1 of a tensor; 0 outside.
+template <int DIM, int ROWS, int PITCH>
+__device__ __forceinline__ void load_rows(float (&tile)[ROWS][PITCH], const Input *tensor, long long row_stride, int first,
+                                          int rows) {
+    for (int i = threadIdx.x; i < ROWS * (PITCH - 1); i += THREADS) {
+        const int row = i / (PITCH - 1), d = i % (PITCH - 1);
+        const bool inside = first + row < rows && d < DIM;
+        tile[row][d] = inside ? to_float(tensor[(first + row) * row_stride + d]) : 0.0f;
+    }
+}
+
+// sum[i][j] += over steps: a[y + i THREADS_M][step] b[x + j THREADS_N][step]
+template <int STEPS, int ROWS, int PER_ROW, int ROWS_A, int PITCH_A, int ROWS_B, int PITCH_B>
+__device__ __forceinline__ void add_products(float (&sum)[ROWS][PER_ROW], const float (&a)[ROWS_A][PITCH_A],
+                                             const float (&b)[ROWS_B][PITCH_B], int y, int x) {
+#pragma unroll 4
+    for (int step = 0; step < STEPS; step++)
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+#pragma unroll
+            for (int j = 0; j < PER_ROW; j++)
+                sum[i][j] = fmaf(a[y + i * THREADS_M][step], b[x + j * THREADS_N][step], sum[i][j]);
+}
+
+// sum += weight * row, for the columns x + j THREADS_N of a row. A weight of 0 would not do where the row holds NaN.
+template <int PER_ROW> __device__ __forceinline__ void add_row(float (&sum)[PER_ROW], float weight, const float *row, int x) {
+    if (weight != 0)
+#pragma unroll
+        for (int j = 0; j < PER_ROW; j++)
+            sum[j] = fmaf(weight, row[x + j * THREADS_N], sum[j]);
+}
+
+// The queries of a tile and the keys of another.
+struct TileOfPairs {
+    int query0, key0;
+};
+
+// Does a query of the tile see a key of it?
+__device__ __forceinline__ bool is_needed(const attention_params &p, const Where &at, TileOfPairs tile) {
+    const int last = min(tile.query0 + BLOCK_M, p.len_q) - 1;
+    //$ if mask == custom_mask
+    return some_seen(p, at, position_of(p, tile.query0), position_of(p, last), tile.key0,
+                     min(tile.key0 + BLOCK_N, p.len_kv) - 1);
+    //$ else
+    return tile.key0 < keys_seen(p, last);
+    //$ end
+}
+
+// P and dS of the pairs of this thread; both 0 of pairs that are not seen.
+__device__ __forceinline__ void form_pairs(PairGradient (&pair)[PER_M][PER_N], const attention_params &p, const Where &at,
+                                           const Shared &tile, TileOfPairs of, const float *lse, const float *dots) {
+    const int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
+    float s[PER_M][PER_N] = {}, d_weight[PER_M][PER_N] = {};
+    add_products<HEAD_DIM>(s, tile.q, tile.k, y, x);
+    add_products<HEAD_DIM_V>(d_weight, tile.d_o, tile.v, y, x);
+#pragma unroll
+    for (int i = 0; i < PER_M; i++)
+#pragma unroll
+        for (int j = 0; j < PER_N; j++) {
+            const int query = of.query0 + y + i * THREADS_M, key = of.key0 + x + j * THREADS_N;
+            pair[i][j] = {};
+            if (query < p.len_q && key < p.len_kv && sees_pair(p, at, query, key))
+                pair[i][j] = pair_gradient(p, at, query, key, p.scale * s[i][j], d_weight[i][j], lse[query], dots[query]);
+        }
+}
+
+//$ if wants_dk == 1 or wants_dv == 1
+// dK and dV of BLOCK_N keys.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    attention_dk_dv(const __grid_constant__ attention_backward_params params) {
+    Shared &tile = *dynamic_shared<Shared>();
+    const attention_params &p = params.forward;
+    const int tiles = (p.len_kv + BLOCK_N - 1) / BLOCK_N, group = p.heads / p.kv_heads;
+    const int key0 = static_cast<int>(blockIdx.x % tiles) * BLOCK_N;
+    const long long first = blockIdx.x / tiles * group; // batch * heads + first head of those that share the keys
+    const int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
+    const Head keys = head_at(p, first);
+    load_rows<HEAD_DIM>(tile.k, keys.k, p.k_row_stride, key0, p.len_kv);
+    load_rows<HEAD_DIM_V>(tile.v, keys.v, p.v_row_stride, key0, p.len_kv);
+
+    constexpr int ROWS = BLOCK_N / THREADS_M;
+    //$ if wants_dk == 1
+    float dk[ROWS][COLUMNS / THREADS_N] = {};
+    //$ end
+    //$ if wants_dv == 1
+    float dv[ROWS][COLUMNS_V / THREADS_N] = {};
+    //$ end
+    for (long long index = first; index < first + group; index++) {
+        const Where at = where_is(p, index);
+        const Head head = head_at(p, index);
+        const Input *d_o = gradients_at(params, index).d_o;
+        for (int query0 = 0; query0 < p.len_q; query0 += BLOCK_M) {
+            const TileOfPairs of = {query0, key0};
+            if (!is_needed(p, at, of))
+                continue;
+            __syncthreads(); // all have used the last queries
+            load_rows<HEAD_DIM>(tile.q, head.q, p.q_row_stride, query0, p.len_q);
+            load_rows<HEAD_DIM_V>(tile.d_o, d_o, params.d_o_row_stride, query0, p.len_q);
+            __syncthreads();
+            PairGradient pair[PER_M][PER_N];
+            form_pairs(pair, p, at, tile, of, head.lse, row_dots(p, index));
+            //$ if wants_dv == 1
+#pragma unroll
+            for (int i = 0; i < PER_M; i++)
+#pragma unroll
+                for (int j = 0; j < PER_N; j++)
+                    tile.pairs[y + i * THREADS_M][x + j * THREADS_N] = pair[i][j].weight;
+            __syncthreads();
+#pragma unroll 2
+            for (int query = 0; query < BLOCK_M; query++)
+#pragma unroll
+                for (int i = 0; i < ROWS; i++)
+                    add_row(dv[i], tile.pairs[query][y + i * THREADS_M], tile.d_o[query], x);
+            //$ end
+            //$ if wants_dk == 1 and wants_dv == 1
+            __syncthreads(); // all have used P
+            //$ end
+            //$ if wants_dk == 1
+#pragma unroll
+            for (int i = 0; i < PER_M; i++)
+#pragma unroll
+                for (int j = 0; j < PER_N; j++)
+                    tile.pairs[y + i * THREADS_M][x + j * THREADS_N] = pair[i][j].d_s;
+            __syncthreads();
+#pragma unroll 2
+            for (int query = 0; query < BLOCK_M; query++)
+#pragma unroll
+                for (int i = 0; i < ROWS; i++)
+                    add_row(dk[i], tile.pairs[query][y + i * THREADS_M], tile.q[query], x);
+            //$ end
+        }
+    }
+
+    const HeadGradients gradients = gradients_at(params, first);
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+        const int key = key0 + y + i * THREADS_M;
+        //$ if wants_dk == 1
+#pragma unroll
+        for (int d = x; d < HEAD_DIM; d += THREADS_N)
+            if (key < p.len_kv)
+                gradients.dk[key * params.dk_row_stride + d] = to_output(p.scale * dk[i][d / THREADS_N]);
+        //$ end
+        //$ if wants_dv == 1
+#pragma unroll
+        for (int d = x; d < HEAD_DIM_V; d += THREADS_N)
+            if (key < p.len_kv)
+                gradients.dv[key * params.dv_row_stride + d] = to_output(dv[i][d / THREADS_N]);
+        //$ end
+    }
+}
+
+//$ end
+//$ if wants_dq == 1 or wants_d_params > 0
+//$ if wants_d_params > 0
+// What BLOCK_M queries add to the gradients of what the score reads.
+//$ end
+//$ if wants_dq == 1
+// dQ of BLOCK_M queries.
+//$ end
+extern "C" __global__ void __launch_bounds__(THREADS)
+    attention_dq(const __grid_constant__ attention_backward_params params) {
+    Shared &tile = *dynamic_shared<Shared>();
+    const attention_params &p = params.forward;
+    const int tiles = (p.len_q + BLOCK_M - 1) / BLOCK_M;
+    const int query0 = static_cast<int>(blockIdx.x % tiles) * BLOCK_M;
+    const long long index = blockIdx.x / tiles;
+    const int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
+    const Where at = where_is(p, index);
+    const Head head = head_at(p, index);
+    const HeadGradients gradients = gradients_at(params, index);
+    load_rows<HEAD_DIM>(tile.q, head.q, p.q_row_stride, query0, p.len_q);
+    load_rows<HEAD_DIM_V>(tile.d_o, gradients.d_o, params.d_o_row_stride, query0, p.len_q);
+
+    //$ if wants_dq == 1
+    float dq[PER_M][COLUMNS / THREADS_N] = {};
+    //$ end
+    //$ if head_reads > 0
+    float sum[HEAD_SUMS] = {};
+    //$ end
+    for (int key0 = 0; key0 < p.len_kv; key0 += BLOCK_N) {
+        const TileOfPairs of = {query0, key0};
+        if (!is_needed(p, at, of))
+            continue;
+        __syncthreads(); // all have used the last keys
+        load_rows<HEAD_DIM>(tile.k, head.k, p.k_row_stride, key0, p.len_kv);
+        load_rows<HEAD_DIM_V>(tile.v, head.v, p.v_row_stride, key0, p.len_kv);
+        __syncthreads();
+        PairGradient pair[PER_M][PER_N];
+        form_pairs(pair, p, at, tile, of, head.lse, row_dots(p, index));
+        //$ if wants_d_params > 0
+#pragma unroll
+        for (int i = 0; i < PER_M; i++)
+#pragma unroll
+            for (int j = 0; j < PER_N; j++) {
+                const int q = position_of(p, query0 + y + i * THREADS_M), key = key0 + x + j * THREADS_N;
+                //$ if head_reads > 0
+                add_pair(params, p, at, q, key, pair[i][j].s, pair[i][j].d_score, sum);
+                //$ else
+                add_pair(params, p, at, q, key, pair[i][j].s, pair[i][j].d_score);
+                //$ end
+            }
+        //$ end
+        //$ if wants_dq == 1
+#pragma unroll
+        for (int i = 0; i < PER_M; i++)
+#pragma unroll
+            for (int j = 0; j < PER_N; j++)
+                tile.pairs[y + i * THREADS_M][x + j * THREADS_N] = pair[i][j].d_s;
+        __syncthreads();
+#pragma unroll 2
+        for (int key = 0; key < BLOCK_N; key++)
+#pragma unroll
+            for (int i = 0; i < PER_M; i++)
+                add_row(dq[i], tile.pairs[y + i * THREADS_M][key], tile.k[key], x);
+        //$ end
+    }
+
+    //$ if head_reads > 0
+    store_head_sums(p, sum, index, query0 / BLOCK_M);
+    //$ end
+    //$ if wants_dq == 1
+#pragma unroll
+    for (int i = 0; i < PER_M; i++) {
+        const int query = query0 + y + i * THREADS_M;
+#pragma unroll
+        for (int d = x; d < HEAD_DIM; d += THREADS_N)
+            if (query < p.len_q)
+                gradients.dq[query * params.dq_row_stride + d] = to_output(p.scale * dq[i][d / THREADS_N]);
+    }
+    //$ end
+}
+//$ end

@@ -1,0 +1,93 @@
+//$ needs mask score step_n stages v_stages head_dim head_dim_v
+
+// A consumer warpgroup: 64 queries of the block, and everything that it holds in registers.
+struct QueriesConsumer {
+    const attention_backward_params &params;
+    const attention_params &p;
+    SharedQueries &shared;
+    int index, first, query; // which consumer of the block; the first query of this warp, and of this thread's rows
+    Ring<STAGES> ring;       // steps
+    float lse2[2], dot[2];   // of this thread's two rows, 8 queries apart
+    float dq[1][HEAD_DIM / 2];
+    float s[STEP_N / 2]; // S, then slopes
+    float d_weight[STEP_N / 2];
+    unsigned d_s[STEP_N / 16][4];
+
+    __device__ __forceinline__ QueriesConsumer(const attention_backward_params &params, SharedQueries &shared, int index, int head,
+                                               int query0)
+        : params(params), p(params.forward), shared(shared), index(index),
+          first(query0 + 64 * index + static_cast<int>(threadIdx.x) % 128 / 32 * 16),
+          query(first + static_cast<int>(threadIdx.x) % 32 / 4), ring{0}, dq{} {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int place = row_place(min(query + 8 * r, p.len_q - 1));
+            lse2[r] = row_lse2(p, head)[place];
+            dot[r] = row_dots(p, head)[place];
+        }
+    }
+
+    __device__ __forceinline__ const Step &step() const { return shared.step[ring.stage()]; }
+    __device__ __forceinline__ Ring<V_STAGES> values() const { return {ring.count}; }
+
+    // S (64 queries, STEP_N) = Q K^T of a step that is `ahead`; issued.
+    __device__ __forceinline__ void multiply_scores(int ahead) {
+        const int stage = (ring + ahead).stage();
+        barrier_wait(&shared.k_full[stage], (ring + ahead).parity());
+        wgmma_fence();
+        multiply_rows<HEAD_DIM, STEP_N>(s, matrix_descriptor(shared.q[index], 0), matrix_descriptor(shared.k[stage], 0));
+        wgmma_commit();
+    }
+
+    // dS of S and dP, which is in flight.
+    template <bool MASKED> __device__ __forceinline__ void weigh() {
+        //$ if mask == custom_mask or score == custom_score
+        weigh_queries<MASKED>(s, p, step().where, lse2, query, step().first);
+        //$ else
+        weigh_queries<MASKED>(s, p, {}, lse2, query, step().first);
+        //$ end
+        wgmma_wait<0>();
+        wgmma_settle(d_weight);
+        weigh_query_gradients<MASKED>(d_s, d_weight, s, dot);
+    }
+
+    __device__ __forceinline__ void run() {
+        wgmma_settle(dq[0]);
+        barrier_wait(&shared.k_full[0], 0);
+        if (step().first < 0)
+            return;
+        barrier_wait(&shared.queries_full, 0);
+        multiply_scores(0);
+        wgmma_wait<0>();
+        wgmma_settle(s);
+#pragma unroll 1
+        for (; step().first >= 0; ring.count++) {
+            const int stage = ring.stage(), stage_v = values().stage();
+            // dP (64 queries, STEP_N) = dO V^T
+            barrier_wait(&shared.v_full[stage_v], values().parity());
+            wgmma_fence();
+            multiply_rows<HEAD_DIM_V, STEP_N>(d_weight, matrix_descriptor(shared.d_o[index], 0),
+                                              matrix_descriptor(shared.v[stage_v], 0));
+            wgmma_commit();
+            if (step().whole)
+                weigh<false>();
+            else
+                weigh<true>();
+            release(&shared.v_empty[stage_v]);
+            // dQ (64 queries, d) += dS K
+            wgmma_fence();
+            add_weighted<HEAD_DIM, STEP_N>(dq[0], d_s, matrix_descriptor(shared.k[stage], STEP_N * 128));
+            wgmma_commit();
+            multiply_scores(1);
+            wgmma_wait<1>();
+            wgmma_settle(dq[0]);
+            release(&shared.k_empty[stage]);
+            wgmma_wait<0>();
+            wgmma_settle(s);
+        }
+    }
+
+    __device__ __forceinline__ void store(int head) const {
+        store_rows<HEAD_DIM>(dq, p.scale, params.dq, params.dq_batch_stride, params.dq_head_stride, params.dq_row_stride,
+                             head / p.heads, head % p.heads, first, p.len_q - first);
+    }
+};

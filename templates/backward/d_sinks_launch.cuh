@@ -1,0 +1,36 @@
+//$ needs algorithm
+//$ if algorithm == flash_async
+//$ launch attention_d_sinks grid heads block 256 shared 32 params attention_backward_params
+//$ else
+//$ launch attention_d_sinks grid heads block 256 shared 32
+//$ include "backward/row_dots_launch.cuh"
+//$ end
+//$ include "expression/formula.cuh"
+//$ include "fragment/reduce.cuh"
+
+// A sink takes the weight e^(sink - LSE) of every query of its head and gives no value: its gradient is the sum of -weight * D.
+// One block a head, in an order that does not vary.
+extern "C" __global__ void __launch_bounds__(256)
+    attention_d_sinks(const __grid_constant__ attention_backward_params params) {
+    if (!params.d_sinks)
+        return;
+    const attention_params &p = params.forward;
+    const int head = blockIdx.x;
+    const float sink = tensor_sinks(p, head);
+    float sum = 0;
+    for (int batch = 0; batch < p.batch; batch++) {
+        const float *lse = p.lse + batch * p.lse_batch_stride + head * p.lse_head_stride;
+        const float *dots = row_dots(p, static_cast<long long>(batch) * p.heads + head);
+        for (int query = threadIdx.x; query < p.len_q; query += 256) {
+            const float weight = sink == -INFINITY ? 0 : expf(__fsub_rn(sink, lse[query]));
+            //$ if algorithm == flash_async
+            sum -= weight == 0 ? 0 : weight * dots[row_place(query)];
+            //$ else
+            sum -= weight == 0 ? 0 : weight * dots[query];
+            //$ end
+        }
+    }
+    sum = block_reduce<float, plus>(sum, dynamic_shared<float>());
+    if (threadIdx.x == 0)
+        params.d_sinks[head] = sum;
+}

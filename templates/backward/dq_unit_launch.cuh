@@ -1,0 +1,64 @@
+//$ needs block_m step_n stages consumers panels panels_v block_threads producer_registers consumer_registers target_shared_bytes
+//$ let query_bytes = block_m * 128 * (panels + panels_v)
+//$ let k_step_bytes = step_n * 128 * panels + 48
+//$ let v_step_bytes = step_n * 128 * panels_v + 16
+//$ note V is in use for less of a step than K.
+//$ if query_bytes + 2 * (k_step_bytes + v_step_bytes) + 64 <= target_shared_bytes
+//$ let v_stages = 2
+//$ else
+//$ let v_stages = 1
+//$ end
+//$ let shared_queries = (query_bytes + stages * k_step_bytes + v_stages * v_step_bytes + 64 + 1023) / 1024 * 1024
+//$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block block_threads shared shared_queries
+//$ include "backward/weigh_queries.cuh"
+
+// --- dQ: queries down, keys across
+
+struct alignas(1024) SharedQueries {
+    Panels<PANELS, 64> q[CONSUMERS];
+    Panels<PANELS_V, 64> d_o[CONSUMERS];
+    Panels<PANELS, STEP_N> k[STAGES];
+    Panels<PANELS_V, STEP_N> v[V_STAGES];
+    Step step[STAGES];
+    Barrier queries_full, k_full[STAGES], k_empty[STAGES], v_full[V_STAGES], v_empty[V_STAGES];
+};
+static_assert(sizeof(SharedQueries) == SHARED_QUERIES, "as in the launch directive");
+
+//$ include "backward/produce_keys.cuh"
+//$ include "backward/consume_keys.cuh"
+
+// Called by one thread of the block.
+__device__ __forceinline__ void init_barriers(SharedQueries &shared) {
+    barrier_init(&shared.queries_full, 1);
+    for (int stage = 0; stage < STAGES; stage++) {
+        barrier_init(&shared.k_full[stage], 1);
+        barrier_init(&shared.k_empty[stage], CONSUMERS);
+    }
+    for (int stage = 0; stage < V_STAGES; stage++) {
+        barrier_init(&shared.v_full[stage], 1);
+        barrier_init(&shared.v_empty[stage], CONSUMERS);
+    }
+    barrier_init_fence();
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
+    attention_dq(const __grid_constant__ attention_backward_tma_params params) {
+    SharedQueries &shared = *dynamic_shared<SharedQueries>();
+    const attention_params &p = params.backward.forward;
+    const int tiles = (p.len_q + BLOCK_M - 1) / BLOCK_M;
+    // the last tiles see most keys where a mask is causal: they begin first
+    const int query0 = (tiles - 1 - static_cast<int>(blockIdx.x) % tiles) * BLOCK_M, index = static_cast<int>(blockIdx.x) / tiles;
+    if (warp_index() == 0 && elect_one())
+        init_barriers(shared);
+    __syncthreads();
+    if (warpgroup_index() == 0) {
+        registers_release<PRODUCER_REGISTERS>();
+        if (warp_index() == 0)
+            produce_keys(params, shared, index, query0);
+    } else {
+        registers_acquire<CONSUMER_REGISTERS>();
+        QueriesConsumer consumer(params.backward, shared, warpgroup_index() - 1, index, query0);
+        consumer.run();
+        consumer.store(index);
+    }
+}

@@ -1,0 +1,32 @@
+//$ needs head_reads
+//$ launch attention_head_d_params grid batch * heads * head_reads block 256 shared 32
+//$ include "backward/d_params.cuh"
+
+// Where the gradient of an entry is: of a read, in a head.
+__device__ __forceinline__ float *head_place(const attention_backward_params &params, int entry) {
+    const attention_params &p = params.forward;
+    const int indices = p.batch * p.heads, read = entry / indices;
+    const Where at = where_is(p, entry % indices);
+    //$ code head_places
+}
+
+// The sums of all warps that are for one element. Heads may share it: the first entry that is for it adds all.
+extern "C" __global__ void __launch_bounds__(256)
+    attention_head_d_params(const __grid_constant__ attention_backward_params params) {
+    const attention_params &p = params.forward;
+    const int own = blockIdx.x, entries = gridDim.x, parts = head_parts(p);
+    float *place = head_place(params, own), *shared = dynamic_shared<float>();
+    float before = 0;
+    for (int entry = threadIdx.x; entry < own; entry += 256)
+        before += head_place(params, entry) == place;
+    if (block_reduce<float, plus>(before, shared) > 0)
+        return;
+    float sum = 0;
+    for (int entry = own; entry < entries; entry++)
+        if (head_place(params, entry) == place)
+            for (int part = threadIdx.x; part < parts; part += 256)
+                sum += head_sums_of(p, entry)[part];
+    sum = block_reduce<float, plus>(sum, shared);
+    if (threadIdx.x == 0)
+        *place = sum;
+}

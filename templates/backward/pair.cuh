@@ -1,0 +1,68 @@
+//$ needs mask score dropout wants_d_params
+//$ include "expression/formula.cuh"
+//$ include "expression/derivative.cuh"
+//$ include "walk/keys_seen.cuh"
+//$ if dropout == 1
+//$ include "fragment/dropout.cuh"
+//$ end
+
+// One query and one key.
+
+__device__ __forceinline__ bool sees_pair(const attention_params &p, const Where &at, int query, int key) {
+    //$ if mask == custom_mask
+    return sees(p, at, position_of(p, query), key);
+    //$ else
+    return key < keys_seen(p, query);
+    //$ end
+}
+
+struct PairGradient {
+    //$ if dropout == 1
+    float weight; // P, and what dropout makes of it
+    //$ else
+    float weight; // P
+    //$ end
+    float d_s;    // dS, by the scaled product
+    //$ if wants_d_params > 0
+    float s, d_score; // the scaled product, and the gradient by the score
+    //$ end
+};
+
+// P = e^(f(s) - LSE) and dS = P (dP - D) f'(s), of a scaled product s and a key that the query sees. A weight of 0 has no
+// gradient, wherever the derivative is infinite.
+//$ if dropout == 1
+// Dropout multiplies P, and so dP, by 0 or by 1 / (1 - dropout_p).
+//$ end
+__device__ __forceinline__ PairGradient pair_gradient(const attention_params &p, const Where &at, int query, int key, float s,
+                                                      float d_weight, float lse, float dot) {
+    //$ if score == custom_score
+    const float score = score_of(p, at, position_of(p, query), key, s);
+    //$ else
+    const float score = s;
+    //$ end
+    const float weight = expf(__fsub_rn(score, lse == -INFINITY ? 0.0f : lse));
+    //$ if dropout == 1
+    const bool kept = keeps_pair(dropout_of(p, static_cast<long long>(at.b) * p.heads + at.h), query, key);
+    float d_s = weight * ((kept ? p.dropout_factor * d_weight : 0) - dot);
+    //$ else
+    float d_s = weight * (d_weight - dot);
+    //$ end
+    //$ if wants_d_params > 0
+    const float d_score = d_s;
+    //$ end
+    //$ if score == custom_score
+    d_s *= derivative_of(p, at, position_of(p, query), key, s);
+    //$ end
+    PairGradient pair;
+    //$ if dropout == 1
+    pair.weight = kept ? p.dropout_factor * weight : 0;
+    //$ else
+    pair.weight = weight;
+    //$ end
+    pair.d_s = weight == 0 ? 0.0f : d_s;
+    //$ if wants_d_params > 0
+    pair.s = s;
+    pair.d_score = weight == 0 ? 0.0f : d_score;
+    //$ end
+    return pair;
+}

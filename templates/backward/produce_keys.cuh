@@ -1,0 +1,63 @@
+//$ needs mask score block_m panels panels_v consumers stages v_stages step_n
+
+// One warp loads Q and dO of the block, then the tiles of keys that any of its queries sees.
+__device__ __forceinline__ void produce_keys(const attention_backward_tma_params &params, SharedQueries &shared, int index, int query0) {
+    const attention_params &p = params.backward.forward;
+    const int head = index % p.heads, batch = index / p.heads, kv_head = head / (p.heads / p.kv_heads);
+    const bool elected = elect_one();
+    const Where at = where_is(p, index);
+    KeyTiles walk = key_tiles(p, at, query0);
+    int key = next_keys(p, at, walk);
+    if (elected && key >= 0) {
+        barrier_expect(&shared.queries_full, BLOCK_M * 128 * (PANELS + PANELS_V));
+#pragma unroll 1
+        for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+            const int query = query0 + 64 * consumer;
+#pragma unroll 1
+            for (int panel = 0; panel < PANELS; panel++)
+                tma_load(shared.q[consumer][panel], &params.q_map, &shared.queries_full, panel * 64, query, head, batch);
+#pragma unroll 1
+            for (int panel = 0; panel < PANELS_V; panel++)
+                tma_load(shared.d_o[consumer][panel], &params.d_o_map, &shared.queries_full, panel * 64, query, head, batch);
+        }
+    }
+#pragma unroll 1
+    for (Ring<STAGES> ring = {0};; ring.count++, key = next_keys(p, at, walk)) {
+        const Ring<V_STAGES> ring_v = {ring.count};
+        const int stage = ring.stage(), stage_v = ring_v.stage();
+        Barrier *const k_full = &shared.k_full[stage], *const v_full = &shared.v_full[stage_v];
+        const bool last = key < 0, whole = !last && all_pairs_seen(p, at, query0, BLOCK_M, key, STEP_N);
+        barrier_wait(&shared.k_empty[stage], ring.parity() ^ 1);
+        if (elected) {
+            Step &step = shared.step[stage];
+            step.first = key;
+            step.whole = whole;
+            //$ if mask == custom_mask or score == custom_score
+            step.where = at;
+            //$ end
+            if (last) // nothing comes behind it
+                barrier_arrive(k_full);
+            else
+                barrier_expect(k_full, STEP_N * 128 * PANELS);
+#pragma unroll 1
+            for (int panel = 0; panel < PANELS && !last; panel++)
+#pragma unroll 1
+                for (int row = 0; row < STEP_N; row += 64)
+                    tma_load(shared.k[stage][panel][row], &params.k_map, k_full, panel * 64, key + row, kv_head, batch);
+        }
+        barrier_wait(&shared.v_empty[stage_v], ring_v.parity() ^ 1);
+        if (elected) {
+            if (last)
+                barrier_arrive(v_full);
+            else
+                barrier_expect(v_full, STEP_N * 128 * PANELS_V);
+#pragma unroll 1
+            for (int panel = 0; panel < PANELS_V && !last; panel++)
+#pragma unroll 1
+                for (int row = 0; row < STEP_N; row += 64)
+                    tma_load(shared.v[stage_v][panel][row], &params.v_map, v_full, panel * 64, key + row, kv_head, batch);
+        }
+        if (last)
+            break;
+    }
+}

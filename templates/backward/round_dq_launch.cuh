@@ -1,0 +1,21 @@
+//$ needs head_dim dq_width
+//$ launch attention_round_dq grid batch * heads * ((len_q + 63) / 64) block 128 shared 0 params attention_backward_params
+//$ include "backward/row_statistics_launch.cuh"
+//$ include "backward/store_rows.cuh"
+
+// The sums of 64 queries, times the scale -> dQ.
+extern "C" __global__ void __launch_bounds__(128)
+    attention_round_dq(const __grid_constant__ attention_backward_params params) {
+    const attention_params &p = params.forward;
+    const int tiles = padded_queries(p) / 64, index = static_cast<int>(blockIdx.x) / tiles;
+    const int query0 = static_cast<int>(blockIdx.x) % tiles * 64 + static_cast<int>(threadIdx.x) / 32 * 16; // of this warp
+    const float4 *const sums = reinterpret_cast<const float4 *>(dq_sums(p, blockIdx.x)) + threadIdx.x;
+    float dq[1][DQ_WIDTH / 2];
+#pragma unroll
+    for (int i = 0; i < DQ_WIDTH / 8; i++) {
+        const float4 four = sums[128 * i];
+        dq[0][4 * i] = four.x, dq[0][4 * i + 1] = four.y, dq[0][4 * i + 2] = four.z, dq[0][4 * i + 3] = four.w;
+    }
+    store_rows<HEAD_DIM>(dq, p.scale, params.dq, params.dq_batch_stride, params.dq_head_stride, params.dq_row_stride,
+                         index / p.heads, index % p.heads, query0, p.len_q - query0);
+}

@@ -1,0 +1,44 @@
+//$ needs head_dim_v algorithm
+//$ launch attention_row_dots grid (batch * heads * len_q + 3) / 4 block 128 shared 0
+//$ include "backward/gradients.cuh"
+//$ include "fragment/reduce.cuh"
+
+// D = row sum of dO * O, less dLSE: one number a query, at the beginning of the workspace. The row sum is that of P * dP, which
+// the derivative of the softmax subtracts from every dP.
+//$ if algorithm == flash_mma
+// Behind these numbers LSE for the base 2; of a query that sees no key +INFINITY, which makes every weight 0.
+//$ end
+
+__device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
+    return static_cast<float *>(p.workspace) + index * p.len_q;
+}
+
+//$ if algorithm == flash_mma
+__device__ __forceinline__ float *row_lse2(const attention_params &p, long long index) {
+    return row_dots(p, static_cast<long long>(p.batch) * p.heads + index);
+}
+
+//$ end
+// One warp a row.
+extern "C" __global__ void __launch_bounds__(128)
+    attention_row_dots(const __grid_constant__ attention_backward_params p) {
+    const long long row = static_cast<long long>(blockIdx.x) * 4 + threadIdx.x / 32; // (batch, head, query) in one
+    if (row >= static_cast<long long>(p.forward.batch) * p.forward.heads * p.forward.len_q)
+        return;
+    const HeadGradients head = gradients_at(p, row / p.forward.len_q);
+    const long long query = row % p.forward.len_q;
+    const Input *o = head.o + query * p.forward.o_row_stride, *d_o = head.d_o + query * p.d_o_row_stride;
+    float sum = 0;
+#pragma unroll
+    for (int d = threadIdx.x % 32; d < HEAD_DIM_V; d += 32)
+        sum = fmaf(to_float(d_o[d]), to_float(o[d]), sum);
+    sum = lanes_sum<32>(sum);
+    if (threadIdx.x % 32 == 0)
+        row_dots(p.forward, 0)[row] = head.d_lse ? sum - head.d_lse[query] : sum;
+    //$ if algorithm == flash_mma
+    if (threadIdx.x % 32 == 0) {
+        const float lse = head_at(p.forward, row / p.forward.len_q).lse[query];
+        row_lse2(p.forward, 0)[row] = lse == -INFINITY ? INFINITY : lse * 1.44269504f;
+    }
+    //$ end
+}

@@ -1,0 +1,65 @@
+//$ needs head_dim_v dq_width
+//$ launch attention_row_statistics grid batch * heads * ((len_q + 63) / 64 * 4) block 128 shared 0 params attention_backward_params
+//$ include "backward/gradients.cuh"
+//$ include "fragment/reduce.cuh"
+
+// Two numbers a query, at the beginning of the workspace: D = row sum of dO * O, less dLSE, which the derivative of the softmax
+// subtracts from every dP; and LSE for the base 2, +INFINITY of a query that sees no key, which makes every weight 0. Queries are
+// padded to whole steps of 64 by such that see no key.
+
+__device__ __forceinline__ int padded_queries(const attention_params &p) { return (p.len_q + 63) / 64 * 64; }
+__device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
+    return static_cast<float *>(p.workspace) + index * padded_queries(p);
+}
+__device__ __forceinline__ float *row_lse2(const attention_params &p, long long index) {
+    return row_dots(p, static_cast<long long>(p.batch) * p.heads + index);
+}
+
+// Where the numbers of a query are in these rows. 16 queries are in such an order that an ldmatrix, whose rows of 16 bytes go to four
+// lanes each, gives a lane those of its columns in the accumulator layout of wgmma (backward/weigh_keys.cuh).
+__device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + query % 16 / 8 * 8 + query % 2 * 4 + query % 8 / 2; }
+//$ if dq_width > 0
+
+// Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of a warpgroup hold an accumulator, four numbers at a
+// time. tile = index * padded_queries / 64 + query / 64.
+__device__ __forceinline__ float *dq_sums(const attention_params &p, long long tile) {
+    return row_lse2(p, static_cast<long long>(p.batch) * p.heads) + tile * (64 * DQ_WIDTH);
+}
+//$ end
+
+// Eight lanes a row, 16 bytes at a time.
+extern "C" __global__ void __launch_bounds__(128)
+    attention_row_statistics(const __grid_constant__ attention_backward_params params) {
+    const attention_params &p = params.forward;
+    const int tiles = padded_queries(p) / 16, query = static_cast<int>(blockIdx.x) % tiles * 16 + static_cast<int>(threadIdx.x) / 8;
+    const long long index = static_cast<int>(blockIdx.x) / tiles;
+    const int lane = static_cast<int>(threadIdx.x) % 8;
+    const bool inside = query < p.len_q;
+    const HeadGradients head = gradients_at(params, index);
+    const Input *o = head.o + query * p.o_row_stride, *d_o = head.d_o + query * params.d_o_row_stride;
+    float sum = 0;
+#pragma unroll
+    for (int column = 8 * lane; column < HEAD_DIM_V; column += 64) {
+        if (!inside)
+            break;
+        const uint4 a = *reinterpret_cast<const uint4 *>(o + column), b = *reinterpret_cast<const uint4 *>(d_o + column);
+        const unsigned pair[8] = {a.x, b.x, a.y, b.y, a.z, b.z, a.w, b.w};
+#pragma unroll
+        for (int i = 0; i < 8; i += 2) {
+            sum = fmaf(to_float(static_cast<Input>(pair[i])), to_float(static_cast<Input>(pair[i + 1])), sum);
+            sum = fmaf(to_float(static_cast<Input>(pair[i] >> 16)), to_float(static_cast<Input>(pair[i + 1] >> 16)), sum);
+        }
+    }
+    sum = lanes_sum<8>(sum);
+    if (lane == 0) {
+        const float lse = inside ? head_at(p, index).lse[query] : -INFINITY;
+        row_dots(p, index)[row_place(query)] = inside && head.d_lse ? sum - head.d_lse[query] : sum;
+        row_lse2(p, index)[row_place(query)] = lse == -INFINITY ? INFINITY : lse * 1.44269504f;
+    }
+    //$ if dq_width > 0
+    float *const sums = dq_sums(p, index * tiles / 4) + static_cast<long long>(query) * DQ_WIDTH;
+#pragma unroll
+    for (int column = 4 * lane; column < DQ_WIDTH; column += 32)
+        *reinterpret_cast<float4 *>(sums + column) = make_float4(0, 0, 0, 0);
+    //$ end
+}

@@ -1,0 +1,32 @@
+//$ needs step_n bfloat16
+//$ include "backward/pair_weight.cuh"
+//$ include "target/sm_80.cuh"
+
+// S and dP of 64 queries -> dS, in the accumulator layout of wgmma: element 4 j + 2 r + e of a thread is of row 16 w + lane / 4 + 8 r
+// of its warp w, which is a query, and of column 8 j + lane % 4 * 2 + e, which is a key.
+
+// S -> slopes P f'. `lse2`, `query`: of the thread's two rows, 8 queries apart.
+template <bool MASKED>
+__device__ __forceinline__ void weigh_queries(float (&s)[STEP_N / 2], const attention_params &p, const Where &at,
+                                              const float (&lse2)[2], int query, int key0) {
+    const int first = key0 + static_cast<int>(threadIdx.x) % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < STEP_N / 2; i++)
+        s[i] = pair_weight<MASKED>(p, at, query + i / 2 % 2 * 8, first + i / 4 * 8 + i % 2, lse2[i / 2 % 2], s[i]).slope;
+}
+
+// dS = slope (dP - D), as operand of dQ += dS K.
+template <bool MASKED>
+__device__ __forceinline__ void weigh_query_gradients(unsigned (&d_s)[STEP_N / 16][4], float (&d_weight)[STEP_N / 2],
+                                                      const float (&slope)[STEP_N / 2], const float (&dot)[2]) {
+#pragma unroll
+    for (int i = 0; i < STEP_N / 2; i++) {
+        const float value = slope[i] * (d_weight[i] - dot[i / 2 % 2]);
+        d_weight[i] = MASKED && slope[i] == 0 ? 0 : value; // whatever dP is of a pair that is not seen
+    }
+#pragma unroll
+    for (int j = 0; j < STEP_N / 16; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            d_s[j][i] = pack<BFLOAT16>(d_weight[8 * j + 2 * i], d_weight[8 * j + 2 * i + 1]);
+}
