@@ -1,18 +1,30 @@
-// Attention in one loop, one key at a time. The output need not wait for the final maximum: with the running maximum m,
-// o holds sum exp(s - m) v, and when m grows to m' all of it shrinks by exp(m - m'), exactly as the denominator does.
-// Dividing by l is left to the end, where it costs once a row instead of once a key.
-// A row of Q and of O belongs to LANES lanes, which hold both in registers; K and V are read once for every query.
+// Attention in one loop, one key at a time. The kernel accumulates the output before it knows the final maximum: with the running
+// maximum m, o is sum exp(s - m) v, and when m grows to m', o and the denominator are multiplied by exp(m - m').
+// The division by l comes at the end: one per row instead of one per key.
+// LANES lanes hold a row of Q and of O in registers; K and V are read once for every query.
+//$ require dropout == 0
 //$ default threads = 128
 //$ tune threads in [32, 64, 128, 256, 512, 1024]
 //$ require threads % 32 == 0
 //$ if head_dim + head_dim_v <= 256
 //$ let lanes = 8
-//$ else
+//$ elif head_dim + head_dim_v <= 512
 //$ let lanes = 16
+//$ else
+//$ let lanes = 32
 //$ end
 //$ let rows = threads / lanes
 //$ launch attention_flash grid (batch * heads * len_q + rows - 1) / rows block threads shared 0
 //$ include "sequence/head.cuh"
+//$ include "sequence/input_kv.cuh"
+//$ if layout == padded
+//$ include "sequence/padded.cuh"
+//$ elif layout == ragged
+//$ include "sequence/ragged.cuh"
+//$ end
+//$ if page_size > 0
+//$ include "load/paged.cuh"
+//$ end
 //$ if mask == custom_mask or score == custom_score or sinks > 0
 //$ include "expression/formula.cuh"
 //$ end
@@ -20,14 +32,30 @@
 //$ include "load/slice.cuh"
 //$ include "fragment/softmax.cuh"
 
+//$ if layout == dense
 extern "C" __global__ void __launch_bounds__(THREADS) attention_flash(const __grid_constant__ attention_params p) {
     long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // (batch, head, query) in one
     if (row >= static_cast<long long>(p.batch) * p.heads * p.len_q)
         return;
     Head head = head_at(p, row / p.len_q);
     int query = static_cast<int>(row % p.len_q);
+    //$ else
+extern "C" __global__ void __launch_bounds__(THREADS) attention_flash(const __grid_constant__ attention_params all) {
+    long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // (batch, head, query) in one
+    if (row >= static_cast<long long>(all.batch) * all.heads * all.len_q)
+        return;
+    const attention_params p = sequence_of(all, static_cast<int>(row / all.len_q / all.heads));
+    int query = static_cast<int>(row % all.len_q);
+    if (query >= p.len_q)
+        return;
+    Head head = head_at(p, row / all.len_q);
+    //$ end
     //$ if mask == custom_mask or score == custom_score or sinks > 0
+    //$ if layout == dense
     const Where at = where_is(p, row / p.len_q);
+    //$ else
+    const Where at = where_is(p, row / all.len_q);
+    //$ end
     const int position = position_of(p, query);
     //$ end
     //$ if mask == custom_mask
@@ -38,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_flash(const __gr
     Slice<HEAD_DIM> q = slice_load<HEAD_DIM>(head.q + query * p.q_row_stride);
 
     //$ if sinks > 0
-    SoftmaxState state = softmax_of(tensor_sinks(p, at.h)); // takes weight, adds no value
+    SoftmaxState state = softmax_of(tensor_sinks(p, at.h)); // a sink has weight and no value
     //$ else
     SoftmaxState state = softmax_of_nothing();
     //$ end
@@ -51,7 +79,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_flash(const __gr
     for (int key = 0; key < seen; key++) {
     //$ end
         // s = scale q.k
+        //$ if page_size > 0
+        float score = p.scale * slice_dot(q, slice_load<HEAD_DIM>(head.k + paged_row(p, key, p.k_batch_stride, p.k_row_stride)));
+        //$ else
         float score = p.scale * slice_dot(q, slice_load<HEAD_DIM>(head.k + key * p.k_row_stride));
+        //$ end
+        //$ if kv_scale != none and page_size > 0
+        score *= head.k_scale[paged_row(p, key, p.k_scale_batch_stride, p.k_scale_row_stride)];
+        //$ elif kv_scale != none
+        score *= head.k_scale[key * p.k_scale_row_stride];
+        //$ end
         //$ if score == custom_score
         score = score_of(p, at, position, key, score);
         //$ end
@@ -63,7 +100,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_flash(const __gr
 
         // l = l keep + weight,  o = o keep + weight v
         state = {max, state.sum * keep + weight};
+        //$ if kv_scale != none and page_size > 0
+        weight *= head.v_scale[paged_row(p, key, p.v_scale_batch_stride, p.v_scale_row_stride)];
+        //$ elif kv_scale != none
+        weight *= head.v_scale[key * p.v_scale_row_stride];
+        //$ end
+        //$ if page_size > 0
+        slice_add(o, keep, weight, slice_load<HEAD_DIM_V>(head.v + paged_row(p, key, p.v_batch_stride, p.v_row_stride)));
+        //$ else
         slice_add(o, keep, weight, slice_load<HEAD_DIM_V>(head.v + key * p.v_row_stride));
+        //$ end
     }
 
     // o = o / l

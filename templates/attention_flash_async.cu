@@ -10,11 +10,13 @@
 // Each stage has two barriers: `full` completes when its bytes have arrived, `empty` when all consumers have released it. A
 // persistent block computes several Q tiles, and the tensor cores stay busy between two of them: the first S of the next
 // tile is issued together with the last P V of this one.
+//$ require max(head_dim, head_dim_v) <= 256
 //$ require target == sm_90a
 //$ require dtype != fp32
 //$ require head_dim % 8 == 0
 //$ require head_dim_v % 8 == 0
 //$ let columns_v = head_dim_v
+//$ let output_columns = head_dim_v
 //$ let rows_aligned = true
 //$ let plain_scores = mask != custom_mask and score == scaled
 //$ let folded = score_form in [linear, tanh]
@@ -26,8 +28,12 @@
 //$ end
 //$ default rescale = from_sum
 //$ default tile_order = sections
+//$ if layout == dense
 //$ default scheduler = persistent
-//$ if dtype_out == fp32
+//$ else
+//$ default scheduler = per_tile
+//$ end
+//$ if dtype_out == fp32 or layout != dense
 //$ default store = direct
 //$ else
 //$ default store = tma
@@ -40,17 +46,24 @@
 //$ tune p_in in [p_registers]
 //$ tune q_in in [q_shared, q_registers]
 //$ tune cluster in [1, 2]
+//$ tune splits in [1]
 //$ require block_m in [64, 128, 192, 256]
 //$ require block_n % 16 == 0
 //$ require store == direct or dtype_out != fp32
+//$ require layout == dense or (store == direct and scheduler == per_tile)
+//$ require page_size == 0 or page_size >= 16
+//$ require page_size == 0 or cluster == 1
 //$ require pack_gqa == 0 or scheduler == persistent
 //$ require cluster in [1, 2]
 //$ require block_m < 256 or cluster == 1 or pack_gqa == 0
-//$ require pack_gqa == 0 or (plain_scores and sinks == 0)
+//$ require pack_gqa == 0 or (plain_scores and sinks == 0 and dropout == 0)
+//$ require dropout == 0 or layout == dense
 //$ let consumers = block_m / 64
+//$ let output_registers = output_columns / 2
+//$ let p_steps = block_n / 16
 //$ let scores_ahead = overlap == intra_warpgroup or overlap == both
-//$ let in_turns = overlap == pingpong or overlap == both
-//$ require not in_turns or consumers == 2
+//$ let pingpong_schedule = overlap == pingpong or overlap == both
+//$ require not pingpong_schedule or consumers == 2
 //$ let panels = (head_dim + 63) / 64
 //$ let panels_v = (head_dim_v + 63) / 64
 //$ let k_bytes = panels * block_n * 128
@@ -89,15 +102,24 @@
 //$ else
 //$ let k_stages = stages
 //$ end
-//$ let across = scheduler == persistent and scores_ahead and (store == direct or q_stages == 2) and (store == tma or head_dim_v <= 128)
+//$ let overlap_q_tiles = scheduler == persistent and scores_ahead and (store == direct or q_stages == 2) and (store == tma or head_dim_v <= 128)
 //$ let shared_bytes = (held_bytes + (k_stages - stages) * k_stage_bytes + 1023) / 1024 * 1024
 //$ let block_threads = 128 * (consumers + 1)
 //$ let tile_rows = cluster * block_m
 //$ let units = tile_rows / 64
+//$ if page_size > 0 and block_n % 64 == 0
+//$ let share = min(page_size, 64)
+//$ elif page_size > 0 and block_n % 32 == 0
+//$ let share = min(page_size, 32)
+//$ elif page_size > 0
+//$ let share = 16
+//$ else
 //$ let share = block_n / cluster
-//$ let units_apart = not in_turns
+//$ end
+//$ let skip_per_warpgroup = not pingpong_schedule
 //$ let in_pairs = scheduler == persistent and mask == causal
 //$ let kv_readers = consumers * cluster
+//$ let strange_values = mask != none or layout != dense
 //$ if store == tma
 //$ let q_readers = 128
 //$ elif q_in == q_registers
@@ -129,11 +151,21 @@
 //$ let q_registers_held = 0
 //$ end
 //$ require block_n / 2 + p_registers_held + q_registers_held + head_dim_v / 2 + 32 <= consumer_registers
+//$ if split_keys > 0
+//$ let blocks_at_once = 1
+//$ let cluster_blocks = cluster
+//$ end
 //$ include "params/attention_tma.h"
 //$ include "sequence/element.cuh"
 //$ include "target/sm_90a.cuh"
 //$ include "pipeline/ring.cuh"
 
+//$ note Sequences with lengths of their own: a block works on one of them.
+//$ if layout == padded
+//$ include "sequence/padded.cuh"
+//$ elif layout == ragged
+//$ include "sequence/ragged.cuh"
+//$ end
 // A tile of 16-bit elements is stored in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by TMA.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
@@ -176,7 +208,9 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 //$ else
 //$ include "walk/builtin.cuh"
 //$ end
-//$ if in_pairs
+//$ if split_keys > 0
+//$ include "work/queue_parts.cuh"
+//$ elif in_pairs
 //$ include "work/queue_pairs.cuh"
 //$ else
 //$ include "work/queue_tiles.cuh"
@@ -232,7 +266,11 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 
 //$ note The producers: each waits for an empty stage and fills it; the bytes complete its full barrier.
 //$ include "load/tiles_of_queries.cuh"
+//$ if page_size > 0
+//$ include "load/tiles_of_paged_keys.cuh"
+//$ else
 //$ include "load/tiles_of_keys.cuh"
+//$ end
 //$ if score_bias == bias_rows
 //$ include "load/bias_rows.cuh"
 //$ end
@@ -272,8 +310,14 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 //$ if sinks > 0
 //$ include "fragment/sinks.cuh"
 //$ end
+//$ if dropout == 1
+//$ include "fragment/drop_weights.cuh"
+//$ end
 //$ include "pipeline/consumer.cuh"
 //$ include "store/lse.cuh"
+//$ if split_keys > 0
+//$ include "store/parts.cuh"
+//$ end
 //$ if store == tma
 //$ include "store/tma.cuh"
 //$ elif dtype_out == fp32
@@ -281,7 +325,7 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 //$ else
 //$ include "store/direct_16bit.cuh"
 //$ end
-//$ if mask != none
+//$ if strange_values
 //$ include "store/repeated_rows.cuh"
 //$ end
 //$ include "store/finish.cuh"
@@ -290,14 +334,21 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 //$ else
 //$ include "pipeline/rescale_on_growth.cuh"
 //$ end
-//$ if across
-//$ include "pipeline/tiles_across.cuh"
+//$ if overlap_q_tiles
+//$ include "pipeline/q_tiles_overlapped.cuh"
 //$ elif scores_ahead
-//$ include "pipeline/tiles_apart.cuh"
+//$ include "pipeline/q_tiles_in_sequence.cuh"
 //$ else
 //$ include "pipeline/keys_in_sequence.cuh"
 //$ end
+//$ if layout == dense
 //$ include "store/nothing.cuh"
+//$ else
+//$ include "store/nothing_of_tile.cuh"
+//$ end
+//$ if split_keys > 0
+//$ include "store/combine.cuh"
+//$ end
 
 // Called by one thread of the block.
 __device__ __forceinline__ void init_barriers(Shared &shared) {
@@ -305,10 +356,9 @@ __device__ __forceinline__ void init_barriers(Shared &shared) {
         for (int consumer = 0; consumer < CONSUMERS; consumer++) {
             barrier_init(&shared.q_full[stage][consumer], 1);
             //$ if store == tma
-            barrier_init(&shared.q_empty[stage][consumer], Q_READERS); // every thread has written its part of O there
-            //$ else
-            barrier_init(&shared.q_empty[stage][consumer], Q_READERS);
+            // Every thread of the consumer arrives once its part of O is in the buffer.
             //$ end
+            barrier_init(&shared.q_empty[stage][consumer], Q_READERS);
         }
     for (int stage = 0; stage < STAGES; stage++) {
         barrier_init(&shared.v_full[stage], 1);
@@ -339,8 +389,22 @@ __device__ __forceinline__ void init_barriers(Shared &shared) {
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     attention_flash_async(const __grid_constant__ attention_tma_params p) {
     Shared &shared = *dynamic_shared<Shared>();
+    //$ if layout == dense
     if (p.attention.len_kv == 0)
         return write_nothing(p.attention);
+    //$ else
+    TileQueue queue = tile_queue(p.attention);
+    const Tile tile = next_tile(p.attention, queue);
+    const attention_params own = sequence_of(p.attention, tile.batch);
+    if (tile.query >= own.len_q)
+        return;
+    //$ if split_keys > 0
+    if (!has_part(own, tile) || (own.splits > 1 && own.len_kv == 0))
+        return; // attention_combine writes what no part has
+    //$ end
+    if (own.len_kv == 0)
+        return write_nothing(own, tile);
+    //$ end
     if (warp_index() == 0 && elect_one()) {
         tma_prefetch(&p.q_map);
         tma_prefetch(&p.k_map);
@@ -359,6 +423,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         // Evaluate both while the warp is converged: a shuffle after elect_one() would hang.
         int warp = warp_index();
         bool elected = elect_one();
+        //$ if layout == dense
         if (warp == 0 && elected)
             produce_tiles(p, shared);
         else if (warp == 1 && elected)
@@ -369,15 +434,36 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         else if (warp == 3)
             produce_bias_rows(p.attention, shared);
         //$ end
+        //$ else
+        //$ if layout == ragged
+        if (warp == 0 && elected)
+            produce_tiles(p, shared, own.first_q);
+        //$ else
+        if (warp == 0 && elected)
+            produce_tiles(p, shared);
+        //$ end
+        else if (warp == 1 && elected)
+            produce_keys<PANELS, K_STAGES>(own, shared, p.k_map, shared.k, shared.k_full, shared.k_empty);
+        else if (warp == 2 && elected)
+            produce_keys<PANELS_V, STAGES>(own, shared, p.v_map, shared.v, shared.v_full, shared.v_empty);
+        //$ if score_bias == bias_rows
+        else if (warp == 3)
+            produce_bias_rows(own, shared);
+        //$ end
+        //$ end
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
+        //$ if layout == dense
         Consumer consumer(p.attention, shared, warpgroup_index() - 1);
-        //$ if in_turns
+        //$ else
+        Consumer consumer(own, shared, warpgroup_index() - 1);
+        //$ end
+        //$ if pingpong_schedule
         if (consumer.index == 1)
             named_barrier_arrive(1, 256); // warpgroup 0 takes the first turn
         //$ end
         run(consumer);
-        //$ if in_turns
+        //$ if pingpong_schedule
         if (consumer.index == 0)
             named_barrier_sync(1, 256); // take the last turn, which the other warpgroup hands over
         //$ end

@@ -5,13 +5,17 @@
 //     for each tile of keys      S = Q K^T, softmax, O += P V, while copies of the next tiles are under way
 //
 // A warp has 16 rows of one unit of 64 queries, or of two units: then what it reads of K and V serves 32 rows.
+//$ require max(head_dim, head_dim_v) <= 256
 //$ require target != any
-//$ require dtype != fp32
+//$ require dtype != fp32 or precision != fp32
+//$ require dtype == fp32 or precision == fp32
+//$ require dtype != fp32 or q_in == q_shared
 //$ let columns_v = (head_dim_v + 7) / 8 * 8
 //$ let rows_aligned = false
 //$ let plain_scores = mask != custom_mask and score == scaled
 //$ let folded = score_form in [linear, tanh]
 //$ let bias_stages = 0
+//$ let strange_values = mask != none
 //$ defaults "attention_flash_mma.yaml"
 //$ default rescale = lazy
 //$ default tile_order = sections
@@ -25,34 +29,57 @@
 //$ tune q_in in [q_shared, q_registers]
 //$ tune rescale in [always, lazy]
 //$ tune store in [direct]
+//$ tune splits in [1]
 //$ require block_m in [64, 128, 256]
 //$ require block_n % 16 == 0
+//$ require dtype != fp32 or block_n <= 64
 //$ require threads in [128, 256]
 //$ require block_m * 2 in [threads, threads * 2]
 //$ require rescale in [always, lazy]
 //$ require store == direct
-//$ require pack_gqa == 0 or (plain_scores and sinks == 0)
+//$ require pack_gqa == 0 or (plain_scores and sinks == 0 and dropout == 0)
+//$ require dropout == 0 or layout == dense
 //$ let row_tiles = block_m * 2 / threads
 //$ let units = block_m / 64
 //$ let tile_rows = block_m
-//$ let units_apart = false
+//$ let skip_per_warpgroup = false
 //$ let block_threads = threads
 //$ let bfloat16 = dtype == bf16
 //$ let bfloat16_out = dtype_out == bf16
+//$ if dtype == fp32
+//$ let q_steps = (head_dim + 7) / 8
+//$ let chunks_v = (head_dim_v + 7) / 8 * 2
+//$ else
 //$ let q_steps = (head_dim + 15) / 16
-//$ let chunks = 2 * q_steps
 //$ let chunks_v = (head_dim_v + 15) / 16 * 2
+//$ end
+//$ let chunks = 2 * q_steps
 //$ let shared_bytes = 16 * (block_m * chunks + stages * block_n * (chunks + chunks_v))
 //$ if q_in == q_registers
 //$ let q_registers_held = 4 * q_steps
 //$ else
 //$ let q_registers_held = 0
 //$ end
+//$ if precision == tf32x3
+//$ let p_registers = block_n
+//$ else
+//$ let p_registers = block_n / 2
+//$ end
 //$ let blocks_at_once = 256 / threads
-//$ require row_tiles * (block_n / 2 + columns_v / 2 + q_registers_held) <= 200
+//$ require row_tiles * (p_registers + columns_v / 2 + q_registers_held) <= 200
+//$ if split_keys > 0
+//$ let cluster_blocks = 1
+//$ end
 //$ include "params/attention.h"
 //$ include "sequence/element.cuh"
 //$ include "target/sm_80.cuh"
+
+//$ note Sequences with lengths of their own: a block works on one of them.
+//$ if layout == padded
+//$ include "sequence/padded.cuh"
+//$ elif layout == ragged
+//$ include "sequence/ragged.cuh"
+//$ end
 
 //$ note What mask and score say.
 //$ if mask == custom_mask or score == custom_score or sinks > 0
@@ -89,7 +116,11 @@
 //$ end
 //$ include "work/tile_of_block.cuh"
 //$ include "load/queries_by_threads.cuh"
+//$ if page_size > 0
+//$ include "load/paged_keys_by_threads.cuh"
+//$ else
 //$ include "load/keys_by_threads.cuh"
+//$ end
 
 struct Shared {
     Rows16<BLOCK_M, CHUNKS> q;
@@ -121,18 +152,28 @@ static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 //$ if sinks > 0
 //$ include "fragment/sinks.cuh"
 //$ end
+//$ if dropout == 1
+//$ include "fragment/drop_weights.cuh"
+//$ end
 //$ include "fragment/unit_rows.cuh"
 //$ include "fragment/query_rows.cuh"
+//$ if dtype == fp32
+//$ include "fragment/warp_products_tf32.cuh"
+//$ else
 //$ include "fragment/warp_products.cuh"
+//$ end
 
 using Consumer = UnitRows; // what has O at the end
 //$ include "store/lse.cuh"
+//$ if split_keys > 0
+//$ include "store/parts.cuh"
+//$ end
 //$ if dtype_out == fp32
 //$ include "store/direct_fp32.cuh"
 //$ else
 //$ include "store/direct_16bit.cuh"
 //$ end
-//$ if mask != none
+//$ if strange_values
 //$ include "store/repeated_rows.cuh"
 //$ end
 //$ include "store/finish.cuh"
@@ -141,7 +182,14 @@ using Consumer = UnitRows; // what has O at the end
 //$ else
 //$ include "pipeline/copies_in_turn.cuh"
 //$ end
+//$ if layout == dense
 //$ include "store/nothing.cuh"
+//$ else
+//$ include "store/nothing_of_tile.cuh"
+//$ end
+//$ if split_keys > 0
+//$ include "store/combine.cuh"
+//$ end
 
 // The tile of queries that a unit is of.
 __device__ __forceinline__ void begin_unit(UnitRows &rows, const Tile &tile) {
@@ -155,11 +203,30 @@ __device__ __forceinline__ void begin_unit(UnitRows &rows, const Tile &tile) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
+    //$ if layout == dense
     attention_flash_mma(const __grid_constant__ attention_params p) {
     Shared &shared = *dynamic_shared<Shared>();
     if (p.len_kv == 0)
         return write_nothing(p);
     const Tile tile = tile_of_block(p);
+    //$ if split_keys > 0
+    if (!has_part(p, tile))
+        return;
+    //$ end
+    //$ else
+    attention_flash_mma(const __grid_constant__ attention_params all) {
+    Shared &shared = *dynamic_shared<Shared>();
+    const Tile tile = tile_of_block(all);
+    const attention_params p = sequence_of(all, tile.batch);
+    if (tile.query >= p.len_q)
+        return;
+    //$ if split_keys > 0
+    if (!has_part(p, tile) || (p.splits > 1 && p.len_kv == 0))
+        return; // attention_combine writes what no part has
+    //$ end
+    if (p.len_kv == 0)
+        return write_nothing(p, tile);
+    //$ end
     KeyCopies copies(p, tile);
     copy_queries(p, tile, shared.q);
     begin_copies(copies, shared);
@@ -174,6 +241,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     for (int r = 0; r < ROW_TILES; r++)
         begin_unit(units[r], tile);
     await_queries();
+    //$ if dtype != fp32
+    settle_queries(p, tile, shared.q);
+    //$ end
     //$ if score != custom_score
     if (p.scale < 0)
         negate_queries(shared.q);
@@ -182,14 +252,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     Queries q;
 #pragma unroll
     for (int step = 0; step < Q_STEPS; step++)
-        load_query_step(q.pairs[step], shared.q, first_row_of_warp(), threadIdx.x % 32, step);
+        load_query_step(q.pairs[step], first_query_step(shared.q, threadIdx.x % 32), step);
     //$ else
     const Queries q = {shared.q};
     //$ end
     go_over_keys(copies, shared, units, q);
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++) {
+        //$ if layout == dense
         units[r].unit.tile = tile_of_block(p);
+        //$ else
+        units[r].unit.tile = tile_of_block(all);
+        //$ end
         finish(units[r], units[r].unit, 0);
     }
 }

@@ -1,7 +1,7 @@
-// Attention by the definition, in three launches, with the len_q x len_kv matrix between them in global memory:
-// S = scale Q K^T, then P = softmax of each row of S (in the same place), then O = P V. The two products are cut into
-// tiles of block_m x block_n that are summed up in registers, DEPTH at a time, from shared memory. However good the
-// products, the matrix itself is written twice and read three times.
+// Attention by the definition, in three launches that pass a len_q x len_kv matrix through global memory:
+// S = scale Q K^T, then P = softmax of each row of S (in place), then O = P V. The two products are computed in
+// tiles of block_m x block_n, which accumulate in registers, DEPTH at a time, from shared memory. Whatever the speed of the
+// products, the matrix is written twice and read three times.
 //$ default block_m = 64
 //$ default block_n = 64
 //$ default threads = 256
@@ -9,11 +9,11 @@
 //$ tune block_n in [32, 64, 128]
 //$ tune threads in [128, 256, 512]
 //$ let depth = 32
-//$ let across = 16
-//$ let down = threads / across
+//$ let threads_n = 16
+//$ let threads_m = threads / threads_n
 //$ require threads % 32 == 0
-//$ require block_m % down == 0
-//$ require block_n % across == 0
+//$ require block_m % threads_m == 0
+//$ require block_n % threads_n == 0
 //$ require block_m * block_n <= 64 * threads
 //$ let shared_bytes = 4 * (block_m + block_n) * (depth + 1)
 //$ let warps = threads / 32
@@ -27,22 +27,27 @@
 //$ launch attention_output grid batch * heads * ((len_q + block_m - 1) / block_m) * ((head_dim_v + block_n - 1) / block_n) block threads shared shared_bytes
 //$ workspace 4 * batch * heads * len_q * len_kv
 //$ include "sequence/head.cuh"
+//$ include "sequence/input_kv.cuh"
+//$ require layout == dense
 //$ if mask == custom_mask or score == custom_score or sinks > 0
 //$ include "expression/formula.cuh"
 //$ end
 //$ include "walk/keys_seen.cuh"
 //$ include "fragment/softmax.cuh"
+//$ if dropout == 1
+//$ include "fragment/dropout.cuh"
+//$ end
 
-// Operands of one step of a product: C[m][n] += sum over x of a[m][x] b[n][x]. The odd row length keeps threads that
-// walk down a column in different banks.
+// Operands of one step of a product: C[m][n] += sum over x of a[m][x] b[n][x]. The row length is odd, so threads that
+// read down a column access different banks.
 struct Operands {
     float a[BLOCK_M][DEPTH + 1];
     float b[BLOCK_N][DEPTH + 1];
 };
 static_assert(sizeof(Operands) == SHARED_BYTES, "as in the launch directive");
 
-// Threads stand in a grid of DOWN x ACROSS over the tile; thread (y, x) sums elements (y + i DOWN, x + j ACROSS).
-constexpr int PER_M = BLOCK_M / DOWN, PER_N = BLOCK_N / ACROSS;
+// The threads form a THREADS_M x THREADS_N grid over the tile; thread (y, x) sums elements (y + i THREADS_M, x + j THREADS_N).
+constexpr int PER_M = BLOCK_M / THREADS_M, PER_N = BLOCK_N / THREADS_N;
 
 // The matrix of one head in the workspace: (len_q, len_kv).
 __device__ __forceinline__ float *head_matrix(const attention_params &p, long long head) {
@@ -56,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_scores(const __g
     int query0 = blockIdx.x / tiles_n % tiles_m * BLOCK_M, key0 = blockIdx.x % tiles_n * BLOCK_N;
     long long index = blockIdx.x / tiles_n / tiles_m;
     Head head = head_at(p, index);
-    int thread = threadIdx.x, y = thread / ACROSS, x = thread % ACROSS;
+    int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
     //$ if mask == causal
     if (key0 >= keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1))
         return; // not even the last query of the tile sees its first key
@@ -88,18 +93,27 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_scores(const __g
             for (int i = 0; i < PER_M; i++)
 #pragma unroll
                 for (int j = 0; j < PER_N; j++)
-                    sum[i][j] = fmaf(tile.a[y + i * DOWN][step], tile.b[x + j * ACROSS][step], sum[i][j]);
+                    sum[i][j] = fmaf(tile.a[y + i * THREADS_M][step], tile.b[x + j * THREADS_N][step], sum[i][j]);
         }
-        __syncthreads(); // all have used the operands before the next ones come
+        __syncthreads(); // all threads have used the operands
     }
 
+    //$ if kv_scale != none
+#pragma unroll
+    for (int j = 0; j < PER_N; j++) {
+        const int key = min(key0 + x + j * THREADS_N, p.len_kv - 1);
+#pragma unroll
+        for (int i = 0; i < PER_M; i++)
+            sum[i][j] *= head.k_scale[key * p.k_scale_row_stride];
+    }
+    //$ end
     float *scores = head_matrix(p, index);
 #pragma unroll
     for (int i = 0; i < PER_M; i++) {
-        int query = query0 + y + i * DOWN;
+        int query = query0 + y + i * THREADS_M;
 #pragma unroll
         for (int j = 0; j < PER_N; j++) {
-            int key = key0 + x + j * ACROSS;
+            int key = key0 + x + j * THREADS_N;
             if (query < p.len_q && key < p.len_kv)
                 //$ if score == custom_score
                 scores[static_cast<long long>(query) * p.len_kv + key] =
@@ -141,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_weights(const __
     //$ end
     state = lanes_reduce<32, SoftmaxState, softmax_join>(state);
     //$ if sinks > 0
-    state = softmax_join(state, softmax_of(tensor_sinks(p, at.h))); // takes weight, adds no value
+    state = softmax_join(state, softmax_of(tensor_sinks(p, at.h))); // a sink has weight and no value
     //$ end
 
     // p = exp(s - m) / l
@@ -158,7 +172,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_weights(const __
         head.lse[query] = softmax_lse(state);
 }
 
+//$ if dropout == 1
+// O = P V / (1 - dropout_p), with 0 for the weights that are dropped; one block a tile.
+//$ else
 // O = P V; one block a tile.
+//$ end
 extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __grid_constant__ attention_params p) {
     Operands &tile = *dynamic_shared<Operands>();
     constexpr int TILES_N = (HEAD_DIM_V + BLOCK_N - 1) / BLOCK_N;
@@ -167,14 +185,18 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __g
     long long index = blockIdx.x / TILES_N / tiles_m;
     Head head = head_at(p, index);
     const float *weights = head_matrix(p, index);
-    int thread = threadIdx.x, y = thread / ACROSS, x = thread % ACROSS;
+    int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
     //$ if mask == custom_mask
     const Where at = where_is(p, index);
     const Keys range =
         keys_of(p, at, position_of(p, query0), position_of(p, min(query0 + BLOCK_M, p.len_q) - 1));
     int keys = range.end;
     //$ else
-    int keys = keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1); // the last query of the tile sees most
+    int keys = keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1); // the last query of the tile sees the most keys
+    //$ end
+
+    //$ if dropout == 1
+    const Dropout dropout = dropout_of(p, index);
     //$ end
 
     float sum[PER_M][PER_N] = {};
@@ -193,7 +215,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __g
             //$ else
             bool inside = query < p.len_q && key < keys_seen(p, query);
             //$ end
+            //$ if dropout == 1
+            inside = inside && keeps_pair(dropout, query, key);
+            //$ end
+            //$ if kv_scale != none
+            tile.a[i / DEPTH][i % DEPTH] = inside ? weights[static_cast<long long>(query) * p.len_kv + key] *
+                                                        head.v_scale[key * p.v_scale_row_stride] : 0.0f;
+            //$ else
             tile.a[i / DEPTH][i % DEPTH] = inside ? weights[static_cast<long long>(query) * p.len_kv + key] : 0.0f;
+            //$ end
         }
         for (int i = thread; i < BLOCK_N * DEPTH; i += THREADS) { // b = V[key0 ..][d0 ..] transposed, 0 outside
             int key = key0 + i / BLOCK_N, d = d0 + i % BLOCK_N;
@@ -205,16 +235,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __g
 #pragma unroll
             for (int i = 0; i < PER_M; i++) {
                 //$ if mask == causal
-                if (key0 + step >= keys_seen(p, query0 + y + i * DOWN))
+                if (key0 + step >= keys_seen(p, query0 + y + i * THREADS_M))
                     continue; // a weight of 0 would not do: 0 times NaN is NaN
                 //$ elif mask == custom_mask
-                const int query = query0 + y + i * DOWN, key = key0 + step;
+                const int query = query0 + y + i * THREADS_M, key = key0 + step;
                 if (query >= p.len_q || key >= keys || !sees(p, at, position_of(p, query), key))
                     continue; // a weight of 0 would not do: 0 times NaN is NaN
                 //$ end
 #pragma unroll
                 for (int j = 0; j < PER_N; j++)
-                    sum[i][j] = fmaf(tile.a[y + i * DOWN][step], tile.b[x + j * ACROSS][step], sum[i][j]);
+                    sum[i][j] = fmaf(tile.a[y + i * THREADS_M][step], tile.b[x + j * THREADS_N][step], sum[i][j]);
             }
         }
         __syncthreads();
@@ -222,12 +252,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __g
 
 #pragma unroll
     for (int i = 0; i < PER_M; i++) {
-        int query = query0 + y + i * DOWN;
+        int query = query0 + y + i * THREADS_M;
 #pragma unroll
         for (int j = 0; j < PER_N; j++) {
-            int d = d0 + x + j * ACROSS;
+            int d = d0 + x + j * THREADS_N;
             if (query < p.len_q && d < HEAD_DIM_V)
+                //$ if dropout == 1
+                head.o[query * p.o_row_stride + d] = to_output(p.dropout_factor * sum[i][j]);
+            //$ else
                 head.o[query * p.o_row_stride + d] = to_output(sum[i][j]);
+            //$ end
         }
     }
 }

@@ -1,7 +1,8 @@
-// Attention without a score matrix in memory: scores are cheap to compute again, so compute them twice.
-// Loop 1 finds the maximum m and the denominator l of a row as the keys go by; loop 2 computes each score once more and
-// adds exp(score - m) / l times its value row. Nothing of size len_q x len_kv is ever written.
-// A row of Q belongs to LANES lanes, which hold it in registers; K is read twice and V once for every query.
+// Attention without a score matrix in memory: scores are cheap, so the kernel computes them twice.
+// Loop 1 finds the maximum m and the denominator l of a row; loop 2 recomputes each score and
+// adds exp(score - m) / l times the row of V. Nothing of size len_q x len_kv is written.
+// LANES lanes hold a row of Q in registers; K is read twice and V once for every query.
+//$ require dropout == 0
 //$ default threads = 128
 //$ tune threads in [32, 64, 128, 256, 512, 1024]
 //$ require threads % 32 == 0
@@ -13,6 +14,7 @@
 //$ let rows = threads / lanes
 //$ launch attention_multi_pass grid (batch * heads * len_q + rows - 1) / rows block threads shared 0
 //$ include "sequence/head.cuh"
+//$ require layout == dense
 //$ if mask == custom_mask or score == custom_score or sinks > 0
 //$ include "expression/formula.cuh"
 //$ end
@@ -39,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_multi_pass(const
 
     // Loop 1: m = max s, l = sum exp(s - m), with s = scale q.k
     //$ if sinks > 0
-    SoftmaxState state = softmax_of(tensor_sinks(p, at.h)); // takes weight, adds no value
+    SoftmaxState state = softmax_of(tensor_sinks(p, at.h)); // a sink has weight and no value
     //$ else
     SoftmaxState state = softmax_of_nothing();
     //$ end

@@ -1,7 +1,7 @@
-// Merge attention over parts of the keys into attention over all of them. Each part brings its own normalised output
-// and lse = log(sum of exp(score)). A part is one big key: lse is its score and its output is its value row, so merging
-// is attention again, with the same associative join; a part that saw no key has lse -INFINITY and is neutral.
-// A row belongs to LANES lanes; lse_parts are read twice and o_parts once.
+// Merges attention over parts of the keys into attention over all of them. Each part has a normalised output
+// and lse = log(sum of exp(score)). A part acts as one key with score lse and its output as row of V, so merging
+// is attention with the same associative join; a part that saw no key has lse -INFINITY and is neutral.
+// LANES lanes share a row; lse_parts are read twice and o_parts once.
 //$ default threads = 128
 //$ tune threads in [32, 64, 128, 256, 512, 1024]
 //$ require threads % 32 == 0

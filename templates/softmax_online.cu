@@ -1,5 +1,5 @@
-// Softmax of each row, in two passes. The maximum and the denominator come from one pass: when a larger score turns up,
-// what was summed so far shrinks by exp(old max - new max), as if the new maximum had been known all along.
+// Softmax of each row, in two passes. One pass finds the maximum and the denominator: at a larger score
+// the sum so far is multiplied by exp(old max - new max), as if the new maximum had been known from the start.
 // One block a row. Moves 3 elements for each element: two reads, one write.
 //$ default threads = 128
 //$ tune threads in [32, 64, 128, 256, 512, 1024]
@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) softmax_online(const __gri
     const Input *x = static_cast<const Input *>(p.x) + blockIdx.x * p.x_row_stride; // (cols)
     Output *y = static_cast<Output *>(p.y) + blockIdx.x * p.y_row_stride;           // (cols), perhaps x itself
 
-    // Pass 1: m and l, each thread over its own columns, then all threads together.
+    // Pass 1: m and l, each thread over its own columns, then over all threads.
     SoftmaxState state = softmax_of_nothing();
     for (long long col = threadIdx.x; col < p.cols; col += THREADS)
         state = softmax_join(state, softmax_of(to_float(x[col])));

@@ -1,0 +1,248 @@
+// Writes the K and V of new tokens into a cache, contiguous or of pages, in the cache's element type, and rotates Q and K by
+// their positions (RoPE, arXiv 2104.09864). Bound by memory: each element is read once and written once.
+//
+// A warp has one token and up to HEADS_OF_WARP heads of its Q, of its K or of its V. LANES lanes share the row of a head; a lane
+// has the same columns of ROWS rows, so that it computes cosines and sines once. All loads are under way before the warp looks
+// up where its token belongs.
+//$ default threads = 128
+//$ tune threads in [64, 128, 256]
+//$ tune target in [any, sm_80]
+//$ require threads % 32 == 0
+//$ let kept = dtype_kv == fp32 and dtype == fp32 or dtype_kv == fp16 and dtype == fp16 or dtype_kv == bf16 and dtype == bf16
+//$ require kept or dtype_kv in [e4m3, e5m2, int8]
+//$ require kv_scale == none or dtype_kv in [e4m3, e5m2, int8]
+//$ require page_size in [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+//$ require page_size > 0 or page_table == table
+//$ require slots == 0 or (page_size > 0 and layout == dense and page_table == table)
+//$ require slots == 1 or page_size == 0 or layout != dense
+//$ require rope != none or (rope_dim == 0 and rope_from == base and dtype_out == dtype)
+//$ if rope == none
+//$ let half = 0
+//$ elif rope_dim > 0
+//$ require rope_dim % 2 == 0
+//$ require rope_dim <= head_dim
+//$ let half = rope_dim / 2
+//$ else
+//$ require head_dim % 2 == 0
+//$ let half = head_dim / 2
+//$ end
+//$ if dtype != fp32 and head_dim % 8 == 0 and head_dim_v % 8 == 0 and half % 8 == 0
+//$ let width = 8
+//$ elif head_dim % 4 == 0 and head_dim_v % 4 == 0 and half % 4 == 0
+//$ let width = 4
+//$ elif head_dim % 2 == 0 and head_dim_v % 2 == 0 and half % 2 == 0
+//$ let width = 2
+//$ else
+//$ let width = 1
+//$ end
+//$ let row_pairs = (max(head_dim, head_dim_v) + 2 * width - 1) / (2 * width)
+//$ if row_pairs > 16
+//$ let lanes = 32
+//$ elif row_pairs > 8
+//$ let lanes = 16
+//$ elif row_pairs > 4
+//$ let lanes = 8
+//$ elif row_pairs > 2
+//$ let lanes = 4
+//$ else
+//$ let lanes = 2
+//$ end
+//$ let rows = 4
+//$ let heads_of_warp = 32 / lanes * rows
+//$ let warps = threads / 32
+//$ launch append_kv grid (total_q + warps - 1) / warps * ((heads + heads_of_warp - 1) / heads_of_warp + (kv_heads + heads_of_warp - 1) / heads_of_warp * 2) block threads shared 0
+//$ include "params/append_kv.h"
+//$ include "sequence/element.cuh"
+//$ include "sequence/cached.cuh"
+//$ if dtype_out == bf16 and rope != none
+//$ include "sequence/bfloat16.cuh"
+//$ end
+//$ include "load/vector.cuh"
+
+//$ note Which token this is: its rows of Q, K and V, its sequence, its position.
+//$ if slots == 1
+//$ include "sequence/token_given.cuh"
+//$ elif layout == ragged
+//$ include "sequence/token_ragged.cuh"
+//$ elif layout == padded
+//$ include "sequence/token_padded.cuh"
+//$ else
+//$ include "sequence/token_dense.cuh"
+//$ end
+
+//$ note Where the cache has it.
+//$ if slots == 1
+//$ include "store/cache_slots.cuh"
+//$ elif page_size == 0
+//$ include "store/cache_contiguous.cuh"
+//$ elif page_table == table
+//$ include "store/cache_table.cuh"
+//$ else
+//$ include "store/cache_csr.cuh"
+//$ end
+//$ let rotated_keys = rope != none
+//$ include "sequence/tensor.cuh"
+//$ if kv_scale != none
+//$ include "store/cache_scale.cuh"
+//$ end
+//$ if kept
+//$ include "store/row_copy.cuh"
+//$ end
+
+//$ if rope != none
+//$ if rope_from == tables
+//$ include "fragment/rope_tables.cuh"
+//$ else
+//$ include "fragment/rope_base.cuh"
+//$ end
+//$ include "fragment/rope.cuh"
+//$ end
+//$ include "fragment/row_numbers.cuh"
+
+// Which heads a lane has: LANES neighbouring lanes have head_of_lane(first, 0), head_of_lane(first, 1), ...
+__device__ __forceinline__ int head_of_lane(int first, int i) {
+    return first + i * (32 / LANES) + static_cast<int>(threadIdx.x) % 32 / LANES;
+}
+
+// Rows of one token, of the heads from `first` to `heads`. All loads are under way before the first one is waited for.
+template <int COLUMNS, int DIM, bool ROTATED> struct TokenRows {
+    RowPart<COLUMNS, DIM> row[ROWS];
+
+    __device__ __forceinline__ TokenRows(const Tensor<const Input> &from, Source source, int first, int heads) {
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+            if (head_of_lane(first, i) < heads)
+                row[i] = row_load<COLUMNS, DIM, ROTATED>(from.at(source.sequence, head_of_lane(first, i), source.row));
+    }
+};
+
+//$ if rope != none
+template <int COLUMNS>
+__device__ __forceinline__ void append_queries(const append_kv_params &p, int index, int first) {
+    Tensor<const Input> from{static_cast<const Input *>(p.q), p.q_batch_stride, p.q_head_stride, p.q_row_stride};
+    Tensor<Output> to{static_cast<Output *>(p.q_out), p.q_out_batch_stride, p.q_out_head_stride, p.q_out_row_stride};
+    Source source = source_of(p, index);
+    TokenRows<COLUMNS, HEAD_DIM, true> rows(from, source, first, p.heads);
+    Token token = token_of(p, index);
+    if (token.sequence < 0)
+        return;
+    Rotation<COLUMNS> rotation = rotation_at<COLUMNS>(p, token.position);
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+        int head = head_of_lane(first, i);
+        if (head >= p.heads)
+            continue;
+        Numbers<COLUMNS, HEAD_DIM> x = numbers_of(rows.row[i]);
+        rotate(x, rotation);
+        //$ if dtype_out == bf16
+        numbers_store<true, Output, to_bfloat16>(to.at(source.sequence, head, source.row), x);
+        //$ else
+        numbers_store<true, Output, to_output>(to.at(source.sequence, head, source.row), x);
+        //$ end
+    }
+}
+
+//$ end
+// Rows of K or V of one token into the cache. ROTATED: K, and there is an embedding.
+template <int COLUMNS, int DIM, bool ROTATED>
+__device__ __forceinline__ void append_rows(const append_kv_params &p, int index, int first, const Tensor<const Input> &from,
+                                            //$ if kv_scale == none
+                                            const Tensor<Cached> &cache) {
+                                            //$ else
+                                            const Tensor<Cached> &cache, const Tensor<float> &scale) {
+                                            //$ end
+    TokenRows<COLUMNS, DIM, ROTATED> rows(from, source_of(p, index), first, p.kv_heads);
+    Token token = token_of(p, index);
+    if (token.sequence < 0)
+        return;
+    Place place = place_of(p, index, token);
+    if (place.block < 0)
+        return;
+    //$ if rope != none
+    Rotation<COLUMNS> rotation;
+    if constexpr (ROTATED)
+        rotation = rotation_at<COLUMNS>(p, token.position);
+    //$ end
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+        int head = head_of_lane(first, i);
+        if (head >= p.kv_heads)
+            continue;
+        Cached *to = cache.at(place.block, head, place.row);
+        //$ if kept and rope == none
+        row_copy(to, rows.row[i]);
+        //$ elif kept
+        if constexpr (ROTATED) {
+            Numbers<COLUMNS, DIM> x = numbers_of(rows.row[i]);
+            rotate(x, rotation);
+            numbers_store<ROTATED, Cached, to_cached>(to, x);
+        } else {
+            row_copy(to, rows.row[i]);
+        }
+        //$ else
+        Numbers<COLUMNS, DIM> x = numbers_of(rows.row[i]);
+        //$ if rope != none
+        if constexpr (ROTATED)
+            rotate(x, rotation);
+        //$ end
+        //$ if kv_scale != none
+        scale_row(x, scale, place, head);
+        //$ end
+        numbers_store<ROTATED, Cached, to_cached>(to, x);
+        //$ end
+    }
+}
+
+template <int COLUMNS>
+__device__ __forceinline__ void append_keys(const append_kv_params &p, int index, int first) {
+    append_rows<COLUMNS, HEAD_DIM, ROTATED_KEYS>(
+        p, index, first, {static_cast<const Input *>(p.k), p.k_batch_stride, p.k_head_stride, p.k_row_stride},
+        //$ if kv_scale == none
+        {static_cast<Cached *>(p.k_cache), p.k_cache_batch_stride, p.k_cache_head_stride, p.k_cache_row_stride});
+        //$ else
+        {static_cast<Cached *>(p.k_cache), p.k_cache_batch_stride, p.k_cache_head_stride, p.k_cache_row_stride},
+        {p.k_scale, p.k_scale_batch_stride, p.k_scale_head_stride, p.k_scale_row_stride});
+        //$ end
+}
+
+template <int COLUMNS>
+__device__ __forceinline__ void append_values(const append_kv_params &p, int index, int first) {
+    append_rows<COLUMNS, HEAD_DIM_V, false>(
+        p, index, first, {static_cast<const Input *>(p.v), p.v_batch_stride, p.v_head_stride, p.v_row_stride},
+        //$ if kv_scale == none
+        {static_cast<Cached *>(p.v_cache), p.v_cache_batch_stride, p.v_cache_head_stride, p.v_cache_row_stride});
+        //$ else
+        {static_cast<Cached *>(p.v_cache), p.v_cache_batch_stride, p.v_cache_head_stride, p.v_cache_row_stride},
+        {p.v_scale, p.v_scale_batch_stride, p.v_scale_head_stride, p.v_scale_row_stride});
+        //$ end
+}
+
+// Chunks of heads of Q come first, then those of K, then those of V.
+template <int COLUMNS> __device__ __forceinline__ void append_chunk(const append_kv_params &p, int index, int chunk) {
+    int q_chunks = (p.heads + HEADS_OF_WARP - 1) / HEADS_OF_WARP;
+    int kv_chunks = (p.kv_heads + HEADS_OF_WARP - 1) / HEADS_OF_WARP;
+    if (chunk >= q_chunks + kv_chunks)
+        append_values<COLUMNS>(p, index, (chunk - q_chunks - kv_chunks) * HEADS_OF_WARP);
+    else if (chunk >= q_chunks)
+        append_keys<COLUMNS>(p, index, (chunk - q_chunks) * HEADS_OF_WARP);
+    //$ if rope != none
+    else
+        append_queries<COLUMNS>(p, index, chunk * HEADS_OF_WARP);
+    //$ end
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) append_kv(const __grid_constant__ append_kv_params p) {
+    int groups = (p.tokens + WARPS - 1) / WARPS; // of tokens, one a warp of a block
+    int index = static_cast<int>(blockIdx.x) % groups * WARPS + warp_index();
+    if (index >= p.tokens)
+        return;
+    int chunk = static_cast<int>(blockIdx.x) / groups;
+    //$ if width > 1
+    if (p.aligned >= WIDTH)
+        append_chunk<WIDTH>(p, index, chunk);
+    else
+        append_chunk<1>(p, index, chunk);
+    //$ else
+    append_chunk<1>(p, index, chunk);
+    //$ end
+}

@@ -1,0 +1,289 @@
+// Attention of few queries over many keys, as in decoding: what counts is that K and V stream in without a pause. The rows of
+// all query heads that share a K/V head form one Q tile, so that K and V are read once for the group.
+//
+//     S^T = K Q^T, softmax over the keys, O^T += V^T P^T      keys are the 16 rows of an MMA, rows of Q its 8 columns
+//
+// Each warp copies tiles of keys to stages of its own and multiplies them: warps wait for each other only at the end of a Q
+// tile, when they merge what they have. Blocks take runs of tiles of equal length; a second launch combines the parts of
+// those Q tiles that several blocks worked on.
+//$ require dropout == 0
+//$ require target != any
+//$ require dtype != fp32
+//$ require quantised == 1 or (dtype == fp16 and dtype_kv == fp16) or (dtype == bf16 and dtype_kv == bf16)
+//$ let columns_v = (head_dim_v + 15) / 16 * 16
+//$ default block_m = 8
+//$ note Each warp has its own stages: 64 KiB and more of an SM under way keep the memory busy.
+//$ if max(head_dim, head_dim_v) > 256 and (shared_kv == 0 or target_shared_bytes < 131072)
+//$ default stages = 1
+//$ else
+//$ default stages = 2
+//$ end
+//$ if max(head_dim, head_dim_v) <= 64 or quantised == 1
+//$ default block_n = 32
+//$ else
+//$ default block_n = 16
+//$ end
+//$ if max(head_dim, head_dim_v) > 128 and target_shared_bytes < 131072 or max(head_dim, head_dim_v) > 256 and target_shared_bytes < 200000
+//$ default threads = 64
+//$ elif max(head_dim, head_dim_v) > 128 or target_shared_bytes < 131072 or (block_m == 32 or kv_scale == token) and max(head_dim, head_dim_v) > 64 and target_shared_bytes < 200000
+//$ default threads = 128
+//$ else
+//$ default threads = 256
+//$ end
+//$ tune target in [sm_80, sm_86, sm_89, sm_90, sm_120]
+//$ tune block_m in [8, 16, 32]
+//$ tune block_n in [16, 32]
+//$ tune threads in [128, 256]
+//$ tune stages in [2, 3, 4]
+//$ require block_m in [8, 16, 32]
+//$ require block_n in [16, 32]
+//$ require block_n == 32 or quantised == 0
+//$ require shared_kv == 0 or quantised == 0
+//$ require threads in [64, 128, 256]
+//$ let warps = threads / 32
+//$ let least_run = warps
+//$ let row_groups = block_m / 8
+//$ let key_groups = block_n / 16
+//$ let bfloat16 = dtype == bf16 and quantised == 0
+//$ let q_steps = (head_dim + 15) / 16
+//$ let o_steps = columns_v / 16
+//$ let rows_aligned = false
+//$ let q_held = row_groups * q_steps <= 16
+//$ if quantised == 1
+//$ require row_groups * q_steps <= 16
+//$ let chunks = q_steps
+//$ let chunks_v = o_steps
+//$ let row_units = dtype == bf16 or kv_scale in [tensor, head]
+//$ else
+//$ let chunks = 2 * q_steps
+//$ let chunks_v = 2 * o_steps
+//$ end
+//$ if kv_scale == token
+//$ let scale_bytes = 8 * block_n
+//$ else
+//$ let scale_bytes = 0
+//$ end
+//$ if q_held
+//$ let q_bytes = 0
+//$ else
+//$ let q_bytes = 16 * block_m * chunks
+//$ end
+//$ note Q of the next Q tile waits in registers, unless it takes too many: then each Q tile begins with a load.
+//$ let q_ahead = q_held or block_m * chunks <= 5 * threads
+//$ require row_groups * o_steps <= 32
+//$ require block_m == 8 or head_dim_v <= 192
+//$ if page_size > 0
+//$ let page_bytes = 128 * warps * stages
+//$ else
+//$ let page_bytes = 0
+//$ end
+//$ if shared_kv == 1
+//$ let row_chunks = chunks
+//$ else
+//$ let row_chunks = chunks + chunks_v
+//$ end
+//$ let shared_bytes = q_bytes + page_bytes + warps * (stages * (block_n * 16 * row_chunks + scale_bytes) + 32 * columns_v + 8 * block_m)
+//$ if batch_invariant == 1
+//$ let chunk_keys = 1024
+//$ let parts_of_block = 1
+//$ launch attention_decode grid (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) block threads shared shared_bytes
+//$ launch attention_combine_runs grid (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * block_m block 128 shared 0
+//$ workspace (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) * 4 * block_m * (columns_v + 2)
+//$ else
+//$ let parts_of_block = 2
+//$ launch attention_decode grid sm_count block threads shared shared_bytes
+//$ launch attention_combine_runs grid sm_count * block_m block 128 shared 0
+//$ workspace 8 * sm_count * block_m * (columns_v + 2)
+//$ end
+//$ include "params/attention.h"
+//$ include "sequence/element.cuh"
+//$ include "target/sm_80.cuh"
+
+//$ note Sequences with lengths of their own: a Q tile is of one of them.
+//$ if layout == padded
+//$ include "sequence/padded.cuh"
+//$ elif layout == ragged
+//$ include "sequence/ragged.cuh"
+//$ else
+//$ include "sequence/dense.cuh"
+//$ end
+
+//$ note What mask and score say.
+//$ if mask == custom_mask or score == custom_score or sinks > 0
+//$ include "expression/formula.cuh"
+//$ end
+
+//$ note Whose rows, and the K/V tiles of each block.
+//$ include "work/row_of_group.cuh"
+//$ if batch_invariant == 1
+//$ include "work/runs_of_chunks.cuh"
+//$ elif layout == dense
+//$ include "work/runs_equal.cuh"
+//$ else
+//$ include "work/runs_of_lengths.cuh"
+//$ end
+//$ if mask == custom_mask
+//$ include "walk/keys_of_group.cuh"
+//$ else
+//$ include "walk/keys_from_start.cuh"
+//$ end
+//$ include "walk/keys_of_warp.cuh"
+//$ if page_size > 0
+//$ include "load/paged_keys_by_warp.cuh"
+//$ else
+//$ include "load/keys_by_warp.cuh"
+//$ end
+
+struct Shared {
+    //$ if not q_held
+    Rows16<BLOCK_M, CHUNKS> q;
+    //$ end
+    KeyStage stage[WARPS][STAGES];
+    //$ if page_size > 0
+    PageNumbers pages[WARPS];
+    //$ end
+    float o[WARPS][COLUMNS_V][8]; // of one group of rows, scaled to the largest maximum
+    float max[WARPS][BLOCK_M], sum[WARPS][BLOCK_M];
+};
+static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
+
+//$ note Masks, scores, softmax, products.
+//$ if quantised == 1
+//$ include "load/queries_for_bytes.cuh"
+//$ elif q_held
+//$ include "load/queries_in_registers.cuh"
+//$ else
+//$ include "load/queries_in_shared.cuh"
+//$ end
+//$ include "fragment/softmax_columns.cuh"
+//$ if quantised == 0
+//$ include "fragment/products_of_columns.cuh"
+//$ else
+//$ if dtype_kv == e4m3 and target in [sm_80, sm_86]
+//$ include "fragment/halves_e4m3_by_shifts.cuh"
+//$ elif dtype_kv == e4m3
+//$ include "fragment/halves_e4m3.cuh"
+//$ elif dtype_kv == e5m2
+//$ include "fragment/halves_e5m2.cuh"
+//$ else
+//$ include "fragment/halves_int8.cuh"
+//$ end
+//$ include "fragment/products_of_bytes.cuh"
+//$ if dtype == bf16 or kv_scale != none
+//$ include "fragment/scores_scaled.cuh"
+//$ end
+//$ end
+//$ if kv_scale == token
+//$ include "fragment/weights_scaled.cuh"
+//$ else
+//$ include "fragment/weights_of_columns.cuh"
+//$ end
+//$ if kv_scale in [tensor, head]
+//$ include "fragment/scale_output.cuh"
+//$ end
+//$ include "store/columns.cuh"
+//$ include "store/run_parts.cuh"
+//$ include "pipeline/merge_warps.cuh"
+//$ include "store/combine_launch.cuh"
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const __grid_constant__ attention_params all) {
+    Shared &shared = *dynamic_shared<Shared>();
+    const Plan plan = plan_of(all, gridDim.x);
+    if (blockIdx.x >= plan.workers)
+        return;
+    const Start start = start_of(all, plan, blockIdx.x);
+    const Run &run = start.run;
+    //$ if batch_invariant == 1
+    if (run.first >= run.end)
+        return;
+    //$ end
+    Tile tile = start.tile;
+    //$ if layout == dense
+    const attention_params &p = all;
+    //$ else
+    attention_params p = sequence_of(all, tile.batch);
+    //$ end
+    //$ if q_ahead
+    QueriesAhead ahead = load_queries(p, tile); // before K and V: behind them it would wait for as long as they take
+    //$ end
+    //$ if page_size > 0
+    KeyCopies copies(all, run, tile, shared.stage[warp_index()], shared.pages[warp_index()]);
+    //$ else
+    KeyCopies copies(all, run, tile, shared.stage[warp_index()]);
+    //$ end
+    //$ if q_held
+    Queries q;
+    //$ else
+    Queries q = {shared.q};
+    //$ end
+    Columns columns(p, tile);
+    //$ if kv_scale == token
+    ValueUnit values;
+    //$ end
+    KeyWalk walk;
+    int stage = 0;
+#pragma unroll 1
+    for (bool begins = true;;) {
+        copies.fill();
+        if (begins) {
+            columns.begin();
+            //$ if sinks > 0
+            if (run.first <= tile.first)
+                columns.add_sinks();
+            //$ end
+            walk = walk_of_warp(p, run, tile);
+            //$ if q_ahead
+            q.begin(ahead);
+            //$ if kv_scale == token
+            values.begin();
+            //$ end
+            if (tile.end < run.end) {
+                const Tile following = next_tile(all, tile);
+                ahead = load_queries(sequence_of(all, following.batch), following);
+            }
+            //$ else
+            q.begin(load_queries(p, tile)); // K and V are under way meanwhile
+            //$ end
+            begins = false;
+        }
+        if (walk.tile < walk.end) {
+            copies.await();
+            const KeyStage &keys = shared.stage[warp_index()][stage];
+            const bool masked = is_masked(walk);
+            Scores s;
+            multiply_scores(s, q, keys.k);
+            //$ if quantised == 1 and (dtype == bf16 or kv_scale != none)
+            scale_scores(s, q, keys);
+            //$ end
+            columns.finish_scores(s, walk.tile * BLOCK_N, masked);
+            columns.weigh(s);
+            //$ if kv_scale == token
+            const Weights weights = values.weights_of(s, keys.v_scale, columns.o);
+            //$ else
+            const Weights weights = weights_of(s);
+            //$ end
+            //$ if shared_kv == 1
+            multiply_output(columns.o, weights, keys.k, masked); // V is the first columns of K
+            //$ else
+            multiply_output(columns.o, weights, keys.v, masked);
+            //$ end
+            __syncwarp(); // all lanes have read the stage
+            stage = stage + 1 < STAGES ? stage + 1 : 0;
+            walk.tile += WARPS;
+            continue;
+        }
+        //$ if kv_scale == token
+        values.end(columns.o);
+        //$ elif kv_scale in [tensor, head]
+        scale_output(columns.o, q.v_scale);
+        //$ end
+        merge_warps(shared, columns, p, run, tile);
+        if (tile.end >= run.end)
+            break;
+        tile = next_tile(all, tile);
+        //$ if layout != dense
+        p = sequence_of(all, tile.batch);
+        //$ end
+        begins = true;
+    }
+}

@@ -1,0 +1,157 @@
+// Attention with V in K on Hopper: the absorbed form of multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1).
+// All query heads share one K/V head whose rows are wide, so that the tensor cores have as much to do as the memory.
+//
+//     producer, a thread       loads each K/V tile once, by TMA: V is its first columns
+//     consumers, 2 warpgroups  64 rows of one query's heads. Each warpgroup has half of the columns of O, for the registers of one
+//                              do not hold them all, and computes S and P of every other tile: S of a tile is multiplied
+//                              during the softmax of the one before. P goes to the other warpgroup through the last columns of the
+//                              K/V tile in shared memory, which only S needs.
+//
+//     m' = max(m, row maxima of S)    P = e^(S - m')      (64, 64)
+//     l = e^(m - m') l + row sums     O = e^(m - m') O + P V  (64, HEAD_DIM_V), tile after tile in both warpgroups
+//
+// Blocks take runs of K/V tiles of equal length; a second launch combines the parts of those Q tiles that several worked on.
+//$ require target == sm_90a
+//$ require dtype != fp32
+//$ require shared_kv == 1
+//$ require mask != custom_mask
+//$ require score == scaled
+//$ require sinks == 0
+//$ require dropout == 0
+//$ require head_dim % 64 == 0
+//$ require head_dim_v % 128 == 0
+//$ note P of a tile takes the columns of one panel that are not V.
+//$ require head_dim >= head_dim_v + 64
+//$ require page_size == 0 or page_size >= 16
+//$ default block_m = 64
+//$ default block_n = 64
+//$ default stages = 2
+//$ default q_in = q_shared
+//$ tune target in [sm_90a]
+//$ tune block_m in [64]
+//$ tune block_n in [64]
+//$ tune stages in [2]
+//$ tune q_in in [q_shared]
+//$ require block_m == 64
+//$ require block_n == 64
+//$ require stages == 2
+//$ require q_in == q_shared
+//$ let columns_v = head_dim_v
+//$ let output_columns = head_dim_v / 2
+//$ let output_registers = output_columns / 2
+//$ let p_steps = block_n / 16
+//$ let rows_aligned = false
+//$ let panels = head_dim / 64
+//$ let output_panels = output_columns / 64
+//$ let k_bytes = panels * block_n * 128
+//$ let least_run = 2
+//$ if page_size > 0
+//$ let share = min(page_size, 64)
+//$ else
+//$ let share = 64
+//$ end
+//$ let block_threads = 384
+//$ let producer_registers = 40
+//$ let consumer_registers = 232
+//$ let shared_bytes = (panels * block_m * 128 + stages * (k_bytes + 16) + 16 * block_m + 1023) / 1024 * 1024
+//$ if batch_invariant == 1
+//$ let chunk_keys = 1024
+//$ let parts_of_block = 1
+//$ launch attention_mla grid (heads / kv_heads + block_m - 1) / block_m * len_q * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) block block_threads shared shared_bytes
+//$ launch attention_combine_runs grid (heads / kv_heads + block_m - 1) / block_m * len_q * kv_heads * batch * block_m block 128 shared 0 params attention_params
+//$ workspace (heads / kv_heads + block_m - 1) / block_m * len_q * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) * 4 * block_m * (columns_v + 2)
+//$ else
+//$ let parts_of_block = 2
+//$ launch attention_mla grid sm_count block block_threads shared shared_bytes
+//$ launch attention_combine_runs grid sm_count * block_m block 128 shared 0 params attention_params
+//$ workspace 8 * sm_count * block_m * (columns_v + 2)
+//$ end
+//$ include "params/attention_tma.h"
+//$ include "sequence/element.cuh"
+//$ include "target/sm_90a.cuh"
+//$ include "target/wgmma_rs_nn.cuh"
+//$ include "target/wgmma_ss_nn.cuh"
+//$ include "pipeline/ring.cuh"
+//$ include "pipeline/release.cuh"
+
+//$ note Sequences with lengths of their own: a Q tile is of one of them.
+//$ if layout == padded
+//$ include "sequence/padded.cuh"
+//$ elif layout == ragged
+//$ include "sequence/ragged.cuh"
+//$ else
+//$ include "sequence/dense.cuh"
+//$ end
+
+//$ note Whose rows, and the K/V tiles of each block.
+//$ include "work/row_of_query.cuh"
+//$ if batch_invariant == 1
+//$ include "work/runs_of_chunks.cuh"
+//$ elif layout == dense
+//$ include "work/runs_equal.cuh"
+//$ else
+//$ include "work/runs_of_lengths.cuh"
+//$ end
+//$ include "walk/keys_of_query.cuh"
+//$ tensor_map k rows share cols 64
+
+// A tile of 16-bit elements is stored in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by TMA.
+template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
+
+struct alignas(1024) Shared {
+    Panels<PANELS, BLOCK_M> q;
+    Panels<PANELS, BLOCK_N> k[STAGES]; // V is the first panels; the last one becomes P
+    float max[2][BLOCK_M], sum[2][BLOCK_M]; // of each warpgroup: m after its last tile, its share of l
+    Barrier full[STAGES], empty[STAGES];
+};
+static_assert((sizeof(Shared) + 1023) / 1024 * 1024 == SHARED_BYTES, "as in the launch directive");
+
+//$ if page_size > 0
+//$ include "load/paged_keys_of_query.cuh"
+//$ else
+//$ include "load/keys_of_query.cuh"
+//$ end
+//$ include "load/queries_in_panels.cuh"
+//$ include "fragment/weight_of_score.cuh"
+//$ include "store/columns.cuh"
+//$ include "store/run_parts.cuh"
+//$ include "pipeline/half_of_columns.cuh"
+//$ include "store/half_of_columns.cuh"
+//$ include "store/combine_launch.cuh"
+
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1) attention_mla(const __grid_constant__ attention_tma_params given) {
+    Shared &shared = *dynamic_shared<Shared>();
+    const attention_params &all = given.attention;
+    const Plan plan = plan_of(all, gridDim.x);
+    if (blockIdx.x >= plan.workers)
+        return;
+    const Start start = start_of(all, plan, blockIdx.x);
+    //$ if batch_invariant == 1
+    if (start.run.first >= start.run.end)
+        return;
+    //$ end
+    if (warp_index() == 0 && elect_one()) {
+        tma_prefetch(&given.k_map);
+        for (int stage = 0; stage < STAGES; stage++) {
+            barrier_init(&shared.full[stage], 1);
+            barrier_init(&shared.empty[stage], 2); // both warpgroups
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+    if (warpgroup_index() == 0) {
+        registers_release<PRODUCER_REGISTERS>();
+        if (warp_index() == 0 && elect_one())
+            produce_keys(given, shared, start);
+    } else {
+        registers_acquire<CONSUMER_REGISTERS>();
+        Consumer consumer(shared, warpgroup_index() - 1, exponent_factor(all));
+        for (Tile tile = start.tile;; tile = next_tile(all, tile)) {
+            const attention_params &p = sequence_of(all, tile.batch);
+            consumer.multiply(p, walk_of_block(p, start.run, tile), tile);
+            store_half(consumer, p, start.run, tile);
+            if (tile.end >= start.run.end)
+                break;
+        }
+    }
+}
