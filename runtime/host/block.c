@@ -13,9 +13,9 @@
 
 enum {
     PAGES = 64 * 1024,       /* a multiple of any page */
-    SHARED_ROOM = 4 * PAGES, /* LAUNCH_SHARED, and some to notice what runs past it */
+    SHARED_ROOM = 4 * PAGES, /* LAUNCH_SHARED and room to recognise accesses past it */
     HEAD = PAGES,            /* the region's first bytes, taken from the first stack */
-    COLORS = 64,             /* stacks start at different cache lines, or all would use the same few */
+    COLORS = 64,             /* stacks start at different cache lines, else all would use the same sets */
     COLOR = 320
 };
 _Static_assert((int)LAUNCH_SHARED <= (int)SHARED_ROOM && sizeof(struct attile_block) <= HEAD, "they fit");
@@ -30,7 +30,7 @@ static void *map(void *at, size_t size) {
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* Address space aligned to its own size: map twice as much, and give the ends back. It costs nothing until touched. */
+/* Address space aligned to its own size: map twice as much and unmap the ends. Untouched pages cost nothing. */
 static unsigned char *map_region(void) {
     unsigned char *memory = map(NULL, 2 * (size_t)ATTILE_REGION);
     if (!memory)
@@ -81,7 +81,7 @@ void block_free(struct block *block) {
     free(block);
 }
 
-/* A kernel that overruns its stack stops at once. */
+/* Guard pages: a kernel that overruns its stack faults at once. */
 static void guard_stacks(struct block *block, unsigned threads) {
     for (; block->guarded < threads; block->guarded++)
         (void)mprotect(stack_low(block, block->guarded), PAGES, PROT_NONE);
@@ -99,7 +99,7 @@ static void make_ready(struct block *block, struct fiber *fiber) {
     block->ready[last < block->shown->threads ? last : last - block->shown->threads] = fiber;
 }
 
-/* xorshift64*: small, and good enough to shuffle with. */
+/* xorshift64*: small and good enough for a shuffle. */
 unsigned block_random(struct block *block, unsigned limit) {
     uint64_t *state = &block->random;
     *state ^= *state >> 12;
@@ -108,8 +108,8 @@ unsigned block_random(struct block *block, unsigned limit) {
     return (unsigned)((*state * 0x2545f4914f6cdd1d >> 32) * limit >> 32);
 }
 
-/* Every other three seeds hold a warp back until nothing else, units included, can go on without it, and then another:
-   a kernel that relies on a warp not being that late fails. */
+/* Half of the seeds (three of every six) hold back one warp until nothing else can run, units included, then another one. A kernel that
+   relies on a warp not being that late fails. */
 static void hold_a_warp(struct block *block) {
     unsigned warps = (block->shown->threads + ATTILE_WARP - 1) / ATTILE_WARP;
     block->held_warp = block->launch->seed / 3 % 2 ? block_random(block, warps) : BLOCK_NO_WARP;
@@ -176,7 +176,7 @@ _Noreturn void fiber_refuse(struct fiber *fiber, int line, const void *pc, const
     leave(fiber);
 }
 
-/* Reusing stacks from launch to launch is no race: the sanitizer sees memcpy, but not this. */
+/* The reuse of stacks from launch to launch is no race. The sanitizer would see memcpy, but not this loop. */
 static void copy_unseen(unsigned char *to, const unsigned char *from, size_t size) {
     volatile unsigned char *unseen = to;
     for (size_t i = 0; i < size; i++)
@@ -188,7 +188,7 @@ static void run_thread(void *argument) {
     struct block *block = fiber->block;
     context_arrived(&fiber->context, &block->scheduler);
     race_acquire(block);
-    _Alignas(64) unsigned char params[LAUNCH_PARAMS]; /* its own, as on the hardware, and so within its stack */
+    _Alignas(64) unsigned char params[LAUNCH_PARAMS]; /* a copy of its own, as on the hardware */
     copy_unseen(params, block->launch->params, block->launch->entry->params_size);
     block->launch->entry->run(params);
     if (fiber->copies.count > fiber->copies.first)
@@ -269,8 +269,8 @@ static void check_access(struct attile_block *shown, unsigned index, const void 
     leave(fiber);
 }
 
-/* Copies land in the wait that they need, the latest they may; or at once; or now here, now there. They are kept until that
-   wait, landed (of size 0) or not. */
+/* A copy completes in the wait that needs it, which is the latest possible time, or at once, or at random. It stays in the list until
+   that wait; size 0 marks a completed one. */
 static bool lands_early(struct block *block) {
     enum copies_timing timing = copies_timing(block->launch->seed);
     return timing == COPIES_EARLY || (timing == COPIES_RANDOM && block_random(block, 2) == 0);
@@ -283,7 +283,9 @@ static int start_copy(struct attile_block *shown, unsigned index, struct attile_
     copy.size = landed ? 0 : copy.size;
     if (fiber->copies.count == fiber->copies.room) {
         unsigned room = fiber->copies.room ? 2 * fiber->copies.room : 16;
+        race_ignore_begin(); /* blocks reuse each other's heap memory here, without an order that the kernel makes */
         struct attile_copy *item = realloc(fiber->copies.item, room * sizeof *item);
+        race_ignore_end();
         if (!item)
             fiber_refuse(fiber, 0, NULL, "no memory for %u asynchronous copies of one thread", room);
         fiber->copies.item = item;
@@ -348,7 +350,7 @@ static bool renew_memory(struct block *block) {
     return block->order && map(block->region, ATTILE_REGION) && map(block->shared, SHARED_ROOM);
 }
 
-/* Who this thread of this block is for ThreadSanitizer. */
+/* The thread's identity for ThreadSanitizer. */
 static void *identify(struct block *block, struct fiber *fiber) {
     if (!race_present())
         return NULL;
@@ -415,7 +417,7 @@ void block_count(struct block *block) {
     pthread_mutex_unlock(&launch->lock);
 }
 
-/* Is this fiber in the same situation as the one before it? */
+/* Do the two wait for the same thing at the same line, or have both ended? */
 static bool alike(const struct fiber *a, const struct fiber *b) {
     if (a->state != b->state || a->state == FIBER_ENDED)
         return a->state == b->state;

@@ -1,6 +1,6 @@
-/* block: one block of a launch on the calling OS thread: each CUDA thread a fiber, which runs until it has to wait. Whoever waits does so in a wait queue; anything a later device needs
-   (copy engines, named barriers, phases) is another queue and, where it acts by itself, another fiber.
-   Never instrumented for ThreadSanitizer. */
+/* block: runs one block of a launch on the calling OS thread. Each CUDA thread is a fiber, which runs until it has to wait in a
+   queue. Barriers and copies of later devices add queues; a unit that acts on its own is stepped between fibers (units.h).
+   ThreadSanitizer must not instrument this code. */
 #ifndef ATTILE_BLOCK_H
 #define ATTILE_BLOCK_H
 
@@ -10,8 +10,8 @@
 
 #include <stdint.h>
 
-/* Identities for ThreadSanitizer cost a millisecond each to make, so a block uses those of the third block before it:
-   what two neighbours do to the same memory is seen to be unordered, and what distant blocks do is taken on trust. */
+/* ThreadSanitizer takes a millisecond to make an identity, so a block reuses those of the third block before it. Races between
+   neighbouring blocks are found; races between blocks that share identities are not. */
 enum { RACE_SETS = 3 };
 
 enum { BLOCK_NO_WARP = ATTILE_THREADS };
@@ -24,19 +24,20 @@ struct fiber {
     enum fiber_state state;
     struct fiber *next; /* in the queue it waits in */
     struct wait {
-        const char *what; /* it waits in: "__syncthreads()" */
-        int line;         /* ... in the kernel's source */
-        unsigned object;  /* ... for these lanes, this barrier */
-        void (*missing)(const struct block *block, const struct fiber *fiber, struct text *text); /* says whom for */
+        const char *what; /* the call that waits: "__syncthreads()" */
+        int line;         /* of that call in the kernel's source */
+        unsigned object;  /* the mask of lanes or the number of the barrier */
+        void (*missing)(const struct block *block, const struct fiber *fiber,
+                        struct text *text); /* prints what has not come yet */
     } wait;
-    uint64_t result; /* of the collective it took part in */
+    uint64_t result; /* of its last collective */
     struct {
         struct attile_copy *item; /* owned */
         unsigned first, count, room;
         unsigned groups;    /* committed */
-    } copies;               /* started and not waited for: [first, count) */
-    bool at_cluster;        /* has arrived at the cluster's barrier, and not waited there */
-    unsigned cluster_phase; /* ... in this phase of it */
+    } copies;               /* started, not yet waited for: [first, count) */
+    bool at_cluster;        /* has arrived at the cluster's barrier and not yet waited there */
+    unsigned cluster_phase; /* the phase in which it arrived */
     struct context context;
     void *identity[RACE_SETS];
 };
@@ -47,11 +48,11 @@ struct queue {
 
 struct barrier {
     unsigned arrived, phase;
-    int line; /* where the first of this phase arrived */
+    int line; /* of the first arrival of this phase */
     struct queue waiting;
 };
 
-enum { GROUPS = 16 }; /* sets of lanes that a warp can have waiting at once: pairs are the smallest that wait */
+enum { GROUPS = 16 }; /* a warp has 32 lanes and a group that waits has at least two */
 
 struct warp {
     unsigned alive; /* lanes that exist and have not ended */
@@ -66,9 +67,9 @@ struct warp {
 };
 
 struct block {
-    struct attile_block *shown; /* what the kernel sees, at the start of the region */
+    struct attile_block *shown; /* the part that the kernel sees, at the start of the region */
     struct launch *launch;      /* while running */
-    struct cluster *cluster;    /* while running: the blocks beside this one */
+    struct cluster *cluster;    /* while running */
     struct context scheduler;
     struct barrier barrier;
     struct warp warp[ATTILE_THREADS / ATTILE_WARP];
@@ -76,9 +77,9 @@ struct block {
     struct fiber *ready[ATTILE_THREADS]; /* a ring */
     unsigned first, ready_count, ended;
     uint64_t random;                 /* state of the seeded schedule; 0 = round robin */
-    struct fiber *back[ATTILE_WARP]; /* ready threads of the warp that is held back */
-    unsigned back_count, held_warp;  /* its index; BLOCK_NO_WARP = none */
-    unsigned guarded;                /* stacks that have their guard pages */
+    struct fiber *back[ATTILE_WARP]; /* ready threads of the warp that the schedule holds back */
+    unsigned back_count, held_warp;  /* the warp's index; BLOCK_NO_WARP = none */
+    unsigned guarded;                /* stacks that have guard pages */
     unsigned runs;                   /* blocks run so far */
     unsigned char *region;           /* stacks, see device/abi.h */
     unsigned char *shared;           /* LAUNCH_SHARED bytes */
@@ -86,35 +87,34 @@ struct block {
     char *order;                     /* see order.h; null except in race mode */
     struct courier {
         void *identity[RACE_SETS];
-        unsigned run; /* of the block that it was last made for */
+        unsigned run; /* block->runs when it was made */
     } courier[ATTILE_THREADS / ATTILE_WARP];
-    bool couriers;        /* this block has them */
+    bool couriers;        /* this block uses them */
     void *end[RACE_SETS]; /* see order_leave */
     struct block *next;   /* in the device's list of idle ones */
 };
 
-/* Room for a block of any launch; null = out of memory. */
+/* Memory for a block of any launch; null = out of memory. */
 struct block *block_create(void);
 void block_free(struct block *block); /* accepts null */
 
-/* Make it block `index` of the launch, with all its threads ready. False = no memory. Then cluster.c lets it run. */
+/* Prepare it as block `index` of the launch, with all threads ready; cluster_run then runs it. False = out of memory. */
 bool block_start(struct block *block, struct launch *launch, struct cluster *cluster, unsigned index);
-/* Let one of the ready threads run until it waits or ends; there must be one. */
+/* Run one ready thread, of which there must be one, until it waits or ends. */
 void block_step(struct block *block);
-/* No other thread can run: release the warp that was held back, and hold back another one. False = none was. */
+/* For when no other thread can run: release the warp that is held back and hold back another. False = none was held back. */
 bool block_let_go(struct block *block);
 static inline bool block_ended(const struct block *block) { return block->ended == block->shown->threads; }
-/* For a deadlock report: where threads wait, one line for threads in the same situation. */
+/* For a deadlock report: print where threads wait, one line for all threads that wait at the same place. */
 void block_explain(const struct block *block, struct fault *fault);
-/* Add what it counted to the launch's counters. */
+/* Add the block's counters to those of the launch. */
 void block_count(struct block *block);
 
-/* For the words that wait. Between the two, other fibers run. */
+/* A device function that has to wait calls fiber_wait; the other fibers run until queue_wake. */
 void fiber_wait(struct fiber *fiber, struct queue *queue, struct wait wait);
 void queue_wake(struct queue *queue);
 
-/* When copies of threads (cp.async) land, as a launch's seed decides: in the wait for them (0 and multiples of 3), at once
-   (3 n + 1), or each as chance has it (3 n + 2). */
+/* When a cp.async completes. The launch's seed chooses: in the wait for it (seed % 3 = 0), at once (1), or at random (2). */
 enum copies_timing { COPIES_LATE, COPIES_EARLY, COPIES_RANDOM };
 static inline enum copies_timing copies_timing(uint64_t seed) { return (enum copies_timing)(seed % 3); }
 
@@ -125,10 +125,10 @@ static inline struct fiber *fiber_of(struct attile_block *shown, unsigned index)
     return &((struct block *)shown->device)->fiber[index];
 }
 
-/* Give this launch up: notes the fault if it is the first, and never returns. */
+/* Stop this launch: record the fault if it is the first. Never returns. */
 _Noreturn void fiber_refuse(struct fiber *fiber, int line, const void *pc, const char *format, ...) TEXT_PRINTF(4, 5);
 
-/* warp_unit.c: what the last lane to arrive does for all, given each lane's value. Refuses through `fiber`, one of them. */
+/* mma.c: the last lane to arrive calls these for the whole warp, with each lane's value. Faults are reported for `fiber`. */
 void warp_find_rows(struct fiber *fiber, const uint64_t value[ATTILE_WARP], int line);
 void warp_multiply(const uint64_t value[ATTILE_WARP]);
 

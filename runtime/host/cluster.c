@@ -67,8 +67,8 @@ static bool start(struct cluster *cluster, struct launch *launch, unsigned index
     return true;
 }
 
-/* The block whose turn it is among those that have something to do: round, or, as the seed of a launch says for its units
-   too, always the first of an order, so that it runs as far ahead of the others as it can, or any. Null = none has. */
+/* The block that runs next among those that can: round robin; always the first in some order, so that it runs as far ahead of the others
+   as possible; or a random one. The seed chooses, as it does for the units. Null = none can run. */
 static struct block *choose(struct cluster *cluster, const struct launch *launch, bool idle) {
     unsigned blocks = cluster->blocks, first = cluster->turn + 1;
     if (launch->seed % 3 == 1)
@@ -106,7 +106,7 @@ static bool step(struct cluster *cluster, const struct launch *launch) {
     return true;
 }
 
-/* Nothing can run: have all ended, with nothing left undone? */
+/* For when nothing can run: have all threads ended, with no request unfinished? */
 static bool finish(struct cluster *cluster, struct launch *launch) {
     bool ended = true;
     for (unsigned rank = 0; rank < cluster->blocks; rank++)
@@ -117,7 +117,7 @@ static bool finish(struct cluster *cluster, struct launch *launch) {
     if (ended)
         return true;
     struct fault fault = {0};
-    text_print(&fault.text, "deadlock: no thread can go on");
+    text_print(&fault.text, "deadlock: no thread can run");
     for (unsigned rank = 0; rank < cluster->blocks; rank++)
         block_explain(cluster->block[rank], &fault);
     launch_fault(launch, &fault);

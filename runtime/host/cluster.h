@@ -1,5 +1,5 @@
-/* cluster: blocks that run side by side on one OS thread, and reach each other's barriers and shared memory. A launch
-   without clusters has clusters of one block. Never instrumented for ThreadSanitizer. */
+/* cluster: runs the blocks of a cluster on one OS thread; each can reach the barriers and shared memory of the others. A launch
+   without clusters has clusters of one block. ThreadSanitizer must not instrument this code. */
 #ifndef ATTILE_CLUSTER_H
 #define ATTILE_CLUSTER_H
 
@@ -8,20 +8,20 @@
 struct cluster {
     struct block *block[ATTILE_CLUSTER]; /* by rank */
     unsigned blocks;
-    unsigned turn; /* of the last step, when turns are round */
+    unsigned turn; /* the block that ran last, for round robin */
     struct {
-        unsigned arrived, alive, phase; /* threads that have arrived; ... that have not ended; phases done */
+        unsigned arrived, alive, phase; /* threads that have arrived, threads that have not ended, phases completed */
         struct queue waiting;
     } barrier;
 };
 
-/* Run the cluster `index` of the launch, of cluster->blocks idle blocks, until all have ended, one is refused, or nothing
-   can run. False when it was refused: launch->fault says why, or another cluster's does. */
+/* Run cluster `index` of the launch, on cluster->blocks idle blocks, until all have ended, one has a fault, or none can run.
+   False = the launch has stopped; launch->fault says why. */
 bool cluster_run(struct cluster *cluster, struct launch *launch, unsigned index);
 
-/* What kernels call: arrive at the barrier of all threads of the cluster, or wait until all have arrived. */
+/* Called by kernels: arrive at the barrier of the cluster's threads, or wait until all have arrived. */
 void cluster_barrier(struct attile_block *shown, unsigned index, int wait, int line);
 
-void cluster_ended(struct fiber *fiber); /* this thread has ended; the others stop waiting for it */
+void cluster_ended(struct fiber *fiber); /* the others no longer wait for this thread */
 
 #endif

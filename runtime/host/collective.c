@@ -1,5 +1,5 @@
-/* collective: barriers of a block, and shuffles, votes and syncs of a warp. The last to arrive does the work and wakes
-   the others. Only what orders memory on the hardware orders it for ThreadSanitizer: __syncthreads and __syncwarp. */
+/* collective: barriers of a block, and shuffles, votes and syncs of a warp. The last thread to arrive does the work and
+   wakes the others. ThreadSanitizer is told of the order that the hardware guarantees: by __syncthreads and __syncwarp only. */
 #include "block.h"
 #include "order.h"
 
@@ -13,7 +13,7 @@ void collective_reset(struct block *block) {
     for (unsigned i = 0; i < warps; i++) {
         unsigned lanes = threads - i * ATTILE_WARP;
         block->warp[i].alive = lanes < ATTILE_WARP ? (1u << lanes) - 1 : ~0u;
-        for (int g = 0; g < GROUPS; g++) { /* after a fault, threads were left waiting; phases go on */
+        for (int g = 0; g < GROUPS; g++) { /* a fault leaves threads waiting; phases continue */
             block->warp[i].group[g].arrived = 0;
             block->warp[i].group[g].waiting = (struct queue){0};
         }
@@ -58,13 +58,13 @@ static struct group *find_group(struct warp *warp, unsigned mask) {
         struct group *group = &warp->group[i];
         if (group->arrived && group->mask == mask)
             return group;
-        if (!group->arrived && (!unused || group->mask == mask)) /* the same again, so that its phase goes on */
+        if (!group->arrived && (!unused || group->mask == mask)) /* prefer the same mask, whose phase continues */
             unused = group;
     }
     return unused;
 }
 
-/* All have arrived: hand out results. `lanes` are the fibers of the warp. */
+/* All have arrived: give each lane its result. `lanes` are the fibers of the warp. */
 static void finish(struct fiber *lanes, struct group *group) {
     uint64_t ballot = 0;
     if (group->operation == ATTILE_ROWS)
@@ -136,7 +136,7 @@ unsigned long long collective_warp(struct attile_block *shown, unsigned index, i
     return fiber->result;
 }
 
-/* Lanes that have ended are not waited for: the rest of a group may now be complete. */
+/* Nobody waits for lanes that have ended, so a group may be complete now. */
 void collective_ended(struct fiber *fiber) {
     unsigned lane = fiber->index % ATTILE_WARP;
     struct warp *warp = &fiber->block->warp[fiber->index / ATTILE_WARP];

@@ -15,13 +15,13 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* What a kernel sees, in this order: parts before its source, one after it. */
+/* The headers before a kernel's source, in this order, and the one after it. */
 static const char *const parts_before[] = {"abi.h",    "watch.h",  "words.h", "together.h",
-                                           "target.h", "ampere.h", "hopper.h"};
+                                           "target.h", "ampere.h", "ada.h",   "hopper.h"};
 static const char part_after[] = "entries.h";
 
-/* No standard library and no start files: a kernel is compiled and linked in a fraction of a second. In race mode it takes
-   the sanitizer's functions from the process that loads it. */
+/* Without standard library and start files a kernel compiles and links in a fraction of a second. In race mode the process that loads it
+   provides the sanitizer's functions. */
 static const char *const options_always[] = {"-std=c++17",
                                              "-fPIC",
                                              "-shared",
@@ -45,10 +45,10 @@ static const char *const options_mode[][5] = {
     [ATT_HOST_RACE] = {"-O1", "-g1", "-fsanitize=thread", "-fno-omit-frame-pointer", NULL},
 };
 
-/* Behind the kernel: expf and the like, which the process need not offer to what it loads. */
+/* Linked after the kernel: expf and the like, which the process may not export. */
 static const char *const options_link[] = {"-lm", NULL};
 
-/* fmaf is one instruction on nearly every CPU; the result is the same without, only slower. */
+/* With -mfma, fmaf is one instruction; without, the result is the same but slower. */
 static const char *const *options_cpu(void) {
     static const char *const none[] = {NULL};
 #if defined(__x86_64__)
@@ -102,14 +102,14 @@ static enum att_status no_compiler(const struct compiler *compiler, struct failu
         return failure_set(
             failure, ATT_NO_COMPILER,
             "the host device needs a C++17 compiler, and CXX names the program '%s', which was not found; "
-            "correct CXX, or unset it to have c++, g++ or clang++ looked for (`apt install g++`)",
+            "correct CXX, or unset it to use c++, g++ or clang++ from the PATH (`apt install g++`)",
             compiler->command[0] ? compiler->command[0] : "");
     return failure_set(failure, ATT_NO_COMPILER,
                        "the host device needs a C++17 compiler: none of c++, g++, clang++ was found on the PATH; "
                        "install one (for example `apt install g++`) or set CXX");
 }
 
-/* The command by its full path, so that the compiler that was found is the one that runs. Returns the number of words. */
+/* The command with its full path, so that exactly the compiler that was found runs. Returns the number of words. */
 static int push_command(char **argv, const struct compiler *compiler) {
     int count = 0;
     argv[count++] = compiler->path;
@@ -136,7 +136,7 @@ enum att_status compiler_ask(struct compiler *compiler, struct failure *failure)
                              compiler->path, text_string(&output));
     if (status == ATT_OK) {
         char *version = strndup(output.bytes, strcspn(output.bytes, "\n"));
-        __atomic_store_n(&compiler->version, version, __ATOMIC_RELEASE); /* others may be reading it */
+        __atomic_store_n(&compiler->version, version, __ATOMIC_RELEASE); /* other threads may read it */
         if (!version)
             status = failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory for the name of the C++ compiler");
     }
@@ -199,7 +199,7 @@ static void print_unit(struct text *text, enum att_host_mode mode, const struct 
     text_print(text, "\nATTILE_MODULE(ENTRIES)\n");
 }
 
-/* On failure errno says why. */
+/* On failure errno holds the reason. */
 static bool write_file(const char *path, const struct text *text) {
     int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file < 0)
@@ -207,7 +207,7 @@ static bool write_file(const char *path, const struct text *text) {
     bool good = transfer_write(file, text->bytes, text->size);
     int error = errno;
     if (close(file) != 0)
-        return false; /* some file systems say only now that there is no room */
+        return false; /* some file systems report a full disk only now */
     errno = error;
     return good;
 }
@@ -328,8 +328,7 @@ static bool is_word(const char *frame) {
     return false;
 }
 
-/* addr2line prints "file:line" for the place and for each function it was inlined into; the device's own words are not
-   what the reader looks for. */
+/* addr2line prints "file:line" for the place and for each function it was inlined into. Lines in the device's headers are skipped. */
 int compiler_line(const struct compiler *compiler, const char *object, size_t offset) {
     char address[32], path[64], program[] = "addr2line", inlined[] = "-i", executable[] = "-e";
     snprintf(address, sizeof address, "0x%zx", offset);

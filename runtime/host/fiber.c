@@ -11,7 +11,7 @@ extern void __sanitizer_finish_switch_fiber(void *save, const void **bottom, siz
 
 extern void __asan_unpoison_memory_region(const volatile void *low, size_t size) WEAK;
 
-/* A thread that was abandoned by a fault left the marks of its frames on the stack. */
+/* After a fault the stack still carries AddressSanitizer's marks of the abandoned frames. */
 static void forget_frames(void *stack_low, size_t stack_size) {
     if (__asan_unpoison_memory_region)
         __asan_unpoison_memory_region(stack_low, stack_size);

@@ -1,6 +1,5 @@
-/* fiber: switches between call stacks within one OS thread, telling the sanitizers about it.
-   A context is where one stack stopped. Never instrumented for ThreadSanitizer: a switch made by instrumented code would
-   be seen as an ordering. */
+/* fiber: switches between call stacks within one OS thread and tells the sanitizers. A context is the place at which a stack stopped.
+   ThreadSanitizer must not instrument this code: it would take a switch in instrumented code for synchronisation. */
 #ifndef ATTILE_FIBER_H
 #define ATTILE_FIBER_H
 
@@ -27,13 +26,13 @@ struct context {
 /* Prepare a stack so that the first switch to it calls run(argument), which must never return. */
 void context_make(struct context *context, void *stack_low, size_t stack_size, void (*run)(void *), void *argument);
 
-/* The stack we are on, to be switched away from. */
+/* A context for the current stack, to switch away from. */
 void context_here(struct context *context);
 
-/* Save where we are in `from` and go on in `to`. */
+/* Save the current place in `from` and continue at `to`. */
 void context_switch(struct context *from, struct context *to);
 
-/* To be called first on a stack that was just made; `from` is who switched here. */
+/* The first call on a new stack; `from` is the context that switched here. */
 void context_arrived(struct context *context, struct context *from);
 
 #endif

@@ -1,4 +1,4 @@
-/* launch: runs a grid of blocks, or clusters of them, on this CPU's cores and says what went wrong first. */
+/* launch: runs a grid of blocks or clusters on the CPU's cores and reports the first fault. */
 #ifndef ATTILE_HOST_LAUNCH_H
 #define ATTILE_HOST_LAUNCH_H
 
@@ -19,16 +19,16 @@ enum {
     LAUNCH_THREADS = ATTILE_THREADS,
     LAUNCH_PARAMS = 4096,
     LAUNCH_SHARED = 227 * 1024
-}; /* what one launch may have at most */
+}; /* the limits of one launch */
 
 struct fault {
     struct text text; /* empty = none */
-    int line;         /* in the kernel's source; 0 = see pc */
-    const void *pc;   /* code address in the statement; null = not known */
+    int line;         /* in the kernel's source; 0 = pc tells it */
+    const void *pc;   /* a code address in the statement; null = unknown */
     unsigned block, thread;
 };
 
-/* Blocks not in use, with their stacks: making them costs more than running a small launch. */
+/* Idle blocks with their stacks. To make a block costs more than to run a small launch. */
 struct block_pool {
     pthread_mutex_t lock;
     struct block *idle;
@@ -44,7 +44,7 @@ struct launch {
     enum att_host_mode mode;
     uint64_t seed; /* 0 = round robin */
     unsigned grid, threads, workers;
-    unsigned cluster; /* blocks side by side, 1 to ATTILE_CLUSTER; divides the grid */
+    unsigned cluster; /* blocks per cluster, 1 to ATTILE_CLUSTER; divides the grid */
     size_t shared;
     /* the result */
     struct fault fault; /* text owned by the caller */
@@ -60,10 +60,10 @@ struct launch {
 /* Run it. ATT_OK, ATT_LAUNCH_FAILED (see fault and race), or ATT_OUT_OF_MEMORY. */
 enum att_status launch_run(struct launch *launch);
 
-/* Does this address lie in the kernel's binary: a constant of its own? */
+/* Does the address lie in the kernel's binary, as its constants do? */
 bool launch_owns(const struct launch *launch, uintptr_t address);
 
-/* Note what stopped this launch, unless something already did. */
+/* Record what stopped this launch, unless another fault did. */
 void launch_fault(struct launch *launch, const struct fault *fault);
 
 void block_pool_free(struct block_pool *pool);

@@ -1,5 +1,5 @@
-/* memory: the host device's global memory: a sorted list of buffers, each between two guard zones of a known pattern,
-   so that stray accesses are recognised when they are watched and stray writes are found afterwards when not. */
+/* memory: the host device's global memory, a sorted list of buffers. A guard zone with a known pattern lies on either side of each
+   buffer: checked modes catch an access to it, and fast mode finds a write to it afterwards. */
 #ifndef ATTILE_HOST_MEMORY_H
 #define ATTILE_HOST_MEMORY_H
 
@@ -22,15 +22,16 @@ struct memory {
 };
 
 void memory_open(struct memory *memory);
-void memory_close(struct memory *memory); /* frees what is left */
+void memory_close(struct memory *memory); /* frees the buffers that are left */
 
-/* A new buffer, filled with 0xff (NaN in every float format); 0 bytes are fine. */
+/* A new buffer, filled with 0xff (NaN in every float format). 0 bytes are allowed. */
 enum att_status memory_alloc(struct memory *memory, size_t bytes, void **base, struct failure *failure);
-/* ATT_INVALID_ARGUMENT when it is none of ours, ATT_LAUNCH_FAILED when its guard zones were written; freed all the same. */
+/* ATT_INVALID_ARGUMENT when it is no buffer of this memory; ATT_LAUNCH_FAILED when a guard zone was overwritten, and the buffer is
+   freed even so. */
 enum att_status memory_free(struct memory *memory, void *base, struct failure *failure);
 
-/* The buffer that holds all of [address, address + size); false = none, then *nearest is the one whose end or start is
-   closest, if any (size 0 and base null = there is none). */
+/* The buffer that contains [address, address + size). False = none does; then *nearest is the buffer with the closest end or
+   start (base null = there is no buffer). */
 bool memory_find(struct memory *memory, uintptr_t address, size_t size, struct buffer *buffer, struct buffer *nearest);
 
 /* Are all guard zones intact? ATT_LAUNCH_FAILED names the first that is not, and restores it. */

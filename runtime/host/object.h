@@ -1,5 +1,5 @@
-/* object: is a shared object whole? The loader maps what the headers promise, and a promise beyond the end of the file
-   kills the process at the first touch. */
+/* object: checks that a shared object is whole. The loader maps what the headers describe; a segment beyond the end of the file kills
+   the process at the first access. */
 #ifndef ATTILE_HOST_OBJECT_H
 #define ATTILE_HOST_OBJECT_H
 

@@ -20,7 +20,7 @@ static void *be(void *identity) {
 
 void order_be(void *identity) { race_switch(identity); }
 
-/* Made in the name of the scheduler, or it would know all that the calling thread did. */
+/* The scheduler makes it; made by the calling thread it would be ordered after all that this thread did. */
 static void *courier_of(struct block *block, unsigned warp) {
     struct courier *courier = &block->courier[warp];
     void **identity = &courier->identity[block->runs % RACE_SETS];

@@ -1,13 +1,13 @@
-/* order: what orders memory accesses of a block, as ThreadSanitizer is told. Every barrier has a slot, and two objects in
-   it, for even and odd phases: so who arrives early in the next phase is not seen by who leaves this one late.
+/* order: tells ThreadSanitizer what orders the memory accesses of a block. Every barrier has a slot with two objects, for even and
+   odd phases, so that a thread that leaves one phase late does not see a thread that arrives early in the next.
 
-   Memory has two sides on Hopper. What a thread does itself is seen by other threads after a barrier, but by the copy and
-   tensor cores only if the thread fenced it before the barrier. So every warp has a courier: an identity that takes part
-   in all barriers beside its threads, with objects of its own, and learns of a thread's accesses only at a fence, of the
-   units' at waits. A unit that is asked for something has an identity of its own and knows what the asking warps' couriers
-   knew then. Couriers exist from the first use of such a unit in a block.
+   Hopper has two proxies to memory. Other threads see a thread's writes after a barrier, but TMA and wgmma (the async proxy) see
+   them only if the thread executed fence.proxy.async before the barrier. ThreadSanitizer knows one kind of access only. So each warp
+   has a courier: an identity that stands for the async proxy. It takes part in every barrier beside the warp's threads, with objects of
+   its own; it learns of a thread's accesses at a fence, and of a unit's accesses at a wait. A unit has an identity of its own: it knows
+   what the courier of the requesting warp knew at the request. A block makes couriers when it first uses such a unit.
 
-   Nothing here does anything except in race mode. */
+   These functions do nothing except in race mode. */
 #ifndef ATTILE_HOST_ORDER_H
 #define ATTILE_HOST_ORDER_H
 
@@ -18,8 +18,8 @@ enum {
     ORDER_TRANSACTION_BARRIERS = 64,
     ORDER_WARPS = ATTILE_THREADS / ATTILE_WARP,
     ORDER_WARPGROUPS = ATTILE_THREADS / ATTILE_WARPGROUP,
-    ORDER_PRODUCTS = 64, /* ends of products are told apart by number modulo this */
-    ORDER_COPIERS = 16,  /* and copies are done by so many in turn, so that one's end says little of another's */
+    ORDER_PRODUCTS = 64, /* products whose ends have objects of their own, by number modulo this */
+    ORDER_COPIERS = 16,  /* identities that copy in turn, so that the end of one copy does not order the others */
 
     ORDER_BARRIER = 0,
     ORDER_GROUPS,
@@ -36,32 +36,33 @@ enum {
     ORDER_ROOM = 64 * 1024 /* bytes of block->order */
 };
 
-/* What the fiber, and its warp's courier, did so far happens before ... */
+/* All accesses of the fiber and its warp's courier up to here happen before those that follow an order_acquire of the slot. `owner`
+   is the block of the slot: the fiber's own or another of its cluster. */
 void order_release(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase);
-/* The same for what its courier did, or knows, alone. */
+/* The same for the accesses of the courier alone. */
 void order_release_units(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase);
-/* ... what they do from now on. `owner` is the block whose slot it is: the fiber's, or one of its cluster. */
+/* The accesses that were released in this slot and phase happen before what the fiber and its courier do from here on. */
 void order_acquire(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase);
 
-/* A unit of Hopper is used: from now on this block has couriers. */
+/* Called before the first use of TMA or wgmma in a block: it has couriers from here on. */
 void order_use_couriers(struct block *block);
-/* What the fiber itself did so far is known to its warp's courier. */
+/* fence.proxy.async: the courier of the fiber's warp learns of the fiber's accesses. */
 void order_fence(struct fiber *fiber);
 
-/* The fiber asks a unit for something: what its courier knows now, order_be_unit makes the unit know. */
+/* The fiber requests work of a unit. order_be_unit passes on what the courier knows now. */
 void order_ask(struct fiber *fiber, unsigned slot);
 
-/* Go on in the name of a unit; the result is who we were, for order_be. `identity` is made when there is none. */
+/* Continue as a unit, whose identity is made on first use. Returns the former identity, for order_be. */
 void *order_be_unit(struct block *block, void **identity, const char *name, unsigned slot);
 void order_be(void *identity);
 
-/* A unit is done: for threads and couriers alike. */
+/* The unit has finished: its accesses are released to threads and couriers. */
 void order_done(const struct block *owner, unsigned slot, unsigned phase);
 
-/* A thread of a cluster ends; with the last of its block goes the block's shared memory, which counts as writing it. */
+/* A thread of a cluster ends. When the last one of a block ends, its shared memory goes away, which counts as a write to it. */
 void order_leave(struct fiber *fiber, bool last);
 
-/* An access of who we are now, by code that is not watched; see race_access. */
+/* An access by the current identity in code that is not instrumented; see race_access. */
 void order_access(const struct block *block, const void *address, size_t size, bool write, const void *pc);
 
 void order_free(struct block *block);

@@ -30,13 +30,13 @@ extern int __tsan_get_report_thread(void *report, unsigned long index, int *tid,
                                     int *running, const char **name, int *parent_tid, void **trace,
                                     unsigned long trace_size) WEAK;
 
-enum { NO_ORDER = 1 }; /* a switch is the scheduler's doing, not the kernel's */
+enum { NO_ORDER = 1 }; /* the scheduler switches, not the kernel */
 
 static _Thread_local struct race *watched;
 
 bool race_present(void) { return __tsan_create_fiber != NULL; }
 
-/* race_hook.c has another one. */
+/* race_hook.c defines another one. */
 __attribute__((weak)) bool race_hooked(void) { return false; }
 
 void *race_create(void) { return race_present() ? __tsan_create_fiber(0) : NULL; }

@@ -1,5 +1,5 @@
-/* race: what ThreadSanitizer is told and what it says, when the process is linked with it; nothing happens when not.
-   Each CUDA thread has an identity of its own there. Never instrumented itself. */
+/* race: calls ThreadSanitizer and receives its reports. Without ThreadSanitizer in the process nothing here has an effect. Each CUDA
+   thread is a fiber of ThreadSanitizer's, its identity. ThreadSanitizer must not instrument this code. */
 #ifndef ATTILE_HOST_RACE_H
 #define ATTILE_HOST_RACE_H
 
@@ -7,30 +7,30 @@
 #include <stddef.h>
 
 bool race_present(void);
-bool race_hooked(void); /* do reports come to race_report? Only where race_hook.c is linked in */
+bool race_hooked(void); /* do reports reach race_report? Only where race_hook.c is linked in */
 void race_report(void *report);
 
-/* An identity for a stack; null when there is no ThreadSanitizer. */
+/* An identity for a stack; null without ThreadSanitizer. */
 void *race_create(void);
 void race_name(void *identity, const char *name); /* for reports; copied */
 void race_destroy(void *identity);                /* accepts null */
 void *race_current(void);
-void race_switch(void *identity); /* orders nothing */
+void race_switch(void *identity); /* creates no order */
 
-/* Both accept null, and do nothing then. */
-void race_release(void *object); /* what we did so far happens before ... */
-void race_acquire(void *object); /* ... what we do from now on */
+/* What the current identity did before a release happens before what others do after an acquire of the same object. Null: nothing. */
+void race_release(void *object);
+void race_acquire(void *object);
 
-/* An access by code that is not watched; `pc` is a code address in the statement that it is done for. */
+/* Report an access by code that is not instrumented. `pc` is a code address in the statement that causes it. */
 void race_access(const void *address, size_t size, bool write, const void *pc);
 
-/* Between the two, memset and memcpy are not watched either. */
+/* Between the two, ThreadSanitizer ignores memset and memcpy as well. */
 void race_ignore_begin(void);
 void race_ignore_end(void);
 
 enum { RACE_FRAMES = 8 };
 
-/* The first race of a launch: two accesses that nothing orders. */
+/* The first race of a launch: two unordered accesses. */
 struct race {
     int count; /* of all reports */
     struct race_access {
@@ -40,7 +40,7 @@ struct race {
     } access[2];
 };
 
-/* Note races seen from now on by this OS thread in *race; null = no longer. */
+/* From here on, races that this OS thread sees go to *race; null = nowhere. */
 void race_watch(struct race *race);
 
 #endif

@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 static const char prefix[] = "attile-compile-";
-static const int64_t stale_seconds = 600; /* no compile takes this long; a clock that jumped may cost one, never more */
+static const int64_t stale_seconds =
+    600; /* no compile takes this long; a jump of the clock can cost one compile at most */
 
 static const char *get_base(void) {
     const char *base = secure_getenv("TMPDIR");

@@ -1,6 +1,5 @@
-/* scratch: a private folder for one run of the compiler and all that it leaves, below TMPDIR (not in a set-user-ID
-   process) or /tmp. A process that dies leaves its folder behind; the next process removes folders that no
-   compile can still be using. */
+/* scratch: a private folder for one run of the compiler, below TMPDIR (/tmp in a set-user-ID process). A process that dies leaves its
+   folder behind; the next process removes folders too old for a running compile. */
 #ifndef ATTILE_HOST_SCRATCH_H
 #define ATTILE_HOST_SCRATCH_H
 
@@ -9,7 +8,7 @@
 /* The path of a new folder, for scratch_close; null: see failure. */
 char *scratch_open(struct failure *failure);
 
-/* Remove the folder with the files in it, as far as it can be done. */
+/* Remove the folder and its files as far as possible. */
 void scratch_close(char *path);
 
 #endif

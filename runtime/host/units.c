@@ -1,4 +1,4 @@
-/* units: when TMA and the tensor cores act, and whether they are done in the end. See units.h. */
+/* units: chooses when TMA and the tensor cores act, and checks at the end that nothing is unfinished. See units.h. */
 #include "units.h"
 #include "race.h"
 
@@ -24,7 +24,7 @@ void units_free(struct units *units) {
     free(units);
 }
 
-/* What the hardware gives each thread at entry when a block has an SM to itself. */
+/* Registers of each thread at entry when a block has an SM to itself. */
 static unsigned registers_at_entry(unsigned threads) {
     unsigned count = REGISTERS / ((threads + ATTILE_WARP - 1) / ATTILE_WARP * ATTILE_WARP);
     count = count / REGISTERS_STEP * REGISTERS_STEP;
@@ -55,7 +55,7 @@ void units_reset(struct block *block) {
         units->thread[i] = (struct units_thread){.registers = registers_at_entry(threads)};
 }
 
-/* The w-th warpgroup that has a product to do; null = there are not so many. */
+/* The w-th warpgroup with an unfinished product; null = fewer have one. */
 static struct warpgroup *next_warpgroup(struct block *block, unsigned skip) {
     for (unsigned w = 0; w * ATTILE_WARPGROUP < block->shown->threads; w++) {
         struct warpgroup *warpgroup = &block->units->warpgroup[w];
@@ -72,7 +72,7 @@ bool units_due(struct block *block, bool idle) {
     return idle || (units->timing == UNITS_RANDOM && block_random(block, RANDOM_STEPS) == 0);
 }
 
-/* Copies in any order, the products of a warpgroup one after the other. */
+/* Copies run in any order, the products of a warpgroup one after the other. */
 void units_step(struct block *block) {
     struct units *units = block->units;
     unsigned products = 0;
@@ -106,7 +106,7 @@ bool units_finished(struct block *block) {
         if (t->bytes)
             text_print(&fault.text, "ended while %d bytes %s the barrier at byte %zu of shared memory, in its phase %u",
                        t->bytes > 0 ? t->bytes : -t->bytes,
-                       t->bytes > 0 ? "were still expected by" : "had come that nobody told to expect to",
+                       t->bytes > 0 ? "were still expected by" : "arrived without barrier_expect at",
                        (size_t)((unsigned char *)t->word - block->shared), t->phase);
     }
     for (unsigned id = 0; id < ORDER_NAMED_BARRIERS && !fault.text.size; id++)

@@ -1,12 +1,12 @@
-/* abi: what a compiled kernel and the host device know of each other; valid in C and C++.
-   A CUDA thread is a fiber. The stacks of a block are ATTILE_STACK bytes each, one after the other in a region of
-   ATTILE_REGION bytes that is aligned to its size and starts with the block's struct attile_block: so the stack pointer
-   alone says which block and which thread is running, and what is its own memory. */
+/* abi: the interface between a compiled kernel and the host device; valid in C and C++.
+   A CUDA thread is a fiber. A block's stacks, ATTILE_STACK bytes each, lie one after the other in a region of ATTILE_REGION bytes. The
+   region is aligned to its size and starts with the block's struct attile_block. So the stack pointer alone tells the block, the
+   thread, and the thread's own memory. */
 #ifndef ATTILE_HOST_ABI_H
 #define ATTILE_HOST_ABI_H
 
 enum {
-    ATTILE_HOST_ABI = 7, /* raised when anything here changes */
+    ATTILE_HOST_ABI = 8, /* raise it when anything here changes */
     ATTILE_THREADS = 1024,
     ATTILE_STACK = 256 * 1024, /* bytes, a power of two */
     ATTILE_REGION = ATTILE_THREADS * ATTILE_STACK,
@@ -16,7 +16,7 @@ enum {
     ATTILE_CLUSTER = 8 /* blocks */
 };
 
-/* What lanes of a warp do together. */
+/* Operations of a whole warp. */
 enum attile_collective {
     ATTILE_SYNC,     /* wait, and see each other's writes */
     ATTILE_PICK,     /* the value of lane `source` */
@@ -26,52 +26,53 @@ enum attile_collective {
     ATTILE_COLLECTIVES
 };
 
-/* ldmatrix: lane 8 j + i names row i of matrix j, 16 bytes of shared memory, and is told where its own elements are. */
+/* ldmatrix: lane 8 j + i gives the address of row i of matrix j, 16 bytes of shared memory, and gets those of its own elements. */
 struct attile_rows {
     const void *named;
-    const void *row[4][2]; /* of each matrix the row, or the two rows if it is transposed, of this lane's pair */
+    const void *row[4][2]; /* for each matrix: the row of this lane's pair, or its two rows if transposed */
     int transposed;
 };
 
-enum attile_type { ATTILE_FP16, ATTILE_BF16 };
+enum attile_type { ATTILE_FP16, ATTILE_BF16, ATTILE_TF32 };
 
-/* mma: sum (16, 8) += a (16, 16) b (16, 8), the part of one lane (warp_unit.c has the layout). */
+/* mma: sum (16, 8) += a (16, 16) b (16, 8), or a (16, 8) b (8, 8) for TF32: the fragments of one lane (layout: mma.c). */
 struct attile_warp_product {
     float *sum;        /* 4 */
-    const unsigned *a; /* 4 pairs */
-    const unsigned *b; /* 2 pairs */
+    const unsigned *a; /* 4 pairs, or elements of TF32 */
+    const unsigned *b; /* 2 */
     int type;
 };
 
-/* What a thread does with a transaction barrier. */
+/* Operations on a transaction barrier (mbarrier). */
 enum attile_transaction {
     ATTILE_INIT,
     ATTILE_INIT_FENCE,
     ATTILE_ARRIVE,
-    ATTILE_ARRIVE_PEER, /* at the same place in another block of the cluster; the value is its rank */
+    ATTILE_ARRIVE_PEER, /* at the same offset in the block of the cluster whose rank is the value */
     ATTILE_EXPECT,
     ATTILE_WAIT
 };
 
-/* ... with its asynchronous copies, and its warpgroup's asynchronous products. */
+/* Operations on groups of asynchronous copies and products. */
 enum attile_group { ATTILE_FENCE, ATTILE_COMMIT, ATTILE_FINISH };
 
 /* A copy of a box between a tensor and shared memory. */
 struct attile_box {
     const void *map;
     void *shared;
-    void *barrier; /* that counts the bytes; null = a store */
+    void *barrier; /* counts the bytes of a load; null = a store */
     int place[4];  /* in the order of the map, columns first */
-    unsigned mask; /* ranks of the cluster that a load goes to, a bit each; 0 = this block */
+    unsigned mask; /* a bit for each rank of the cluster that a load writes to; 0 = this block */
 };
 
-/* sum (64, columns) = a (64, 16) b, plus sum if `keep`: what one thread of the warpgroup says of it. */
+/* wgmma: sum (64, columns) = a (64, 16) b, plus sum if `keep`: the operands of one thread of the warpgroup. */
 struct attile_product {
     float *sum;        /* this thread's columns / 2 */
     const unsigned *a; /* this thread's four registers of a; null = a is in shared memory */
     unsigned long long a_descriptor, b_descriptor;
     int columns, keep, bfloat16;
-    int b_transposed; /* b is given as (columns, 16), else as (16, columns) */
+    int b_transposed; /* b is stored as (columns, 16), else as (16, columns) */
+    int a_transposed; /* a in shared memory is stored as (16, 64), else as (64, 16) */
 };
 
 enum attile_count {
@@ -79,7 +80,7 @@ enum attile_count {
     ATTILE_GLOBAL_WRITTEN,
     ATTILE_SHARED_READ,
     ATTILE_SHARED_WRITTEN,
-    ATTILE_SHARED_CONFLICTS, /* not bytes: passes of ldmatrix beyond the least */
+    ATTILE_SHARED_CONFLICTS, /* a count, not bytes: passes of ldmatrix beyond the minimum */
     ATTILE_COUNTS
 };
 
@@ -89,29 +90,29 @@ struct attile_block;
 struct attile_copy {
     void *to;
     const void *from;
-    unsigned size, bytes; /* so many bytes come from there, the others are 0 */
-    unsigned group;       /* of this thread's */
+    unsigned size, bytes; /* `bytes` are copied, the rest of `size` is filled with 0 */
+    unsigned group;       /* the thread's commit group */
 };
 
-/* What the device does for thread `index` of a block. `line` is the line in the kernel's source. */
+/* Called by thread `index` of a block. `line` is a line of the kernel's source. */
 struct attile_host {
     void (*barrier)(struct attile_block *block, unsigned index, int line);
     unsigned long long (*collective)(struct attile_block *block, unsigned index, int operation, unsigned mask,
                                      unsigned long long value, int source, int line);
-    /* An access to neither the thread's stack nor the block's shared memory nor a range known to the block. `pc` is a
-       code address in the statement; 0 bytes of alignment = any. */
+    /* An access outside the thread's stack, the block's shared memory and range[]. `pc` is a code address in the statement;
+       alignment 0 = any. */
     void (*access)(struct attile_block *block, unsigned index, const void *address, unsigned long long size, int write,
                    unsigned alignment, const void *pc);
-    /* The kernel did what the hardware would not do. Never returns. */
+    /* The kernel did something that the hardware does not support. Never returns. */
     void (*refuse)(struct attile_block *block, unsigned index, int line, const char *sentence);
-    /* Remember a copy; false when it is to land at once. End a group. Give back one that lands in a wait for all groups but
-       the `pending` newest, or for all copies if that is negative; false when there is none. */
+    /* cp.async. copy_start records a copy; false = it completes at once. copy_commit ends a group. copy_next returns a copy that
+       completes in a wait for all groups but the newest `pending`, or for all copies if that is negative; false = none is left. */
     int (*copy_start)(struct attile_block *block, unsigned index, struct attile_copy copy);
     void (*copy_commit)(struct attile_block *block, unsigned index);
     int (*copy_next)(struct attile_block *block, unsigned index, int pending, struct attile_copy *copy);
 
-    /* Hopper: named barriers (wait, or only arrive), transaction barriers, registers that move between warpgroups, the
-       TMA, and the tensor cores. `pending` groups may be unfinished after ATTILE_FINISH. */
+    /* Hopper: named barriers (sync or arrive), transaction barriers, setmaxnreg, TMA and wgmma. After ATTILE_FINISH `pending` groups
+       may be unfinished. */
     void (*named)(struct attile_block *block, unsigned index, int id, int threads, int wait, int line);
     void (*transaction)(struct attile_block *block, unsigned index, int operation, void *barrier, int value, int line);
     void (*registers)(struct attile_block *block, unsigned index, int count, int acquire, int line);
@@ -120,7 +121,7 @@ struct attile_host {
     void (*product)(struct attile_block *block, unsigned index, const struct attile_product *product, int line);
     void (*products)(struct attile_block *block, unsigned index, int operation, int pending, int line);
 
-    /* The barrier of the cluster's threads: arrive, or wait until all have. */
+    /* The barrier of the cluster's threads: arrive, or wait until all have arrived. */
     void (*cluster)(struct attile_block *block, unsigned index, int wait, int line);
 
     void *(*copy)(void *to, const void *from, unsigned long long size);
@@ -130,15 +131,15 @@ struct attile_host {
 struct attile_block {
     const struct attile_host *host;
     void *device;           /* the device's own view of this block */
-    unsigned index, grid;   /* this block, of so many */
-    unsigned rank, cluster; /* this block within its cluster, of so many; 0 of 1 where there are none */
+    unsigned index, grid;   /* of this block; blocks of the launch */
+    unsigned rank, cluster; /* of this block in its cluster; blocks of the cluster, 1 without clusters */
     unsigned threads;
     unsigned char *shared; /* dynamic shared memory, 1024-byte aligned */
     unsigned long long shared_size;
-    unsigned long long count[ATTILE_COUNTS]; /* bytes, but for conflicts */
+    unsigned long long count[ATTILE_COUNTS]; /* in bytes, except conflicts */
     struct {
         unsigned long long low, size;
-    } range[ATTILE_RANGES]; /* buffers touched lately */
+    } range[ATTILE_RANGES]; /* buffers accessed lately */
 };
 
 struct attile_entry {

@@ -1,8 +1,7 @@
 /* ampere: plain C++ bodies for the wrappers in templates/target/sm_80.cuh. */
 
-/* --- asynchronous copies: the target is NaN from the start, unless the device lets a copy land at once, and gets its values
-   in a wait, at the latest in the one for its group. Who still reads what was there, or reads what is not there yet, gets NaN,
-   or a race. */
+/* --- asynchronous copies. A copy that does not complete at once fills its destination with NaN and writes the values in a wait, at the
+   latest in the wait for its group. So a thread that reads the old values, or the new ones too early, gets NaN or a race. */
 static ATTILE_UNWATCHED bool attile_copy_start(void *to, const void *from, unsigned size, unsigned bytes) {
     return attile_self()->host->copy_start(attile_self(), attile_self_index(), {to, from, size, bytes, 0});
 }
@@ -16,7 +15,7 @@ static ATTILE_UNWATCHED void attile_copy_refuse(int line) {
     attile_self()->host->refuse(attile_self(), attile_self_index(), line, "copy_async of more bytes than it writes");
 }
 
-/* Whole if all bytes are wanted, so that the alignment of both sides is seen. */
+/* One access of the full size where all bytes are copied, so that the alignment of both sides is checked. */
 template <class Piece> ATTILE_INLINE void attile_copy_land(void *to, const void *from, unsigned bytes) {
     Piece piece = {};
     if (bytes == sizeof piece)
@@ -48,6 +47,14 @@ template <int SIZE> ATTILE_INLINE void copy_async(void *to, const void *from, in
     else
         *(unsigned *)to = ~0u;
 }
+/* On the GPU 32 bits of shared memory; here any address. */
+using SharedAddress = attile_word;
+ATTILE_INLINE SharedAddress address_in_shared(const void *pointer) { return (SharedAddress)pointer; }
+ATTILE_INLINE float load_float(SharedAddress from) { return *(const float *)from; }
+ATTILE_INLINE void store_word(SharedAddress to, unsigned word) { *(unsigned *)to = word; }
+template <int SIZE> ATTILE_INLINE void copy_async_to(SharedAddress to, const void *from, int bytes, ATTILE_LINE) {
+    copy_async<SIZE>((void *)to, from, bytes, line);
+}
 ATTILE_INLINE void copy_async_commit() { attile_copy_commit(); }
 template <int PENDING> ATTILE_INLINE void copy_async_wait_groups() {
     for (attile_copy copy; attile_copy_next(&copy, PENDING);)
@@ -60,7 +67,7 @@ ATTILE_INLINE void copy_async_wait() {
 
 /* --- products by a warp --------------------------------------------------------------------------------------------- */
 
-/* Lane 8 j + i names row i of matrix j; of it, lane 4 g + t holds the t-th pair of row g. */
+/* Lane 8 j + i gives the address of row i of matrix j; lane 4 g + t gets the t-th pair of row g. */
 static ATTILE_UNWATCHED void attile_find_rows(attile_rows *rows, int line) {
     attile_together(ATTILE_ROWS, 0xffffffffu, (attile_word)rows, 0, line);
 }
@@ -70,9 +77,12 @@ ATTILE_INLINE void load_matrices(unsigned (&pair)[4], const void *shared, ATTILE
     for (int j = 0; j < 4; j++)
         pair[j] = *((const unsigned *)rows.row[j][0] + attile_lane() % 4);
 }
-/* ... of column g. */
-ATTILE_INLINE void load_matrices_transposed(unsigned (&pair)[4], const void *shared, ATTILE_LINE) {
-    attile_rows rows = {shared, {}, 1};
+ATTILE_INLINE void load_matrices_at(unsigned (&pair)[4], SharedAddress at, ATTILE_LINE) {
+    load_matrices(pair, (const void *)at, line);
+}
+/* Lane 4 g + t gets the t-th pair of column g. */
+ATTILE_INLINE void load_matrices_transposed(unsigned (&pair)[4], SharedAddress at, ATTILE_LINE) {
+    attile_rows rows = {(const void *)at, {}, 1};
     attile_find_rows(&rows, line);
     for (int j = 0; j < 4; j++)
         pair[j] = *((const unsigned short *)rows.row[j][0] + attile_lane() / 4) |
@@ -91,6 +101,23 @@ ATTILE_INLINE void mma(float &s0, float &s1, float &s2, float &s3, const unsigne
     const unsigned b[2] = {b0, b1};
     attile_warp_multiply(sum, a, b, OF_BFLOAT16 ? ATTILE_BF16 : ATTILE_FP16, line);
     s0 = sum[0], s1 = sum[1], s2 = sum[2], s3 = sum[3];
+}
+/* Overflows to infinity as rounding does; NaN stays NaN. */
+ATTILE_INLINE unsigned to_tf32(float x) {
+    unsigned bits = (unsigned)__float_as_int(x);
+    return (bits & 0x7fffffff) >= 0x7f800000 ? bits & (x != x ? ~0u : 0xffffe000) | (x != x ? 0x00400000 : 0)
+                                             : (bits + 0x1000) & 0xffffe000;
+}
+ATTILE_INLINE void mma_tf32(float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, ATTILE_LINE) {
+    const unsigned b[2] = {b0, b1};
+    attile_warp_multiply(sum, a, b, ATTILE_TF32, line);
+}
+/* Element (i, j) is half j % 2 of lane 4 i + j / 2. */
+ATTILE_INLINE unsigned transpose_matrix(unsigned pair, ATTILE_LINE) {
+    int row = attile_lane() % 4 * 2, column = attile_lane() / 4, shift = column % 2 * 16;
+    unsigned first = attile_pick(0xffffffffu, pair, 4 * row + column / 2, line) >> shift & 0xffff;
+    unsigned second = attile_pick(0xffffffffu, pair, 4 * (row + 1) + column / 2, line) >> shift & 0xffff;
+    return first | second << 16;
 }
 template <bool TO_BFLOAT16> ATTILE_INLINE unsigned pack(float first, float second) {
     if constexpr (TO_BFLOAT16)

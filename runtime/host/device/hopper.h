@@ -1,5 +1,5 @@
-/* hopper: plain C++ bodies for the wrappers in templates/target/sm_90a.cuh. The device does the work; what it refuses,
-   the hardware would answer with a hang, a fault or a wrong result. */
+/* hopper: plain C++ bodies for the wrappers in templates/target/sm_90a.cuh. The device does the work. What it
+   reports as a fault would hang, fault or give a wrong result on the hardware. */
 ATTILE_INLINE int warpgroup_index(ATTILE_LINE) {
     return attile_pick(0xffffffffu, (int)(threadIdx.x / ATTILE_WARPGROUP), 0, line);
 }
@@ -76,14 +76,14 @@ ATTILE_INLINE void tma_store_commit(ATTILE_LINE) { attile_boxes(ATTILE_COMMIT, l
 ATTILE_INLINE void tma_store_wait_read(ATTILE_LINE) { attile_boxes(ATTILE_FINISH, line); }
 ATTILE_INLINE void fence_async(ATTILE_LINE) { attile_boxes(ATTILE_FENCE, line); }
 
-/* Copies by threads are done at once. */
+/* A copy by threads completes at once. */
 ATTILE_INLINE void copy_piece(void *shared, const void *from) {
     for (int i = 0; i < 4; i++)
         ((unsigned *)shared)[i] = ((const unsigned *)from)[i];
 }
 ATTILE_INLINE void barrier_arrive_copied(void *barrier, ATTILE_LINE) { barrier_arrive(barrier, line); }
 
-/* Lane 8 j + i names row i of matrix j; of it, lane 4 i + q holds the q-th pair. */
+/* stmatrix: lane 8 j + i gives the address of row i of matrix j; lane 4 i + q holds its q-th pair. */
 ATTILE_INLINE void store_matrices(void *shared, unsigned a, unsigned b, unsigned c, unsigned d, ATTILE_LINE) {
     const unsigned pair[4] = {a, b, c, d};
     for (int j = 0; j < 4; j++) {
@@ -109,8 +109,23 @@ ATTILE_INLINE attile_word matrix_descriptor(const void *shared, int panel_bytes)
     attile_word start = (attile_word)((const unsigned char *)shared - attile_shared());
     return (start & 0x3ffff) >> 4 | (attile_word)((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
 }
-/* a in shared memory (s) or registers (r), times b in shared memory, as it is (n) or transposed (t): so many steps of 16 of
-   the contracted dimension. Along a row they are 32 bytes apart, 4 of them to a panel of 128-byte rows. */
+/* One step of 16 of the contracted dimension; the layouts are those of the wrappers in templates/target/sm_90a_products.cuh. */
+template <int N, bool KEEP, bool A_TRANSPOSED, bool B_TRANSPOSED, bool OF_BFLOAT16>
+ATTILE_INLINE void wgmma_ss(float (&sum)[N / 2], attile_word a, attile_word b, ATTILE_LINE) {
+    attile_product product = {sum, nullptr, a, b, N, KEEP, OF_BFLOAT16, B_TRANSPOSED, A_TRANSPOSED};
+    attile_multiply(&product, line);
+}
+template <int N, bool KEEP, bool B_TRANSPOSED, bool OF_BFLOAT16>
+ATTILE_INLINE void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], attile_word b, ATTILE_LINE) {
+    attile_product product = {sum, a, 0, b, N, KEEP, OF_BFLOAT16, B_TRANSPOSED, 0};
+    attile_multiply(&product, line);
+}
+/* Four sums in global memory, each by itself. */
+ATTILE_INLINE void add_to_memory(float *to, float a, float b, float c, float d) {
+    atomicAdd(to, a), atomicAdd(to + 1, b), atomicAdd(to + 2, c), atomicAdd(to + 3, d);
+}
+/* a in shared memory (s) or registers (r), times b in shared memory, as stored (n) or transposed (t), in steps of 16 along K. Along a
+   row the steps are 32 bytes apart, 4 in a panel of 128-byte rows. */
 static constexpr attile_word attile_columns(int step, int rows) {
     return (attile_word)(step / 4 * rows * 128 + step % 4 * 32) >> 4;
 }
@@ -118,29 +133,29 @@ static constexpr attile_word attile_rows(int step) { return (attile_word)step * 
 template <int N, int STEPS, bool OF_BFLOAT16>
 ATTILE_INLINE void wgmma_ss_nt(float (&sum)[N / 2], attile_word a, attile_word b, ATTILE_LINE) {
     for (int i = 0; i < STEPS; i++) {
-        attile_product product = {sum,         nullptr, a + attile_columns(i, 64), b + attile_columns(i, N), N, i > 0,
-                                  OF_BFLOAT16, 1};
+        attile_product product = {
+            sum, nullptr, a + attile_columns(i, 64), b + attile_columns(i, N), N, i > 0, OF_BFLOAT16, 1, 0};
         attile_multiply(&product, line);
     }
 }
 template <int N, int STEPS, bool OF_BFLOAT16>
 ATTILE_INLINE void wgmma_rs_nt(float (&sum)[N / 2], const unsigned (&a)[STEPS][4], attile_word b, ATTILE_LINE) {
     for (int i = 0; i < STEPS; i++) {
-        attile_product product = {sum, a[i], 0, b + attile_columns(i, N), N, i > 0, OF_BFLOAT16, 1};
+        attile_product product = {sum, a[i], 0, b + attile_columns(i, N), N, i > 0, OF_BFLOAT16, 1, 0};
         attile_multiply(&product, line);
     }
 }
 template <int N, int STEPS, bool OF_BFLOAT16>
 ATTILE_INLINE void wgmma_ss_nn(float (&sum)[N / 2], attile_word a, attile_word b, ATTILE_LINE) {
     for (int i = 0; i < STEPS; i++) {
-        attile_product product = {sum, nullptr, a + attile_columns(i, 64), b + attile_rows(i), N, 1, OF_BFLOAT16, 0};
+        attile_product product = {sum, nullptr, a + attile_columns(i, 64), b + attile_rows(i), N, 1, OF_BFLOAT16, 0, 0};
         attile_multiply(&product, line);
     }
 }
 template <int N, int STEPS, bool OF_BFLOAT16>
 ATTILE_INLINE void wgmma_rs_nn(float (&sum)[N / 2], const unsigned (&a)[STEPS][4], attile_word b, ATTILE_LINE) {
     for (int i = 0; i < STEPS; i++) {
-        attile_product product = {sum, a[i], 0, b + attile_rows(i), N, 1, OF_BFLOAT16, 0};
+        attile_product product = {sum, a[i], 0, b + attile_rows(i), N, 1, OF_BFLOAT16, 0, 0};
         attile_multiply(&product, line);
     }
 }

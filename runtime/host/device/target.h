@@ -32,7 +32,7 @@ ATTILE_INLINE unsigned short float_to_half(float x) {
     return (unsigned short)(sign | ((magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13));
 }
 
-/* What the hardware approximates, this computes well; it too has no subnormal results. */
+/* More accurate than the hardware's approximation; like it, without subnormal results. */
 ATTILE_INLINE float exp2_approx(float x) {
     float y = __builtin_exp2f(x);
     return y < 0x1p-126f ? 0.0f : y; /* false for NaN */
@@ -41,8 +41,26 @@ ATTILE_INLINE float exp2_approx(float x) {
 ATTILE_INLINE float log2_approx(float x) { return __builtin_log2f(x); }
 ATTILE_INLINE float reciprocal_approx(float x) { return 1 / x; }
 
-/* Shuffles there, so all lanes have to come. */
+/* The GPU's version shuffles, so all lanes must take part. */
 ATTILE_INLINE int warp_index(ATTILE_LINE) {
     return attile_pick(0xffffffffu, (int)(threadIdx.x / ATTILE_WARP), 0, line);
 }
 ATTILE_INLINE int set_apart(int x) { return x; }
+
+/* Byte i of the result is byte (selector >> 4 i & 7) of `low` and, from 4 on, of `high`. */
+ATTILE_INLINE unsigned permute_bytes(unsigned low, unsigned high, unsigned selector) {
+    unsigned long long bytes = low | (unsigned long long)high << 32;
+    unsigned result = 0;
+    for (int i = 0; i < 4; i++)
+        result |= (unsigned)(bytes >> (selector >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+    return result;
+}
+/* Pairs of halves: exact results are all that kernels ask for. */
+ATTILE_INLINE unsigned subtract_halves(unsigned a, unsigned b) {
+    return float_to_half(half_to_float(a & 0xffff) - half_to_float(b & 0xffff)) |
+           (unsigned)float_to_half(half_to_float(a >> 16) - half_to_float(b >> 16)) << 16;
+}
+ATTILE_INLINE unsigned multiply_halves(unsigned a, unsigned b) {
+    return float_to_half(half_to_float(a & 0xffff) * half_to_float(b & 0xffff)) |
+           (unsigned)float_to_half(half_to_float(a >> 16) * half_to_float(b >> 16)) << 16;
+}

@@ -1,6 +1,6 @@
-/* watch: in check mode kernels are compiled as for ThreadSanitizer, which calls a function before every access to
-   memory; these are the functions. They sort each address: the thread's own stack (ignored), the block's shared memory
-   and the buffers touched lately (counted), and the rest, which the device looks up: a buffer, or a fault. */
+/* watch: check mode compiles kernels with ThreadSanitizer's instrumentation, which calls a function before every access to memory.
+   This file defines those functions. An access to the thread's own stack is ignored; one to the block's shared memory or a buffer
+   accessed lately is counted; for any other the device looks for the buffer, or reports a fault. */
 #define ATTILE_INLINE static inline __attribute__((always_inline))
 
 #if ATTILE_MODE == 0 /* ATT_HOST_CHECK */
@@ -16,7 +16,7 @@
 
 typedef unsigned long long attile_word; /* an address, or 64 bits of anything */
 
-/* The block and the thread that run, found by their stack. */
+/* The running block and thread, from the stack pointer. */
 #define attile_stack()      ((attile_word)__builtin_frame_address(0))
 #define attile_self()       ((attile_block *)(attile_stack() & -(attile_word)ATTILE_REGION))
 #define attile_self_index() ((unsigned)(attile_stack() / ATTILE_STACK % ATTILE_THREADS))
@@ -66,7 +66,7 @@ ATTILE_CALLBACK __tsan_func_entry(void *) {}
 ATTILE_CALLBACK __tsan_func_exit(void) {}
 ATTILE_CALLBACK __tsan_init(void) {}
 
-/* Copies that the compiler made calls of. Ours, so that they are watched too. */
+/* The compiler turns copies into calls of these; here they are checked, too. */
 extern "C" __attribute__((visibility("hidden"), used)) ATTILE_UNWATCHED void *memcpy(void *to, const void *from,
                                                                                      unsigned long size) {
     attile_watch(from, size, 0, 1, ATTILE_HERE);

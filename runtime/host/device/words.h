@@ -1,4 +1,4 @@
-/* words: the CUDA words that kernels may use (templates/README.md), for this CPU. */
+/* words: the CUDA built-ins that kernels may use (templates/README.md), for this CPU. */
 #define __global__ __attribute__((noinline))
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))
@@ -40,15 +40,21 @@ ATTILE_VECTOR4(uint, unsigned)
 
 /* --- numbers ------------------------------------------------------------------------------------------------------- */
 
-ATTILE_INLINE float __fsub_rn(float a, float b) { return a - b; } /* nothing is contracted here: options_always */
+ATTILE_INLINE float __fsub_rn(float a, float b) { return a - b; } /* compiled with -ffp-contract=off */
 ATTILE_INLINE float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-ATTILE_INLINE float fmaxf(float a, float b) { return a > b || b != b ? a : b; } /* a number, if there is one */
+ATTILE_INLINE float fmaxf(float a, float b) { return a > b || b != b ? a : b; } /* the other one if one is NaN */
 ATTILE_INLINE float fminf(float a, float b) { return a < b || b != b ? a : b; }
 ATTILE_INLINE float expf(float x) { return __builtin_expf(x); }
 ATTILE_INLINE float exp2f(float x) { return __builtin_exp2f(x); }
 ATTILE_INLINE float logf(float x) { return __builtin_logf(x); }
 ATTILE_INLINE float log2f(float x) { return __builtin_log2f(x); }
 ATTILE_INLINE float sqrtf(float x) { return __builtin_sqrtf(x); }
+/* Within half a unit of the last place. */
+ATTILE_INLINE void sincospif(float x, float *sine, float *cosine) {
+    double rest = static_cast<double>(x) - 2 * __builtin_floor(static_cast<double>(x) / 2);
+    *sine = static_cast<float>(__builtin_sin(3.14159265358979323846 * rest));
+    *cosine = static_cast<float>(__builtin_cos(3.14159265358979323846 * rest));
+}
 ATTILE_INLINE float tanhf(float x) { return __builtin_tanhf(x); }
 ATTILE_INLINE float floorf(float x) { return __builtin_floorf(x); }
 ATTILE_INLINE float fabsf(float x) { return __builtin_fabsf(x); }
@@ -72,7 +78,7 @@ ATTILE_INLINE unsigned __float_as_uint(float x) { return attile_bits<unsigned>(x
 ATTILE_INLINE float __int_as_float(int x) { return attile_bits<float>(x); }
 ATTILE_INLINE float __uint_as_float(unsigned x) { return attile_bits<float>(x); }
 
-/* Two arguments of one type; int meets unsigned as unsigned, as in CUDA. */
+/* Two arguments of one type; int with unsigned is unsigned, as in CUDA. */
 #define ATTILE_MINMAX(type)                                                                                            \
     ATTILE_INLINE type min(type a, type b) { return b < a ? b : a; }                                                   \
     ATTILE_INLINE type max(type a, type b) { return a < b ? b : a; }

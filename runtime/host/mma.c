@@ -1,10 +1,10 @@
-/* warp_unit: what the lanes of a warp do with the tensor cores: addresses of ldmatrix, products of mma. Both begin when the
+/* mma: ldmatrix and mma.sync, what the lanes of a warp do together with the tensor cores. Both begin when the
    last lane asks, and are done then. */
 #include "block.h"
 
 #include <string.h>
 
-enum { CHUNK = 16, MATRICES = 4, MATRIX_ROWS = 8, BANK_CHUNKS = 8, ROWS = 16, COLUMNS = 8, DEPTH = 16 };
+enum { CHUNK = 16, MATRICES = 4, MATRIX_ROWS = 8, BANK_CHUNKS = 8, ROWS = 16, COLUMNS = 8, DEPTH = 16, TF32_DEPTH = 8 };
 
 /* --- ldmatrix ------------------------------------------------------------------------------------------------------- */
 
@@ -70,9 +70,40 @@ static void split(unsigned pair, int type, float *low, float *high) {
     *high = type == ATTILE_BF16 ? from_bfloat16(second) : from_half(second);
 }
 
+/* TF32 elements are floats; the tensor core reads their upper 19 bits. */
+static float from_tf32(unsigned bits) {
+    float x;
+    bits &= 0xffffe000;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Lane 4 g + t has columns 2 t, 2 t + 1 of rows g and g + 8 of the sum; of a column t of these rows, and of 4 columns further on
+   in a[2] and a[3]; of b row t, 4 rows further on in b[1], and column g. */
+static void multiply_tf32(const uint64_t value[ATTILE_WARP]) {
+    float a[ROWS][TF32_DEPTH], b[COLUMNS][TF32_DEPTH];
+    for (int i = 0; i < ATTILE_WARP; i++) {
+        const struct attile_warp_product *lane = (const struct attile_warp_product *)(uintptr_t)value[i];
+        for (int r = 0; r < 4; r++)
+            a[i / 4 + r % 2 * 8][i % 4 + r / 2 * 4] = from_tf32(lane->a[r]);
+        for (int r = 0; r < 2; r++)
+            b[i / 4][i % 4 + r * 4] = from_tf32(lane->b[r]);
+    }
+    for (int i = 0; i < ATTILE_WARP; i++) {
+        float *sum = ((const struct attile_warp_product *)(uintptr_t)value[i])->sum;
+        for (int e = 0; e < 4; e++)
+            for (int k = 0; k < TF32_DEPTH; k++)
+                sum[e] += a[i / 4 + e / 2 * 8][k] * b[i % 4 * 2 + e % 2][k];
+    }
+}
+
 /* Lane 4 g + t has columns 2 t, 2 t + 1 of rows g and g + 8 of the sum; of a also columns 8 further on, in a[2] and a[3]; of
    b rows 2 t, 2 t + 1, 8 further on in b[1], and column g. */
 void warp_multiply(const uint64_t value[ATTILE_WARP]) {
+    if (((const struct attile_warp_product *)(uintptr_t)value[0])->type == ATTILE_TF32) {
+        multiply_tf32(value);
+        return;
+    }
     float a[ROWS][DEPTH], b[COLUMNS][DEPTH];
     for (int i = 0; i < ATTILE_WARP; i++) {
         const struct attile_warp_product *lane = (const struct attile_warp_product *)(uintptr_t)value[i];

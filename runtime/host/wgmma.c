@@ -1,6 +1,6 @@
-/* matrix_unit: products of 64 rows by a warpgroup (wgmma). See units.h.
-   The first product on an accumulator takes over the registers, which are NaN from then on; the wait for the last one
-   gives them back. Between, the unit multiplies whenever it likes, one product after the other. */
+/* wgmma: wgmma.mma_async, products of 64 rows by a warpgroup. See units.h.
+   The first product on an accumulator takes the registers from the threads, which read NaN from then on; the wait for the last product
+   returns them. In between the unit multiplies at times of its own, one product after the other. */
 #include "race.h"
 #include "units.h"
 
@@ -78,9 +78,19 @@ static void read_chunk(struct block *block, const struct product *product, size_
         elements[i] = widen(bits[i], product->common.bfloat16);
 }
 
-/* a (64, 16), rows contiguous in shared memory */
+/* a in shared memory, given as (64, 16) or as (16, 64) */
 static void read_a(struct block *block, const struct product *product, float (*a)[UNITS_DEPTH]) {
     struct descriptor matrix = decode(product->common.a_descriptor);
+    float chunk_of_rows[CHUNK_ELEMENTS];
+    if (product->common.a_transposed) {
+        for (size_t k = 0; k < UNITS_DEPTH; k++)
+            for (size_t row = 0; row < UNITS_ROWS; row += CHUNK_ELEMENTS) {
+                read_chunk(block, product, chunk_at(&matrix, k, row / CHUNK_ELEMENTS), chunk_of_rows);
+                for (size_t i = 0; i < CHUNK_ELEMENTS; i++)
+                    a[row + i][k] = chunk_of_rows[i];
+            }
+        return;
+    }
     for (size_t row = 0; row < UNITS_ROWS; row++)
         for (size_t chunk = 0; chunk < 2; chunk++)
             read_chunk(block, product, chunk_at(&matrix, row, chunk), &a[row][chunk * CHUNK_ELEMENTS]);
@@ -178,7 +188,9 @@ static void check_product(struct fiber *fiber, const struct attile_product *prod
     size_t columns = (size_t)product->columns;
     if (product->columns < COLUMNS_STEP || product->columns > UNITS_COLUMNS || product->columns % COLUMNS_STEP)
         fiber_refuse(fiber, line, NULL, "wgmma with %d columns, expected a multiple of 8 up to 256", product->columns);
-    if (!product->a)
+    if (!product->a && product->a_transposed)
+        check_matrix(fiber, "a", product->a_descriptor, UNITS_DEPTH, UNITS_ROWS / CHUNK_ELEMENTS, line);
+    else if (!product->a)
         check_matrix(fiber, "a", product->a_descriptor, UNITS_ROWS, 2, line);
     if (product->b_transposed)
         check_matrix(fiber, "b", product->b_descriptor, columns, 2, line);
@@ -188,11 +200,11 @@ static void check_product(struct fiber *fiber, const struct attile_product *prod
 
 static bool same(const struct attile_product *a, const struct attile_product *b) {
     return a->columns == b->columns && !a->keep == !b->keep && a->bfloat16 == b->bfloat16 && !a->a == !b->a &&
-           a->b_transposed == b->b_transposed && a->a_descriptor == b->a_descriptor &&
-           a->b_descriptor == b->b_descriptor;
+           a->b_transposed == b->b_transposed && a->a_transposed == b->a_transposed &&
+           a->a_descriptor == b->a_descriptor && a->b_descriptor == b->b_descriptor;
 }
 
-/* The accumulator that has this thread's registers, or one that none uses. */
+/* The accumulator that owns this thread's registers, or a free one. */
 static struct accumulator *find_accumulator(struct fiber *fiber, const float *part, int line) {
     struct warpgroup *warpgroup = warpgroup_of(fiber);
     struct accumulator **unused = NULL;
@@ -200,7 +212,7 @@ static struct accumulator *find_accumulator(struct fiber *fiber, const float *pa
         struct accumulator **at = &warpgroup->accumulator[i];
         if (*at && (*at)->part[fiber->index % ATTILE_WARPGROUP] == part)
             return *at;
-        bool reserved = false; /* for products that not all threads have asked for yet */
+        bool reserved = false; /* for a product that some threads have not issued yet */
         for (int p = 0; *at && p < UNITS_PRODUCTS; p++)
             reserved |= warpgroup->product[p].asked && warpgroup->product[p].accumulator == *at;
         if (!*at || (!(*at)->parts && !reserved))
@@ -214,7 +226,7 @@ static struct accumulator *find_accumulator(struct fiber *fiber, const float *pa
     return *unused;
 }
 
-/* Take this thread's registers over, unless an earlier product has. */
+/* Take this thread's registers, unless an earlier product owns them. */
 static void take_part(struct fiber *fiber, const struct product *product, float *part, int line) {
     struct accumulator *accumulator = product->accumulator;
     unsigned thread = fiber->index % ATTILE_WARPGROUP;
@@ -254,7 +266,7 @@ void units_product(struct attile_block *shown, unsigned index, const struct atti
         product->accumulator = find_accumulator(fiber, asked->sum, line);
     }
     if (!same(&product->common, asked))
-        fiber_refuse(fiber, line, NULL, "wgmma: another thread of the warpgroup asks for another product, at line %d",
+        fiber_refuse(fiber, line, NULL, "wgmma: another thread of the warpgroup issues a different product, at line %d",
                      product->line);
     thread->products++;
     take_part(fiber, product, asked->sum, line);
@@ -269,11 +281,11 @@ void units_product(struct attile_block *shown, unsigned index, const struct atti
 
 static void missing_products(const struct block *block, const struct fiber *fiber, struct text *text) {
     const struct warpgroup *warpgroup = &block->units->warpgroup[fiber->index / ATTILE_WARPGROUP];
-    text_print(text, ": product %u, asked for by %u of %d threads", fiber->wait.object,
+    text_print(text, ": product %u, issued by %u of %d threads", fiber->wait.object,
                warpgroup->product[(fiber->wait.object - 1) % UNITS_PRODUCTS].asked, ATTILE_WARPGROUP);
 }
 
-/* Registers come back when the last product on them is among the `done`. */
+/* Return the registers of which the last product is among the first `done`. */
 static void give_parts(struct fiber *fiber, unsigned done) {
     struct warpgroup *warpgroup = warpgroup_of(fiber);
     unsigned thread = fiber->index % ATTILE_WARPGROUP;

@@ -1,4 +1,4 @@
-/* copy_unit: boxes between tensors and shared memory (TMA), in the 128-byte swizzle. See units.h.
+/* tma: copies of boxes between tensors and shared memory (cp.async.bulk.tensor), in the 128-byte swizzle. See units.h.
    A box is checked when the copy is issued, so that copying cannot fail. */
 #include "cluster.h"
 #include "race.h"
@@ -58,7 +58,7 @@ static void copy_row(const struct copy *copy, unsigned char *shared, int row) {
     }
 }
 
-/* The tensor's side: tell and count what is read or written there. */
+/* Report and count the access to the tensor. */
 static void access_tensor(struct block *block, const struct copy *copy) {
     for (int row = 0; row < box_rows(&copy->map); row++) {
         const struct part part = inside(copy, row);
@@ -68,7 +68,7 @@ static void access_tensor(struct block *block, const struct copy *copy) {
     }
 }
 
-/* Between the tensor and the shared memory of one block. */
+/* Copy between the tensor and the shared memory of one block. */
 static void copy_box(struct block *block, const struct copy *copy) {
     order_access(block, block->shared + copy->shared, box_bytes(&copy->map), copy->load, copy->pc);
     race_ignore_begin();
@@ -79,7 +79,7 @@ static void copy_box(struct block *block, const struct copy *copy) {
         block->shown->count[copy->load ? ATTILE_SHARED_WRITTEN : ATTILE_SHARED_READ] += box_bytes(&copy->map);
 }
 
-/* Box and bytes arrive in one block of the cluster. */
+/* Deliver box and bytes to one block of the cluster. */
 static void deliver(struct block *asking, struct transaction *barrier, const struct copy *copy) {
     struct block *block = barrier->block;
     if (block != asking && block_ended(block)) {
@@ -156,7 +156,7 @@ static void check_tensor(struct fiber *fiber, const struct copy *copy, int line)
     }
 }
 
-/* The barriers that count the bytes of a load; until these are complete, its destination is NaN. */
+/* Find the barriers that count the bytes of a load. Its destination is NaN until the bytes have arrived. */
 static void find_targets(struct fiber *fiber, const struct attile_box *box, struct copy *copy, int line) {
     struct cluster *cluster = fiber->block->cluster;
     unsigned mask = box->mask ? box->mask : 1u << fiber->block->shown->rank;
