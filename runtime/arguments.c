@@ -1,35 +1,19 @@
-#include "arguments.h"
+#include "append.h"
+#include "dropout.h"
+#include "scales.h"
+#include "sequences.h"
 #include "tensor_check.h"
+#include "wants.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
-
-static int element_size(int dtype) { return dtype == dtype_fp32 ? 4 : 2; }
-
-/* Kernels hold most sizes in an int, and step through them by a tile: the last step must not overflow. */
-enum { SIZE_MOST = INT_MAX - 1023 };
-
-static enum att_status check_size(enum shape_id id, int64_t value, int64_t most, struct failure *failure) {
-    const struct shape_info *info = &shape_table[id];
-    if (value >= info->least && value <= most)
-        return ATT_OK;
-    return failure_set(failure, ATT_INVALID_ARGUMENT, "%s is %" PRId64 ", expected %" PRId64 " to %" PRId64 " (%s)",
-                       info->name, value, info->least, most, info->about);
-}
-
-static enum att_status check_sizes(const struct shape *shape, int family, struct failure *failure) {
-    int64_t most = family == family_softmax ? INT64_MAX : SIZE_MOST;
-    for (int id = 0; id < SHAPE_COUNT; id++)
-        if (shape_table[id].families >> family & 1 &&
-            check_size((enum shape_id)id, shape_get(shape, (enum shape_id)id), most, failure) != ATT_OK)
-            return failure->status;
-    return ATT_OK;
-}
+#include <stddef.h>
+#include <string.h>
 
 static enum att_status check_family(const struct knobs *knobs, enum att_family found, struct failure *failure) {
     _Static_assert(ATT_SOFTMAX == family_softmax + 1 && ATT_ATTENTION_FORWARD == family_attention_forward + 1 &&
-                       ATT_MERGE == family_merge + 1,
+                       ATT_MERGE == family_merge + 1 && ATT_ATTENTION_BACKWARD == family_attention_backward + 1 &&
+                       ATT_APPEND_KV == family_append_kv + 1,
                    "0 is none");
     int expected = knobs->family + 1;
     if ((int)found == expected)
@@ -56,14 +40,13 @@ static enum att_status check_fixed(const struct knobs *knobs, const struct shape
 }
 
 static enum att_status read_attention_sizes(const struct knobs *knobs, const struct att_attention_args *args,
-                                            struct shape *shape, bool *empty, struct failure *failure) {
+                                            struct shape *shape, struct failure *failure) {
     *shape = (struct shape){.batch = args->batch,
                             .heads = args->heads,
                             .kv_heads = args->kv_heads ? args->kv_heads : args->heads,
                             .len_q = args->len_q,
                             .len_kv = args->len_kv};
-    *empty = shape->len_q == 0;
-    if (check_sizes(shape, family_attention_forward, failure) != ATT_OK)
+    if (arguments_check_sizes(shape, knobs->family, failure) != ATT_OK)
         return failure->status;
     if (shape->heads % shape->kv_heads)
         return failure_set(failure, ATT_INVALID_ARGUMENT,
@@ -90,7 +73,8 @@ static struct tensor tensor_4d(const char *name, const struct att_tensor *from, 
 }
 
 /* (batch, heads, len_q) floats; strides of zero mean contiguous. */
-static struct tensor tensor_lse(float *data, int64_t *batch_stride, int64_t *head_stride, const struct shape *shape) {
+static struct tensor tensor_lse(const float *data, int64_t *batch_stride, int64_t *head_stride,
+                                const struct shape *shape) {
     if (*batch_stride == 0 && *head_stride == 0) {
         *head_stride = shape->len_q;
         *batch_stride = shape->heads * shape->len_q; /* both fit an int */
@@ -112,36 +96,73 @@ static float scale_of(const struct knobs *knobs, float scale) {
     return signbit(scale) ? 0 : (float)(1 / sqrt(knobs->head_dim));
 }
 
-static enum att_status read_attention(const struct knobs *knobs, const struct att_attention_args *args,
-                                      struct arguments *out, struct failure *failure) {
-    if (read_attention_sizes(knobs, args, &out->shape, &out->empty, failure) != ATT_OK)
+/* V as the kernel has it: with shared_kv in K, so that `v` is null or says the same place. */
+static enum att_status read_values(const struct knobs *knobs, const struct att_attention_args *args,
+                                   struct att_tensor *v, struct failure *failure) {
+    const struct att_tensor *k = &args->k;
+    *v = args->v;
+    if (knobs->shared_kv != 1)
+        return ATT_OK;
+    *v = *k;
+    if (!args->v.data || (args->v.data == k->data && args->v.batch_stride == k->batch_stride &&
+                          args->v.head_stride == k->head_stride && args->v.row_stride == k->row_stride))
+        return ATT_OK;
+    return failure_set(
+        failure, ATT_INVALID_ARGUMENT,
+        "v: address %p and strides %" PRId64 ", %" PRId64 ", %" PRId64 ", expected null, or those of k, %p and %" PRId64
+        ", %" PRId64 ", %" PRId64
+        ": with shared_kv=1 V is the first head_dim_v columns of K; find a kernel without it for another V",
+        args->v.data, args->v.batch_stride, args->v.head_stride, args->v.row_stride, k->data, k->batch_stride,
+        k->head_stride, k->row_stride);
+}
+
+/* Q, K, V, O and LSE; the last two are outputs of the forward pass, and inputs of the backward pass. */
+static enum att_status read_attention_tensors(const struct knobs *knobs, const struct att_attention_args *args,
+                                              struct arguments *out, struct failure *failure) {
+    if (read_attention_sizes(knobs, args, &out->shape, failure) != ATT_OK)
         return failure->status;
+    bool forward = knobs->family == family_attention_forward;
     if (!isfinite(args->scale))
         return failure_set(failure, ATT_INVALID_ARGUMENT, "scale is %f, expected a finite number; 0 = 1/sqrt(head_dim)",
                            (double)args->scale);
+    struct att_tensor values;
+    if (read_values(knobs, args, &values, failure) != ATT_OK)
+        return failure->status;
     const struct shape *s = &out->shape;
-    static const char *const q_names[] = {"batch", "heads", "len_q", "head_dim"};
-    static const char *const k_names[] = {"batch", "kv_heads", "len_kv", "head_dim"};
-    static const char *const v_names[] = {"batch", "kv_heads", "len_kv", "head_dim_v"};
-    static const char *const o_names[] = {"batch", "heads", "len_q", "head_dim_v"};
-    const int64_t q[] = {s->batch, s->heads, s->len_q, knobs->head_dim};
-    const int64_t k[] = {s->batch, s->kv_heads, s->len_kv, knobs->head_dim};
-    const int64_t v[] = {s->batch, s->kv_heads, s->len_kv, knobs->head_dim_v};
-    const int64_t o[] = {s->batch, s->heads, s->len_q, knobs->head_dim_v};
+    struct extents extents;
+    if (sequences_read(knobs, args, s, &extents, out, failure) != ATT_OK ||
+        dropout_read(knobs, args, out, failure) != ATT_OK)
+        return failure->status;
+    const struct extents *e = &extents;
+    const char *const q_names[] = {e->batch, "heads", e->rows_q, "head_dim"};
+    const char *const k_names[] = {e->pages, "kv_heads", e->rows_kv, "head_dim"};
+    const char *const v_names[] = {e->pages, "kv_heads", e->rows_kv, "head_dim_v"};
+    const char *const o_names[] = {e->batch, "heads", e->rows_q, "head_dim_v"};
+    const int64_t q[] = {e->size_batch, s->heads, e->size_rows_q, knobs->head_dim};
+    const int64_t k[] = {e->size_pages, s->kv_heads, e->size_rows_kv, knobs->head_dim};
+    const int64_t v[] = {e->size_pages, s->kv_heads, e->size_rows_kv, knobs->head_dim_v};
+    const int64_t o[] = {e->size_batch, s->heads, e->size_rows_q, knobs->head_dim_v};
     int64_t lse_batch_stride = args->lse_batch_stride, lse_head_stride = args->lse_head_stride;
-    struct tensor lse = tensor_lse(args->lse, &lse_batch_stride, &lse_head_stride, s);
-    out->tensor[out->tensors++] = tensor_4d("q", &args->q, knobs, false, q_names, q);
-    out->tensor[out->tensors++] = tensor_4d("k", &args->k, knobs, false, k_names, k);
-    out->tensor[out->tensors++] = tensor_4d("v", &args->v, knobs, false, v_names, v);
-    out->tensor[out->tensors++] = tensor_4d("o", &args->o, knobs, true, o_names, o);
-    if (args->lse)
+    struct tensor lse = tensor_lse(args->lse, &lse_batch_stride, &lse_head_stride,
+                                   &(struct shape){.batch = e->size_batch, .heads = s->heads, .len_q = e->size_rows_q});
+    struct tensor *tensor = out->tensor; /* in the order of enum plan_tensor; those of the lengths follow */
+    tensor[PLAN_Q] = tensor_4d("q", &args->q, knobs, false, q_names, q);
+    tensor[PLAN_K] = tensor_4d("k", &args->k, knobs, false, k_names, k);
+    tensor[PLAN_V] = tensor_4d("v", &values, knobs, false, v_names, v);
+    tensor[PLAN_O] = tensor_4d("o", &args->o, knobs, forward, o_names, o);
+    if (knobs_quantised(knobs))
+        tensor[PLAN_K].element = tensor[PLAN_V].element = element_size(knobs->dtype_kv);
+    for (int i = 0; i < PLAN_FORWARD_TENSORS; i++)
+        if (knobs->layout == layout_ragged && tensor[i].dim[0].extent == 1) /* packed: there is no such dimension */
+            tensor[i].dim[0].step = 0;
+    lse.output = forward;
+    if (args->lse || !forward)
         out->tensor[out->tensors++] = lse;
-    bool formulas = knobs->mask == mask_custom_mask || knobs->score == score_custom_score || knobs->sinks > 0;
-    out->params_size = formulas ? sizeof out->params.attention : offsetof(struct attention_params, param);
-    out->params.attention = (struct attention_params){
+    out->params_size = sizeof(struct attention_params);
+    *arguments_attention(out) = (struct attention_params){
         .q = args->q.data,
         .k = args->k.data,
-        .v = args->v.data,
+        .v = values.data,
         .o = args->o.data,
         .lse = args->lse,
         .q_batch_stride = args->q.batch_stride,
@@ -150,9 +171,9 @@ static enum att_status read_attention(const struct knobs *knobs, const struct at
         .k_batch_stride = args->k.batch_stride,
         .k_head_stride = args->k.head_stride,
         .k_row_stride = args->k.row_stride,
-        .v_batch_stride = args->v.batch_stride,
-        .v_head_stride = args->v.head_stride,
-        .v_row_stride = args->v.row_stride,
+        .v_batch_stride = values.batch_stride,
+        .v_head_stride = values.head_stride,
+        .v_row_stride = values.row_stride,
         .o_batch_stride = args->o.batch_stride,
         .o_head_stride = args->o.head_stride,
         .o_row_stride = args->o.row_stride,
@@ -165,6 +186,128 @@ static enum att_status read_attention(const struct knobs *knobs, const struct at
         .len_kv = (int)s->len_kv,
         .scale = scale_of(knobs, args->scale),
     };
+    sequences_fill(knobs, args, s, arguments_attention(out));
+    dropout_fill(args, arguments_attention(out));
+    return scales_read(knobs, args, e, out, failure);
+}
+
+/* Members that only some problems have, in their order; each stands up to the next, the last one up to the end. */
+static bool has_sequences(const struct knobs *knobs) { return knobs->layout > layout_dense; }
+static bool has_dropout(const struct knobs *knobs) { return knobs->dropout > 0; }
+static bool has_scales(const struct knobs *knobs) { return knobs->kv_scale > kv_scale_none; }
+static bool has_formulas(const struct knobs *knobs) {
+    return knobs->mask == mask_custom_mask || knobs->score == score_custom_score || knobs->sinks > 0;
+}
+static const struct {
+    size_t begin;
+    bool (*present)(const struct knobs *knobs);
+} optional_members[] = {
+    {offsetof(struct attention_params, splits), knobs_split_keys},
+    {offsetof(struct attention_params, cu_seqlens_q), has_sequences},
+    {offsetof(struct attention_params, dropout_state), has_dropout},
+    {offsetof(struct attention_params, k_scale), has_scales},
+    {offsetof(struct attention_params, param), has_formulas},
+};
+
+size_t arguments_pack(const struct knobs *knobs, struct attention_params *params) {
+    enum { COUNT = sizeof optional_members / sizeof *optional_members };
+    char *bytes = (char *)params;
+    size_t size = optional_members[0].begin;
+    for (int i = 0; i < COUNT; i++) {
+        size_t begin = optional_members[i].begin, end = i + 1 < COUNT ? optional_members[i + 1].begin : sizeof *params;
+        if (!optional_members[i].present(knobs))
+            continue;
+        memmove(bytes + size, bytes + begin, end - begin);
+        size += end - begin;
+    }
+    return size;
+}
+
+static bool attention_is_empty(const struct knobs *knobs, const struct att_attention_args *args) {
+    return args->len_q == 0 || (knobs->layout == layout_ragged && args->total_q == 0);
+}
+
+static enum att_status read_attention(const struct knobs *knobs, const struct att_attention_args *args,
+                                      struct arguments *out, struct failure *failure) {
+    out->empty = attention_is_empty(knobs, args);
+    return read_attention_tensors(knobs, args, out, failure);
+}
+
+/* --- attention_backward ------------------------------------------------------------------------------------------ */
+
+static bool backward_is_empty(const struct knobs *knobs, const struct att_attention_backward_args *args) {
+    return args->forward.len_q == 0 && args->forward.len_kv == 0 && !(knobs->sinks > 0 && args->d_sinks) &&
+           args->param_gradient_count == 0;
+}
+
+static enum att_status read_attention_backward(const struct knobs *knobs,
+                                               const struct att_attention_backward_args *args, struct arguments *out,
+                                               struct failure *failure) {
+    if (read_attention_tensors(knobs, &args->forward, out, failure) != ATT_OK)
+        return failure->status;
+    if (args->d_sinks && knobs->sinks == 0)
+        return failure_set(failure, ATT_INVALID_ARGUMENT,
+                           "d_sinks is given, expected null: the problem has no sinks (knob sinks)");
+    if (args->d_sinks && !wants_has(knobs->formulas.wants, "d_sinks"))
+        return failure_set(failure, ATT_INVALID_ARGUMENT,
+                           "d_sinks is given, expected null: the problem does not want it (knob wants)");
+    const struct shape *s = &out->shape;
+    static const char *const q_names[] = {"batch", "heads", "len_q", "head_dim"};
+    static const char *const k_names[] = {"batch", "kv_heads", "len_kv", "head_dim"};
+    static const char *const v_names[] = {"batch", "kv_heads", "len_kv", "head_dim_v"};
+    static const char *const o_names[] = {"batch", "heads", "len_q", "head_dim_v"};
+    const int64_t q[] = {s->batch, s->heads, s->len_q, knobs->head_dim};
+    const int64_t k[] = {s->batch, s->kv_heads, s->len_kv, knobs->head_dim};
+    const int64_t v[] = {s->batch, s->kv_heads, s->len_kv, knobs->head_dim_v};
+    const int64_t o[] = {s->batch, s->heads, s->len_q, knobs->head_dim_v};
+    int64_t d_lse_batch_stride = args->d_lse_batch_stride, d_lse_head_stride = args->d_lse_head_stride;
+    struct tensor d_lse = tensor_lse(args->d_lse, &d_lse_batch_stride, &d_lse_head_stride, s);
+    d_lse.name = "d_lse";
+    d_lse.dim[0].stride = "d_lse_batch_stride";
+    d_lse.dim[1].stride = "d_lse_head_stride";
+    d_lse.output = false;
+    out->tensor[PLAN_D_O] = tensor_4d("d_o", &args->d_o, knobs, false, o_names, o);
+    if (args->d_lse)
+        out->tensor[out->tensors++] = d_lse;
+    if (wants_has(knobs->formulas.wants, "dq"))
+        out->tensor[out->tensors++] = tensor_4d("dq", &args->dq, knobs, true, q_names, q);
+    if (wants_has(knobs->formulas.wants, "dk"))
+        out->tensor[out->tensors++] = tensor_4d("dk", &args->dk, knobs, true, k_names, k);
+    if (wants_has(knobs->formulas.wants, "dv"))
+        out->tensor[out->tensors++] = tensor_4d("dv", &args->dv, knobs, true, v_names, v);
+    if (args->d_sinks)
+        out->tensor[out->tensors++] = (struct tensor){.name = "d_sinks",
+                                                      .data = args->d_sinks,
+                                                      .element = (int)sizeof(float),
+                                                      .output = true,
+                                                      .dims = 1,
+                                                      .dim = {{"heads", NULL, s->heads, 1}}};
+    out->empty = backward_is_empty(knobs, args);
+    out->params_size += offsetof(struct attention_backward_params, forward);
+    struct attention_params forward = out->params.attention_backward.forward;
+    out->params.attention_backward = (struct attention_backward_params){
+        .d_o = args->d_o.data,
+        .d_lse = args->d_lse,
+        .dq = args->dq.data,
+        .dk = args->dk.data,
+        .dv = args->dv.data,
+        .d_sinks = args->d_sinks,
+        .d_o_batch_stride = args->d_o.batch_stride,
+        .d_o_head_stride = args->d_o.head_stride,
+        .d_o_row_stride = args->d_o.row_stride,
+        .d_lse_batch_stride = d_lse_batch_stride,
+        .d_lse_head_stride = d_lse_head_stride,
+        .dq_batch_stride = args->dq.batch_stride,
+        .dq_head_stride = args->dq.head_stride,
+        .dq_row_stride = args->dq.row_stride,
+        .dk_batch_stride = args->dk.batch_stride,
+        .dk_head_stride = args->dk.head_stride,
+        .dk_row_stride = args->dk.row_stride,
+        .dv_batch_stride = args->dv.batch_stride,
+        .dv_head_stride = args->dv.head_stride,
+        .dv_row_stride = args->dv.row_stride,
+        .forward = forward,
+    };
     return ATT_OK;
 }
 
@@ -174,7 +317,7 @@ static enum att_status read_softmax_sizes(const struct att_softmax_args *args, s
                                           struct failure *failure) {
     *shape = (struct shape){.rows = args->rows, .cols = args->cols};
     *empty = shape->rows == 0 || shape->cols == 0;
-    return check_sizes(shape, family_softmax, failure);
+    return arguments_check_sizes(shape, family_softmax, failure);
 }
 
 static enum att_status read_softmax(const struct knobs *knobs, const struct att_softmax_args *args,
@@ -212,7 +355,7 @@ static enum att_status read_merge_sizes(const struct att_merge_args *args, struc
                                         struct failure *failure) {
     *shape = (struct shape){.batch = args->batch, .heads = args->heads, .len_q = args->len_q, .parts = args->parts};
     *empty = shape->len_q == 0;
-    return check_sizes(shape, family_merge, failure);
+    return arguments_check_sizes(shape, family_merge, failure);
 }
 
 static enum att_status read_merge(const struct knobs *knobs, const struct att_merge_args *args, struct arguments *out,
@@ -287,8 +430,14 @@ enum att_status arguments_read_sizes(const struct knobs *knobs, const struct att
         return failure->status;
     switch (knobs->family) {
     case family_softmax: return read_softmax_sizes(&args->softmax, shape, empty, failure);
-    case family_attention_forward: return read_attention_sizes(knobs, &args->attention, shape, empty, failure);
+    case family_attention_forward:
+        *empty = attention_is_empty(knobs, &args->attention);
+        return read_attention_sizes(knobs, &args->attention, shape, failure);
+    case family_attention_backward:
+        *empty = backward_is_empty(knobs, &args->attention_backward);
+        return read_attention_sizes(knobs, &args->attention_backward.forward, shape, failure);
     case family_merge: return read_merge_sizes(&args->merge, shape, empty, failure);
+    case family_append_kv: return append_read_sizes(knobs, &args->append, shape, empty, failure);
     default: return failure_set(failure, ATT_INTERNAL, "family %d has no arguments", knobs->family);
     }
 }
@@ -298,14 +447,16 @@ static enum att_status read_family(const struct knobs *knobs, const struct att_a
     switch (knobs->family) {
     case family_softmax: return read_softmax(knobs, &args->softmax, out, failure);
     case family_attention_forward: return read_attention(knobs, &args->attention, out, failure);
+    case family_attention_backward: return read_attention_backward(knobs, &args->attention_backward, out, failure);
     case family_merge: return read_merge(knobs, &args->merge, out, failure);
+    case family_append_kv: return append_read(knobs, &args->append, out, failure);
     default: return failure_set(failure, ATT_INTERNAL, "family %d has no arguments", knobs->family);
     }
 }
 
 enum att_status arguments_read(const struct knobs *knobs, const struct att_args *args, struct arguments *out,
                                struct failure *failure) {
-    *out = (struct arguments){0};
+    *out = (struct arguments){.family = knobs->family};
     if (check_family(knobs, args->family, failure) != ATT_OK || read_family(knobs, args, out, failure) != ATT_OK)
         return failure->status;
     for (int i = 0; i < out->tensors; i++)
@@ -313,7 +464,9 @@ enum att_status arguments_read(const struct knobs *knobs, const struct att_args 
             return failure->status;
     for (int i = 0; i < out->tensors; i++)
         for (int j = 0; j < i; j++)
-            if (out->tensor[i].output && tensor_check_overlap(&out->tensor[i], &out->tensor[j], failure) != ATT_OK)
+            if (!(out->tensor[i].beside >> j & 1) &&
+                ((out->tensor[i].output && tensor_check_overlap(&out->tensor[i], &out->tensor[j], failure) != ATT_OK) ||
+                 (out->tensor[j].output && tensor_check_overlap(&out->tensor[j], &out->tensor[i], failure) != ATT_OK)))
                 return failure->status;
     return ATT_OK;
 }

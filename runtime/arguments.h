@@ -5,11 +5,13 @@
 #include "failure.h"
 #include "formula.h"
 #include "gen.h"
+#include "params/append_kv.h"
 #include "params/attention.h"
+#include "params/attention_backward.h"
 #include "params/merge.h"
 #include "params/softmax.h"
 
-enum { TENSOR_DIMS = 5, ARGUMENT_TENSORS = 5, WORKSPACE_ALIGNMENT = 256 };
+enum { TENSOR_DIMS = 5, ARGUMENT_TENSORS = 20, WORKSPACE_ALIGNMENT = 256 };
 
 /* One argument as a strided array; the last dimension is contiguous and has no stride. */
 struct tensor {
@@ -17,7 +19,8 @@ struct tensor {
     const void *data;
     int element; /* bytes */
     bool output;
-    bool in_place; /* an output that may be exactly the input before it */
+    bool in_place;   /* an output that may be exactly the input before it */
+    unsigned beside; /* bit i: an output that may interleave with tensor i, as views of one array do */
     int dims;
     struct {
         const char *name;   /* of the extent: "len_q" */
@@ -32,18 +35,33 @@ struct arguments {
     bool empty; /* nothing to compute */
     int tensors;
     struct tensor tensor[ARGUMENT_TENSORS];
-    int memories; /* of the tensors that mask and score read (formula_args.h) */
+    int memories; /* of the tensors that mask and score read (formula_args.h), and of their gradients */
     struct memory {
         const char *name;
         uintptr_t begin, end;
-    } memory[FORMULA_PARAMS];
-    size_t params_size;
+    } memory[2 * FORMULA_PARAMS];
+    int family;
+    size_t params_begin, params_size; /* of what the kernel is given, in params */
     union {
         struct attention_params attention;
         struct softmax_params softmax;
         struct merge_params merge;
+        struct attention_backward_params attention_backward;
+        struct append_kv_params append;
     } params;
 };
+
+/* Of a family that has masks and scores, what it shares with attention_forward: what a caller passes, and what a kernel
+    is told of it, with its bytes. Null of other families. */
+const struct att_attention_args *arguments_attention_args(int family, const struct att_args *args);
+struct attention_params *arguments_attention(struct arguments *arguments);
+size_t arguments_attention_size(const struct arguments *arguments);
+
+/* Bytes of an element of a dtype, or of a dtype_kv. */
+int element_size(int dtype);
+
+/* Is every size of the family one that shapes.def and kernels allow? */
+enum att_status arguments_check_sizes(const struct shape *shape, int family, struct failure *failure);
 
 /* Check the sizes alone and set the shape: enough for att_workspace_size. */
 enum att_status arguments_read_sizes(const struct knobs *knobs, const struct att_args *args, struct shape *shape,
@@ -52,6 +70,10 @@ enum att_status arguments_read_sizes(const struct knobs *knobs, const struct att
 /* Check everything but the workspace, and fill the parameters. */
 enum att_status arguments_read(const struct knobs *knobs, const struct att_args *args, struct arguments *arguments,
                                struct failure *failure);
+
+/* The parameters that the kernel of these knobs has: its struct leaves out members of problems that are not its own. Moves what
+   is left together, as the last step before a launch. Returns how many bytes they take. */
+size_t arguments_pack(const struct knobs *knobs, struct attention_params *params);
 
 /* Check that the workspace has `bytes` bytes, is aligned, and is no memory of a tensor. */
 enum att_status arguments_check_workspace(const struct arguments *arguments, const struct att_args *args, size_t bytes,

@@ -92,7 +92,8 @@ struct att_options {
     int no_disk_cache;        /* 1 = keep compiled kernels in memory only */
     uint64_t cache_limit;     /* bytes on disk; 0 = 1 GiB; least recently used entries are dropped first */
     const char *template_dir; /* null = the templates built into the library */
-    const char *tuned_table;  /* a file of measured schedules, which precedes the built-in ones; null = ATTILE_TUNED */
+    /* A file of measured schedules, which precedes the built-in ones, or a lock file (docs/tuned.md); null = ATTILE_TUNED. */
+    const char *tuned_table;
     /* Null-terminated list, searched before compiling; the kernels must outlive the session. Null = none. */
     const struct att_bundle *const *bundles;
     enum att_host_mode host_mode;
@@ -101,6 +102,12 @@ struct att_options {
     /* Null = silent. Called from any thread. */
     void (*log)(void *context, enum att_log_level level, const char *message);
     void *log_context;
+
+    /* 1 = att_find of an attention_forward problem without a schedule does not wait for its kernel to be compiled. It returns one
+       that compiles in a tenth of the time and runs many times as long, and a thread of the session compiles the best one.
+       Once that is done att_find returns it: so find again now and then. The two kernels round differently. What is in a
+       bundle or on disk is returned at once. att_close waits for the compile that is under way. */
+    int64_t quick_first;
 };
 
 /* Open a session. Null options are all defaults. On failure *session is still set (unless memory ran out, then null),
@@ -120,7 +127,7 @@ ATT_API const char *att_message(const att_session *session);
 
    problem   knobs that say what is computed, written as in a spec: "family=attention_forward dtype=bf16 head_dim=96
              mask=causal" (name=value or name: value; spaces, commas and newlines separate). Field reference:
-             specs/README.md. Expressions stand in quotes: "... mask='k <= q and q - k < window' params='window: int'"
+             specs/README.md. Expressions are quoted: "... mask='k <= q and q - k < window' params='window: int'"
              (docs/expressions.md). Knobs left out have their defaults. Hints about later launches may be given, too,
              and guide the choice of the schedule: sizes ("batch=4 heads=16 len_q=1024 len_kv=1024"; default: long
              sequences) and alignment, a number of bytes that divides the addresses and strides of all tensors.
@@ -222,6 +229,43 @@ struct att_attention_args { /* family attention_forward: O = softmax(scale Q K^T
 
     int param_count;
     const struct att_param *params; /* one for each declared parameter, in any order; null when there is none */
+
+    /* Sequences with lengths of their own: problem knobs layout and page_size (docs/serving.md). Above, len_q and len_kv are then
+       the most that any sequence may have. These arrays are int32 in device memory; null where the layout has none. A launch
+       does not read them on a GPU, so they may change between replays of a graph; the host device checks them.
+
+       padded   lengths_kv; tensors as above.
+       ragged   cu_seqlens_q and, unless K and V are paged, cu_seqlens_kv. q and o are packed: (total_q, heads, head_dim), with
+                row_stride from one token to the next; batch_stride is not used. k and v likewise. lse is (heads, total_q).
+       paged    (either of them) lengths_kv; k and v are (pages, kv_heads, page_size, head_dim), batch_stride is from one page to
+                the next. page_table, or page_indptr and page_indices. */
+    const int32_t
+        *cu_seqlens_q; /* (batch + 1): where the tokens of each sequence begin, and where those of the last end */
+    const int32_t *cu_seqlens_kv; /* (batch + 1) */
+    const int32_t *lengths_kv;    /* (batch): keys of each sequence, 0 to len_kv */
+    const int32_t
+        *page_table; /* (batch, pages of len_kv keys): page numbers; those past a sequence's end are not read */
+    int64_t page_table_row_stride; /* 0 = contiguous */
+    const int32_t *page_indptr;    /* (batch + 1): where the page numbers of each sequence begin in page_indices */
+    const int32_t *page_indices;   /* page numbers, one sequence after the other */
+    int64_t pages;                 /* of k and of v; page numbers are less */
+    int64_t total_q, total_kv;     /* rows of the packed tensors, at least as many as the sequences have */
+
+    /* Problem knob dropout=1 (docs/dropout.md): each weight P is dropped with this probability after the softmax, and the others
+       are divided by 1 - dropout_p. The backward pass takes the same numbers as the forward pass. All 0 without the knob. */
+    float dropout_p; /* in [0, 1); rounded to a multiple of 2^-16, 1 - 2^-16 at most */
+    uint64_t dropout_seed;
+    uint64_t dropout_offset; /* a launch takes batch * heads numbers from here on: add as many for the next one */
+    /* Seed and offset in device memory in place of those two, 8-byte aligned; null = those two. A launch does not read them on
+       the host, so they may change between replays of a graph. */
+    const uint64_t *dropout_state;
+
+    /* K and V of 8 bits: an element times its scale is the number that it stands for. Finite numbers in device memory, by problem
+       knob kv_scale: tensor: one; head: (kv_heads); token: like k and v without their last dimension, with these strides, in
+       elements, all 0 = contiguous. Null with kv_scale=none. */
+    const float *k_scale, *v_scale;
+    int64_t k_scale_batch_stride, k_scale_head_stride, k_scale_row_stride;
+    int64_t v_scale_batch_stride, v_scale_head_stride, v_scale_row_stride;
 };
 
 struct att_softmax_args { /* family softmax: each row of y is the softmax of that row of x */
@@ -245,17 +289,94 @@ struct att_merge_args {        /* family merge: combine partial attention result
     int64_t parts, batch, heads, len_q;        /* no parts: O = 0, LSE = -inf */
 };
 
-enum att_family { ATT_SOFTMAX = 1, ATT_ATTENTION_FORWARD, ATT_MERGE };
+/* Where the new tokens of a sequence go, and what their positions are, is a matter of lengths (docs/serving.md): of a sequence
+   with n new tokens, token i is at position length - n + i, where length counts the new ones, too. That is len_kv (layout
+   dense) or lengths_kv[b] (padded, ragged). With slots=1 both are given. A token that has no place in the cache, because its
+   slot is -1 say, is not written. These arrays are in device memory; a launch does not read them on a GPU, so they
+   may change between replays of a graph. */
+struct att_append_args {     /* family append_kv: new K and V into a cache, with RoPE of Q and K */
+    struct att_tensor q;     /* (batch, heads, len_q, head_dim); data null = none; read with RoPE only */
+    struct att_tensor q_out; /* the same, rotated; may be q itself */
+    struct att_tensor k;     /* (batch, kv_heads, len_q, head_dim): what is new */
+    struct att_tensor v;     /* (batch, kv_heads, len_q, head_dim_v) */
+
+    /* (batch, kv_heads, len_kv, head_dim), or of pages (pages, kv_heads, page_size, head_dim), with batch_stride from page to page;
+       elements of dtype_kv. The two may interleave. */
+    struct att_tensor k_cache, v_cache;
+
+    int64_t batch, heads; /* at least 1 */
+    int64_t kv_heads;     /* 0 = as heads */
+    int64_t len_q;        /* new tokens of a sequence; at most, where they are packed */
+    int64_t len_kv;       /* tokens of a sequence in the cache, at most */
+
+    const int32_t *cu_seqlens_q;   /* ragged: (batch + 1), where the tokens of each sequence begin */
+    int64_t total_q;               /* ragged: rows of packed q, q_out, k and v, whose batch_stride is not used */
+    const int32_t *lengths_kv;     /* padded, ragged: (batch), tokens of each sequence, the new ones included */
+    const int32_t *page_table;     /* page_table=table: (batch, pages of len_kv tokens), numbers of pages */
+    int64_t page_table_row_stride; /* 0 = contiguous */
+    const int32_t *page_indptr;    /* page_table=csr: (batch + 1), where the page numbers of each sequence begin */
+    const int32_t *page_indices;   /* page_table=csr: page numbers */
+    int64_t pages;                 /* of the cache; other page numbers are nowhere */
+    const int64_t *slots;          /* slots=1: (batch, len_q), page * page_size + row of each token; -1 = nowhere */
+    const int32_t *positions;      /* slots=1 with RoPE: (batch, len_q) */
+
+    /* kv_scale=tensor: one number; head: (kv_heads); token: (batch, kv_heads, len_kv) or (pages, kv_heads, page_size), written,
+       with these strides, all 0 = contiguous. An element of the cache times its scale is the number that was appended. */
+    float *k_scale, *v_scale;
+    int64_t k_scale_batch_stride, k_scale_head_stride, k_scale_row_stride;
+    int64_t v_scale_batch_stride, v_scale_head_stride, v_scale_row_stride;
+
+    float rope_base;                  /* rope_from=base; 0 = 10000 */
+    const float *rope_cos, *rope_sin; /* rope_from=tables: (rope_rows, rope_dim / 2) */
+    int64_t rope_row_stride;          /* 0 = contiguous */
+    int64_t rope_rows;                /* positions that the tables have, at least len_kv */
+};
+
+/* The gradient by a parameter of the score, which the problem wants as d_NAME: summed over all pairs of a query and a key, in fp32.
+   Where pairs read elements of their own, the order of these sums, and so their last bits, vary from launch to launch. */
+struct att_param_gradient {
+    const char *name;  /* of the parameter */
+    float *data;       /* (size as declared), of a number one element, in device memory; must not overlap anything */
+    int64_t size[4];   /* elements of each dimension, as declared */
+    int64_t stride[4]; /* in elements, not negative; 0 or ATT_REPEAT: summed over this dimension; all 0 = contiguous */
+};
+
+/* The gradients of a loss by Q, K and V, from those by O and LSE. `forward` has what att_launch of family attention_forward
+   took, with o and lse as it wrote them: here they are read, lse is required, and o has the element type of the inputs.
+   dk and dv are summed over the query heads that share a K/V head. A pair that the mask leaves out adds nothing, and a query
+   that sees no key has a gradient of 0. The same inputs give the same bits, except in gradients of parameters. What problem knob
+   wants leaves out is neither computed nor written, and may be null. */
+struct att_attention_backward_args { /* family attention_backward */
+    struct att_tensor d_o;           /* (batch, heads, len_q, head_dim_v), of the input type */
+    const float *d_lse;              /* (batch, heads, len_q); null = 0 */
+    struct att_tensor dq;            /* (batch, heads, len_q, head_dim); outputs must not overlap anything */
+    struct att_tensor dk;            /* (batch, kv_heads, len_kv, head_dim) */
+    struct att_tensor dv;            /* (batch, kv_heads, len_kv, head_dim_v) */
+    float *d_sinks;                  /* (heads) with knob sinks: gradient of the sinks, summed; null = not wanted */
+
+    int64_t d_lse_batch_stride, d_lse_head_stride; /* both 0 = contiguous */
+
+    struct att_attention_args forward;
+
+    int param_gradient_count;
+    const struct att_param_gradient *param_gradients; /* one for each d_NAME that the problem wants, in any order */
+};
+
+enum att_family { ATT_SOFTMAX = 1, ATT_ATTENTION_FORWARD, ATT_MERGE, ATT_ATTENTION_BACKWARD, ATT_APPEND_KV };
 
 struct att_args {
     size_t size;            /* sizeof(struct att_args) */
     enum att_family family; /* of the kernel; says which member of the union is set */
     size_t workspace_size;  /* bytes at workspace */
-    void *workspace;        /* device memory, 256-byte aligned, att_workspace_size bytes; may be null when that is 0 */
+    /* Device memory, 256-byte aligned, att_workspace_size bytes. May be null when that is 0, or when it is room for parts of the
+       keys (schedule splits=0): then keys are not split, which takes longer where there are few queries. */
+    void *workspace;
     union {
         struct att_attention_args attention;
         struct att_softmax_args softmax;
         struct att_merge_args merge;
+        struct att_attention_backward_args attention_backward;
+        struct att_append_args append;
     };
 };
 
@@ -267,6 +388,52 @@ ATT_API enum att_status att_workspace_size(const att_kernel *kernel, const struc
    safe inside graph capture once prepared (else ATT_NOT_PREPARED, and the capture goes on). When an argument is
    refused, nothing was started and outputs are untouched. */
 ATT_API enum att_status att_launch(att_kernel *kernel, const struct att_args *args, void *stream);
+
+/* Check the arguments as att_launch does and, on a GPU, the numbers in the arrays of sequences, too, which a launch there does not
+   read: lengths, where sequences begin, page numbers (docs/serving.md). Waits for the device and copies them to host memory,
+   so it is for finding faults and not for each step of a server; not during graph capture. Starts nothing. The numbers may
+   change after it: what it found holds for launches that see the same ones. */
+ATT_API enum att_status att_check(att_kernel *kernel, const struct att_args *args);
+
+/* --- dropout ---------------------------------------------------------------------------------------------------------- */
+
+/* Is the weight of query and key kept under knob dropout=1? 1 = kept, 0 = dropped. p, seed and offset are those of the launch,
+   `heads` its number of query heads. For programs that need the mask that the kernels apply without storing it. Says the same for
+   every algorithm, tile size and split (docs/dropout.md has the formula, from Salmon et al., SC 2011). */
+ATT_API int att_dropout_keep(float p, uint64_t seed, uint64_t offset, int64_t heads, int64_t batch, int64_t head,
+                             int64_t query, int64_t key);
+
+/* --- a prefix that many sequences share -------------------------------------------------------------------------------------- */
+
+/* The keys that all sequences of a launch begin with, and the kernels that the launch needs besides. Element types: those of the
+   launch's kernel; its dtype_out, which is best fp32, is the prefix kernel's, too, and the merge kernel's dtype. */
+struct att_shared_prefix {
+    size_t size; /* sizeof(struct att_shared_prefix), set by the caller */
+    att_kernel
+        *prefix; /* attention_forward with mask=none and no parameters; layout=dense, or layout=padded with pages */
+    att_kernel *merge;   /* merge; its dtype_out is the type of o */
+    struct att_tensor k; /* (kv_heads, len, head_dim), or (pages, kv_heads, page_size, head_dim) */
+    struct att_tensor v; /* likewise, of head_dim_v */
+    int64_t len;         /* keys */
+
+    /* Of a paged prefix, else null and 0. In device memory. */
+    const int32_t *lengths_kv; /* one number: len */
+    const int32_t *page_table; /* the numbers of its pages */
+    int64_t pages;             /* of k and v */
+};
+
+/* Launch `kernel` on `args`, with the prefix before the keys that args have: queries attend to the prefix once for all sequences,
+   to their own keys, and the two results are merged into o and lse. Own keys are what follows the prefix: lengths and causal masks count
+   from there. `kernel` has no sinks in the prefix's stead: its own are counted once. Args are those of family attention_forward, and
+   args.workspace serves all three launches. Asynchronous and safe in graph capture, like att_launch; what is refused leaves o and lse
+   untouched. Unless packed, queries of neighbouring sequences must be evenly spaced: len_q is 1, or batch_stride is len_q * row_stride.
+   docs/serving.md says when it pays. */
+ATT_API enum att_status att_launch_shared_prefix(att_kernel *kernel, const struct att_args *args,
+                                                 const struct att_shared_prefix *prefix, void *stream);
+
+/* Bytes of workspace that it needs. Pointers to memory of the device are not read. */
+ATT_API enum att_status att_shared_prefix_workspace_size(att_kernel *kernel, const struct att_args *args,
+                                                         const struct att_shared_prefix *prefix, size_t *bytes);
 
 /* --- device memory, for programs without an allocator of their own ------------------------------------------------------- */
 

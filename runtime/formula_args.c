@@ -173,7 +173,7 @@ static enum att_status check_indices(const struct formula_set *set, const struct
     return ATT_OK;
 }
 
-/* What formulas are told at a launch; the scalars are still to come. */
+/* The environment of formulas at a launch; its scalars are set later. */
 static struct formula_env env_of(const struct shape *shape, const union formula_value scalar[FORMULA_PARAMS]) {
     return (struct formula_env){.name = {[FORMULA_BATCH] = shape->batch,
                                          [FORMULA_HEADS] = shape->heads,
@@ -205,7 +205,7 @@ enum att_status formula_args_read(const struct formula_set *set, const struct at
     const struct att_param *found[FORMULA_PARAMS] = {NULL};
     union formula_value scalar[FORMULA_PARAMS] = {{0}};
     const struct formula_env env = env_of(&arguments->shape, scalar);
-    struct attention_param *to = arguments->params.attention.param;
+    struct attention_param *to = arguments_attention(arguments)->param;
     char message[FORMULA_MESSAGE];
     if (read_scalars(scope, args, found, to, scalar, failure) != ATT_OK)
         return failure->status;
@@ -214,7 +214,18 @@ enum att_status formula_args_read(const struct formula_set *set, const struct at
     for (int i = 0; i < scope->count; i++)
         if (scope->param[i].dims > 0 && read_tensor(scope, i, &env, found[i], &to[i], arguments, failure) != ATT_OK)
             return failure->status;
-    return arguments->empty ? ATT_OK : check_indices(set, &env, failure);
+    return arguments->empty || arguments->shape.len_q == 0 ? ATT_OK : check_indices(set, &env, failure);
+}
+
+enum att_status formula_args_check(const struct formula_set *set, const struct att_attention_args *args,
+                                   const struct shape *shape, struct failure *failure) {
+    const struct att_param *found[FORMULA_PARAMS] = {NULL};
+    struct attention_param ignored[FORMULA_PARAMS];
+    union formula_value scalar[FORMULA_PARAMS] = {{0}};
+    const struct formula_env env = env_of(shape, scalar);
+    if (read_scalars(&set->scope, args, found, ignored, scalar, failure) != ATT_OK)
+        return failure->status;
+    return check_indices(set, &env, failure);
 }
 
 /* --- tables ------------------------------------------------------------------------------------------------------ */
@@ -261,7 +272,7 @@ enum att_status formula_args_workspace(const struct formula_set *set, const stru
 void formula_args_place_tables(const struct formula_set *set, void *memory, struct arguments *arguments) {
     char *at = memory;
     for (int i = 0; i < set->scope.count; i++) {
-        struct attention_param *param = &arguments->params.attention.param[i];
+        struct attention_param *param = &arguments_attention(arguments)->param[i];
         int dims = set->scope.param[i].dims;
         int64_t size[FORMULA_DIMS], bytes = 0;
         if (!(set->tabled >> i & 1))
