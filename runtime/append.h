@@ -1,0 +1,20 @@
+/* append: the arguments of family append_kv, checked and turned into what its kernel is told. */
+#ifndef ATTILE_APPEND_H
+#define ATTILE_APPEND_H
+
+#include "arguments.h"
+
+enum att_status append_read_sizes(const struct knobs *knobs, const struct att_append_args *args, struct shape *shape,
+                                  bool *empty, struct failure *failure);
+enum att_status append_read(const struct knobs *knobs, const struct att_append_args *args, struct arguments *out,
+                            struct failure *failure);
+
+/* Check the numbers of cu_seqlens_q and lengths_kv, which are in host memory here; after append_read. Slots and page numbers may be
+   anything: a token that has no place is not written. */
+enum att_status append_check(const struct knobs *knobs, const struct att_append_args *args, const struct shape *shape,
+                             struct failure *failure);
+
+/* The frequencies of pairs 0, 1, ..., half - 1: base^(-i / half) radians per position, in units of 2^-64 turns. */
+void append_turns(double base, int half, unsigned long long *turns);
+
+#endif
