@@ -71,11 +71,15 @@ struct backend_type {
        "name: value\n" lines without paths; becomes part of the cache key. ATT_NO_COMPILER when there is none. */
     enum att_status (*identity)(struct backend *backend, const char *arch, struct text *text, struct failure *failure);
 
+    /* What decides which compiler `identity` would open, without opening it; two texts that read alike mean the same one. False,
+       or null: asking is as dear as opening it, or it is open already. */
+    bool (*search)(struct backend *backend, struct text *text);
+
     enum att_status (*compile)(struct backend *backend, const struct compile_job *job, struct binary *binary,
                                struct failure *failure);
 
     /* Load a binary made by `compile`, perhaps by another process. ATT_LAUNCH_FAILED when the bytes are at fault: the
-       caller then drops them from the cache and compiles anew. Any other failure says nothing against them. `bytes` need
+       caller then drops them from the cache and compiles again. Any other failure says nothing against them. `bytes` need
        not live longer than the call. */
     enum att_status (*load)(struct backend *backend, const void *bytes, size_t size, const struct plan *plan,
                             struct module **module, struct failure *failure);

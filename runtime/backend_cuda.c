@@ -193,6 +193,8 @@ static enum att_status cuda_identity(struct backend *backend, const char *arch, 
     return ATT_OK;
 }
 
+static bool cuda_search(struct backend *backend, struct text *text) { return !backend->nvrtc && nvrtc_search(text); }
+
 static enum att_status cuda_compile(struct backend *backend, const struct compile_job *job, struct binary *binary,
                                     struct failure *failure) {
     const struct nvrtc *nvrtc = get_nvrtc(backend, failure);
@@ -224,7 +226,7 @@ static enum att_status load_functions(struct backend *backend, const struct plan
         char what[WHAT];
         if (launch->shared > backend->shared_most)
             return failure_set(failure, ATT_UNSUPPORTED,
-                               "kernel '%s' wants %d bytes of shared memory for a block; %s has %d", launch->entry,
+                               "kernel '%s' needs %d bytes of shared memory for a block; %s has %d", launch->entry,
                                launch->shared, backend->name, backend->shared_most);
         snprintf(what, sizeof what, "finding kernel '%s' in its binary", launch->entry);
         int error = backend->api.module_function(function, module->handle, launch->entry);
@@ -251,7 +253,7 @@ static enum att_status cuda_load(struct backend *backend, const void *bytes, siz
                                  struct module **result, struct failure *failure) {
     *result = NULL;
     for (int i = 0; !is_ptx(bytes, size) && i < plan->launches;
-         i++) { /* the driver is told no size: it must be whole */
+         i++) { /* the driver does not get the size, so the binary must be complete */
         struct cubin_usage usage;
         if (!cubin_read(bytes, size, plan->launch[i].entry, &usage))
             return failure_set(failure, ATT_LAUNCH_FAILED, "the binary is damaged or holds no kernel '%s'",
@@ -481,6 +483,7 @@ const struct backend_type backend_cuda = {
     .close = cuda_close,
     .describe = cuda_describe,
     .identity = cuda_identity,
+    .search = cuda_search,
     .compile = cuda_compile,
     .load = cuda_load,
     .unload = cuda_unload,

@@ -135,7 +135,7 @@ static bool check_knobs(const struct att_bundle_kernel *kernel, int number, stru
     bool good = read_knobs(kernel->variant, &knobs, &error);
     if (!good)
         failure_set(failure, ATT_INVALID_ARGUMENT,
-                    "bundles[%d]: the knobs of %s cannot be read; write it anew with this version's `attile build`\n%s",
+                    "bundles[%d]: the knobs of %s cannot be read; rebuild it with this version's `attile build`\n%s",
                     number, kernel->name, text_string(&error));
     text_free(&error);
     return good;
@@ -144,7 +144,7 @@ static bool check_knobs(const struct att_bundle_kernel *kernel, int number, stru
 enum att_status bundle_check(const struct att_bundle *bundle, int number, struct failure *failure) {
     if (bundle->format != ATT_BUNDLE_FORMAT)
         return failure_set(failure, ATT_INVALID_ARGUMENT,
-                           "bundles[%d]: format is %d, expected %d; write it anew with this version's `attile build`",
+                           "bundles[%d]: format is %d, expected %d; rebuild it with this version's `attile build`",
                            number, bundle->format, ATT_BUNDLE_FORMAT);
     char layout[PARAMS_LAYOUT];
     if (!params_layout(embedded_templates, layout))
@@ -153,7 +153,7 @@ enum att_status bundle_check(const struct att_bundle *bundle, int number, struct
         return failure_set(
             failure, ATT_INVALID_ARGUMENT,
             "bundles[%d]: its kernels take parameters of layout %s, expected %s, which this version fills; "
-            "write it anew with this version's `attile build`",
+            "rebuild it with this version's `attile build`",
             number, bundle->params ? bundle->params : "(null)", layout);
     for (int i = 0; i < bundle->count; i++) {
         const struct att_bundle_kernel *kernel = &bundle->kernels[i];

@@ -1,5 +1,5 @@
 /* bundle: kernels built ahead of time, as a C table (struct att_bundle in attile.h). Writing serves `attile build`,
-   searching serves att_find. An entry stands on its own: knobs, launch plan and binary. */
+   searching serves att_find. An entry is self-contained: knobs, launch plan and binary. */
 #ifndef ATTILE_BUNDLE_H
 #define ATTILE_BUNDLE_H
 

@@ -105,6 +105,12 @@ static bool look(struct cache_disk *disk, const struct cache_key *key, struct ca
     return true;
 }
 
+bool cache_look(struct cache *cache, const struct cache_key *key, struct cache_entry *entry) {
+    const char *damage;
+    *entry = (struct cache_entry){0};
+    return cache->process == getpid() && look(&cache->disk, key, entry, &damage);
+}
+
 /* The leader's work. */
 static enum att_status fetch(struct cache_disk *disk, const struct cache_key *key, cache_build *build, void *context,
                              struct cache_entry *entry, int *hit, struct failure *failure) {

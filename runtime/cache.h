@@ -71,7 +71,10 @@ typedef enum att_status cache_build(void *context, struct cache_entry *entry, st
 enum att_status cache_get(struct cache *cache, const struct cache_key *key, cache_build *build, void *context,
                           struct cache_entry *entry, int *hit, struct failure *failure);
 
-/* Move an entry that the device refused to quarantine, so that the next cache_get builds it anew. */
+/* The entry of a key if it is on disk, whole. Builds nothing and waits for nobody. */
+bool cache_look(struct cache *cache, const struct cache_key *key, struct cache_entry *entry);
+
+/* Move an entry that the device refused to quarantine, so that the next cache_get builds it again. */
 void cache_reject(struct cache *cache, const struct cache_key *key);
 
 /* --- for `attile cache` ------------------------------------------------------------------------------------------ */

@@ -146,7 +146,7 @@ void cache_file_quarantine(struct cache_disk *disk, const char *digest, const ch
     else
         moved = unlinkat(disk->entries, digest, 0);
     if (moved == 0 || errno == ENOENT)
-        cache_warn(disk, CACHE_WARN_ALWAYS, "%s/entries/%s is not usable: %s; set aside and built anew", disk->path,
+        cache_warn(disk, CACHE_WARN_ALWAYS, "%s/entries/%s is not usable: %s; set aside and built again", disk->path,
                    digest, why);
     else
         cache_warn(disk, CACHE_WARN_MOVE, "%s/entries/%s is not usable: %s; it cannot be removed: %s", disk->path,

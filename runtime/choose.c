@@ -22,6 +22,37 @@ static void pass_over(const struct choice *choice, struct text *passed) {
     text_free(&line);
 }
 
+/* May launches of the hinted sizes gain by a kernel that may split keys? Yes where sizes are left open. */
+static bool may_gain(const struct att_session *session, const struct request *request,
+                     const struct plan_splits *splits) {
+    const struct shape *hints = &request->hints.shape;
+    struct shape shape = choose_shape(request);
+    if (hints->batch < 0 || hints->heads < 0 || hints->len_q < 0 || hints->len_kv < 0)
+        return true;
+    if (request->knobs.mask == mask_causal && hints->len_kv > hints->len_q)
+        return true; /* all tiles are long, and only such a kernel has them one by one */
+    shape.sm_count = session->info.sm_count;
+    return plan_split(splits, &shape) && shape.key_parts > 1;
+}
+
+/* A kernel that may split keys costs nothing where it does not, so it is the first choice unless the hints say that it never will:
+   for masks that are words, with scores that are plain, whose loops are the same with it. False where there is no such variant. */
+static bool split(const struct att_session *session, const struct request *request, const struct table_list *tables,
+                  struct choice *choice) {
+    struct knobs knobs = choice->variant.knobs;
+    struct variant variant;
+    if (!request->any_schedule || !knob_in(choice->variant.used, KNOB_splits) || knobs.splits != 1 ||
+        knobs.mask == mask_custom_mask || knobs.score == score_custom_score)
+        return false;
+    knobs.splits = 0;
+    if (!variant_complete(session->templates, &knobs, true, &variant) ||
+        !choose_is_usable(session, request, tables, &variant) || !may_gain(session, request, &variant.splits))
+        return false;
+    choice->variant = variant;
+    choice->by_rule |= KNOB_FLAG(KNOB_splits);
+    return true;
+}
+
 bool choose_next(struct att_session *session, const struct request *request, struct choice *choice,
                  struct text *passed) {
     char last[VARIANT_NAME] = "";
@@ -31,7 +62,10 @@ bool choose_next(struct att_session *session, const struct request *request, str
     if (choice->next > 0)
         snprintf(last, sizeof last, "%s", choice->variant.name);
     while (choice->next <= choose_preferences()) {
-        int number = choice->next++; /* 0 = the measured one */
+        int number = choice->next; /* 0 = the measured one */
+        bool whole = choice->whole;
+        choice->next++;
+        choice->whole = choice->pinned = false;
         if (!(number ? choose_preferred(session, request, number - 1, choice)
                      : choose_measured(session, request, choice)))
             continue;
@@ -42,6 +76,10 @@ bool choose_next(struct att_session *session, const struct request *request, str
             general = general || plain;
             pass_over(choice, passed);
         } else if (strcmp(choice->variant.name, last) != 0) { /* a tuned row may say what the template says */
+            if (!whole && !choice->pinned && split(session, request, &tables, choice)) {
+                choice->next--; /* once more, for the variant that does not */
+                choice->whole = true;
+            }
             return true;
         }
     }

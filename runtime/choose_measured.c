@@ -98,6 +98,22 @@ static void put(const struct match *match, const struct tuned_row *row, struct k
             knob_set(knobs, (enum knob_id)id, knob_get(&row->schedule, (enum knob_id)id));
 }
 
+const struct tuned_row *choose_pinned(const struct att_session *session, const struct request *request) {
+    const struct tuned *own = session->tables.own;
+    const struct knobs problem = tuned_problem(&request->knobs);
+    const struct shape shape = choose_shape(request);
+    bool locked = own && own->lock && tuned_is_for(own, session->info.device_name);
+    return locked ? tuned_nearest(own, &problem, &shape) : NULL;
+}
+
+bool choose_complete_pinned(struct att_session *session, const struct request *request, const struct tuned_row *row,
+                            struct variant *variant) {
+    struct match match = {.session = session};
+    struct knobs knobs = request->knobs;
+    put(&match, row, &knobs);
+    return choose_complete(session->templates, knobs, target_any, variant);
+}
+
 /* The variant that a row asks for; null = the template's defaults. */
 static bool complete(const struct match *match, const struct tuned_row *row, struct variant *variant) {
     struct knobs knobs = match->request->knobs;
@@ -238,10 +254,35 @@ static void describe_rival(const struct match *match, const struct rival *best, 
     }
 }
 
+/* No model, no loan, no word about few queries: a lock file is followed where it has a row. */
+static bool choose_locked(struct match *match, const struct tuned_row *row, struct choice *choice) {
+    struct text rule = {0};
+    const struct knobs problem = tuned_problem(&match->request->knobs);
+    match->tables = choose_tables(match->session, &problem);
+    match->table = match->session->tables.own;
+    match->near = row;
+    follow(match, row, choice);
+    choice->pinned = true;
+    text_print(&rule, "the lock file %s:%d pins it for", match->table->name, row->line);
+    print_shape(row, &rule);
+    snprintf(choice->rule, sizeof choice->rule, "%s", text_string(&rule));
+    text_free(&rule);
+    return true;
+}
+
 bool choose_measured(struct att_session *session, const struct request *request, struct choice *choice) {
     struct match match = {.session = session, .request = request, .shape = choose_shape(request)};
-    if (!request->any_schedule || !find_rows(&match))
+    if (!request->any_schedule)
         return false;
+    const struct tuned_row *pinned = choose_pinned(session, request);
+    if (pinned)
+        return choose_agrees(request->knobs.target, pinned->schedule.target) && choose_locked(&match, pinned, choice);
+    if (!find_rows(&match))
+        return false;
+    struct choice few;
+    if (match.near->schedule.algorithm != algorithm_decode && choose_default(session, request, &match.tables, &few) &&
+        few.variant.knobs.algorithm == algorithm_decode)
+        return false; /* rows of other kernels say nothing of few queries */
     struct text rule = {0};
     bool usable = !match.larger && follow(&match, match.near, choice);
     const struct rival *best = (usable || match.larger) && find_rivals(&match) ? find_best(&match, choice) : NULL;

@@ -37,6 +37,13 @@ bool choose_default(const struct att_session *session, const struct request *req
 /* What the tables say of a problem, as tuned_problem gives it. */
 struct table_list choose_tables(struct att_session *session, const struct knobs *problem);
 
+/* The row of the session's lock file for this problem and shape; null = there is none, or no lock file for this device. */
+const struct tuned_row *choose_pinned(const struct att_session *session, const struct request *request);
+
+/* The variant of such a row, with what the request says beside it. False, with a reason, where it cannot be made. */
+bool choose_complete_pinned(struct att_session *session, const struct request *request, const struct tuned_row *row,
+                            struct variant *variant);
+
 /* What the tables say of this problem, else of one like it; the model says how to carry that over to the shape at hand.
    False when they say nothing, or when the request names a schedule. */
 bool choose_measured(struct att_session *session, const struct request *request, struct choice *choice);

@@ -13,28 +13,95 @@ static const struct preference {
     int block_m, block_n, overlap; /* ANY: as the template has it */
     bool gpu_only;                 /* unless requested: on a CPU it costs and gains nothing */
     const char *with;              /* ... which of the template's defaults it departs from, for people */
+    bool few_rows;                 /* where few rows of Q share a K/V head: block_m holds them all if it can */
 } preferences[] = {
-    {family_attention_forward, algorithm_flash_async, target_sm_90a, ANY, ANY, ANY, true, ""},
-    {family_attention_forward, algorithm_flash_async, target_sm_90a, 128, 64, ANY, true, ", with small tiles"},
+    {family_attention_forward, algorithm_mla, target_sm_90a, ANY, ANY, ANY, true, "", false},
+    {family_attention_forward, algorithm_decode, target_sm_120, ANY, ANY, ANY, true, "", true},
+    {family_attention_forward, algorithm_decode, target_sm_90, ANY, ANY, ANY, true, "", true},
+    {family_attention_forward, algorithm_decode, target_sm_89, ANY, ANY, ANY, true, "", true},
+    {family_attention_forward, algorithm_decode, target_sm_86, ANY, ANY, ANY, true, "", true},
+    {family_attention_forward, algorithm_decode, target_sm_80, ANY, ANY, ANY, true, "", true},
+    {family_attention_forward, algorithm_flash_async, target_sm_90a, ANY, ANY, ANY, true, "", false},
+    {family_attention_forward, algorithm_flash_async, target_sm_90a, 128, 64, ANY, true, ", with small tiles", false},
     {family_attention_forward, algorithm_flash_async, target_sm_90a, ANY, ANY, overlap_off, true,
-     ", with the fewest registers"},
-    {family_attention_forward, algorithm_flash_mma, target_sm_120, ANY, ANY, ANY, true, ""},
-    {family_attention_forward, algorithm_flash_mma, target_sm_90, ANY, ANY, ANY, true, ""},
-    {family_attention_forward, algorithm_flash_mma, target_sm_89, ANY, ANY, ANY, true, ""},
-    {family_attention_forward, algorithm_flash_mma, target_sm_86, ANY, ANY, ANY, true, ""},
-    {family_attention_forward, algorithm_flash_mma, target_sm_80, ANY, ANY, ANY, true, ""},
-    {family_attention_forward, algorithm_flash_mma, target_sm_80, 64, 32, ANY, true, ", with the smallest tiles"},
-    {ANY, ANY, target_sm_120, ANY, ANY, ANY, true, ""},
-    {ANY, ANY, target_sm_89, ANY, ANY, ANY, true, ""},
-    {ANY, ANY, target_sm_86, ANY, ANY, ANY, true, ""},
-    {ANY, ANY, target_sm_80, ANY, ANY, ANY, false, ""},
-    {ANY, ANY, target_any, ANY, ANY, ANY, false, ""},
-    {ANY, ANY, target_sm_90a, ANY, ANY, ANY, false, ""},
+     ", with the fewest registers", false},
+    {family_attention_forward, algorithm_flash_mma, target_sm_120, ANY, ANY, ANY, true, "", false},
+    {family_attention_forward, algorithm_flash_mma, target_sm_90, ANY, ANY, ANY, true, "", false},
+    {family_attention_forward, algorithm_flash_mma, target_sm_89, ANY, ANY, ANY, true, "", false},
+    {family_attention_forward, algorithm_flash_mma, target_sm_86, ANY, ANY, ANY, true, "", false},
+    {family_attention_forward, algorithm_flash_mma, target_sm_80, ANY, ANY, ANY, true, "", false},
+    {family_attention_forward, algorithm_flash_mma, target_sm_80, 64, 32, ANY, true, ", with the smallest tiles",
+     false},
+    {family_attention_backward, algorithm_flash_async, target_sm_90a, ANY, ANY, ANY, true, "", false},
+    {family_attention_backward, algorithm_flash_mma, target_sm_120, ANY, ANY, ANY, true, "", false},
+    {family_attention_backward, algorithm_flash_mma, target_sm_90, ANY, ANY, ANY, true, "", false},
+    {family_attention_backward, algorithm_flash_mma, target_sm_89, ANY, ANY, ANY, true, "", false},
+    {family_attention_backward, algorithm_flash_mma, target_sm_86, ANY, ANY, ANY, true, "", false},
+    {family_attention_backward, algorithm_flash_mma, target_sm_80, ANY, ANY, ANY, true, "", false},
+    {ANY, ANY, target_sm_120, ANY, ANY, ANY, true, "", false},
+    {ANY, ANY, target_sm_89, ANY, ANY, ANY, true, "", false},
+    {ANY, ANY, target_sm_86, ANY, ANY, ANY, true, "", false},
+    {ANY, ANY, target_sm_80, ANY, ANY, ANY, false, "", false},
+    {ANY, ANY, target_any, ANY, ANY, ANY, false, "", false},
+    {ANY, ANY, target_sm_90a, ANY, ANY, ANY, false, "", false},
 };
 
 enum { PREFERENCES = sizeof preferences / sizeof *preferences };
 
 int choose_preferences(void) { return PREFERENCES; }
+
+/* --- few rows ---------------------------------------------------------------------------------------------------- */
+
+enum { FEW_ROWS = 32, LEAST_ROWS = 8, USUAL_HEAD_DIM = 256 };
+
+/* Rows of Q that share a K/V head, as the request says; 0 when it does not. */
+static int64_t rows_of(const struct request *request) {
+    struct shape shape = request->hints.shape;
+    for (int i = 0; i < FIXED_SIZES; i++)
+        if (knob_get(&request->knobs, fixed_sizes[i].knob) > 0)
+            shape_set(&shape, fixed_sizes[i].shape, knob_get(&request->knobs, fixed_sizes[i].knob));
+    int64_t group = shape.heads > 0 && shape.kv_heads > 0 ? shape.heads / shape.kv_heads : 1;
+    return shape.len_q > 0 && shape.len_q <= FEW_ROWS && group <= FEW_ROWS ? shape.len_q * group : 0;
+}
+
+/* Other kernels for tensor cores take no larger head dimension. */
+static bool is_wide(const struct knobs *knobs) {
+    return knobs->head_dim > USUAL_HEAD_DIM || knobs->head_dim_v > USUAL_HEAD_DIM;
+}
+
+/* The smallest Q tile that holds all rows, or the largest that the template can have. */
+static bool complete_few(const struct att_session *session, const struct request *request, const struct preference *row,
+                         struct knobs knobs, struct choice *choice) {
+    int64_t rows = rows_of(request);
+    bool only = is_wide(&knobs) || knobs_quantised(&knobs); /* other kernels for tensor cores take neither */
+    if (knobs.algorithm == AUTO && (rows < 1 || rows > FEW_ROWS) && !only)
+        return false;
+    knobs.algorithm = row->algorithm;
+    int block_m = LEAST_ROWS;
+    while (block_m < rows && block_m < FEW_ROWS)
+        block_m *= 2;
+    bool open = knobs.block_m == AUTO && rows > 0;
+    do {
+        if (open)
+            knobs.block_m = block_m;
+        choose_complete(session->templates, knobs, row->target, &choice->variant);
+        block_m /= 2;
+    } while (open && !choice->variant.feasible && block_m >= LEAST_ROWS);
+    choice->by_rule |= open ? KNOB_FLAG(KNOB_block_m) : 0;
+    if (is_wide(&knobs))
+        snprintf(choice->rule, sizeof choice->rule, "the algorithm on tensor cores for head dimensions above %d",
+                 USUAL_HEAD_DIM);
+    else if (request->knobs.algorithm == AUTO && (rows < 1 || rows > FEW_ROWS))
+        snprintf(choice->rule, sizeof choice->rule, "the algorithm on tensor cores for K and V of 8 bits");
+    else
+        snprintf(choice->rule, sizeof choice->rule,
+                 rows ? "the algorithm for few queries: %lld rows of Q share a K/V head, up to %d are few"
+                      : "the algorithm that is asked for, with the template's defaults",
+                 (long long)rows, FEW_ROWS);
+    return true;
+}
+
+/* --- a row ------------------------------------------------------------------------------------------------------- */
 
 bool choose_complete(const struct template_set *set, struct knobs knobs, int target, struct variant *variant) {
     if (knobs.target != AUTO)
@@ -57,6 +124,10 @@ bool choose_preferred(const att_session *session, const struct request *request,
         (host && row->gpu_only && knobs.target == AUTO && knobs.algorithm == AUTO))
         return false;
     choice->by_rule = knobs.target == AUTO ? KNOB_FLAG(KNOB_target) : 0;
+    if (row->few_rows) {
+        choice->by_rule |= knobs.algorithm == AUTO ? KNOB_FLAG(KNOB_algorithm) : 0;
+        return complete_few(session, request, row, knobs, choice);
+    }
     const struct {
         enum knob_id knob;
         int value;

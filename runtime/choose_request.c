@@ -49,7 +49,7 @@ enum att_status choose_read(const struct att_session *session, const char *probl
 }
 
 struct shape choose_shape(const struct request *request) {
-    enum { LENGTH = 8192, TOKENS = 16384, HEADS = 16 };
+    enum { LENGTH = 8192, TOKENS = 16384, HEADS = 16, PARTS = 4 };
     struct shape shape = request->hints.shape;
     for (int i = 0; i < FIXED_SIZES; i++)
         if (knob_get(&request->knobs, fixed_sizes[i].knob) > 0)
@@ -62,6 +62,10 @@ struct shape choose_shape(const struct request *request) {
         shape.heads = HEADS;
     if (shape.batch < 0)
         shape.batch = shape.len_q < TOKENS / 2 ? TOKENS / (shape.len_q ? shape.len_q : 1) : 2;
+    if (shape.total_q < 0)
+        shape.total_q = shape.batch * shape.len_q;
+    if (shape.parts < 0)
+        shape.parts = PARTS;
     for (int id = 0; id < SHAPE_COUNT; id++)
         if (shape_get(&shape, (enum shape_id)id) < 0)
             shape_set(&shape, (enum shape_id)id, id == SHAPE_kv_heads ? 0 : LENGTH);

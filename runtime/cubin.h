@@ -11,7 +11,7 @@ struct cubin_usage {
     int frame_bytes;   /* local memory of a thread */
     int static_shared; /* bytes of a block; on sm_90 and later includes 1,024 that the system reserves */
     int instructions;  /* of its code; functions it calls are in it unless the compiler left them outside */
-    int spills;        /* load and store instructions that the compiler added for want of registers */
+    int spills;        /* load and store instructions that the compiler added because registers ran out */
 };
 
 /* The SM number a cubin was made for (90 for sm_90 and sm_90a), or -1 when the bytes are no cubin. */

@@ -1,5 +1,6 @@
 /* att_explain: the choice that att_find would make, in words. */
 #include "bundle.h"
+#include "choose_parts.h"
 #include "defaults.h"
 #include "session.h"
 
@@ -56,7 +57,7 @@ static void print_knobs(const struct choice *choice, const struct default_row *r
                    row->because ? ": " : "", row->because ? row->because : "");
 }
 
-static void print_plan(const struct plan *plan, struct text *text) {
+static void print_plan(const struct plan *plan, struct shape shape, struct text *text) {
     for (int i = 0; i < plan->launches; i++) {
         const struct plan_launch *launch = &plan->launch[i];
         text_print(text, "  launch %d: %s on ", i + 1, launch->entry);
@@ -64,6 +65,13 @@ static void print_plan(const struct plan *plan, struct text *text) {
         text_print(text, " blocks of %d threads, %d bytes of shared memory each", launch->block, launch->shared);
         if (launch->cluster)
             text_print(text, ", in clusters of %d", launch->cluster);
+        text_print(text, "\n");
+    }
+    if (plan->splits.expr[PLAN_SPLIT_MOST].count) {
+        text_print(text, "  splits:");
+        plan_print_splits(&plan->splits, text);
+        if (plan_split(&plan->splits, &shape))
+            text_print(text, ": %" PRId64 " for these launches", shape.key_parts);
         text_print(text, "\n");
     }
     text_print(text, "  workspace: ");
@@ -79,6 +87,40 @@ static void print_shape(const struct request *request, struct text *text) {
             text_print(text, " %s=%" PRId64 "%s", shape_table[i].name, shape_get(&shape, (enum shape_id)i),
                        shape_get(&request->hints.shape, (enum shape_id)i) < 0 ? " (assumed)" : "");
     text_print(text, "\n");
+}
+
+/* Where the session has a lock file: does the choice agree with it, and if not, what keeps it from that? */
+static void print_lock(att_session *session, const struct request *request, const struct choice *choice,
+                       struct text *text) {
+    const struct tuned *own = session->tables.own;
+    const struct tuned_row *row = choose_pinned(session, request);
+    const struct table_list tables = {.count = 1, .table = {own}};
+    const struct knobs defaults = knobs_default();
+    struct request open = *request;
+    struct variant pinned;
+    if (!own || !own->lock)
+        return;
+    if (!tuned_is_for(own, session->info.device_name)) {
+        text_print(text, "  lock: %s is for %s and pins nothing here\n", own->name, own->device);
+    } else if (!row) {
+        text_print(text, "  lock: %s has no row for this problem, so it is not pinned\n", own->name);
+    } else if (choice->pinned) {
+        text_print(text, "  lock: as %s:%d says\n", own->name, row->line);
+    } else {
+        for (int id = 0; id < KNOB_COUNT; id++)
+            if (knob_table[id].group == KNOB_GROUP_SCHEDULE)
+                knob_set(&open.knobs, (enum knob_id)id, knob_get(&defaults, (enum knob_id)id));
+        bool usable = choose_complete_pinned(session, &open, row, &pinned) &&
+                      choose_is_usable(session, request, &tables, &pinned);
+        if (usable && strcmp(pinned.name, choice->variant.name) == 0)
+            text_print(text, "  lock: as %s:%d says\n", own->name, row->line);
+        else if (usable)
+            text_print(text, "  lock: differs from %s:%d, which pins %s, because the request names a %s\n", own->name,
+                       row->line, pinned.name, request->any_schedule ? "target" : "schedule");
+        else
+            text_print(text, "  lock: differs from %s:%d, which cannot be followed: %s\n", own->name, row->line,
+                       pinned.reason);
+    }
 }
 
 /* The candidates after the chosen one, which answer when it does not compile. */
@@ -97,18 +139,21 @@ static enum att_status explain(att_session *session, const char *problem, const 
     enum att_status status = choose_read(session, problem, schedule, &request, failure);
     if (status != ATT_OK)
         return status;
+    struct shape shape = choose_shape(&request);
+    shape.sm_count = session->info.sm_count;
     if (choose_next(session, &request, &choice, &passed)) {
         const struct variant *variant = &choice.variant;
         const struct att_bundle_kernel *bundled =
             bundle_find(session->bundles, variant, session->info.built_for, request.any_schedule);
         text_print(text, "%s on %s (%s)\n  chosen by: %s\n", variant->name, session->info.device_name,
                    session->info.arch, choice.rule);
+        print_lock(session, &request, &choice, text);
         print_shape(&request, text);
         print_knobs(&choice, variant_default_row(session->templates, variant), problem, schedule ? schedule : "", text);
         if (!source_expand(session->templates, variant, "<problem>", &source, &diag))
             status = failure_take(failure, ATT_INTERNAL, &diag);
         else
-            print_plan(&source.plan, text);
+            print_plan(&source.plan, shape, text);
         if (bundled)
             text_print(text, "  a bundle holds %s for this problem, built for %s\n", bundled->name, bundled->arch);
         text_print(text, "%s", text_string(&passed));

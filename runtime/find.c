@@ -99,9 +99,9 @@ static att_kernel *intern(att_session *session, const struct variant *variant, e
 
 /* --- finding --------------------------------------------------------------------------------------------------- */
 
-/* The best candidate that compiles, with one more user. Without bundles an open schedule is answered by the variant itself. */
-static enum att_status find_new(att_session *session, const char *problem, const char *schedule, att_kernel **result,
-                                struct failure *failure) {
+/* The best candidate that compiles, with one more user; without `compile` ATT_NOT_PREPARED where a compiler would have to make it. Without bundles an open schedule is answered by the variant itself. */
+static enum att_status find_best(att_session *session, const char *problem, const char *schedule, bool compile,
+                                 att_kernel **result, struct failure *failure) {
     struct request request;
     struct choice choice = {0};
     if (choose_read(session, problem, schedule, &request, failure) != ATT_OK)
@@ -112,7 +112,7 @@ static enum att_status find_new(att_session *session, const char *problem, const
         if (!kernel)
             return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while finding a kernel");
         failure_clear(failure); /* of the candidate before */
-        if (kernel_build(kernel, failure) == ATT_OK) {
+        if (kernel_build(kernel, compile, failure) == ATT_OK) {
             *result = kernel;
             return ATT_OK;
         }
@@ -125,6 +125,41 @@ static enum att_status find_new(att_session *session, const char *problem, const
     if (failure->status == ATT_OK)
         failure_set(failure, ATT_UNSUPPORTED, "no kernel answers this problem: %s", choice.reason);
     return failure->status;
+}
+
+/* In the session's thread, while a quick kernel answers. */
+static void replace_quick(att_session *session, const char *problem, const struct text *asked) {
+    struct failure failure = {0};
+    att_kernel *kernel = NULL;
+    if (find_best(session, problem, NULL, true, &kernel, &failure) == ATT_OK) {
+        pthread_mutex_lock(&session->lock);
+        names_set(&session->asked, asked, kernel);
+        pthread_mutex_unlock(&session->lock);
+        session_log(session, ATT_LOG_INFO, "%s takes the place of the quick kernel", kernel->variant.name);
+        release(session, kernel);
+    } else {
+        session_log(session, ATT_LOG_WARNING, "the quick kernel stays: %s", text_string(&failure.text));
+    }
+    failure_clear(&failure);
+}
+
+/* The best kernel if no compiler is needed for it; else a quick one, and the best one is compiled in the background; where that is
+   not possible the best one after all. */
+static enum att_status find_quick(att_session *session, const char *problem, const struct text *asked,
+                                  att_kernel **result, struct failure *failure) {
+    enum att_status status = find_best(session, problem, NULL, false, result, failure);
+    if (status != ATT_NOT_PREPARED)
+        return status;
+    failure_clear(failure);
+    status = find_best(session, problem, QUICK_SCHEDULE, true, result, failure);
+    if (status == ATT_OK && quick_start(session, replace_quick, problem, asked))
+        return ATT_OK;
+    if (status == ATT_OK)
+        release(session, *result);
+    else if (status != ATT_UNSUPPORTED && status != ATT_INVALID_TEXT && status != ATT_COMPILE_FAILED)
+        return status; /* the best one would fare no better */
+    failure_clear(failure);
+    return find_best(session, problem, NULL, true, result, failure);
 }
 
 static enum att_status find(att_session *session, const char *problem, const char *schedule, att_kernel **result,
@@ -142,7 +177,9 @@ static enum att_status find(att_session *session, const char *problem, const cha
     pthread_mutex_unlock(&session->lock);
     enum att_status status = ATT_OK;
     if (!kernel) {
-        status = find_new(session, problem, schedule, &kernel, failure);
+        bool quick = session->quick.wanted && problem && !schedule && !asked.failed;
+        status = quick ? find_quick(session, problem, &asked, &kernel, failure)
+                       : find_best(session, problem, schedule, true, &kernel, failure);
         pthread_mutex_lock(&session->lock);
         if (status == ATT_OK && !asked.failed && !names_find(&session->asked, &asked))
             names_add(&session->asked, &asked, kernel); /* out of memory: the next call searches again */

@@ -4,6 +4,7 @@
 #include "origin.h"
 #include "plan_text.h"
 #include "session.h"
+#include "toolchain.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,9 +20,11 @@ struct build {
     att_session *session;
     const struct variant *variant;
     struct source source;
+    struct text toolchain; /* the identity of its compiler, as far as it is known */
     const char *entries[PLAN_LAUNCHES];
     char file[FILE_NAME]; /* what the compiler calls the source */
     double compile_seconds;
+    bool known; /* only what needs no compiler */
 };
 
 /* --- metadata: what the cache keeps beside the binary, as "name: value" lines ------------------------------------- */
@@ -58,22 +61,22 @@ static int read_meta(const struct cache_entry *entry, const char *name) {
 
 static enum att_status make_key(struct build *build, struct cache_key *key, struct failure *failure) {
     att_session *session = build->session;
-    struct text identity = {0}, plan = {0};
-    enum att_status status = session->type->identity(session->backend, NULL, &identity, failure);
+    struct text plan = {0};
+    text_free(&build->toolchain);
+    enum att_status status = toolchain_identity(session, &build->toolchain, failure);
     if (status == ATT_OK) {
         plan_write(&build->source.plan, &plan);
         const struct {
             const char *name, *value;
         } fields[] = {{"format", KERNEL_FORMAT},       {"generator", GEN_VERSION},
-                      {"device", session->type->name}, {"toolchain", text_string(&identity)},
+                      {"device", session->type->name}, {"toolchain", text_string(&build->toolchain)},
                       {"plan", text_string(&plan)},    {"source", text_string(&build->source.text)}};
         for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
             cache_key_add(key, fields[i].name, fields[i].value, strlen(fields[i].value));
         cache_key_finish(key);
-        if (identity.failed || plan.failed || key->preimage.failed)
+        if (build->toolchain.failed || plan.failed || key->preimage.failed)
             status = failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory for a cache key");
     }
-    text_free(&identity);
     text_free(&plan);
     return status;
 }
@@ -95,6 +98,8 @@ static enum att_status compile(void *context, struct cache_entry *entry, struct 
                                     .entry_count = build->source.plan.launches};
     struct binary binary = {0};
     struct text meta = {0};
+    if (toolchain_changed(build->session, &build->toolchain))
+        return failure_set(failure, ATT_INTERNAL, "the compiler is not the one that was remembered");
     double start = clock_seconds();
     enum att_status status = build->session->type->compile(build->session->backend, &job, &binary, failure);
     build->compile_seconds = clock_seconds() - start;
@@ -120,9 +125,21 @@ static enum att_status compile(void *context, struct cache_entry *entry, struct 
 }
 
 /* From the cache, else compiled; a refusal that was kept is the failure that it was. */
-static enum att_status get_entry(struct build *build, const struct cache_key *key, struct cache_entry *entry, int *hit,
+static enum att_status get_entry(struct build *build, struct cache_key *key, struct cache_entry *entry, int *hit,
                                  struct failure *failure) {
-    enum att_status status = cache_get(build->session->cache, key, compile, build, entry, hit, failure);
+    *hit = 1;
+    if (build->known && !cache_look(build->session->cache, key, entry))
+        return failure_set(failure, ATT_NOT_PREPARED, "%s is not compiled yet", build->file);
+    enum att_status status = ATT_OK;
+    if (!build->known)
+        status = cache_get(build->session->cache, key, compile, build, entry, hit, failure);
+    if (status != ATT_OK && toolchain_changed(build->session, &build->toolchain)) { /* once more, under the right key */
+        failure_clear(failure);
+        cache_key_free(key);
+        if (make_key(build, key, failure) != ATT_OK)
+            return failure->status;
+        status = cache_get(build->session->cache, key, compile, build, entry, hit, failure);
+    }
     if (status != ATT_OK || read_meta(entry, "refused") <= 0)
         return status;
     failure_set(failure, ATT_COMPILE_FAILED, "%.*s", (int)entry->payload_size, (const char *)entry->payload);
@@ -154,7 +171,7 @@ static bool load_from_bundle(att_kernel *kernel) {
     if (!found || !plan_read(found->plan, &kernel->plan))
         return false;
     if (load(kernel, found->binary, found->size, &failure) != ATT_OK) {
-        session_log(session, ATT_LOG_WARNING, "the bundle's %s does not load, so it is compiled anew: %s", found->name,
+        session_log(session, ATT_LOG_WARNING, "the bundle's %s does not load, so it is compiled again: %s", found->name,
                     text_string(&failure.text));
         failure_clear(&failure);
         return false;
@@ -181,7 +198,7 @@ static struct att_kernel_info describe_entry(const struct build *build, const st
 }
 
 /* Bytes that the device refuses although the cache found them whole (a changed driver, say) are rebuilt, once. */
-static enum att_status load_from_cache(att_kernel *kernel, struct build *build, const struct cache_key *key,
+static enum att_status load_from_cache(att_kernel *kernel, struct build *build, struct cache_key *key,
                                        struct failure *failure) {
     att_session *session = kernel->session;
     for (int attempt = 0;; attempt++) {
@@ -198,7 +215,7 @@ static enum att_status load_from_cache(att_kernel *kernel, struct build *build, 
         cache_reject(session->cache, key);
         if (!hit || attempt > 0)
             return status;
-        session_log(session, ATT_LOG_WARNING, "the cached %s does not load, so it is compiled anew: %s", build->file,
+        session_log(session, ATT_LOG_WARNING, "the cached %s does not load, so it is compiled again: %s", build->file,
                     text_string(&failure->text));
         failure_clear(failure);
     }
@@ -220,8 +237,8 @@ static enum att_status open_build(struct build *build, struct cache_key *key, st
     return make_key(build, key, failure);
 }
 
-static enum att_status load_from_source(att_kernel *kernel, struct failure *failure) {
-    struct build build = {.session = kernel->session, .variant = &kernel->variant};
+static enum att_status load_from_source(att_kernel *kernel, bool compile_it, struct failure *failure) {
+    struct build build = {.session = kernel->session, .variant = &kernel->variant, .known = !compile_it};
     struct cache_key key = {0};
     enum att_status status = open_build(&build, &key, failure);
     if (status == ATT_OK) {
@@ -233,6 +250,7 @@ static enum att_status load_from_source(att_kernel *kernel, struct failure *fail
         build.source.text = (struct text){0};
     }
     cache_key_free(&key);
+    text_free(&build.toolchain);
     source_free(&build.source);
     return status;
 }
@@ -253,21 +271,25 @@ enum att_status kernel_compile(att_session *session, const struct variant *varia
     }
     cache_entry_free(&entry);
     cache_key_free(&key);
+    text_free(&build.toolchain);
     source_free(&build.source);
     return status;
 }
 
-enum att_status kernel_build(att_kernel *kernel, struct failure *failure) {
+enum att_status kernel_build(att_kernel *kernel, bool compile_it, struct failure *failure) {
     if (atomic_load(&kernel->ready))
         return ATT_OK;
     enum att_status status = ATT_OK;
-    pthread_mutex_lock(&kernel->lock);
+    if (compile_it)
+        pthread_mutex_lock(&kernel->lock);
+    else if (pthread_mutex_trylock(&kernel->lock) != 0)
+        return failure_set(failure, ATT_NOT_PREPARED, "%s is being compiled", kernel->variant.name);
     if (!atomic_load(&kernel->ready)) {
         formula_set_close(&kernel->formulas); /* of an attempt that failed */
         if (!formula_set_open(&kernel->formulas, &kernel->variant.knobs))
             status = failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory for the mask and the score");
         else if (!load_from_bundle(kernel))
-            status = load_from_source(kernel, failure);
+            status = load_from_source(kernel, compile_it, failure);
         if (status == ATT_OK) {
             describe_plan(&kernel->plan, &kernel->info);
             atomic_store(&kernel->ready, true);

@@ -1,12 +1,12 @@
 /* att_launch: arguments -> checked parameters -> grid -> device. No allocation and no lock unless something is wrong. */
-#include "arguments.h"
 #include "formula_args.h"
-#include "session.h"
+#include "read_args.h"
 #include "sized.h"
 #include "tensor_maps.h"
 
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 
 static enum att_status too_large(const char *what, struct failure *failure) {
     return failure_set(failure, ATT_INVALID_ARGUMENT,
@@ -35,7 +35,8 @@ static enum att_status eval_workspace(const att_kernel *kernel, const struct att
     if (!fills_tables(&kernel->plan))
         return ATT_OK;
     room->own = (room->own + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
-    if (formula_args_workspace(&kernel->formulas, &args->attention, shape, &room->tables, failure) != ATT_OK)
+    if (formula_args_workspace(&kernel->formulas, arguments_attention_args(kernel->variant.knobs.family, args), shape,
+                               &room->tables, failure) != ATT_OK)
         return failure->status;
     return room->tables <= SIZE_MAX - room->own ? ATT_OK : too_large("the size of the workspace", failure);
 }
@@ -60,10 +61,32 @@ static enum att_status eval_grids(const struct plan *plan, const struct shape *s
     return ATT_OK;
 }
 
-/* Workspace is the one parameter that is not in the family's own arguments. */
-static void set_workspace(int family, struct arguments *arguments, void *workspace) {
-    if (family == family_attention_forward)
-        arguments->params.attention.workspace = workspace;
+/* What the plan and the caller say beside the family's own arguments. */
+static void set_workspace(struct arguments *arguments, void *workspace) {
+    struct attention_params *attention = arguments_attention(arguments);
+    if (!attention)
+        return;
+    attention->workspace = workspace;
+    attention->splits = (int)arguments->shape.key_parts;
+}
+
+/* What no caller says. */
+static enum att_status complete_shape(const att_kernel *kernel, struct shape *shape, struct failure *failure) {
+    shape->sm_count = kernel->session->info.sm_count;
+    return plan_split(&kernel->plan.splits, shape) ? ATT_OK : too_large("the number of splits", failure);
+}
+
+/* What a launch of the plan takes. */
+static const void *params_of(const struct plan *plan, int launch, struct arguments *arguments,
+                             struct mapped_params *mapped, size_t *size) {
+    bool maps = plan_with_maps(plan, launch);
+    if (plan->launch[launch].params == PLAN_PARAMS_attention_params) {
+        *size = arguments_attention_size(arguments);
+        return arguments_attention(arguments);
+    }
+    *size = maps ? mapped_params_size(plan, arguments->params_size) : arguments->params_size;
+    return maps ? (const void *)mapped_params_begin(mapped, plan)
+                : (const void *)((const char *)&arguments->params + arguments->params_begin);
 }
 
 /* The driver may load a kernel at its first launch, which must not happen while a graph is recorded. */
@@ -88,31 +111,55 @@ static enum att_status check_group(const struct knobs *knobs, const struct shape
                        group, UNIT_ROWS);
 }
 
+/* decode and mla count K/V tiles over all Q tiles in an int. */
+static enum att_status check_runs(const struct knobs *knobs, const struct shape *shape, struct failure *failure) {
+    if (knobs->algorithm != algorithm_decode && knobs->algorithm != algorithm_mla)
+        return ATT_OK;
+    int64_t group = shape->heads / shape->kv_heads;
+    if (knobs->algorithm == algorithm_mla) /* a Q tile has rows of one query */
+        group = (group + knobs->block_m - 1) / knobs->block_m * knobs->block_m;
+    int64_t rows = shape->len_q * group;
+    double q_tiles = ceil((double)rows / knobs->block_m) * (double)shape->kv_heads * (double)shape->batch;
+    double tiles = q_tiles * fmax(1, ceil((double)shape->len_kv / knobs->block_n));
+    if (rows <= INT_MAX - knobs->block_m && tiles <= INT_MAX)
+        return ATT_OK;
+    return failure_set(
+        failure, ATT_INVALID_ARGUMENT,
+        "these sizes take %.0f tiles of %d rows of Q by %d keys, expected at most %d by this kernel, which "
+        "is for few queries; launch in several parts",
+        tiles, knobs->block_m, knobs->block_n, INT_MAX);
+}
+
 static enum att_status launch(att_kernel *kernel, const struct att_args *args, void *stream, struct failure *failure) {
     const att_session *session = kernel->session;
     const struct plan *plan = &kernel->plan;
     struct arguments arguments;
     int64_t grids[PLAN_LAUNCHES];
     struct room room;
-    if (arguments_read(&kernel->variant.knobs, args, &arguments, failure) != ATT_OK)
-        return failure->status;
-    if (kernel->variant.knobs.family == family_attention_forward &&
-        formula_args_read(&kernel->formulas, &args->attention, &arguments, failure) != ATT_OK)
+    if (read_args(kernel, args, &arguments, failure) != ATT_OK ||
+        (session->type == &backend_host && read_numbers(kernel, args, &arguments, failure) != ATT_OK))
         return failure->status;
     if (arguments.empty)
         return ATT_OK;
-    if (check_group(&kernel->variant.knobs, &arguments.shape, failure) != ATT_OK)
+    if (check_group(&kernel->variant.knobs, &arguments.shape, failure) != ATT_OK ||
+        check_runs(&kernel->variant.knobs, &arguments.shape, failure) != ATT_OK)
         return failure->status;
     if (plan->maps && tensor_maps_check(&arguments, failure) != ATT_OK)
         return failure->status;
-    arguments.shape.sm_count = session->info.sm_count;
+    if (complete_shape(kernel, &arguments.shape, failure) != ATT_OK)
+        return failure->status;
+    if (!args->workspace && plan->splits.expr[PLAN_SPLIT_TILES].count)
+        arguments.shape.key_parts = 1; /* a launch that may choose makes do without room for parts */
     if (eval_workspace(kernel, args, &arguments.shape, &room, failure) != ATT_OK ||
         arguments_check_workspace(&arguments, args, room.own + room.tables, failure) != ATT_OK ||
         eval_grids(plan, &arguments.shape, grids, failure) != ATT_OK)
         return failure->status;
-    set_workspace(kernel->variant.knobs.family, &arguments, args->workspace);
+    set_workspace(&arguments, args->workspace);
     if (fills_tables(plan))
         formula_args_place_tables(&kernel->formulas, (char *)args->workspace + room.own, &arguments);
+    if (family_is_attention(kernel->variant.knobs.family))
+        arguments.params_size +=
+            arguments_pack(&kernel->variant.knobs, arguments_attention(&arguments)) - sizeof(struct attention_params);
     struct mapped_params mapped;
     if (plan->maps && tensor_maps_fill(session->type, session->backend, plan, &kernel->variant.knobs, &arguments,
                                        &mapped, failure) != ATT_OK)
@@ -120,9 +167,8 @@ static enum att_status launch(att_kernel *kernel, const struct att_args *args, v
     if (!atomic_load_explicit(&kernel->prepared, memory_order_acquire) && prepare(kernel, stream, failure) != ATT_OK)
         return failure->status;
     for (int i = 0; i < plan->launches; i++) {
-        bool maps = plan_with_maps(plan, i);
-        const void *params = maps ? mapped_params_begin(&mapped, plan) : &arguments.params;
-        size_t size = maps ? mapped_params_size(plan, arguments.params_size) : arguments.params_size;
+        size_t size;
+        const void *params = params_of(plan, i, &arguments, &mapped, &size);
         if (grids[i] && session->type->launch(session->backend, kernel->module, i, grids[i], params, size, stream,
                                               failure) != ATT_OK)
             return failure->status;
@@ -163,8 +209,8 @@ enum att_status att_workspace_size(const att_kernel *kernel, const struct att_ar
         failure_set(&failure, ATT_INVALID_ARGUMENT, "%s is null", args ? "bytes" : "args");
     else if (sized_read(SIZED_ARGS, "args", args, &known, &failure) == ATT_OK &&
              arguments_read_sizes(&kernel->variant.knobs, &known, &shape, &empty, &failure) == ATT_OK) {
-        shape.sm_count = kernel->session->info.sm_count;
-        if (empty || eval_workspace(kernel, &known, &shape, &room, &failure) == ATT_OK) {
+        if (empty || (complete_shape(kernel, &shape, &failure) == ATT_OK &&
+                      eval_workspace(kernel, &known, &shape, &room, &failure) == ATT_OK)) {
             *bytes = room.own + room.tables;
             return ATT_OK;
         }

@@ -65,7 +65,7 @@ static bool grow(struct names *names) {
     return true;
 }
 
-struct att_kernel *names_find(struct names *names, const struct text *text) {
+static struct name *find_name(const struct names *names, const struct text *text) {
     if (!names->room)
         return NULL;
     uint64_t hash = hash_of(text);
@@ -73,6 +73,11 @@ struct att_kernel *names_find(struct names *names, const struct text *text) {
     while (name &&
            (name->hash != hash || name->size != text->size || memcmp(name->text, text_string(text), text->size)))
         name = name->next;
+    return name;
+}
+
+struct att_kernel *names_find(struct names *names, const struct text *text) {
+    struct name *name = find_name(names, text);
     if (!name)
         return NULL;
     if (name != names->newest) {
@@ -97,6 +102,14 @@ bool names_add(struct names *names, const struct text *text, struct att_kernel *
     names->count++;
     if (names->limit && names->count > names->limit)
         forget(names, names->oldest);
+    return true;
+}
+
+bool names_set(struct names *names, const struct text *text, struct att_kernel *kernel) {
+    struct name *name = find_name(names, text);
+    if (!name)
+        return names_add(names, text, kernel);
+    name->kernel = kernel;
     return true;
 }
 

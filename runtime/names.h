@@ -20,6 +20,9 @@ struct att_kernel *names_find(struct names *names, const struct text *text);
 /* Remember a text that is not known yet. False: out of memory. */
 bool names_add(struct names *names, const struct text *text, struct att_kernel *kernel);
 
+/* The kernel of a text from now on, whether it has one or not. False: out of memory. */
+bool names_set(struct names *names, const struct text *text, struct att_kernel *kernel);
+
 /* Forget all texts of a kernel. */
 void names_forget(struct names *names, const struct att_kernel *kernel);
 

@@ -45,10 +45,18 @@ struct nvrtc {
 
 /* --- finding the library --------------------------------------------------------------------------------------- */
 
-static const char *const sonames[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
-enum { SONAMES = sizeof sonames / sizeof *sonames };
+const char *const nvrtc_sonames[NVRTC_SONAMES] = {"libnvrtc.so.13", "libnvrtc.so.12"};
+const char *const nvrtc_folders[NVRTC_FOLDERS] = {"lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"};
 
-/* dlopen says which of several missing libraries it was; keep that for the failure. */
+/* In this order; the last is there always, and the environment's must be absolute. */
+static const char *const roots[NVRTC_ROOTS] = {"CUDA_HOME", "CUDA_PATH", "/usr/local/cuda"};
+
+const char *nvrtc_root(int i) {
+    const char *root = *roots[i] == '/' ? roots[i] : secure_getenv(roots[i]);
+    return root && *root == '/' ? root : NULL;
+}
+
+/* dlopen reports which of several libraries is missing; keep that for the failure. */
 static bool try_open(struct nvrtc *nvrtc, const char *path, int flags, const char *rule, struct text *tried) {
     nvrtc->library = dlopen(path, RTLD_NOW | RTLD_LOCAL | flags);
     if (!nvrtc->library) {
@@ -61,36 +69,32 @@ static bool try_open(struct nvrtc *nvrtc, const char *path, int flags, const cha
 }
 
 static bool try_folder(struct nvrtc *nvrtc, const char *root, const char *rule, struct text *tried) {
-    static const char *const folders[] = {"lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"};
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
-        for (int j = 0; j < SONAMES; j++) {
+    for (int i = 0; i < NVRTC_FOLDERS; i++)
+        for (int j = 0; j < NVRTC_SONAMES; j++) {
             char path[PATH_MAX];
-            int length = snprintf(path, sizeof path, "%s/%s/%s", root, folders[i], sonames[j]);
+            int length = snprintf(path, sizeof path, "%s/%s/%s", root, nvrtc_folders[i], nvrtc_sonames[j]);
             struct stat status;
             if (length < (int)sizeof path && stat(path, &status) == 0 && try_open(nvrtc, path, 0, rule, tried))
                 return true;
         }
-    text_print(tried, "\n  %s: no %s or %s in lib64 or lib of %s", rule, sonames[0], sonames[1], root);
+    text_print(tried, "\n  %s: no %s or %s in lib64 or lib of %s", rule, nvrtc_sonames[0], nvrtc_sonames[1], root);
     return false;
 }
 
 static bool find_library(struct nvrtc *nvrtc, struct text *tried) {
-    static const char *const homes[] = {"CUDA_HOME", "CUDA_PATH"};
     const char *path = secure_getenv("ATTILE_NVRTC");
     if (path && *path) /* an explicit wish is granted or refused, never replaced by something else */
         return try_open(nvrtc, path, 0, "ATTILE_NVRTC", tried);
-    for (int i = 0; i < SONAMES; i++)
-        if (try_open(nvrtc, sonames[i], RTLD_NOLOAD, "loaded already", &(struct text){.failed = true}))
+    for (int i = 0; i < NVRTC_SONAMES; i++)
+        if (try_open(nvrtc, nvrtc_sonames[i], RTLD_NOLOAD, "loaded already", &(struct text){.failed = true}))
             return true;
-    for (int i = 0; i < SONAMES; i++)
-        if (try_open(nvrtc, sonames[i], 0, "system", tried))
+    for (int i = 0; i < NVRTC_SONAMES; i++)
+        if (try_open(nvrtc, nvrtc_sonames[i], 0, "system", tried))
             return true;
-    for (size_t i = 0; i < sizeof homes / sizeof *homes; i++) {
-        path = secure_getenv(homes[i]);
-        if (path && *path == '/' && try_folder(nvrtc, path, homes[i], tried))
+    for (int i = 0; i < NVRTC_ROOTS; i++)
+        if (nvrtc_root(i) && try_folder(nvrtc, nvrtc_root(i), roots[i], tried))
             return true;
-    }
-    return try_folder(nvrtc, "/usr/local/cuda", "/usr/local/cuda", tried);
+    return false;
 }
 
 /* --- identity -------------------------------------------------------------------------------------------------- */
@@ -287,7 +291,7 @@ static enum att_status take_ptx(const struct nvrtc *nvrtc, void *program, const 
     if (!binary->bytes)
         return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory for %zu bytes of PTX", binary->size);
     if (nvrtc->ptx(program, binary->bytes) != NVRTC_SUCCESS)
-        return failure_set(failure, ATT_COMPILE_FAILED, "%s: NVRTC did not hand out its PTX", job->name);
+        return failure_set(failure, ATT_COMPILE_FAILED, "%s: NVRTC did not return its PTX", job->name);
     return ATT_OK;
 }
 
@@ -299,7 +303,7 @@ static enum att_status take_cubin(const struct nvrtc *nvrtc, void *program, cons
     if (!binary->bytes)
         return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory for a binary of %zu bytes", binary->size);
     if (nvrtc->cubin(program, binary->bytes) != NVRTC_SUCCESS)
-        return failure_set(failure, ATT_COMPILE_FAILED, "%s: NVRTC did not hand out its binary", job->name);
+        return failure_set(failure, ATT_COMPILE_FAILED, "%s: NVRTC did not return its binary", job->name);
     binary->registers = -1;
     binary->instructions = 0;
     for (int i = 0; i < job->entry_count; i++) {

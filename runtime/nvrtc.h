@@ -13,6 +13,17 @@ struct nvrtc;
 enum att_status nvrtc_open(struct nvrtc **nvrtc, struct failure *failure);
 void nvrtc_close(struct nvrtc *nvrtc); /* accepts null */
 
+/* Where nvrtc_open looks, for nvrtc_search.c. */
+enum { NVRTC_SONAMES = 2, NVRTC_FOLDERS = 4, NVRTC_ROOTS = 3 };
+extern const char *const nvrtc_sonames[NVRTC_SONAMES];
+extern const char *const nvrtc_folders[NVRTC_FOLDERS]; /* below a root */
+const char *nvrtc_root(int i);                         /* null = not given */
+
+/* What decides which library nvrtc_open would find, as lines with paths and stamps of files: where two searches read alike it
+   is the same library, unless the system was told nothing of a new one (ldconfig). Loads nothing, which takes 10 ms less.
+   False where that cannot be said, or where the library is loaded already, so that opening it takes no time. */
+bool nvrtc_search(struct text *search);
+
 struct nvrtc_info {
     int major, minor;
     const char *path;     /* of the library */

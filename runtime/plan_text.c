@@ -45,6 +45,10 @@ void plan_write(const struct plan *plan, struct text *text) {
     for (int i = 0; i < plan->maps; i++)
         text_print(text, "map %s %s %d %d%s\n", plan->map[i].name, plan_tensor_name[plan->map[i].tensor],
                    plan->map[i].rows, plan->map[i].cols, plan->map[i].packed ? " packed" : "");
+    for (int i = 0; i < PLAN_SPLIT_EXPRS && plan->splits.expr[i].count; i++) {
+        text_print(text, "splits %s", plan_split_name[i]);
+        write_expr(&plan->splits.expr[i], text);
+    }
     text_print(text, "workspace");
     write_expr(&plan->workspace, text);
 }
@@ -193,5 +197,11 @@ bool plan_read(const char *text, struct plan *plan) {
     for (; is_word(word, "map"); word = next_word(&text))
         if (plan->maps == PLAN_MAPS || !read_map(&text, &plan->map[plan->maps++]))
             return false;
-    return plan->launches > 0 && is_word(word, "workspace") && read_expr(&text, &plan->workspace) && *text == '\0';
+    int splits = 0;
+    for (; is_word(word, "splits"); word = next_word(&text), splits++)
+        if (splits == PLAN_SPLIT_EXPRS || !is_word(next_word(&text), plan_split_name[splits]) ||
+            !read_expr(&text, &plan->splits.expr[splits]))
+            return false;
+    return (splits <= 1 || splits == PLAN_SPLIT_EXPRS) && plan->launches > 0 && is_word(word, "workspace") &&
+           read_expr(&text, &plan->workspace) && *text == '\0';
 }

@@ -64,18 +64,6 @@ const char *att_message(const att_session *session) {
     return text;
 }
 
-void session_log(const att_session *session, enum att_log_level level, const char *format, ...) {
-    if (!session->log)
-        return;
-    struct text text = {0};
-    va_list arguments;
-    va_start(arguments, format);
-    text_vprint(&text, format, arguments);
-    va_end(arguments);
-    session->log(session->log_context, level, text_string(&text));
-    text_free(&text);
-}
-
 enum att_status session_enter(att_session *session) {
     if (!session)
         return ATT_INVALID_ARGUMENT;
@@ -186,6 +174,7 @@ enum att_status session_open(const struct att_options *options, const char *comp
     if (options && sized_read(SIZED_OPTIONS, "options", options, &known, &failure) != ATT_OK)
         return session_fail(session, &failure);
     session->log = known.log;
+    session->quick.wanted = known.quick_first != 0;
     session->log_context = known.log_context;
     if (open_parts(session, &known, compile_for, &failure) != ATT_OK)
         return session_fail(session, &failure);
@@ -220,6 +209,7 @@ void att_close(att_session *session) {
     if (session->process != process_number())
         return; /* the device and all locks belong to the parent; touching them here could hang or harm it */
     struct failure failure = {0};
+    quick_close(session);
     if (session->backend) /* a fault of an earlier launch has nowhere to go now */
         session->type->synchronize(session->backend, &failure);
     failure_clear(&failure);

@@ -9,6 +9,7 @@
 #include "gen.h"
 #include "model.h"
 #include "names.h"
+#include "quick.h"
 #include "tables.h"
 
 #include <pthread.h>
@@ -59,7 +60,8 @@ struct att_session {
     struct model_gpu gpu;
     pthread_mutex_t lock;  /* guards what follows */
     struct names variants; /* the kernel of each variant in the session, by its canonical text */
-    struct names asked;    /* kernels by the problem and schedule that led to them, at most TEXTS_KEPT */
+    struct quick quick;
+    struct names asked; /* kernels by the problem and schedule that led to them, at most TEXTS_KEPT */
     struct att_kernel *kernels;
     unsigned idle;            /* kernels without a user, at most KERNELS_KEPT */
     uint64_t clock;           /* counts kernels that became idle */
@@ -69,7 +71,7 @@ struct att_session {
 /* att_open; with `compile_for` ("sm_90a", not null) on cuda a session that only compiles, which needs no GPU. */
 enum att_status session_open(const struct att_options *options, const char *compile_for, att_session **session);
 
-/* A session that chooses kernels as one on the device of that name would, and is good for nothing else: it needs neither the
+/* A session that chooses kernels as one on the device of that name would, and can do nothing else: it needs neither the
    device nor a compiler. A table that the options name is then the only one. `arch` "host" is this CPU. `device` is
    borrowed. */
 enum att_status session_open_to_choose(const struct att_options *options, const char *device, const char *arch,
@@ -83,8 +85,8 @@ enum att_status session_fail(att_session *session, struct failure *failure);
 
 void session_log(const att_session *session, enum att_log_level level, const char *format, ...) TEXT_PRINTF(3, 4);
 
-/* kernel.c */
-enum att_status kernel_build(att_kernel *kernel, struct failure *failure);
+/* kernel.c; without `compile_it`: ATT_NOT_PREPARED where a compiler would have to make it. */
+enum att_status kernel_build(att_kernel *kernel, bool compile_it, struct failure *failure);
 /* Compile into the cache without loading; nothing to do when it is there. Needs no device. */
 enum att_status kernel_compile(att_session *session, const struct variant *variant, struct att_kernel_info *info,
                                struct failure *failure);

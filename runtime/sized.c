@@ -9,9 +9,9 @@ static const struct {
 } structs[] = {
 #define STRUCT(name, last)                                                                                             \
     { #name, sizeof(struct name), offsetof(struct name, last) + sizeof((struct name *)0)->last }
-    [SIZED_OPTIONS] = STRUCT(att_options, log_context),      [SIZED_ARGS] = STRUCT(att_args, attention),
+    [SIZED_OPTIONS] = STRUCT(att_options, log_context),      [SIZED_ARGS] = STRUCT(att_args, attention.params),
     [SIZED_KERNEL_INFO] = STRUCT(att_kernel_info, from),     [SIZED_SESSION_INFO] = STRUCT(att_session_info, cache_dir),
-    [SIZED_COUNTERS] = STRUCT(att_counters, shared_written),
+    [SIZED_COUNTERS] = STRUCT(att_counters, shared_written), [SIZED_SHARED_PREFIX] = STRUCT(att_shared_prefix, pages),
 #undef STRUCT
 };
 

@@ -5,7 +5,7 @@
 
 #include "failure.h"
 
-enum sized { SIZED_OPTIONS, SIZED_ARGS, SIZED_KERNEL_INFO, SIZED_SESSION_INFO, SIZED_COUNTERS };
+enum sized { SIZED_OPTIONS, SIZED_ARGS, SIZED_KERNEL_INFO, SIZED_SESSION_INFO, SIZED_COUNTERS, SIZED_SHARED_PREFIX };
 
 /* The caller's struct as ours, into *known, which begins with our size then. `name` is what messages call it. */
 enum att_status sized_read(enum sized which, const char *name, const void *callers, void *known,

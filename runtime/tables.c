@@ -116,7 +116,7 @@ static void offer_embedded(const char *device, const struct knobs *problem, stru
 bool tables_lender(const struct tables *tables, const char *device, const struct knobs *problem, struct knobs *lender) {
     const struct tuned *own = tables->own;
     *lender = knobs_filled(AUTO);
-    if (own && tuned_is_for(own, device))
+    if (own && !own->lock && tuned_is_for(own, device))
         for (int i = 0; i < own->rows; i++)
             tuned_offer(problem, &own->row[i].problem, lender);
     if (!tables->bare) {

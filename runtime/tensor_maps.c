@@ -6,7 +6,7 @@
 
 _Static_assert(sizeof(struct tensor_map) == MAP_BYTES && alignof(struct tensor_map) == MAP_ALIGNMENT,
                "as backends fill");
-_Static_assert(PLAN_Q == 0 && PLAN_O == 3, "the order of the arguments' tensors");
+_Static_assert(PLAN_Q == 0 && PLAN_O == 3 && PLAN_D_O == 4, "the order of the arguments' tensors");
 _Static_assert(offsetof(struct mapped_params, attention) == PLAN_MAPS * MAP_BYTES, "one piece");
 
 enum { ALIGNMENT = 16, BATCH = 0, HEADS = 1, ROWS = 2, COLS = 3, DIMS = 4 }; /* bytes; dimensions of struct tensor */
@@ -48,7 +48,8 @@ static enum att_status check_tensor(const struct tensor *tensor, struct failure 
 static int group_of(const struct shape *shape) { return shape->kv_heads ? (int)(shape->heads / shape->kv_heads) : 1; }
 
 enum att_status tensor_maps_check(const struct arguments *arguments, struct failure *failure) {
-    for (int i = 0; i < PLAN_TENSORS; i++) /* O too when it has no map: it is written in vectors then */
+    for (int i = 0; i < plan_tensors_of(arguments->family);
+         i++) /* O too when it has no map: it is written in vectors then */
         if (check_tensor(&arguments->tensor[i], failure) != ATT_OK)
             return ATT_INVALID_ARGUMENT;
     return ATT_OK;
@@ -116,9 +117,12 @@ enum att_status tensor_maps_fill(const struct backend_type *type, struct backend
                                  const struct knobs *knobs, const struct arguments *arguments,
                                  struct mapped_params *params, struct failure *failure) {
     struct tensor_map *maps = mapped_params_begin(params, plan);
-    if (knobs->family != family_attention_forward)
+    if (knobs->family == family_attention_forward)
+        params->attention = arguments->params.attention;
+    else if (knobs->family == family_attention_backward)
+        memcpy(&params->backward, (const char *)&arguments->params + arguments->params_begin, arguments->params_size);
+    else
         return failure_set(failure, ATT_INTERNAL, "family %d has no tensor maps", knobs->family);
-    params->attention = arguments->params.attention;
     for (int i = 0; i < plan->maps; i++) {
         const struct tensor *tensor = &arguments->tensor[plan->map[i].tensor];
         struct map_request request;

@@ -8,7 +8,7 @@
 
 #include <stdalign.h>
 
-#include "params/attention_tma.h"
+#include "params/tensor_map.h"
 
 /* Can a kernel with tensor maps take these arguments: addresses and strides in multiples of 16 bytes? Otherwise
    ATT_INVALID_ARGUMENT; `failure` may be null. */
@@ -17,7 +17,10 @@ enum att_status tensor_maps_check(const struct arguments *arguments, struct fail
 /* Maps fill the places before the family's parameters, so that what a kernel takes is one piece, however many there are. */
 struct mapped_params {
     struct tensor_map map[PLAN_MAPS];
-    struct attention_params attention;
+    union {
+        struct attention_params attention;
+        struct attention_backward_params backward;
+    };
 };
 static inline void *mapped_params_begin(struct mapped_params *params, const struct plan *plan) {
     return &params->map[PLAN_MAPS - plan->maps];
