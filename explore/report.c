@@ -39,7 +39,8 @@ static void name_problem(const struct variant *variant, char *name, size_t size)
     for (int id = 0; id < KNOB_COUNT; id++) {
         int value = knob_get(k, (enum knob_id)id);
         bool implied = (id == KNOB_dtype_out && value == k->dtype) || (id == KNOB_head_dim_v && value == k->head_dim) ||
-                       (id == KNOB_score && value == score_scaled) || knob_is_open((enum knob_id)id, value);
+                       (id == KNOB_dtype_kv && value == k->dtype) || (id == KNOB_score && value == score_scaled) ||
+                       knob_is_open((enum knob_id)id, value);
         if (knob_table[id].group != KNOB_GROUP_PROBLEM || !(knob_in(variant->used, id)) || implied)
             continue;
         text_print(&text, "%s%s", text.size ? " " : "", knob_table[id].prefix);

@@ -450,13 +450,13 @@ static void write_front(const struct report *report, int problem, struct text *h
 /* --- the best, in numbers ------------------------------------------------------------------------------------------- */
 
 /* Schedule knobs that differ among the rows of a table: the others need not be said in each. */
-static unsigned find_varying(const struct report_point *const *row, int rows) {
-    unsigned varying = 1u << KNOB_algorithm;
+static knob_flags find_varying(const struct report_point *const *row, int rows) {
+    knob_flags varying = KNOB_FLAG(KNOB_algorithm);
     for (int id = 0; id < KNOB_COUNT; id++)
         for (int i = 1; i < rows; i++)
             if ((knob_table[id].group == KNOB_GROUP_SCHEDULE || id == KNOB_target) &&
                 row[i]->value[id] != row[0]->value[id])
-                varying |= 1u << id;
+                varying |= KNOB_FLAG(id);
     return varying;
 }
 

@@ -25,7 +25,8 @@ static void cut(struct work *work) {
     work->block_m = (int)queries;
     work->block_n = k->block_n;
     work->sms = floor(work->gpu->multiprocessors / k->cluster);
-    work->terms->blocks = work_cover((double)s->len_q, queries) * (double)s->heads / group * (double)s->batch;
+    work->terms->blocks =
+        work_cover((double)s->len_q, queries) * (double)s->heads / group * (double)s->batch * work->parts;
 }
 
 bool work_flash_async(struct work *work) {
@@ -34,7 +35,7 @@ bool work_flash_async(struct work *work) {
     const int *derived = work->variant->derived;
     struct model_terms *t = work->terms;
     if (k->block_m < 64 || k->block_n < 1 || k->head_dim < 1 || k->head_dim_v < 1 || k->cluster < 1 ||
-        !work_has(work, 1u << DERIVED_consumers | 1u << DERIVED_scores_ahead | 1u << DERIVED_across |
+        !work_has(work, 1u << DERIVED_consumers | 1u << DERIVED_scores_ahead | 1u << DERIVED_overlap_q_tiles |
                             1u << DERIVED_tile_rows | 1u << DERIVED_k_bytes | 1u << DERIVED_v_bytes))
         return false;
     double groups = derived[DERIVED_consumers], scores = 64.0 * k->block_n;
@@ -67,7 +68,7 @@ bool work_flash_async(struct work *work) {
     work->stays = k->scheduler == scheduler_persistent;
     work->block_start =
         gpu->async_start + s_clocks + alone + o_clocks; /* the first and the last product meet no other */
-    t->start = !work->stays ? work->block_start : derived[DERIVED_across] ? gpu->async_turn : gpu->async_stop;
+    t->start = !work->stays ? work->block_start : derived[DERIVED_overlap_q_tiles] ? gpu->async_turn : gpu->async_stop;
     work->extra_seconds = k->cluster > 1 ? gpu->cluster_launch : 0;
     work->heaviest_first = k->tile_order != tile_order_plain;
     work->all_heads = k->tile_order == tile_order_heaviest_first;

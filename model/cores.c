@@ -4,18 +4,6 @@
 
 #include <math.h>
 
-static double least(double a, double b, double c) { return fmin(a, fmin(b, c)); }
-
-double work_resident(const struct work *work, double by_registers) {
-    const struct model_gpu *gpu = work->gpu;
-    double threads = fmax(32, work->variant->block_threads);
-    if (work->usage && work->usage->registers > 0) /* given out in units of 8 a thread */
-        by_registers = floor(gpu->registers / (threads * 8 * work_cover(work->usage->registers, 8)));
-    double fit = least(floor(gpu->shared_size / (work->variant->shared_bytes + gpu->shared_reserved)),
-                       floor(gpu->threads / threads), by_registers);
-    return fmax(1, fit);
-}
-
 /* --- flash_tiled, q_outer ------------------------------------------------------------------------------------------- */
 
 static bool work_q_outer(struct work *work) {
@@ -179,4 +167,25 @@ bool work_merge(struct work *work) {
     work->terms->flops = 2 * rows * width * (double)s->parts;
     return stream(work, rows * (double)s->parts * (width * in + 4), rows * (width * out + 4), work_grid(work),
                   groups * width * ((double)s->parts * in + out));
+}
+
+static double cached_bytes(int dtype) { return dtype == dtype_kv_fp32 ? 4 : dtype <= dtype_kv_bf16 ? 2 : 1; }
+
+bool work_append(struct work *work) {
+    const struct knobs *k = work->knobs;
+    const struct shape *s = work->shape;
+    double in = k->dtype == dtype_fp32 ? 4 : 2, out = k->dtype_out == dtype_out_fp32 ? 4 : 2;
+    double tokens = s->total_q > 0 ? (double)s->total_q : (double)s->batch * (double)s->len_q;
+    double q = k->rope > rope_none ? tokens * (double)s->heads * k->head_dim : 0;
+    double kv = tokens * (double)s->kv_heads * (k->head_dim + k->head_dim_v);
+    double scales = k->kv_scale == kv_scale_token ? tokens * (double)s->kv_heads * 2 * 4 : 0;
+    double warps = fmax(1, work->variant->block_threads / 32.0), bytes = (q + kv) * in;
+    if (!work_has(work, 1u << DERIVED_heads_of_warp))
+        return false;
+    double heads = work->variant->derived[DERIVED_heads_of_warp];
+    double chunks = work_cover(k->rope > rope_none ? (double)s->heads : 0, heads) +
+                    2 * work_cover((double)s->kv_heads, heads),
+           blocks = work_cover(tokens, warps) * chunks;
+    work->terms->flops = k->rope > rope_none ? 3 * (q + kv / 2) : 0;
+    return stream(work, bytes, q * out + kv * cached_bytes(k->dtype_kv) + scales, blocks, bytes / fmax(1, blocks));
 }

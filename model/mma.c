@@ -15,9 +15,11 @@ bool work_flash_mma(struct work *work) {
     double rescale = k->rescale == rescale_always ? k->block_m * d_v / 2 : 0;
 
     /* Each warp reads K and V once for all its rows; Q, unless it is in registers, every round. */
-    double warps = k->threads / 32.0, keys = k->block_n * (d + d_v) * 2;
-    double queries = k->q_in == q_in_q_registers ? 0 : k->block_m * d * 2;
-    t->tensor = pairs * 2 * (d + up(k->head_dim_v, 8)) / gpu->mma;
+    bool tf32 = k->dtype == dtype_fp32;
+    double bytes = tf32 ? 4 : 2, products = !tf32 ? 1 : k->precision == precision_tf32x3 ? 6 : 2; /* at half the rate */
+    double warps = k->threads / 32.0, keys = k->block_n * (d + d_v) * bytes;
+    double queries = k->q_in == q_in_q_registers ? 0 : k->block_m * d * bytes;
+    t->tensor = pairs * 2 * (d + up(k->head_dim_v, 8)) * products / gpu->mma;
     t->special = (pairs + rescale) / gpu->softmax_three;
     t->shared = ((warps + 1) * keys + queries) / gpu->shared; /* written once */
     t->fill = keys / gpu->fill;

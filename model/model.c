@@ -12,29 +12,15 @@ static const struct {
     {algorithm_flash_async, work_flash_async},
     {algorithm_flash_tiled, work_flash_tiled},
     {algorithm_flash_mma, work_flash_mma},
+    {algorithm_decode, work_decode},
     {algorithm_flash, work_row_by_row},
     {algorithm_multi_pass, work_row_by_row},
     {algorithm_materialized, work_materialized},
     {algorithm_online, work_softmax},
     {algorithm_three_pass, work_softmax},
     {algorithm_fold, work_merge},
+    {algorithm_scatter, work_append},
 };
-
-double work_overlap(const double *clocks, int count, double exponent) {
-    double sum = 0, most = 0;
-    for (int i = 0; i < count; i++)
-        most = clocks[i] > most ? clocks[i] : most;
-    for (int i = 0; i < count && most > 0; i++)
-        sum += pow(clocks[i] / most, exponent);
-    return most > 0 ? most * pow(sum, 1 / exponent) : 0;
-}
-
-double work_grid(const struct work *work) {
-    struct shape shape = *work->shape;
-    int64_t blocks;
-    shape.sm_count = (int64_t)work->gpu->multiprocessors;
-    return plan_eval(&work->variant->grid, &shape, &blocks) ? (double)blocks : 0;
-}
 
 static double element_bytes(int dtype) { return dtype == dtype_fp32 ? 4 : 2; }
 
@@ -118,13 +104,15 @@ static double beside(const struct work *work, double blocks, double rounds) {
 }
 
 /* Blocks that stay: every SM gets as many items as the others, or one more. Where tiles differ, an item is a pair of a
-   long one and a short one. */
+   long one and a short one, unless single tiles or their parts end sooner. */
 static double deal_out(const struct work *work, struct rounds rounds) {
     struct model_terms *t = work->terms;
-    double tiles = rounds.most > rounds.least ? 2 : 1, items = t->blocks / tiles;
-    double item = tiles * beside(work, 1, rounds.mean);
-    double clocks = work->block_start + work_cover(items, work->sms) * item;
-    t->tail = 1 - items / work->sms * item / clocks;
+    double single = beside(work, 1, rounds.most), mean = beside(work, 1, rounds.mean);
+    /* The longest comes first, so a block is late by what it is longer. */
+    double clocks = work->block_start + (work_cover(t->blocks, work->sms) - 1) * mean + single;
+    if (rounds.most > rounds.least && work->parts == 1)
+        clocks = fmin(clocks, work->block_start + work_cover(t->blocks / 2, work->sms) * 2 * mean);
+    t->tail = 1 - t->blocks / work->sms * mean / clocks;
     return clocks;
 }
 
@@ -150,6 +138,28 @@ static double fill_multiprocessors(const struct work *work, struct rounds rounds
     return clocks;
 }
 
+/* --- keys in parts --------------------------------------------------------------------------------------------------- */
+
+/* How many there are, decided as the launch does. */
+static double count_parts(const struct model_gpu *gpu, const struct variant *variant, const struct shape *shape) {
+    struct shape sizes = *shape;
+    sizes.sm_count = (int64_t)gpu->multiprocessors;
+    return plan_split(&variant->splits, &sizes) ? (double)sizes.key_parts : 1;
+}
+
+/* Each part writes its rows in fp32, and a second launch reads them. */
+static void split_keys(struct work *work, struct rounds *rounds) {
+    const struct shape *s = work->shape;
+    double rows = (double)s->batch * (double)s->heads * (double)s->len_q;
+    if (work->parts == 1)
+        return;
+    rounds->mean /= work->parts;
+    rounds->least /= work->parts;
+    rounds->most /= work->parts;
+    work->extra_bytes += 2 * work->parts * rows * (work->knobs->head_dim_v + 2) * 4;
+    work->launches++;
+}
+
 /* --- device memory --------------------------------------------------------------------------------------------------- */
 
 static void count_bytes(const struct work *work) {
@@ -166,6 +176,10 @@ static void count_bytes(const struct work *work) {
        the tiles of a head that run side by side. */
     passes /= fmax(1, work->gpu->multiprocessors / heads);
     double missed = work->all_heads ? fmax(0, 1 - work->gpu->l2 / fmax(1, kv)) : 0;
+    if (k->family == family_attention_backward) { /* dO, dQ, dK and dV besides */
+        q += q;
+        kv += kv;
+    }
     t->bytes = q + kv;
     t->memory_bytes = t->bytes + work->extra_bytes + fmax(0, passes - 1) * kv * share * missed;
 }
@@ -221,10 +235,14 @@ bool model_predict(const struct model_gpu *gpu, const struct variant *variant, c
                         .shape = &full,
                         .terms = terms,
                         .launches = 1,
+                        .parts = count_parts(gpu, variant, &full),
                         .sms = gpu->multiprocessors};
     *terms = (struct model_terms){.resident = 1, .bound = ""};
+    bool backward =
+        variant->knobs.family == family_attention_backward; /* algorithms are called as in the forward pass */
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
-        if (kernels[i].algorithm != variant->knobs.algorithm || !kernels[i].work(&work))
+        work_function *find = backward ? work_backward : kernels[i].work;
+        if (kernels[i].algorithm != variant->knobs.algorithm || !find(&work))
             continue;
         struct rounds rounds = {terms->rounds, terms->rounds, terms->rounds};
         if (work.block_m > 0) { /* attention by tiles */
@@ -232,8 +250,12 @@ bool model_predict(const struct model_gpu *gpu, const struct variant *variant, c
             double pairs = seen_pairs(&work), heads = (double)full.batch * (double)full.heads;
             rounds = count_rounds(&work);
             terms->flops = 2 * width * pairs * heads;
+            if (backward) /* five products for two */
+                terms->flops += 2 * (2.0 * variant->knobs.head_dim + variant->knobs.head_dim_v) * pairs * heads;
             double done = rounds.mean * work_cover((double)full.len_q, work.block_m) * work.block_m * work.block_n;
             terms->useful = done > 0 ? pairs / done : 0;
+            terms->parts = work.parts;
+            split_keys(&work, &rounds);
             count_bytes(&work);
         }
         add_up(&work, rounds);

@@ -1,5 +1,5 @@
-/* work: what the parts of the model share. A kernel's file says what a round of a block costs; model.c what that makes
-   of a launch. */
+/* work: what the models of all kernels share. The file of a kernel computes what a round of a block costs, and model.c what that
+   makes of a launch. */
 #ifndef ATTILE_MODEL_WORK_H
 #define ATTILE_MODEL_WORK_H
 
@@ -16,6 +16,7 @@ struct work {
     /* What a kernel's function finds out, besides terms: tensor .. start, resident, blocks. */
     int block_m, block_n; /* queries and keys of a tile; a shape's queries are cut into blocks of block_m */
     double busy;     /* clocks that a round of a block takes from the SM: k blocks side by side take k times that */
+    double parts;    /* that the keys of a Q tile are split into */
     double launches; /* kernels started one after the other */
     double extra_seconds; /* that a launch takes besides */
     double extra_bytes;   /* that device memory moves besides Q, K, V and O */
@@ -27,9 +28,11 @@ struct work {
 };
 
 /* One function a kernel; false when it knows nothing of these knobs. */
+_Static_assert(DERIVED_COUNT <= 32, "work_has takes a bit for every derived value");
+
 typedef bool work_function(struct work *work);
-work_function work_flash_async, work_flash_mma, work_flash_tiled, work_row_by_row, work_materialized, work_softmax,
-    work_merge;
+work_function work_flash_async, work_flash_mma, work_decode, work_flash_tiled, work_row_by_row, work_materialized,
+    work_softmax, work_merge, work_append, work_backward;
 
 /* Sum of `clocks` over units that work at once: the busiest decides, the more so the higher the exponent. */
 double work_overlap(const double *clocks, int count, double exponent);
