@@ -18,7 +18,8 @@ static bool is_said(const struct knobs *problem, enum knob_id id) {
         return true;
     if (knob_table[id].group != KNOB_GROUP_PROBLEM || value == AUTO || value == knob_table[id].fallback)
         return false;
-    return !(id == KNOB_dtype_out && value == problem->dtype) && !(id == KNOB_head_dim_v && value == problem->head_dim);
+    return !(id == KNOB_dtype_out && value == problem->dtype) && !(id == KNOB_dtype_kv && value == problem->dtype) &&
+           !(id == KNOB_head_dim_v && value == problem->head_dim);
 }
 
 void field_print_problem(const struct knobs *knobs, struct text *text) {

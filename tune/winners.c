@@ -25,6 +25,8 @@ bool winners_read_problem(const char *problem, struct knobs *knobs) {
         return false;
     if (knobs->dtype_out == AUTO)
         knobs->dtype_out = knobs->dtype;
+    if (knobs->dtype_kv == AUTO)
+        knobs->dtype_kv = knobs->dtype;
     if (knobs->head_dim_v == AUTO)
         knobs->head_dim_v = knobs->head_dim;
     return true;
@@ -153,6 +155,26 @@ static bool put_winner(struct tuned *tuned, const struct result_cell *cell, cons
     row.margin = winner.margin;
     counts->rows++;
     return tuned_put(tuned, &row);
+}
+
+bool winners_lock(struct tuned *tuned, const struct template_set *set) {
+    for (int i = 0; i < tuned->rows; i++) {
+        struct tuned_row *row = &tuned->row[i];
+        const struct knobs defaults = knobs_default();
+        struct knobs knobs = row->problem;
+        struct variant variant;
+        for (int id = 0; id < KNOB_COUNT; id++) {
+            bool said = knob_get(&row->schedule, (enum knob_id)id) != AUTO;
+            if (said || knob_table[id].group == KNOB_GROUP_SCHEDULE)
+                knob_set(&knobs, (enum knob_id)id, knob_get(said ? &row->schedule : &defaults, (enum knob_id)id));
+        }
+        if (!variant_complete(set, &knobs, false, &variant))
+            continue; /* nobody follows it, and a lock file says why */
+        for (int id = 0; id < KNOB_COUNT; id++)
+            if (knob_in(variant.used, id) && (knob_table[id].group == KNOB_GROUP_SCHEDULE || id == KNOB_target))
+                knob_set(&row->schedule, (enum knob_id)id, knob_get(&variant.knobs, (enum knob_id)id));
+    }
+    return tuned_lock(tuned);
 }
 
 /* Out of service: not what a shape was refused for, nor what does not compile, which att_find finds out itself. */

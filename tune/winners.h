@@ -36,4 +36,7 @@ bool winners_of(const struct result_cell *cell, const struct template_set *set, 
 bool winners_fill(struct tuned *tuned, const struct results *results, int setting, const struct template_set *set,
                   struct winners_counts *counts);
 
+/* Make a lock file of it: every schedule names every knob of its variant. False when memory runs out. */
+bool winners_lock(struct tuned *tuned, const struct template_set *set);
+
 #endif
