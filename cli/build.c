@@ -1,6 +1,8 @@
 /* attile build: kernels compiled ahead of time. Everything is expanded and compiled in memory first and written only
    when all of it succeeded; equal inputs give equal bytes. */
+#include "build_budget.h"
 #include "bundle.h"
+#include "byte_size.h"
 #include "catalog.h"
 #include "chosen.h"
 #include "file.h"
@@ -10,6 +12,7 @@
 #include "plan_text.h"
 #include "sha256.h"
 #include "terminal.h"
+#include "tuned.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,11 +22,15 @@
 #include <unistd.h>
 
 const struct option options_build[] = {
-    {"out", 'o', OPTION_TEXT, "DIR", "folder to write into, made when missing (default: built)"},
-    {"arch", 0, OPTION_TEXT, "LIST", "for what: sm_80, compute_80 (PTX), host, host_fast; default sm_80,sm_90a"},
+    {"out", 'o', OPTION_TEXT, "DIR", "folder to write into; created when missing (default: built)"},
+    {"arch", 0, OPTION_TEXT, "LIST", "targets: sm_80, compute_80 (PTX), host, host_fast (default: sm_80,sm_90a)"},
     CHOSEN_OPTIONS,
+    {"budget", 0, OPTION_TEXT, "SIZE",
+     "with --for: keep only so many bytes of binaries, '500K', '2M' say: first a kernel for each problem, then those "
+     "that "
+     "are chosen at the most shapes"},
     {"symbol", 0, OPTION_TEXT, "NAME", "name of the bundle in kernels.c (default: attile_kernels)"},
-    {"jobs", 'j', OPTION_NUMBER, "N", "compile N kernels at a time (default: as many as there are processors)"},
+    {"jobs", 'j', OPTION_NUMBER, "N", "compile N kernels at a time (default: the number of processors)"},
     CATALOG_OPTIONS,
     CLI_COMMON_OPTIONS,
 };
@@ -38,6 +45,8 @@ struct arch {
 struct kernel { /* one variant for one architecture */
     char name[VARIANT_NAME];
     const struct arch *arch;
+    struct knobs problem;           /* as tuned_problem gives it */
+    int wins;                       /* shapes at which it is chosen */
     struct text variant, plan_text; /* as bundles want them */
     struct source source;
     struct binary binary;
@@ -48,6 +57,7 @@ struct build {
     struct cli *cli;
     struct catalog catalog;
     struct chosen chosen; /* --for */
+    uint64_t budget;      /* bytes of binaries; 0 = any */
     struct variant_names chosen_names;
     struct nvrtc *nvrtc; /* null = not needed */
     struct arch arch[ARCHS];
@@ -146,6 +156,7 @@ static enum exit_code expand(struct build *build, const struct variant *variant)
             return cli_error(build->cli, CLI_INTERNAL, "out of memory");
         memcpy(kernel->name, variant->name, sizeof kernel->name);
         kernel->arch = &build->arch[i];
+        kernel->problem = tuned_problem(&variant->knobs);
         variant_print(variant, &kernel->variant);
         code = catalog_expand(&build->catalog, build->cli, variant, &kernel->source);
         plan_write(&kernel->source.plan, &kernel->plan_text);
@@ -162,7 +173,11 @@ static enum exit_code take_chosen(void *context, const struct variant *variant) 
     if (answer == VARIANT_NAMES_FAILED)
         code = cli_error(build->cli, CLI_SPEC, "%s: %s", build->catalog.name, text_string(&error));
     text_free(&error);
-    return answer == VARIANT_NAMES_NEW ? expand(build, variant) : code;
+    if (answer == VARIANT_NAMES_NEW)
+        code = expand(build, variant);
+    for (int i = 0; i < build->count; i++)
+        build->kernel[i].wins += strcmp(build->kernel[i].name, variant->name) == 0;
+    return code;
 }
 
 static enum exit_code expand_all(struct build *build) {
@@ -236,6 +251,74 @@ static enum exit_code compile_all(struct build *build) {
     return cli_interrupted() ? CLI_INTERRUPTED : code;
 }
 
+/* --- the budget --------------------------------------------------------------------------------------------------- */
+
+static void free_kernel(struct kernel *kernel) {
+    text_free(&kernel->variant);
+    text_free(&kernel->plan_text);
+    source_free(&kernel->source);
+    binary_free(&kernel->binary);
+    failure_clear(&kernel->failure);
+}
+
+static int find_group(const struct build *build, int kernel) {
+    int i = 0;
+    while (build->kernel[i].arch != build->kernel[kernel].arch ||
+           memcmp(&build->kernel[i].problem, &build->kernel[kernel].problem, sizeof build->kernel[i].problem) != 0)
+        i++;
+    return i;
+}
+
+/* Kernels with more wins come first: of a problem whose choice is not there, att_find takes the first. */
+static void keep(struct build *build, struct budget_item *item) {
+    int kept = 0;
+    for (int i = 0; i < build->count; i++) {
+        struct kernel kernel = build->kernel[i];
+        struct budget_item own = item[i];
+        int place = kept;
+        if (!own.kept) {
+            cli_note(build->cli, "left out for the budget: %s for %s, chosen at %d shape%s", kernel.name,
+                     kernel.arch->name, kernel.wins, kernel.wins == 1 ? "" : "s");
+            free_kernel(&kernel);
+            continue;
+        }
+        for (; place > 0 && budget_before(&own, &item[place - 1]); place--) {
+            build->kernel[place] = build->kernel[place - 1];
+            item[place] = item[place - 1];
+        }
+        build->kernel[place] = kernel;
+        item[place] = own;
+        kept++;
+    }
+    build->count = kept;
+}
+
+static enum exit_code fit_budget(struct build *build) {
+    struct budget_item *item = calloc((size_t)build->count, sizeof *item);
+    struct text needed = {0};
+    enum exit_code code = CLI_OK;
+    if (!item)
+        return cli_error(build->cli, CLI_INTERNAL, "out of memory");
+    for (int i = 0; i < build->count; i++)
+        item[i] = (struct budget_item){
+            .bytes = build->kernel[i].binary.size, .wins = build->kernel[i].wins, .group = find_group(build, i)};
+    uint64_t bytes = budget_keep(item, build->count, build->budget);
+    print_bytes(&needed, (double)bytes);
+    if (bytes > build->budget) {
+        code = cli_error(build->cli, CLI_USAGE,
+                         "--budget %s is too little: one kernel for each problem takes %s (%llu bytes)",
+                         cli_text(build->cli, "budget", ""), text_string(&needed), (unsigned long long)bytes);
+    } else {
+        int all = build->count;
+        keep(build, item);
+        cli_note(build->cli, "--budget %s: %d of %d kernels, %s", cli_text(build->cli, "budget", ""), build->count, all,
+                 text_string(&needed));
+    }
+    text_free(&needed);
+    free(item);
+    return code;
+}
+
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
 static bool write_one(struct build *build, const char *folder, const char *name, const char *suffix, const void *bytes,
@@ -280,6 +363,12 @@ static void describe_plan(struct json *json, const struct plan *plan) {
         text_free(&grid);
     }
     json_end(json);
+    if (plan->splits.expr[PLAN_SPLIT_MOST].count) {
+        struct text splits = {0};
+        plan_print_splits(&plan->splits, &splits);
+        json_put_string(json, "splits", text_string(&splits) + 1);
+        text_free(&splits);
+    }
     struct text workspace = {0};
     plan_print(&plan->workspace, &workspace);
     json_put_string(json, "workspace_bytes", text_string(&workspace));
@@ -420,8 +509,11 @@ static enum exit_code write_all(struct build *build) {
 
 enum exit_code verb_build(struct cli *cli) {
     struct build build = {.cli = cli};
+    const char *budget = cli_text(cli, "budget", NULL);
     int feasible, pruned;
     cli_catch_interrupt();
+    if (budget && !byte_size_read(budget, &build.budget))
+        return cli_error(cli, CLI_USAGE, "--budget expects a size, '500000', '640K' or '2M' say, found '%s'", budget);
     enum exit_code code = catalog_open(&build.catalog, cli);
     if (!code)
         code = catalog_count(&build.catalog, cli, &feasible, &pruned);
@@ -435,16 +527,12 @@ enum exit_code verb_build(struct cli *cli) {
         code = check_output(cli);
     if (!code)
         code = compile_all(&build);
+    if (!code && build.budget)
+        code = fit_budget(&build);
     if (!code)
         code = write_all(&build);
-    for (int i = 0; i < build.count; i++) {
-        struct kernel *kernel = &build.kernel[i];
-        text_free(&kernel->variant);
-        text_free(&kernel->plan_text);
-        source_free(&kernel->source);
-        binary_free(&kernel->binary);
-        failure_clear(&kernel->failure);
-    }
+    for (int i = 0; i < build.count; i++)
+        free_kernel(&build.kernel[i]);
     free(build.kernel);
     for (int i = 0; i < build.archs; i++)
         backend_host.close(build.arch[i].host);

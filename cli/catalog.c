@@ -39,9 +39,12 @@ static enum exit_code open_problem(struct catalog *catalog, const char *text, st
     return CLI_OK;
 }
 
-/* A family alone is no problem yet, but is what a newcomer types. */
+/* A family alone is no problem yet, but is what a newcomer types; the first of those that begin so. */
 static const char *meant_family(const char *path) {
     const char *const *families = knob_table[KNOB_family].words;
+    for (const char *const *family = families; *path && *family; family++)
+        if (strncmp(*family, path, strlen(path)) == 0)
+            return *family;
     return knob_word(KNOB_family, path, strlen(path)) >= 0 ? path
                                                            : diag_nearest(path, strlen(path), next_word, &families);
 }

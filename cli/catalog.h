@@ -25,7 +25,7 @@ struct catalog {
 /* The option rows that catalog_open reads. */
 #define CATALOG_OPTIONS                                                                                                \
     {"variant", 0, OPTION_TEXT, "FILTER",                                                                              \
-     "only variants of this name (shell pattern), or with these knobs "                                                \
+     "only variants whose name matches (shell pattern), or with these knobs "                                          \
      "('dtype=fp16 head_dim=64')"},                                                                                    \
     {                                                                                                                  \
         "templates", 0, OPTION_TEXT, "DIR", "templates from a folder instead of the built-in ones"                     \

@@ -18,8 +18,8 @@ struct chosen {
 
 #define CHOSEN_OPTIONS                                                                                                 \
     {"for", 0, OPTION_TEXT, "GPU",                                                                                     \
-     "not the schedules of SPEC, but those that the library would choose on this GPU ('h200', or as the driver "       \
-     "names it) for each problem at --shapes: by the tuned tables, ATTILE_TUNED first"},                               \
+     "instead of SPEC's schedules, those that the library chooses on this GPU ('h200', or the driver's name of it) "   \
+     "for each problem at --shapes, from the tuned tables, ATTILE_TUNED first"},                                       \
         SHAPES_OPTION
 
 /* Read --for and --shapes. Close it in any case. */

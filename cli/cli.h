@@ -51,7 +51,8 @@ extern const struct option_rule option_rules[]; /* of all verbs; ends with a nul
 /* Options that every verb has; they come last in each table. */
 #define CLI_COMMON_OPTIONS                                                                                             \
     {"json", 0, OPTION_FLAG, NULL, "write JSON to standard output, one document"},                                     \
-        {"quiet", 'q', OPTION_FLAG, NULL, "say nothing but errors"}, {"verbose", 'v', OPTION_FLAG, NULL, "say more"},  \
+        {"quiet", 'q', OPTION_FLAG, NULL, "print nothing but errors"},                                                 \
+        {"verbose", 'v', OPTION_FLAG, NULL, "print more"},                                                             \
         {"color", 0, OPTION_WORD, "auto|always|never", "colours; auto (default) = on a terminal without NO_COLOR"},    \
         {"help", 'h', OPTION_FLAG, NULL, "show this text"}, {                                                          \
         NULL, 0, OPTION_FLAG, NULL, NULL                                                                               \

@@ -9,7 +9,7 @@
 const struct option options_explain[] = {
     {"device", 'd', OPTION_WORD, "auto|cuda|host",
      "for which device; auto (default) = a GPU if there is one, else this CPU"},
-    {"model", 0, OPTION_FLAG, NULL, "show instead how long the model thinks it takes, term by term (docs/model.md)"},
+    {"model", 0, OPTION_FLAG, NULL, "show the time that the model predicts instead, term by term (docs/model.md)"},
     EXPLAIN_TILES_OPTIONS,
     EXPLORE_OPTIONS,
     CATALOG_OPTIONS,

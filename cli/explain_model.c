@@ -59,15 +59,28 @@ static void json_terms(struct json *json, const struct variant *variant, const s
 }
 
 static void show(struct exploration *e, struct json *json, const struct variant *variant) {
+    int unknown = 0;
     for (int k = 0; k < e->shapes.count; k++) {
         struct model_terms terms;
         if (!model_predict_once(&e->gpu, variant, &e->shapes.shape[k], NULL, &terms))
-            cli_note(e->cli, "the model does not know %s, or the shape is empty", variant->name);
+            unknown++;
         else if (e->cli->json)
             json_terms(json, variant, &e->shapes.shape[k], e->spec->family, &terms);
         else
             print_terms(e, variant, &e->shapes.shape[k], &terms);
     }
+    if (unknown)
+        cli_note(e->cli, "%s: no prediction at %d of %d shapes: the model has no such kernel, or the shape is empty",
+                 variant->name, unknown, e->shapes.count);
+}
+
+/* Can the model put schedules of this problem in order? */
+static bool is_modelled(const struct exploration *e, const struct variant *variant) {
+    struct model_terms terms;
+    bool any = false;
+    for (int k = 0; k < e->shapes.count; k++)
+        any |= model_predict_once(&e->gpu, variant, &e->shapes.shape[k], NULL, &terms);
+    return any;
 }
 
 /* A problem may leave its schedule open: then the model's first choice is shown. */
@@ -77,7 +90,7 @@ static enum exit_code show_best(struct exploration *e, struct json *json) {
     if (code)
         return code;
     explore_variant(e, &e->candidates.candidate[0], &variant);
-    if (e->candidates.count > 1)
+    if (e->candidates.count > 1 && is_modelled(e, &variant))
         cli_note(e->cli, "the model's first choice of %d; name schedule knobs to see another", e->candidates.count);
     show(e, json, &variant);
     return CLI_OK;

@@ -15,13 +15,13 @@ const struct option options_explore[] = {
     EXPLORE_OPTIONS,
     {"best", 'n', OPTION_NUMBER, "N", "compile the N best of each problem (default: 32; 0 = predict only)"},
     {"all", 0, OPTION_FLAG, NULL, "compile all of them"},
-    {"jobs", 'j', OPTION_NUMBER, "N", "compile N at a time (default: one a processor)"},
+    {"jobs", 'j', OPTION_NUMBER, "N", "compile N at a time (default: the number of processors)"},
     {"timeout", 0, OPTION_NUMBER, "SECONDS", "give up on a variant that compiles longer (default: 120)"},
     REPORT_OPTION,
-    {"map", 0, OPTION_TEXT, "X,Y", "the two knobs of its heat maps (default: block_n,block_m)"},
+    {"map", 0, OPTION_TEXT, "X,Y", "the two knobs of the report's heat maps (default: block_n,block_m)"},
     {"measured", 0, OPTION_TEXT, "FILE",
-     "measurements of attile tune: on that page beside the predictions, and how well the model knew their order"},
-    {"csv", 0, OPTION_FLAG, NULL, "write CSV to standard output, one row a candidate"},
+     "measurements of attile tune; the report shows them beside the predictions, and how well the model ranked them"},
+    {"csv", 0, OPTION_FLAG, NULL, "write CSV to standard output, one row for each candidate"},
     CATALOG_OPTIONS,
     CLI_COMMON_OPTIONS,
 };
@@ -80,11 +80,6 @@ enum exit_code explore_find(struct exploration *e) {
     if (cli_interrupted())
         return CLI_INTERRUPTED;
     return e->candidates.count ? CLI_OK : report_empty(e);
-}
-
-void explore_variant(const struct exploration *e, const struct candidate *candidate, struct variant *variant) {
-    struct knobs knobs = candidates_knobs(&e->candidates, candidate);
-    variant_complete(e->catalog.templates, &knobs, false, variant);
 }
 
 /* --- compiling ---------------------------------------------------------------------------------------------------- */

@@ -34,7 +34,7 @@ struct exploration {
 #define EXPLORE_OPTIONS                                                                                                \
     SHAPES_OPTION, {                                                                                                   \
         "for", 0, OPTION_TEXT, "GPU",                                                                                  \
-            "the GPU to choose for; to predict for, it may be a device file, too (default: h200)"                      \
+            "the GPU to choose or predict for; for a prediction also a device file (default: h200)"                    \
     }
 
 /* Read what was asked for, and report what is wrong. The caller zeroed all but `cli`. Close it in any case. */

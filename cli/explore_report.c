@@ -114,7 +114,7 @@ static enum exit_code read_map(const struct exploration *e, struct report *repor
     report->map_y = comma ? read_axis(comma + 1, strlen(comma + 1), &renamed) : -1;
     if (report->map_x >= 0 && report->map_y >= 0 && report->map_x != report->map_y)
         return CLI_OK;
-    cli_error(e->cli, CLI_USAGE, "--map expects two knobs, 'block_n,stages' say, found '%s'%s", text,
+    cli_error(e->cli, CLI_USAGE, "--map expects two knobs such as 'block_n,stages', found '%s'%s", text,
               text_string(&renamed));
     text_free(&renamed);
     return CLI_USAGE;

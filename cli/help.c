@@ -15,30 +15,30 @@ const struct option options_help_verb[] = {
 const char help_exit_codes[] = "  0  ok\n"
                                "  1  a check failed: a result differs from the oracle, an entry is damaged\n"
                                "  2  wrong command line or tensor file\n"
-                               "  3  wrong spec, problem or template, or no kernel can do it\n"
+                               "  3  wrong spec, problem or template, or no kernel fits the problem\n"
                                "  4  a compiler is missing: NVRTC or a C++ compiler\n"
                                "  5  no usable device, or the device failed\n"
-                               "  6  a compiler refused a kernel\n"
+                               "  6  a kernel did not compile\n"
                                "  7  a file or the cache could not be read or written\n"
                                "  8  out of memory, or a bug in attile\n"
                                "  130  interrupted; finished rows were printed\n";
 
-const char help_environment[] = "  ATTILE_CACHE_DIR, XDG_CACHE_HOME, HOME   where compiled kernels are kept\n"
-                                "  ATTILE_TUNED                             measured schedules to choose by\n"
-                                "  ATTILE_NVRTC, CUDA_HOME, CUDA_PATH       where NVRTC is looked for\n"
+const char help_environment[] = "  ATTILE_CACHE_DIR, XDG_CACHE_HOME, HOME   the folder of compiled kernels\n"
+                                "  ATTILE_TUNED                             tuned tables: measured schedules\n"
+                                "  ATTILE_NVRTC, CUDA_HOME, CUDA_PATH       where attile looks for NVRTC\n"
                                 "  CXX                                      C++ compiler of the host device\n"
-                                "  TMPDIR                                   where that compiler works, not /tmp\n"
+                                "  TMPDIR                                   its temporary files (default: /tmp)\n"
                                 "  NO_COLOR, TERM                           no colours with NO_COLOR or TERM=dumb\n"
                                 "  COLUMNS                                  the width of tables and progress\n";
 
 const char help_specs[] =
     "SPEC is a YAML file, - for standard input, or a problem such as family=softmax dtype=fp16\n"
-    "(run and explain choose as the library would, the others take target any unless it names one).\n"
+    "(run and explain choose as the library does; the others use target any unless the problem names one).\n"
     "attile help VERB shows a verb's options.\n";
 
 enum { ABOUT = 22 }; /* the column where the overview says what a verb does */
 
-const char help_about[] = "attention kernels generated, compiled, cached and checked for exactly the case at hand";
+const char help_about[] = "generates, compiles, caches and checks attention kernels, specialised for each problem";
 
 /* Paragraphs in lines of HELP_WIDTH columns; lines that begin with a blank stay as they are. */
 static void print_details(const char *details, struct text *text) {

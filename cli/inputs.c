@@ -26,7 +26,7 @@ static enum exit_code read_tensor(struct inputs *inputs, const struct cli *cli, 
 
 /* Where the files are: the command line first, else the spec, whose paths start at its own folder. */
 static enum exit_code find_files(struct inputs *inputs, const struct cli *cli, const struct spec *spec, int family) {
-    static const char *const all[] = {"q", "k", "v", "x", "o_parts", "lse_parts"};
+    static const char *const all[] = {"q", "k", "v", "d_o", "x", "o_parts", "lse_parts"};
     bool given = false;
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
         bool used = false;

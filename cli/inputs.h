@@ -24,8 +24,9 @@ struct inputs {
         {"seed", 0, OPTION_NUMBER, "N", "seed of random tensors (default: 0)"},                                        \
         {"q", 0, OPTION_TEXT, "FILE", "queries, a .npy file"}, {"k", 0, OPTION_TEXT, "FILE", "keys"},                  \
         {"v", 0, OPTION_TEXT, "FILE", "values"}, {"x", 0, OPTION_TEXT, "FILE", "rows of a softmax"},                   \
+        {"d_o", 0, OPTION_TEXT, "FILE", "gradient of the output, for the backward pass"},                              \
         {"o_parts", 0, OPTION_TEXT, "FILE", "partial outputs to merge"}, {                                             \
-        "lse_parts", 0, OPTION_TEXT, "FILE", "their log sums"                                                          \
+        "lse_parts", 0, OPTION_TEXT, "FILE", "their LSE"                                                               \
     }
 
 /* Read and check everything against every feasible variant, so that nothing runs on bad input. Close in any case. */

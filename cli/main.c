@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A verb is one word or two ("cache stat"); *words says how many were taken. */
+/* A verb is one word or two ("cache stat"); *words gets their number. */
 static const struct verb *find_verb(int argc, const char *const *argv, int *words) {
     for (const struct verb *verb = verbs; verb->name; verb++) {
         const char *space = strchr(verb->name, ' ');
@@ -41,7 +41,7 @@ static enum exit_code unknown_verb(const struct cli *cli, int argc, const char *
     return CLI_USAGE;
 }
 
-/* The words of a problem that the shell saw as several arguments become one again. */
+/* Join the words of a problem that the shell passed as several arguments. */
 static void join_problem(struct cli *cli) {
     struct options *options = &cli->options;
     bool problem = false, pairs = options->arguments > 1 && cli->verb->least > 0;
@@ -96,7 +96,9 @@ static enum exit_code run(struct cli *cli, int argc, const char *const *argv) {
     return code ? code : cli->verb->run(cli);
 }
 
-/* Standard output is written whole, but for what a verb wrote before; a reader that went away (head) is no error. */
+static bool is_help(const char *word) { return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0; }
+
+/* Standard output is written at the end, except what a verb wrote itself. It is no error that the reader (head, say) has gone. */
 static enum exit_code flush(struct cli *cli, enum exit_code code) {
     if (cli->out.failed)
         return cli_error(cli, CLI_INTERNAL, "out of memory");
@@ -107,9 +109,11 @@ int main(int argc, char **argv) {
     struct cli cli = {.color_error = terminal_color(stderr, COLOR_AUTO)};
     const char *const *words = (const char *const *)argv + 1;
     int count = argc - 1, taken = 1;
-    static const char *const overview[] = {"help"}, *const version[] = {"version"};
-    if (count > 0 && (strcmp(words[0], "--help") == 0 || strcmp(words[0], "-h") == 0))
+    static const char *const overview[] = {"help"}, *const cache[] = {"help", "cache"}, *const version[] = {"version"};
+    if (count > 0 && is_help(words[0]))
         words = overview;
+    else if (count == 2 && strcmp(words[0], "cache") == 0 && is_help(words[1]))
+        words = cache;
     else if (count > 0 && strcmp(words[0], "--version") == 0)
         words = version;
     if (count <= 0) {

@@ -19,16 +19,18 @@ const struct option options_run[] = {
     {"gpu", 0, OPTION_NUMBER, "N", "which GPU (default: 0)"},
     {"host-mode", 0, OPTION_WORD, "check|fast|race",
      "what the host device watches: bounds and bytes (default), nothing, or races"},
-    {"host-seed", 0, OPTION_NUMBER, "N", "run the host device's threads in a random order that N decides"},
+    {"host-seed", 0, OPTION_NUMBER, "N", "run the host device's threads in a random order, seeded by N"},
     INPUT_OPTIONS,
     {"params", 0, OPTION_TEXT, "LIST",
-     "parameters of mask and score, 'window=64,doc=doc.npy' say; the others are random"},
+     "parameters of mask and score, such as 'window=64,doc=doc.npy'; the others are random"},
     {"out", 'o', OPTION_TEXT, "FILE", "write the output as .npy; needs a single variant and shape"},
-    {"repeat", 0, OPTION_NUMBER, "N", "time N launches after the first (default: 20 on cuda, 0 on host)"},
-    {"spread", 0, OPTION_FLAG, NULL, "lay tensors out as (batch, row, head, column) with gaps between"},
+    {"repeat", 0, OPTION_NUMBER, "N", "time N more launches after the first (default: 20 on cuda, 0 on host)"},
+    {"spread", 0, OPTION_FLAG, NULL, "store tensors as (batch, row, head, column) with gaps between rows"},
+    {"check", 0, OPTION_FLAG, NULL,
+     "check lengths and page numbers on the device before the launch; the host device always does"},
     {"no-nvrtc", 0, OPTION_FLAG, NULL, "do not ask NVRTC for registers and spills when running on the host device"},
-    {"cache-dir", 0, OPTION_TEXT, "DIR", "keep compiled kernels there"},
-    {"no-cache", 0, OPTION_FLAG, NULL, "keep no compiled kernels on disk"},
+    {"cache-dir", 0, OPTION_TEXT, "DIR", "folder of compiled kernels"},
+    {"no-cache", 0, OPTION_FLAG, NULL, "neither read nor write compiled kernels on disk"},
     CATALOG_OPTIONS,
     CLI_COMMON_OPTIONS,
 };
@@ -361,14 +363,21 @@ static enum exit_code open_session(struct job *job) {
         cli_note(cli, "no registers are shown: %s", text_string(&failure.text));
     failure_clear(&failure);
     job->options = (struct check_options){.layout = cli_given(cli, "spread") ? LAYOUT_SPREAD : LAYOUT_PACKED,
+                                          .numbers = cli_given(cli, "check"),
                                           .repeat = cli_count(cli, "repeat", host ? 0 : 20),
                                           .shown = 10};
     return CLI_OK;
 }
 
-/* A problem without its schedule, by which the inputs are checked before anything is compiled: att_find chooses, once. */
+/* The problem by which inputs are checked before anything is compiled: att_find chooses, once. It has no schedule, unless it is feasible
+   with what is given of it: of some knobs, like precision, the algorithm of nobody's schedule knows nothing. */
 static void leave_schedule_open(struct catalog *catalog) {
     const struct knobs open = knobs_default();
+    struct variant given;
+    bool feasible = catalog_next(catalog, &given) && given.feasible;
+    catalog_rewind(catalog);
+    if (feasible)
+        return;
     for (int id = 0; id < KNOB_COUNT; id++)
         if (knob_table[id].group == KNOB_GROUP_SCHEDULE || id == KNOB_target)
             knob_set(&catalog->problem, (enum knob_id)id, knob_get(&open, (enum knob_id)id));
@@ -411,7 +420,7 @@ static enum exit_code check_params(struct job *job) {
         if (!variant.feasible || same_problem(&last, &variant.knobs))
             continue;
         last = variant.knobs;
-        if (last.family != family_attention_forward)
+        if (!family_is_attention(last.family))
             return cli_error(cli, CLI_USAGE, "--params: %s has neither mask nor score; leave it out",
                              knob_word_name(KNOB_family, last.family));
         for (int i = 0; !code && i < job->inputs.shapes; i++) {

@@ -10,8 +10,12 @@ static const struct {
     {family_attention_forward, {.batch = 16, .heads = 16, .kv_heads = 16, .len_q = 1024, .len_kv = 1024}},
     {family_attention_forward, {.batch = 4, .heads = 16, .kv_heads = 16, .len_q = 4096, .len_kv = 4096}},
     {family_attention_forward, {.batch = 1, .heads = 16, .kv_heads = 16, .len_q = 16384, .len_kv = 16384}},
+    {family_attention_backward, {.batch = 16, .heads = 16, .kv_heads = 16, .len_q = 1024, .len_kv = 1024}},
+    {family_attention_backward, {.batch = 4, .heads = 16, .kv_heads = 16, .len_q = 4096, .len_kv = 4096}},
+    {family_attention_backward, {.batch = 1, .heads = 16, .kv_heads = 16, .len_q = 16384, .len_kv = 16384}},
     {family_softmax, {.rows = 16384, .cols = 4096}},
     {family_merge, {.batch = 1, .heads = 16, .len_q = 16384, .parts = 4}},
+    {family_append_kv, {.batch = 8, .heads = 64, .kv_heads = 8, .len_q = 2048, .len_kv = 4096}},
 };
 
 static enum exit_code parse(struct shapes *shapes, const struct cli *cli, const char *text, int family) {

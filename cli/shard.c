@@ -47,7 +47,7 @@ static bool ask(struct shard *shard, struct text *error) {
     text_print(error, "auto finds no scheduler: none of");
     for (size_t i = 0; i < sizeof schedulers / sizeof *schedulers; i++)
         text_print(error, "%s %s", i ? "," : "", schedulers[i].index);
-    text_print(error, " is set; say which part of how many, '0/4' say");
+    text_print(error, " is set; give the part and the number of parts, for example '0/4'");
     return false;
 }
 
@@ -60,6 +60,6 @@ bool shard_read(const char *text, struct shard *shard, struct text *error) {
     free(begin);
     if (shard->index >= 0 && shard->index < shard->count)
         return true;
-    text_print(error, "expected a part and how many there are, '0/4' to '3/4' say, or auto; found '%s'", text);
+    text_print(error, "expected a part and the number of parts, '0/4' to '3/4' for example, or auto; found '%s'", text);
     return false;
 }

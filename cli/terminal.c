@@ -113,7 +113,7 @@ static int width_of(const char *text) {
     return width;
 }
 
-/* Does any row say something in this column? */
+/* Does any row have text in this column? */
 static bool has_values(const struct table *table, int column) {
     bool any = table->rows == 1;
     for (int row = 1; row < table->rows && !any; row++) {

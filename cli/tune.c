@@ -20,22 +20,25 @@
 
 const struct option options_tune[] = {
     SHAPES_OPTION,
-    {"out", 'o', OPTION_TEXT, "FILE", "the results file, appended to (default: tune.jsonl)"},
-    {"table", 't', OPTION_TEXT, "FILE", "put the winners into this tuned table, which is made when it is missing"},
+    {"out", 'o', OPTION_TEXT, "FILE", "the results file, to which tune appends (default: tune.jsonl)"},
+    {"table", 't', OPTION_TEXT, "FILE", "write the winners into this tuned table; a missing one is created"},
+    {"lock", 0, OPTION_TEXT, "FILE",
+     "write the winners into this lock file, which pins the choices of programs that open it (docs/tuned.md)"},
     REPORT_OPTION,
-    {"budget", 'b', OPTION_TEXT, "TIME", "how long to go on in all, '90s', '5m', '2h' (default: 60s)"},
+    {"budget", 'b', OPTION_TEXT, "TIME", "total time: '90s', '5m', '2h' (default: 60s)"},
     {"candidates", 'n', OPTION_NUMBER, "N", "schedules to try for a problem and shape (default: 200)"},
-    {"l2", 0, OPTION_WORD, "cold|warm", "which times decide: with nothing in the cache (default), or again and again"},
-    {"jobs", 'j', OPTION_NUMBER, "N", "compile so many at a time (default: the processors, but one a GPU)"},
-    {"timeout", 0, OPTION_TEXT, "TIME", "a kernel that compiles or runs longer than this is out (default: 60s)"},
+    {"l2", 0, OPTION_WORD, "cold|warm", "which times decide: with an empty L2 cache (default), or with a warm one"},
+    {"jobs", 'j', OPTION_NUMBER, "N", "compile N at a time (default: the number of processors less one for each GPU)"},
+    {"timeout", 0, OPTION_TEXT, "TIME", "drop a kernel that compiles or runs longer than this (default: 60s)"},
     {"shard", 0, OPTION_TEXT, "I/N",
-     "do part I of N, 0/4 to 3/4 say, of the problems and shapes; auto = as Slurm or mpirun number this process"},
+     "do part I of N of the problems and shapes, 0/4 to 3/4 for example; auto = by Slurm's or mpirun's number of this "
+     "process"},
     {"validate", 0, OPTION_TEXT, "TABLE",
      "measure only what this tuned table chooses and what the template itself would choose, and compare"},
-    {"merge", 0, OPTION_FLAG, NULL, "measure nothing: join results files, into --out and --table"},
-    {"device", 'd', OPTION_WORD, "cuda|host", "where to run; host is this CPU, to try the command out"},
+    {"merge", 0, OPTION_FLAG, NULL, "measure nothing; join results files into --out and --table"},
+    {"device", 'd', OPTION_WORD, "cuda|host", "where to run; host (this CPU) is for trying the command"},
     {"gpu", 0, OPTION_NUMBER, "N", "use this GPU alone (default: every GPU of the machine)"},
-    {"cache-dir", 0, OPTION_TEXT, "DIR", "keep compiled kernels there"},
+    {"cache-dir", 0, OPTION_TEXT, "DIR", "folder of compiled kernels"},
     CATALOG_OPTIONS,
     CLI_COMMON_OPTIONS,
 };
@@ -63,7 +66,7 @@ static enum exit_code read_duration(const struct cli *cli, const char *option, c
     const char *text = cli_text(cli, option, fallback);
     if (duration_read(text, seconds))
         return CLI_OK;
-    return cli_error(cli, CLI_USAGE, "--%s expects a time, '90s', '5m' or '2h' say, found '%s'", option, text);
+    return cli_error(cli, CLI_USAGE, "--%s expects a time such as '90s', '5m' or '2h', found '%s'", option, text);
 }
 
 static enum exit_code read_options(struct job *job) {
@@ -311,7 +314,7 @@ static enum exit_code connect(struct job *job) {
                   status == ATT_NO_DEVICE ? ". To try the command out without one: --device host" : "");
     text_free(&error);
     if (connected && host)
-        cli_note(cli, "the host device is for trying this command out: its times say nothing about a GPU");
+        cli_note(cli, "the host device is for trying this command: its times tell nothing about a GPU");
     return connected ? CLI_OK : cli_exit_code(status);
 }
 
@@ -325,12 +328,12 @@ static enum exit_code tune(struct job *job) {
         code = read_shapes(job);
     if (!code)
         code = report_file_check(cli);
-    if (!code && cli_given(cli, "table") && !file_can_save(cli_text(cli, "table", ""), &error))
-        code = cli_error(cli, CLI_IO, "--table: %s", text_string(&error));
+    if (!code)
+        code = tune_can_save_tables(cli);
     if (!code)
         code = connect(job);
     if (!code)
-        code = tune_check_table(cli, job->tuner.setting.device);
+        code = tune_check_tables(cli, job->tuner.setting.device);
     if (!code && cli_given(cli, "validate"))
         code = tune_open_validated(cli, &job->tuner.setting, &job->validated);
     if (!code)

@@ -107,7 +107,7 @@ static enum exit_code choose_setting(const struct merge *merge, int *chosen) {
         return cli_error(merge->cli, CLI_USAGE, "no file holds a record of attile tune");
     for (int i = 0; i < results->settings; i++) {
         const char *here = results->setting[i].device, *best = results->setting[*chosen].device;
-        if (strcmp(here, best) != 0 && cli_given(merge->cli, "table"))
+        if (strcmp(here, best) != 0 && (cli_given(merge->cli, "table") || cli_given(merge->cli, "lock")))
             return cli_error(merge->cli, CLI_USAGE,
                              "the files hold results of %s and of %s; one table is for one device, so merge them apart",
                              best, here);

@@ -11,11 +11,16 @@
 
 enum { TABLE_BYTES = 1 << 20 };
 
-/* --- the tuned table ---------------------------------------------------------------------------------------------- */
+static const char *const table_options[] = {"table", "lock"};
+enum { TABLE_OPTIONS = sizeof table_options / sizeof *table_options };
+
+static bool is_lock(const char *option) { return strcmp(option, "lock") == 0; }
+
+/* --- the tuned table and the lock file ---------------------------------------------------------------------------------------------- */
 
 /* The table that is there already, or null: rows of other problems and shapes stay. */
-static enum exit_code open_table(const struct cli *cli, const char *device, struct tuned **tuned) {
-    const char *path = cli_text(cli, "table", NULL);
+static enum exit_code open_table(const struct cli *cli, const char *option, const char *device, struct tuned **tuned) {
+    const char *path = cli_text(cli, option, NULL);
     struct text content = {0}, error = {0};
     struct diag diag = {0};
     enum exit_code code = CLI_OK;
@@ -29,22 +34,40 @@ static enum exit_code open_table(const struct cli *cli, const char *device, stru
     else if (strcmp((*tuned)->device, device) != 0)
         code = cli_error(cli, CLI_USAGE, "%s is the table of %s, and this is %s; one table is for one device", path,
                          (*tuned)->device, device);
+    else if (!(*tuned)->lock == is_lock(option))
+        code = cli_error(cli, CLI_USAGE, "--%s: %s is a %s; name another file", option, path,
+                         (*tuned)->lock ? "lock file" : "tuned table");
     text_free(&content);
     text_free(&error);
     diag_free(&diag);
     return code;
 }
 
-enum exit_code tune_check_table(const struct cli *cli, const char *device) {
-    struct tuned *tuned;
-    enum exit_code code = open_table(cli, device, &tuned);
-    tuned_free(tuned);
+enum exit_code tune_can_save_tables(const struct cli *cli) {
+    enum exit_code code = CLI_OK;
+    for (int i = 0; !code && i < TABLE_OPTIONS; i++) {
+        const char *path = cli_text(cli, table_options[i], NULL);
+        struct text error = {0};
+        if (path && !file_can_save(path, &error))
+            code = cli_error(cli, CLI_IO, "--%s: %s", table_options[i], text_string(&error));
+        text_free(&error);
+    }
+    return code;
+}
+
+enum exit_code tune_check_tables(const struct cli *cli, const char *device) {
+    enum exit_code code = CLI_OK;
+    for (int i = 0; !code && i < TABLE_OPTIONS; i++) {
+        struct tuned *tuned;
+        code = open_table(cli, table_options[i], device, &tuned);
+        tuned_free(tuned);
+    }
     return code;
 }
 
 static enum exit_code save_table(const struct cli *cli, const struct tuned *tuned,
                                  const struct winners_counts *counts) {
-    const char *path = cli_text(cli, "table", NULL);
+    const char *path = tuned->name;
     struct text text = {0}, error = {0};
     tuned_write(tuned, &text);
     bool saved = !text.failed && file_save(path, text.bytes, text.size, NULL, &error);
@@ -58,26 +81,26 @@ static enum exit_code save_table(const struct cli *cli, const struct tuned *tune
     return saved ? CLI_OK : CLI_IO;
 }
 
-static enum exit_code write_table(const struct cli *cli, const struct results *results, int number,
+static enum exit_code write_table(const struct cli *cli, const char *option, const struct results *results, int number,
                                   const struct template_set *set) {
     const struct result_setting *setting = &results->setting[number];
     struct tuned *old, *tuned;
     struct winners_counts counts;
     struct text measured = {0};
-    enum exit_code code = open_table(cli, setting->device, &old);
+    enum exit_code code = open_table(cli, option, setting->device, &old);
     if (code) {
         tuned_free(old);
         return code;
     }
     text_print(&measured, "attile %s, %s%s%s", setting->generator, setting->compiler,
                *setting->driver ? ", driver for CUDA " : "", setting->driver);
-    tuned = tuned_new(cli_text(cli, "table", ""), setting->device, text_string(&measured));
+    tuned = tuned_new(cli_text(cli, option, ""), setting->device, text_string(&measured));
     bool good = tuned && !measured.failed;
     for (int i = 0; good && old && i < old->rows; i++)
         good = tuned_put(tuned, &old->row[i]);
     for (int i = 0; good && old && i < old->denials; i++)
         good = tuned_deny(tuned, &old->denial[i].knobs, old->denial[i].version, old->denial[i].because);
-    good = good && winners_fill(tuned, results, number, set, &counts);
+    good = good && winners_fill(tuned, results, number, set, &counts) && (!is_lock(option) || winners_lock(tuned, set));
     code = good ? save_table(cli, tuned, &counts) : cli_error(cli, CLI_INTERNAL, "out of memory");
     if (good && counts.stale)
         cli_note(cli, "%d measurements are of kernels whose source is another one now; they are left aside",
@@ -178,5 +201,9 @@ enum exit_code tune_report(struct cli *cli, const struct results *results, int s
     else
         table_print(&table, cli->color_out, cli->width, &cli->out);
     table_free(&table);
-    return cli_given(cli, "table") ? write_table(cli, results, setting, set) : CLI_OK;
+    enum exit_code code = CLI_OK;
+    for (int i = 0; !code && i < TABLE_OPTIONS; i++)
+        if (cli_given(cli, table_options[i]))
+            code = write_table(cli, table_options[i], results, setting, set);
+    return code;
 }

@@ -5,10 +5,12 @@
 #include "catalog.h"
 #include "results.h"
 
-/* Read --table, if it exists, and see that it is for this device, before anything is measured. */
-enum exit_code tune_check_table(const struct cli *cli, const char *device);
+/* Before anything is measured: can --table and --lock be written? If they exist, are they for this device? */
+enum exit_code tune_can_save_tables(const struct cli *cli);
+enum exit_code tune_check_tables(const struct cli *cli, const char *device);
 
-/* Print the winner of every cell of one setting to standard output, and put them into --table, if that is given. */
+/* Print the winner of every cell of one setting to standard output, and put them into --table and --lock, as far as these are
+   given. */
 enum exit_code tune_report(struct cli *cli, const struct results *results, int setting, const struct template_set *set);
 
 #endif

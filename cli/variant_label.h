@@ -8,7 +8,7 @@
 struct variant_label {
     struct variant first; /* of the list */
     int count;
-    unsigned varying; /* bit KNOB_...: not the same everywhere */
+    knob_flags varying; /* not the same everywhere */
 };
 
 void variant_label_add(struct variant_label *label, const struct variant *variant);

@@ -23,21 +23,22 @@ const struct option_rule option_rules[] = {
     {"tune", "device", NULL, "merge"},
     {"tune", "gpu", NULL, "merge"},
     {"build", "shapes", "for", NULL},
+    {"build", "budget", "for", NULL},
     {NULL, NULL, NULL, NULL},
 };
 
 const struct verb verbs[] = {
     {"run", "SPEC", 1, 1, "run the kernels of a spec on tensors and check every result", options_run,
-     "Every feasible variant runs on the same tensors and is compared with a double-precision oracle. Tensors\n"
-     "come from the files given, else from --shape, else from the spec's `test: inputs:`, else from its\n"
-     "`test: shapes:`; other tensors are random (normal, from --seed). Tensor files are NumPy .npy,\n"
+     "Every feasible variant runs on the same tensors, and a double-precision oracle checks each result. Tensors\n"
+     "come from the given files, else from --shape, else from the spec's `test: inputs:`, else from its\n"
+     "`test: shapes:`; the others are random (normal, from --seed). Tensor files are NumPy .npy,\n"
      "little-endian, C order: <f4 (fp32), <f2 (fp16), <u2 or V2 (bf16 bits); Q, K and V have dimensions\n"
-     "(batch, heads, len, dim) or (heads, len, dim). Values are rounded to each variant's dtype first, and the\n"
-     "oracle sees the rounded values.\n"
+     "(batch, heads, len, dim) or (heads, len, dim). Values are first rounded to each variant's dtype; the oracle\n"
+     "reads the rounded values.\n"
      "\n"
      "Columns: error is the largest absolute difference; limit is the largest difference in percent of the\n"
-     "tolerance of its element; time, read and written are sums over the shapes, bytes of global memory\n"
-     "as the host device counted them; regs and spills (bytes) of a thread are what NVRTC reports.\n"
+     "tolerance of its element; time, read and written (bytes of global memory, counted by the host device)\n"
+     "are sums over the shapes; regs and spills (bytes) a thread are what NVRTC reports.\n"
      "\n"
      "Examples:\n"
      "  attile run specs/quickstart.yaml\n"
@@ -49,22 +50,23 @@ const struct verb verbs[] = {
     {"list", "SPEC", 1, 1, "list the variants of a spec", options_list, NULL, verb_list},
     {"show", "SPEC", 1, 1, "show the emitted source of a variant", options_show, NULL, verb_show},
     {"explain", "SPEC", 1, 1, "show which kernel is chosen for a problem, and why", options_explain,
-     "With --tiles it shows how the mask classifies tiles instead: empty ones are not loaded, full ones run without\n"
-     "mask code, and partial ones evaluate the mask for each pair. It classifies them as the kernel does.\n"
+     "With --tiles it shows instead how the mask classifies tiles: the kernel does not load empty tiles, runs full\n"
+     "tiles without mask code, and evaluates the mask for each pair of a partial tile. The kernel classifies\n"
+     "tiles in the same way.\n"
      "\n"
      "Example:\n"
      "  attile explain specs/cookbook/sliding_window.yaml --tiles \\\n"
      "      --shapes 'len_q=8192,len_kv=8192' --params window=1024 --svg window.svg\n",
      verb_explain},
     {"explore", "SPEC", 1, 1, "predict all schedules of a problem and compile the best", options_explore,
-     "Goes through every schedule that a spec, or a problem given as knobs, leaves open: open knobs take the values\n"
-     "that the templates list, all words of a knob, every algorithm and every target of the GPU. Counts infeasible\n"
-     "ones by reason, predicts the time of the others (docs/model.md), compiles the best with NVRTC, and prints\n"
-     "them with registers and spills. No GPU is needed.\n"
+     "Explores every schedule that a spec, or a problem given as knobs, leaves open: every algorithm, every target of\n"
+     "the GPU, and for an open knob each value that the templates list. Counts infeasible schedules by reason,\n"
+     "predicts the time of the others (docs/model.md), compiles the best with NVRTC, and prints them with registers\n"
+     "and spills. Needs no GPU.\n"
      "\n"
-     "Columns: A, B, C are predicted times at the first shapes; of best is the geometric mean over all shapes of the\n"
-     "time over the best one's; Pareto marks schedules that none beats in time, registers, shared memory and compile\n"
-     "time.\n"
+     "Columns: A, B, C are predicted times at the first shapes; of best is the time divided by the best schedule's\n"
+     "time, as a geometric mean over all shapes; Pareto marks schedules that no other beats in time, registers,\n"
+     "shared memory and compile time together.\n"
      "\n"
      "Examples:\n"
      "  attile explore 'family=attention_forward dtype=bf16 head_dim=96' --best 0\n"
@@ -72,17 +74,18 @@ const struct verb verbs[] = {
      "      --best 64 --csv > schedules.csv\n",
      verb_explore},
     {"generate", "SPEC", 1, 1, "write the emitted sources of a spec", options_generate,
-     "Writes DIR/VARIANT.cu for every feasible variant. Nothing is written when one of them cannot be expanded;\n"
-     "files whose content would not change are left untouched. With -o - all sources go to standard output.\n",
+     "Writes DIR/VARIANT.cu for every feasible variant. Writes nothing when one of them cannot be expanded, and\n"
+     "leaves files alone whose content would not change. With -o - all sources go to standard output.\n",
      verb_generate},
     {"build", "SPEC", 1, 1, "compile the kernels of a spec ahead of time", options_build,
-     "Writes into DIR: VARIANT.cu, VARIANT.ARCH.cubin (.ptx, .so), manifest.json, and kernels.c, which carries all of\n"
-     "them: compile it into a program and give its bundle to att_open. Needs NVRTC but no GPU, and a C++ compiler\n"
-     "for --arch host instead. Nothing is written when one kernel fails.\n"
+     "Writes into DIR: VARIANT.cu, VARIANT.ARCH.cubin (.ptx, .so), manifest.json, and kernels.c, which contains all\n"
+     "kernels: compile it into a program and give its bundle to att_open. Needs NVRTC, or a C++ compiler for --arch\n"
+     "host, and no GPU. Writes nothing when one kernel fails.\n"
      "\n"
-     "sm_80 serves GPUs of compute capability 8.x, sm_90a 9.0 alone; compute_80 is PTX, which the driver of any later\n"
-     "GPU compiles when the kernel is found; host and host_fast serve this kind of CPU, in modes check and fast.\n"
-     "Without --arch, --for builds for its GPU.\n"
+     "sm_80 runs on GPUs of compute capability 8.x, sm_90a on 9.0 only. compute_80 is PTX: the driver of any later "
+     "GPU\n"
+     "compiles it when the program finds the kernel. host and host_fast run on this kind of CPU, in the modes check\n"
+     "and fast. Without --arch, --for builds for its GPU.\n"
      "\n"
      "Example, with the tuned schedules of an H200 for two lengths:\n"
      "  attile build 'family=attention_forward dtype=bf16 head_dim=128 mask=causal' \\\n"
@@ -90,14 +93,15 @@ const struct verb verbs[] = {
      "      batch=1,heads=32,len_q=16384,len_kv=16384'\n",
      verb_build},
     {"tune", "SPEC | FILE...", 1, ARGUMENTS, "measure which schedule of a problem is fastest on this GPU", options_tune,
-     "SPEC is a file, or knobs such as 'family=attention_forward dtype=bf16 head_dim=96'. Schedule knobs that it\n"
-     "leaves open are explored. For every problem and shape the candidates are drawn, most of them among those\n"
-     "that the performance model ranks first. They are compiled by many processes at once; then each is checked\n"
-     "against the oracle and timed, interleaved, by successive halving, until the budget is spent or two are left.\n"
+     "SPEC is a file, or knobs such as 'family=attention_forward dtype=bf16 head_dim=96'. The tuner explores the\n"
+     "schedule knobs that it leaves open. It draws candidates for every problem and shape, most of them from those\n"
+     "that the performance model ranks first. Several processes compile them. The tuner checks each against the\n"
+     "oracle and times them, interleaved, by successive halving, until the budget is spent or two are left.\n"
      "\n"
-     "Each measurement is written to the results file at once, one JSON object a line. After an interruption the same\n"
-     "command continues; after the end it measures nothing more. A kernel that hangs, crashes or is wrong ends a\n"
-     "worker process, and is not tried again.\n"
+     "The tuner writes each measurement to the results file at once, one JSON object a line. After an interruption "
+     "the\n"
+     "same command continues; after the end it measures nothing more. A kernel that hangs, crashes or is wrong ends\n"
+     "a worker process; the tuner does not try it again.\n"
      "\n"
      "Examples:\n"
      "  attile tune 'family=attention_forward dtype=bf16 head_dim=96 mask=causal' \\\n"

@@ -1,0 +1,7 @@
+/* explore_variant: a candidate of an exploration, complete again. */
+#include "explore.h"
+
+void explore_variant(const struct exploration *e, const struct candidate *candidate, struct variant *variant) {
+    struct knobs knobs = candidates_knobs(&e->candidates, candidate);
+    variant_complete(e->catalog.templates, &knobs, false, variant);
+}
