@@ -13,11 +13,14 @@ from typing import Any
 
 from . import errors
 from ._library import version
+from ._sequences import Sequences
+from .append import append_kv
 from .attention import attention, explain
 from .command import build, cache, command, doctor
 from .errors import Error
 from .kernel import Kernel, KernelInfo, compile
 from .session import Session
+from .shared_prefix import attention_shared_prefix
 
 __version__ = version()
 
@@ -33,8 +36,11 @@ __all__ = [
     "Error",
     "Kernel",
     "KernelInfo",
+    "Sequences",
     "Session",
+    "append_kv",
     "attention",
+    "attention_shared_prefix",
     "build",
     "cache",
     "command",

@@ -10,6 +10,7 @@ import ctypes
 import os
 import pathlib
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint64, c_void_p
+from typing import Any
 
 _PACKAGE = pathlib.Path(__file__).parent
 _BUILD = _PACKAGE.parents[1] / "build" / "release"  # where the package is used from a checkout
@@ -39,6 +40,7 @@ class Options(ctypes.Structure):
         ("size", c_size_t), ("device", c_int), ("ordinal", c_int), ("cache_dir", c_char_p), ("no_disk_cache", c_int),
         ("cache_limit", c_uint64), ("template_dir", c_char_p), ("tuned_table", c_char_p), ("bundles", c_void_p),
         ("host_mode", c_int), ("host_seed", c_uint64), ("log", c_void_p), ("log_context", c_void_p),
+        ("quick_first", c_int64),
     ]  # fmt: skip
 
 
@@ -49,22 +51,81 @@ class Param(ctypes.Structure):
     ]  # fmt: skip
 
 
+class ParamGradient(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("data", c_void_p), ("size", c_int64 * 4), ("stride", c_int64 * 4)]
+
+
 TENSORS = ("q", "k", "v", "o")
 STRIDES = ("batch_stride", "head_stride", "row_stride")
 
 
+def _tensors(names: tuple[str, ...]) -> list[tuple[str, Any]]:
+    """Members of struct att_tensor, flat: an address is called as the tensor."""
+    return [
+        field for name in names
+        for field in ((name, c_void_p), *((f"{name}_{stride}", c_int64) for stride in STRIDES))
+    ]  # fmt: skip
+
+
+_ARGS: list[tuple[str, Any]] = [
+    ("size", c_size_t),
+    ("family", c_int),
+    ("workspace_size", c_size_t),
+    ("workspace", c_void_p),
+]
+_FORWARD: list[tuple[str, Any]] = [
+    *_tensors(TENSORS),
+    ("lse", c_void_p), ("lse_batch_stride", c_int64), ("lse_head_stride", c_int64), ("batch", c_int64),
+    ("heads", c_int64), ("kv_heads", c_int64), ("len_q", c_int64), ("len_kv", c_int64), ("scale", c_float),
+    ("param_count", c_int), ("params", POINTER(Param)), ("cu_seqlens_q", c_void_p), ("cu_seqlens_kv", c_void_p),
+    ("lengths_kv", c_void_p), ("page_table", c_void_p), ("page_table_row_stride", c_int64),
+    ("page_indptr", c_void_p), ("page_indices", c_void_p), ("pages", c_int64), ("total_q", c_int64),
+    ("total_kv", c_int64), ("dropout_p", c_float), ("dropout_seed", c_uint64), ("dropout_offset", c_uint64),
+    ("dropout_state", c_void_p),
+    ("k_scale", c_void_p), ("v_scale", c_void_p),
+    *((f"{name}_scale_{stride}", c_int64) for name in "kv" for stride in STRIDES),
+]  # fmt: skip
+
+
 class Args(ctypes.Structure):
-    """struct att_args with family attention_forward. A tensor's address is called as the tensor: args.q."""
+    """struct att_args up to the end of its member `attention`. A tensor's address is called as the tensor: args.q."""
+
+    _fields_ = [*_ARGS, *_FORWARD]
+
+
+class BackwardArgs(ctypes.Structure):
+    """The same with member `attention_backward`; what belongs to the forward pass is called as in Args."""
 
     _fields_ = [
-        ("size", c_size_t), ("family", c_int), ("workspace_size", c_size_t), ("workspace", c_void_p),
-        *[  # type: ignore[list-item]
-            field for name in TENSORS
-            for field in ((name, c_void_p), *((f"{name}_{stride}", c_int64) for stride in STRIDES))
-        ],
-        ("lse", c_void_p), ("lse_batch_stride", c_int64), ("lse_head_stride", c_int64), ("batch", c_int64),
-        ("heads", c_int64), ("kv_heads", c_int64), ("len_q", c_int64), ("len_kv", c_int64), ("scale", c_float),
-        ("param_count", c_int), ("params", POINTER(Param)),
+        *_ARGS, *_tensors(("d_o",)), ("d_lse", c_void_p), *_tensors(("dq", "dk", "dv")), ("d_sinks", c_void_p),
+        ("d_lse_batch_stride", c_int64), ("d_lse_head_stride", c_int64), *_FORWARD, ("param_gradient_count", c_int),
+        ("param_gradients", POINTER(ParamGradient)),
+    ]  # fmt: skip
+
+
+class AppendArgs(ctypes.Structure):
+    """struct att_args up to the end of its member `append`."""
+
+    _fields_ = [
+        *_ARGS, *_tensors(("q", "q_out", "k", "v", "k_cache", "v_cache")), ("batch", c_int64), ("heads", c_int64),
+        ("kv_heads", c_int64), ("len_q", c_int64), ("len_kv", c_int64), ("cu_seqlens_q", c_void_p), ("total_q", c_int64),
+        ("lengths_kv", c_void_p), ("page_table", c_void_p), ("page_table_row_stride", c_int64),
+        ("page_indptr", c_void_p), ("page_indices", c_void_p), ("pages", c_int64), ("slots", c_void_p),
+        ("positions", c_void_p), ("k_scale", c_void_p), ("v_scale", c_void_p),
+        *((f"{scale}_{stride}", c_int64) for scale in ("k_scale", "v_scale") for stride in STRIDES),
+        ("rope_base", c_float), ("rope_cos", c_void_p), ("rope_sin", c_void_p), ("rope_row_stride", c_int64),
+        ("rope_rows", c_int64),
+    ]  # fmt: skip
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [("data", c_void_p), *((stride, c_int64) for stride in STRIDES)]
+
+
+class SharedPrefix(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t), ("prefix", c_void_p), ("merge", c_void_p), ("k", Tensor), ("v", Tensor), ("len", c_int64),
+        ("lengths_kv", c_void_p), ("page_table", c_void_p), ("pages", c_int64),
     ]  # fmt: skip
 
 
@@ -95,6 +156,8 @@ DEVICES = {"auto": 0, "cuda": 1, "host": 2}
 HOST_MODES = {"check": 0, "fast": 1}
 PARAM_TYPES = {"bool": 1, "int32": 2, "float32": 3, "float16": 4, "bfloat16": 5}
 ATTENTION_FORWARD = 2
+ATTENTION_BACKWARD = 4
+APPEND_KV = 5
 REPEAT = -(2**63)  # ATT_REPEAT
 SCALE_ZERO = -0.0  # ATT_SCALE_ZERO
 
@@ -114,8 +177,12 @@ _FUNCTIONS: dict[str, tuple[object, list[object]]] = {
     "att_kernel_source": (c_char_p, [c_void_p]),
     "att_kernel_describe": (_STATUS, [c_void_p, POINTER(KernelInfo)]),
     "att_explain": (_STATUS, [c_void_p, c_char_p, c_char_p, c_char_p, c_size_t, POINTER(c_size_t)]),
-    "att_workspace_size": (_STATUS, [c_void_p, POINTER(Args), POINTER(c_size_t)]),
-    "att_launch": (_STATUS, [c_void_p, POINTER(Args), c_void_p]),
+    "att_workspace_size": (_STATUS, [c_void_p, c_void_p, POINTER(c_size_t)]),
+    "att_launch": (_STATUS, [c_void_p, c_void_p, c_void_p]),
+    "att_check": (_STATUS, [c_void_p, c_void_p]),
+    "att_launch_shared_prefix": (_STATUS, [c_void_p, c_void_p, c_void_p, c_void_p]),
+    "att_shared_prefix_workspace_size": (_STATUS, [c_void_p, c_void_p, c_void_p, POINTER(c_size_t)]),
+    "att_dropout_keep": (c_int, [c_float, c_uint64, c_uint64, c_int64, c_int64, c_int64, c_int64, c_int64]),
     "att_alloc": (_STATUS, [c_void_p, c_size_t, POINTER(c_void_p)]),
     "att_free": (_STATUS, [c_void_p, c_void_p]),
     "att_copy_in": (_STATUS, [c_void_p, c_void_p, c_void_p, c_size_t]),

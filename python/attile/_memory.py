@@ -27,9 +27,11 @@ def workspace_for(tensor: Any, q: View, size: int) -> tuple[object, int]:
 
 def current_stream(tensor: Any) -> int:
     """The stream on which the library that made `tensor` works now; 0, the default one, where it does not say."""
-    if is_torch(tensor):
-        index: int = tensor.get_device()
+    try:
+        index: int = tensor.get_device()  # PyTorch's
         return 0 if index < 0 else torch_stream()(index)
+    except AttributeError:
+        pass
     cupy: Any | None = sys.modules.get("cupy")
     if cupy is not None and isinstance(tensor, cupy.ndarray):
         return int(cupy.cuda.get_current_stream().ptr)

@@ -1,5 +1,5 @@
 """A launch, checked once and repeated often: sizes and strides become a template of arguments, into which a launch puts
-addresses. A plan may be used from several threads, since every launch fills a copy of its own.
+addresses. A plan may be used from several threads: every launch takes a copy of its own from those that wait.
 """
 
 from __future__ import annotations
@@ -7,101 +7,20 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Iterable, Sequence
+from ctypes import byref
 from typing import Any
 
 from . import errors
+from ._check import check_device, dims_of
 from ._library import ATTENTION_FORWARD, PARAM_TYPES, REPEAT, SCALE_ZERO, STRIDES, Args, Param, library
-from ._problem import Form, Parameter, Sizes
+from ._problem import Parameter
+from ._sequences import Inputs
 from ._tensor import View
 from .session import Session
 
-# Where (batch, head, row) stand among the dimensions of q, k, v and o.
-LAYOUTS = {"bshd": (0, 2, 1), "bhsd": (0, 1, 2)}
 ALIGNMENT = 256  # of a workspace, in bytes
 
-
-def dims_of(layout: str) -> tuple[int, int, int]:
-    """Raises LayoutError for a word that is no layout."""
-    if layout not in LAYOUTS:
-        raise errors.LayoutError(f"layout is {layout!r}, expected one of {', '.join(LAYOUTS)}")
-    return LAYOUTS[layout]
-
-
-def check_inputs(q: View, k: View, v: View, layout: str) -> Sizes:
-    """Do they fit each other? Types, devices, dimensions, sizes, strides. Returns the sizes of the launch."""
-    batch, head, row = dims_of(layout)
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
-        if tensor.dtype != q.dtype:
-            raise errors.DtypeError(
-                f"{name} is {tensor.dtype} and q is {q.dtype}, expected one type; convert one of them"
-            )
-        check_device(name, tensor, q)
-        if len(tensor.shape) != 4:
-            raise errors.ShapeError(f"{name} has shape {tensor.shape}, expected four dimensions in layout {layout}")
-        check_strides(name, tensor)
-    sizes = Sizes(q.shape[batch], q.shape[head], k.shape[head], q.shape[row], k.shape[row])
-    _check_shape("k", k, layout, sizes.batch, sizes.kv_heads, sizes.len_kv, q.shape[3])
-    _check_shape("v", v, layout, sizes.batch, sizes.kv_heads, sizes.len_kv, v.shape[3])
-    if sizes.kv_heads == 0 or sizes.heads % sizes.kv_heads:
-        raise errors.ShapeError(
-            f"q has {sizes.heads} heads and k has {sizes.kv_heads}, expected a number that divides it"
-        )
-    return sizes
-
-
-def check_device(name: str, tensor: View, q: View) -> None:
-    if (tensor.device, tensor.ordinal) != (q.device, q.ordinal):
-        raise errors.DeviceError(
-            f"{name} is on {tensor.device}:{tensor.ordinal} and q on {q.device}:{q.ordinal}, expected one device"
-        )
-
-
-def check_strides(name: str, tensor: View) -> None:
-    if 0 in tensor.shape:
-        return  # NumPy gives what is empty any strides
-    if tensor.shape[-1] > 1 and tensor.strides[-1] != 1:
-        raise errors.LayoutError(
-            f"{name}: the last dimension has stride {tensor.strides[-1]}, expected 1; call .contiguous() on it"
-        )
-    if min(tensor.strides) < 0:
-        raise errors.LayoutError(f"{name}: strides {tensor.strides} go backwards, expected none below 0; copy it")
-
-
-def _check_shape(name: str, tensor: View, layout: str, *expected: int) -> None:
-    shape = shape_of(layout, *expected)
-    if tuple(tensor.shape) != shape:
-        raise errors.ShapeError(
-            f"{name} has shape {tuple(tensor.shape)}, expected {shape} beside the others ({layout})"
-        )
-
-
-def shape_of(layout: str, batch: int, heads: int, length: int, width: int) -> tuple[int, int, int, int]:
-    """(batch, heads, length, width) in the order of a layout."""
-    return (batch, length, heads, width) if dims_of(layout)[1] == 2 else (batch, heads, length, width)
-
-
-def check_outputs(o: View, lse: View | None, q: View, sizes: Sizes, form: Form, layout: str) -> None:
-    for name, tensor, dtype in (("out", o, form.dtype_out), ("lse", lse, "float32")):
-        if tensor is None:
-            continue
-        if tensor.dtype != dtype:
-            raise errors.DtypeError(f"{name} is {tensor.dtype}, expected {dtype}")
-        check_device(name, tensor, q)
-        check_strides(name, tensor)
-    _check_shape("out", o, layout, sizes.batch, sizes.heads, sizes.len_q, form.head_dim_v)
-    if lse and tuple(lse.shape) != (sizes.batch, sizes.heads, sizes.len_q):
-        raise errors.ShapeError(f"lse has shape {lse.shape}, expected {(sizes.batch, sizes.heads, sizes.len_q)}")
-
-
-def check_form(q: View, v: View, form: Form) -> None:
-    """Are the inputs those of the kernel's problem?"""
-    if q.dtype != form.dtype:
-        raise errors.DtypeError(f"q is {q.dtype}, and the kernel is compiled for {form.dtype}")
-    if (q.shape[3], v.shape[3]) != (form.head_dim, form.head_dim_v):
-        raise errors.ShapeError(
-            f"q and v have head dimensions {q.shape[3]} and {v.shape[3]}, and the kernel is compiled for "
-            f"{form.head_dim} and {form.head_dim_v}"
-        )
+_launch = library.att_launch
 
 
 def alignment_of(addresses: int, itemsize: int, strides: Iterable[int]) -> int:
@@ -112,7 +31,7 @@ def alignment_of(addresses: int, itemsize: int, strides: Iterable[int]) -> int:
     return low & -low if low else 16
 
 
-def _params_of(parameters: Sequence[Parameter], views: Sequence[View | None], q: View) -> ctypes.Array[Param]:
+def params_of(parameters: Sequence[Parameter], views: Sequence[View | None], q: View) -> ctypes.Array[Param]:
     array = (Param * len(parameters))()
     for param, one, seen in zip(array, parameters, views):
         param.name = one.name.encode()
@@ -136,90 +55,116 @@ def _params_of(parameters: Sequence[Parameter], views: Sequence[View | None], q:
 class Plan:
     """One launch of one kernel on tensors of these sizes and strides.
 
-    q, k, v, o, lse and views say how the tensors lie; where, each launch says anew.
+    inputs, o, lse and views say how the tensors lie; where, each launch says anew.
     """
 
     __slots__ = (
         "_check",
         "_count",
         "_params",
+        "_spare",
         "_template",
+        "arrays",
         "extra",
         "handle",
-        "out_shape",
         "session",
         "tensors",
         "workspace_size",
     )  # fmt: skip
 
     def __init__(
-        self, session: Session, handle: int, layout: str, sizes: Sizes, q: View, k: View, v: View, o: View,
-        lse: View | None, scale: float | None, parameters: Sequence[Parameter],
-        views: Sequence[View | None],
+        self, session: Session, handle: int, layout: str, inputs: Inputs, o: View, lse: View | None,
+        scale: float | None, parameters: Sequence[Parameter], views: Sequence[View | None],
     ) -> None:  # fmt: skip
         self.session, self.handle, self._check = session, handle, session.check
         args = Args(size=ctypes.sizeof(Args), family=ATTENTION_FORWARD)
-        for name, tensor in (("q", q), ("k", k), ("v", v), ("o", o)):
+        q = inputs.q
+        for name, tensor in (("q", q), ("k", inputs.k), ("v", inputs.v), ("o", o)):
             setattr(args, name, tensor.data)
             for stride, dim in zip(STRIDES, dims_of(layout)):
                 setattr(args, f"{name}_{stride}", tensor.strides[dim])
         if lse is not None:
             args.lse, (args.lse_batch_stride, args.lse_head_stride) = lse.data, lse.strides[:2]
-        args.batch, args.heads, args.kv_heads, args.len_q, args.len_kv = sizes
+        args.batch, args.heads, args.kv_heads, args.len_q, args.len_kv = inputs.sizes
+        for name, number in inputs.numbers:
+            setattr(args, name, number)
+        for name, one in inputs.arrays:
+            setattr(args, name, one.data)
+        self.arrays = tuple(name for name, _ in inputs.arrays)  # of Sequences
         args.scale = 0.0 if scale is None else SCALE_ZERO if scale == 0 else scale
         if not math.isfinite(args.scale):
             raise errors.InvalidArgument(f"scale is {scale}, expected a finite number that fp32 holds")
         self._count = args.param_count = len(parameters)
         self.tensors = tuple(i for i, seen in enumerate(views) if seen is not None)  # of the parameters
-        array = _params_of(parameters, views, q)
+        array = params_of(parameters, views, q)
         for i in self.tensors:
             array[i].data = views[i].data  # type: ignore[union-attr]
         args.params = array
         size = ctypes.c_size_t()
-        self._check(library.att_workspace_size(handle, ctypes.byref(args), ctypes.byref(size)))
+        self._check(library.att_workspace_size(handle, byref(args), byref(size)))
         self.workspace_size = args.workspace_size = size.value
-        self.out_shape = o.shape
         self.extra: Any = None  # what the caller keeps beside it
         self._template, self._params = args, array
+        self._spare: list[Args] = []  # copies that no launch is using
 
     def bind(
-        self, q: int, k: int, v: int, o: int, lse: int = 0, workspace: int = 0, params: Sequence[int] = ()
-    ) -> Launch:
+        self, q: int, k: int, v: int, o: int, lse: int = 0, workspace: int = 0, params: Sequence[int] = (),
+        arrays: Sequence[int] = (),
+    ) -> Launch:  # fmt: skip
         """A launch of which nothing changes any more but the stream."""
-        args = self._filled(q, k, v, o, lse, workspace, params)
-        return Launch(self, args)
+        return Launch(self, self.arguments(q, k, v, o, lse, workspace, params, arrays))
+
+    def arguments(
+        self, q: int, k: int, v: int, o: int, lse: int, workspace: int, params: Sequence[int], arrays: Sequence[int]
+    ) -> Args:
+        """A copy of the arguments, with these addresses."""
+        args = Args.from_buffer_copy(self._template)
+        args.q, args.k, args.v, args.o, args.lse, args.workspace = q, k, v, o, lse, workspace
+        for name, address in zip(self.arrays, arrays):
+            setattr(args, name, address)
+        if self._count:
+            args.params = self._params_at(params)
+        return args
 
     def launch(
         self, q: int, k: int, v: int, o: int, lse: int = 0, workspace: int = 0, params: Sequence[int] = (),
-        stream: int = 0,
+        stream: int = 0, arrays: Sequence[int] = (), check: bool = False,
     ) -> None:  # fmt: skip
-        """Start it on these addresses. params: those of the parameters that are tensors, in their order."""
-        status = library.att_launch(self.handle, self._filled(q, k, v, o, lse, workspace, params), stream)
+        """Start it on these addresses. params: those of the parameters that are tensors, in their order; arrays: those of
+        the sequences, in the order of Inputs.arrays. check: wait, and check the numbers in these arrays, before."""
+        try:
+            args = self._spare.pop()
+        except IndexError:
+            args = Args.from_buffer_copy(self._template)
+        args.q, args.k, args.v, args.o, args.lse, args.workspace = q, k, v, o, lse, workspace
+        for name, address in zip(self.arrays, arrays):
+            setattr(args, name, address)
+        if self._count:
+            args.params = self._params_at(params)
+        status = library.att_check(self.handle, byref(args)) if check else 0
+        status = status or _launch(self.handle, byref(args), stream)
+        self._spare.append(args)
         if status:
             self._check(status)
 
-    def _filled(self, q: int, k: int, v: int, o: int, lse: int, workspace: int, params: Sequence[int]) -> Args:
-        args = Args.from_buffer_copy(self._template)
-        args.q, args.k, args.v, args.o, args.lse, args.workspace = q, k, v, o, lse, workspace
-        if self._count:
-            array = (Param * self._count).from_buffer_copy(self._params)
-            for i, address in zip(self.tensors, params):
-                array[i].data = address
-            args.params = array
-        return args
+    def _params_at(self, addresses: Sequence[int]) -> ctypes.Array[Param]:
+        array = (Param * self._count).from_buffer_copy(self._params)
+        for i, address in zip(self.tensors, addresses):
+            array[i].data = address
+        return array
 
 
 class Launch:
     """A call with everything said but the stream; keeps the tensors that it works on."""
 
-    __slots__ = ("_args", "_plan", "kept")
+    __slots__ = ("_at", "_plan", "kept")
 
     def __init__(self, plan: Plan, args: Args) -> None:
-        self._plan, self._args = plan, args
+        self._plan, self._at = plan, byref(args)  # which keeps args
         self.kept: Any = None
 
     def __call__(self, stream: int = 0) -> None:
         """Start it. Asynchronous on a GPU."""
-        status = library.att_launch(self._plan.handle, self._args, stream)
+        status = _launch(self._plan.handle, self._at, stream)
         if status:
             self._plan.session.check(status)

@@ -67,6 +67,7 @@ class Form(NamedTuple):
     dtype_out: str
     head_dim: int
     head_dim_v: int
+    layout: str  # knobs of the layout, as Inputs.knobs says them; "" = dense
 
 
 # Said in full wherever a problem leaves them out, so that nothing here depends on the library's defaults.
@@ -78,7 +79,17 @@ def form_of(knobs: Mapping[str, str]) -> Form:
     knobs = {**DEFAULTS, **knobs}
     head_dim = int(knobs["head_dim"])
     return Form(_DTYPE_OF[knobs["dtype"]], _DTYPE_OF[knobs.get("dtype_out", knobs["dtype"])], head_dim,
-                int(knobs.get("head_dim_v", head_dim)))  # fmt: skip
+                int(knobs.get("head_dim_v", head_dim)), _layout_in(knobs))  # fmt: skip
+
+
+def _layout_in(knobs: Mapping[str, str]) -> str:
+    layout, page_size = knobs.get("layout", "dense"), int(knobs.get("page_size", "0"))
+    return "" if layout == "dense" else layout_text(layout, page_size, knobs.get("page_table", "table"))
+
+
+def layout_text(layout: str, page_size: int, page_table: str) -> str:
+    """The part of a problem that says where sequences are."""
+    return f"layout={layout} page_size={page_size} page_table={page_table}" if page_size else f"layout={layout}"
 
 
 def declared_in(problem: str) -> list[tuple[str, str]]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ._memory import current_stream, workspace_for
-from ._plan import Plan, alignment_of, check_inputs, shape_of
-from ._problem import Parameter, Sizes, as_text, declare, hints, knob_of_dtype, rule_text
+from ._plan import Plan, alignment_of
+from ._problem import Parameter, as_text, declare, hints, knob_of_dtype, rule_text
+from ._sequences import Inputs, Sequences, inputs_of
 from ._tensor import View, empty_like, is_torch, view
 from .session import Session, session_for
 
@@ -15,7 +16,8 @@ from .session import Session, session_for
 def attention(
     q: Any, k: Any, v: Any, *, mask: str | None = None, score: str | None = None, scale: float | None = None,
     params: Mapping[str, Any] | None = None, sinks: Any = None, schedule: str | None = None,
-    return_lse: bool = False, layout: str = "bshd", stream: int | None = None,
+    return_lse: bool = False, layout: str = "bshd", stream: int | None = None, sequences: Sequences | None = None,
+    check: bool = False,
 ) -> Any:  # fmt: skip
     """softmax(score(scale q k^T) where mask) v.
 
@@ -28,6 +30,9 @@ def attention(
     a tensor that equals a size of the call is taken for it.
     sinks: (heads,) of float32, logits that take weight and give no value. scale: None = 1 / sqrt(head_dim).
     schedule: knobs that say how; None = the library chooses. stream: a CUDA stream handle; None = the current one.
+    sequences: attile.Sequences, for sequences with lengths of their own, packed one after the other or in pages; it says
+    what the dimensions of q, k, v, o and lse are then. check: on a GPU, wait, and check the numbers in its arrays before the
+    launch, as a CPU does always; to find a fault, not for each step.
     Returns o, (batch, len_q, heads, head_dim_v), of the library that made q; with return_lse (o, lse), where lse is
     (batch, heads, len_q) of float32, the natural logarithm of the sums. A query that sees no key has 0 and -inf.
     Compiles at the first call of its kind, asynchronous on a GPU otherwise. Raises exceptions of attile.errors, all
@@ -38,48 +43,52 @@ def attention(
 
         return attile_torch.attention(
             q, k, v, mask=mask, score=score, scale=scale, params=params, sinks=sinks, schedule=schedule,
-            return_lse=return_lse, layout=layout, stream=stream,
+            return_lse=return_lse, layout=layout, stream=stream, sequences=sequences, check=check,
         )  # fmt: skip
-    seen_q, seen_k, seen_v = view(q, stream or 0), view(k, stream or 0), view(v, stream or 0)
-    sizes = check_inputs(seen_q, seen_k, seen_v, layout)
-    parameters = declare(params, sizes, view)
+
+    def see(tensor: Any) -> View:
+        return view(tensor, stream or 0)
+
+    inputs = inputs_of(see(q), see(k), see(v), layout, sequences, see)
+    parameters = declare(params, inputs.sizes, view)
     if sinks is not None:
         parameters.append(Parameter("sinks", "float[heads]", sinks))
-    views = [None if isinstance(one.value, (bool, int, float)) else view(one.value, stream or 0) for one in parameters]
-    o = empty_like(q, shape_of(layout, sizes.batch, sizes.heads, sizes.len_q, seen_v.shape[3]), seen_q.dtype)
-    lse = empty_like(q, (sizes.batch, sizes.heads, sizes.len_q), "float32") if return_lse else None
-    seen_o, seen_lse = view(o), None if lse is None else view(lse)
-    plan = plan_of(layout, sizes, seen_q, seen_k, seen_v, seen_o, seen_lse, scale,
-                   rule_text(mask, score, parameters), parameters, views, schedule)  # fmt: skip
-    kept, workspace = workspace_for(q, seen_q, plan.workspace_size)
+    views = [None if isinstance(one.value, (bool, int, float)) else see(one.value) for one in parameters]
+    o = empty_like(q, inputs.out_shape(layout, inputs.v.shape[3]), inputs.q.dtype)
+    lse = empty_like(q, inputs.lse_shape(), "float32") if return_lse else None
+    seen_o, seen_lse = inputs.outputs(view(o), None if lse is None else view(lse), layout)
+    plan = plan_of(
+        layout, inputs, seen_o, seen_lse, scale, rule_text(mask, score, parameters), parameters, views, schedule
+    )
+    kept, workspace = workspace_for(q, inputs.q, plan.workspace_size)
     plan.launch(
-        seen_q.data, seen_k.data, seen_v.data, seen_o.data, seen_lse.data if seen_lse else 0, workspace,
+        inputs.q.data, inputs.k.data, inputs.v.data, seen_o.data, seen_lse.data if seen_lse else 0, workspace,
         [one.data for one in views if one], current_stream(q) if stream is None else stream,
+        [one.data for _, one in inputs.arrays], check,
     )  # fmt: skip
     del kept
     return (o, lse) if return_lse else o
 
 
-def problem_of(sizes: Sizes, q: View, k: View, v: View, o: View, rule: str) -> str:
+def problem_of(inputs: Inputs, o: View, rule: str) -> str:
     """The problem that a call asks the library for. rule: as rule_text writes it."""
+    q, k, v = inputs.q, inputs.k, inputs.v
     size = 4 if q.dtype == "float32" else 2
     addresses = q.data | k.data | v.data | o.data
     strides = [stride for one in (q, k, v, o) for length, stride in zip(one.shape[:3], one.strides) if length > 1]
-    said = hints(sizes, alignment_of(addresses, size, strides))
-    return (
-        f"family=attention_forward dtype={knob_of_dtype(q.dtype, 'q')} head_dim={q.shape[3]} head_dim_v={v.shape[3]} "
-        f"{rule} {said}"
-    )
+    said = hints(inputs.sizes, alignment_of(addresses, size, strides))
+    what = f"family=attention_forward dtype={knob_of_dtype(q.dtype, 'q')} head_dim={q.shape[3]} head_dim_v={v.shape[3]}"
+    return " ".join(part for part in (what, rule, inputs.knobs, said) if part)
 
 
 def plan_of(
-    layout: str, sizes: Sizes, q: View, k: View, v: View, o: View, lse: View | None, scale: float | None,
-    rule: str, parameters: list[Parameter], views: list[View | None], schedule: str | None,
+    layout: str, inputs: Inputs, o: View, lse: View | None, scale: float | None, rule: str,
+    parameters: list[Parameter], views: list[View | None], schedule: str | None,
 ) -> Plan:  # fmt: skip
     """Find the kernel of a call, compile it unless it is there, and check the call's arguments."""
-    session: Session = session_for(q.device if q.device == "host" else "cuda", q.ordinal)
-    handle = session.find(problem_of(sizes, q, k, v, o, rule), schedule)
-    return Plan(session, handle, layout, sizes, q, k, v, o, lse, scale, parameters, views)
+    session: Session = session_for(inputs.q.device, inputs.q.ordinal)
+    handle = session.find(problem_of(inputs, o, rule), schedule)
+    return Plan(session, handle, layout, inputs, o, lse, scale, parameters, views)
 
 
 def explain(problem: Any, schedule: str | None = None, *, device: str = "auto") -> str:

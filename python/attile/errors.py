@@ -101,7 +101,7 @@ class ParameterError(InvalidArgument):
 
 
 class NoBackward(Error):
-    """An input requires a gradient, and there is no backward kernel."""
+    """A gradient is asked for that there are no kernels for."""
 
 
 class VersionError(Error, ImportError):

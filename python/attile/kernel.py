@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from . import _library, errors
+from ._check import check_form, check_outputs
 from ._library import library
 from ._memory import current_stream, workspace_for
-from ._plan import Launch, Plan, check_form, check_inputs, check_outputs, shape_of
+from ._plan import Launch, Plan
 from ._problem import DEFAULTS, Parameter, Problem, as_text, declared_in, form_of, knobs_of
+from ._sequences import ARRAYS, Sequences, inputs_of
 from ._tensor import View, contiguous, empty_like, is_torch, view
 from .session import Session, session_for
 
@@ -82,15 +84,16 @@ class Kernel:
         return KernelInfo._make([*values[:-1], values[-1].decode()])
 
     def workspace_size(
-        self, q: Any, k: Any, v: Any, *, params: Mapping[str, Any] | None = None, layout: str = "bhsd"
-    ) -> int:
+        self, q: Any, k: Any, v: Any, *, params: Mapping[str, Any] | None = None, layout: str = "bhsd",
+        sequences: Sequences | None = None,
+    ) -> int:  # fmt: skip
         """Bytes of workspace that a call on tensors like these needs. Their elements are not read."""
-        return self.plan(q, k, v, params=params, layout=layout).workspace_size
+        return self.plan(q, k, v, params=params, layout=layout, sequences=sequences).workspace_size
 
     def __call__(
         self, q: Any, k: Any, v: Any, out: Any = None, lse: Any = None, *, scale: float | None = None,
         params: Mapping[str, Any] | None = None, stream: int | None = None, workspace: Any = None,
-        layout: str = "bhsd",
+        layout: str = "bhsd", sequences: Sequences | None = None,
     ) -> Any:  # fmt: skip
         """out = softmax(score(scale q k^T)) v, started on a stream; returns out.
 
@@ -99,17 +102,18 @@ class Kernel:
         contiguous last dimension. out: made when it is None. lse: (batch, heads, len_q) of fp32, filled unless None.
         scale: None = 1 / sqrt(head_dim). params: {name: number or tensor}, all that the problem declares.
         stream: a CUDA stream handle; None = the current one of the library that made q. workspace: a tensor of at least
-        `workspace_size` bytes; None = one is made. Asynchronous on a GPU: nothing is waited for or copied.
+        `workspace_size` bytes; None = one is made. sequences: where the kernel's problem has another layout than dense.
+        Asynchronous on a GPU: nothing is waited for or copied.
         Raises the exceptions of attile.errors before anything is started.
         """
-        key = _key_of(q, k, v, out, lse, scale, params, layout)
+        key = _key_of(q, k, v, out, lse, scale, params, layout, sequences)
         plan = self._plans.get(key) if key else None
         if plan is None:
-            plan = self._plan_anew(key, q, k, v, out, lse, scale, params, layout)
-        form, shape, all_torch = plan.extra
+            plan = self._plan_anew(key, q, k, v, out, lse, scale, params, layout, sequences)
+        form, shape, strides, all_torch = plan.extra
         if out is None:
             same = all_torch and form.dtype_out == form.dtype
-            out = q.new_empty(shape) if same else empty_like(q, shape, form.dtype_out)
+            out = q.new_empty_strided(shape, strides) if same else empty_like(q, shape, form.dtype_out)
         if stream is None:
             stream = current_stream(q)
         at = 0
@@ -118,21 +122,19 @@ class Kernel:
                 workspace, at = workspace_for(q, view(q), plan.workspace_size)
             else:
                 at = _workspace_address(workspace, plan.workspace_size)
-        if all_torch and not params:  # the same as below, in half the time
+        if all_torch and not params and sequences is None:  # the same as below, in half the time
             at_lse = 0 if lse is None else lse.data_ptr()
             plan.launch(q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), at_lse, at, (), stream)
             return out
-        values = list(params.values()) if params else []
-        tensors = [q, k, v, out, *([] if lse is None else [lse]), *(values[i] for i in plan.tensors)]
-        found = [_address(one, stream) for one in tensors]  # keeps what it names until the launch
-        at_q, at_k, at_v, at_out, *others = (one[0] for one in found)
-        plan.launch(at_q, at_k, at_v, at_out, 0 if lse is None else others.pop(0), at, others, stream)
+        found = _addresses(plan, q, k, v, out, lse, params, sequences, stream)
+        plan.launch(*found.tensors, at, found.params, stream, found.arrays)
         return out
 
     def _plan_anew(
-        self, key: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, scale: float | None, params: Any, layout: str
-    ) -> Plan:
-        plan = self.plan(q, k, v, out, lse, scale=scale, params=params, layout=layout)
+        self, key: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, scale: float | None, params: Any, layout: str,
+        sequences: Sequences | None,
+    ) -> Plan:  # fmt: skip
+        plan = self.plan(q, k, v, out, lse, scale=scale, params=params, layout=layout, sequences=sequences)
         if key:
             if len(self._plans) >= PLANS:
                 self._plans.clear()
@@ -142,53 +144,52 @@ class Kernel:
     def bind(
         self, q: Any, k: Any, v: Any, out: Any, lse: Any = None, *, scale: float | None = None,
         params: Mapping[str, Any] | None = None, workspace: Any = None, layout: str = "bhsd",
+        sequences: Sequences | None = None,
     ) -> Launch:  # fmt: skip
         """A call on these very tensors, to be started often: launch = kernel.bind(...); launch(stream).
 
         Arguments are those of a call. workspace: a tensor, or an address of device memory. Starting it costs little more
         than the library's own call; the tensors are kept as long as it is.
         """
-        plan = self.plan(q, k, v, out, lse, scale=scale, params=params, layout=layout)
+        plan = self.plan(q, k, v, out, lse, scale=scale, params=params, layout=layout, sequences=sequences)
         room: object = workspace
         at = 0
         if plan.workspace_size and workspace is None:
             room, at = workspace_for(q, view(q), plan.workspace_size)
         elif plan.workspace_size:
             at = workspace if isinstance(workspace, int) else _workspace_address(workspace, plan.workspace_size)
-        values = list((params or {}).values())
-        tensors = [q, k, v, out, *([] if lse is None else [lse]), *(values[i] for i in plan.tensors)]
-        found = [_address(one, 0) for one in tensors]
-        at_q, at_k, at_v, at_out, *others = (one[0] for one in found)
-        launch = plan.bind(at_q, at_k, at_v, at_out, 0 if lse is None else others.pop(0), at, others)
+        found = _addresses(plan, q, k, v, out, lse, params, sequences, 0)
+        launch = plan.bind(*found.tensors, at, found.params, found.arrays)
         launch.kept = (found, room)
         return launch
 
     def plan(
         self, q: Any, k: Any, v: Any, out: Any = None, lse: Any = None, *, scale: float | None = None,
-        params: Mapping[str, Any] | None = None, layout: str = "bhsd",
+        params: Mapping[str, Any] | None = None, layout: str = "bhsd", sequences: Sequences | None = None,
     ) -> Plan:  # fmt: skip
         """The arguments of a call, checked, for callers that repeat it with addresses of their own."""
         family = self._knobs["family"]
         if family != "attention_forward":
             raise errors.InvalidArgument(f"{self.name} is of family {family}, and only attention_forward can be called")
         form = form_of(self._knobs)
-        given = (q, k, v)
-        q, k, v = view(q), view(k), view(v)
-        sizes = check_inputs(q, k, v, layout)
-        if (q.device, q.ordinal) != (self.session.device, self.session.ordinal):
+        inputs = inputs_of(view(q), view(k), view(v), layout, sequences, view)
+        first = inputs.q
+        if (first.device, first.ordinal) != (self.session.device, self.session.ordinal):
             raise errors.DeviceError(
-                f"q is on {q.device}:{q.ordinal}, and the kernel is compiled for "
+                f"q is on {first.device}:{first.ordinal}, and the kernel is compiled for "
                 f"{self.session.device}:{self.session.ordinal}; say device= or session= to compile"
             )
-        check_form(q, v, form)
-        shape = shape_of(layout, sizes.batch, sizes.heads, sizes.len_q, form.head_dim_v)
-        o = view(out) if out is not None else like(q, shape, form.dtype_out)
+        check_form(first, inputs.v, inputs.knobs, form)
+        shape = inputs.out_shape(layout, form.head_dim_v)
+        o = view(out) if out is not None else like(first, shape, form.dtype_out)
         seen_lse = None if lse is None else view(lse)
-        check_outputs(o, seen_lse, q, sizes, form, layout)
+        check_outputs(o, seen_lse, first, shape, inputs.lse_shape(), form.dtype_out)
         parameters = self._parameters(params)
         views = [None if isinstance(one.value, (bool, int, float)) else view(one.value) for one in parameters]
-        plan = Plan(self.session, self.handle, layout, sizes, q, k, v, o, seen_lse, scale, parameters, views)
-        plan.extra = (form, shape, all(one is None or is_torch(one) for one in (*given, out, lse)))
+        plan = Plan(self.session, self.handle, layout, inputs, *inputs.outputs(o, seen_lse, layout), scale, parameters,
+                    views)  # fmt: skip
+        all_torch = all(one is None or is_torch(one) for one in (q, k, v, out, lse))
+        plan.extra = (form, shape, o.strides, all_torch)
         return plan
 
     def _parameters(self, params: Mapping[str, Any] | None) -> list[Parameter]:
@@ -208,22 +209,27 @@ def like(q: View, shape: tuple[int, ...], dtype: str) -> View:
 
 
 def _key_of(
-    q: Any, k: Any, v: Any, out: Any, lse: Any, scale: float | None, params: Mapping[str, Any] | None, layout: str
-) -> tuple[Any, ...] | None:
+    q: Any, k: Any, v: Any, out: Any, lse: Any, scale: float | None, params: Mapping[str, Any] | None, layout: str,
+    sequences: Sequences | None,
+) -> tuple[Any, ...] | None:  # fmt: skip
     """Tells calls apart that need plans of their own; None where that cannot be told cheaply."""
     try:
-        if is_torch(q):
-            key: tuple[Any, ...] = (
-                q.shape, q.stride(), q.dtype, q.get_device(), k.shape, k.stride(), k.dtype, k.get_device(), v.shape,
-                v.stride(), v.dtype, v.get_device(), scale, layout,
-            )  # fmt: skip
-        else:
-            key = (scale, layout)
-            for one in (q, k, v):
-                key += (one.shape, one.strides, one.dtype, getattr(one, "device", None))
-        for one in (out, lse):
-            key += (None,) if one is None else _form_of(one)
-    except AttributeError:  # libraries mixed, or one that is asked by DLPack
+        key: tuple[Any, ...] = (
+            q.shape, q.stride(), q.dtype, q.get_device(), k.shape, k.stride(), k.dtype, k.get_device(), v.shape,
+            v.stride(), v.dtype, v.get_device(), scale, layout,
+        )  # fmt: skip
+        key += (None,) if out is None else (out.shape, out.stride(), out.dtype, out.get_device())
+    except AttributeError:  # not all are PyTorch's
+        try:
+            key = (*_form_of(q), *_form_of(k), *_form_of(v), scale, layout, None if out is None else _form_of(out))
+        except AttributeError:  # one is asked by DLPack
+            return None
+    if lse is None and not params and sequences is None:
+        return key
+    try:
+        key += (None if lse is None else _form_of(lse),)
+        key += () if sequences is None else (_form_of_sequences(sequences),)
+    except AttributeError:
         return None
     for name, value in (params or {}).items():
         key += (name, type(value), value) if isinstance(value, (bool, int, float)) else (name, *_form_of(value))
@@ -233,7 +239,35 @@ def _key_of(
 def _form_of(tensor: Any) -> tuple[Any, ...]:
     if is_torch(tensor):
         return tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device()
-    return tensor.shape, tensor.strides, tensor.dtype
+    return tensor.shape, tensor.strides, tensor.dtype, getattr(tensor, "device", None)
+
+
+def _form_of_sequences(sequences: Sequences) -> tuple[Any, ...]:
+    return tuple(
+        _form_of(one) if name in ARRAYS and one is not None else one for name, one in sequences._asdict().items()
+    )
+
+
+class _Found(NamedTuple):
+    """Addresses for a plan, and what keeps the memory there until the launch."""
+
+    tensors: tuple[int, int, int, int, int]  # q, k, v, out, lse
+    params: list[int]
+    arrays: list[int]
+    owners: object
+
+
+def _addresses(
+    plan: Plan, q: Any, k: Any, v: Any, out: Any, lse: Any, params: Mapping[str, Any] | None,
+    sequences: Sequences | None, stream: int,
+) -> _Found:  # fmt: skip
+    values = list(params.values()) if params else []
+    five = [(0, None) if one is None else _address(one, stream) for one in (q, k, v, out, lse)]
+    at_q, at_k, at_v, at_out, at_lse = (at for at, _ in five)
+    others = [_address(values[i], stream) for i in plan.tensors]
+    arrays = [_address(getattr(sequences, name), stream) for name in plan.arrays]
+    return _Found((at_q, at_k, at_v, at_out, at_lse), [at for at, _ in others], [at for at, _ in arrays],
+                  (five, others, arrays))  # fmt: skip
 
 
 def _address(tensor: Any, stream: int) -> tuple[int, object]:

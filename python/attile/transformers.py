@@ -80,10 +80,8 @@ def attention(
 
     attention_mask: what `mask` returned, a tensor that is broadcast to (batch, heads, len_q, len_kv), or None, which is
     causal where the module says so. softcap, s_aux (sinks) and position_bias (added to the scores) as models pass them.
-    Raises Unsupported for dropout and for a paged cache.
+    Raises Unsupported for a paged cache.
     """
-    if dropout:
-        raise errors.Unsupported(f"dropout is {dropout}, and no kernel drops weights; call model.eval()")
     if cache is not None:
         raise errors.Unsupported("a paged cache was given, and there is no paged kernel yet; use another cache")
     text = score = None
@@ -104,7 +102,7 @@ def attention(
         score = added if score is None else f"{score} then {added}"
     o = _attention(
         query, key, value, mask=text, score=score, params=params, scale=scaling,
-        sinks=None if s_aux is None else s_aux.float(), layout="bhsd",
+        sinks=None if s_aux is None else s_aux.float(), layout="bhsd", dropout_p=dropout,
     )  # fmt: skip
     return o.transpose(1, 2).contiguous(), None
 

@@ -16,30 +16,45 @@ HEADER = pathlib.Path(__file__).parents[2] / "runtime" / "attile.h"
 STRUCTS = {
     "att_options": _library.Options,
     "att_param": _library.Param,
-    "att_args": _library.Args,
+    "att_param_gradient": _library.ParamGradient,
+    "att_tensor": _library.Tensor,
+    "att_shared_prefix": _library.SharedPrefix,
     "att_kernel_info": _library.KernelInfo,
     "att_session_info": _library.SessionInfo,
     "att_counters": _library.Counters,
 }
+# Flat in Python: struct att_args up to the end of one member of its union.
+ARGS = {"attention": _library.Args, "attention_backward": _library.BackwardArgs, "append": _library.AppendArgs}
+TENSOR = re.compile("([qkvo]|d_o|d[qkv]|q_out|[kv]_cache)(?:_(batch_stride|head_stride|row_stride))?")
 
 
-def spelled(struct, member):
-    """As C has it: `from` is a keyword of Python, and Args is flat."""
-    if member == "origin":
-        return "from"
-    if struct != "att_args" or member in ("size", "family", "workspace_size", "workspace"):
+def spelled(union, member):
+    """What a member of a flat struct is called in C."""
+    if member in ("size", "family", "workspace_size", "workspace"):
         return member
-    tensor = re.fullmatch("([qkvo])(?:_(batch_stride|head_stride|row_stride))?", member)
-    return f"attention.{tensor[1]}.{tensor[2] or 'data'}" if tensor else f"attention.{member}"
+    backward = union == "attention_backward" and member.startswith(("d", "param_gradient"))
+    backward = backward and not member.startswith("dropout")
+    within = f"{union}.forward" if union == "attention_backward" and not backward else union
+    tensor = TENSOR.fullmatch(member)
+    return f"{within}.{tensor[1]}.{tensor[2] or 'data'}" if tensor else f"{within}.{member}"
 
 
 def expectations():
     """[(an expression of C, what it is in Python)]"""
     for name, struct in STRUCTS.items():
-        yield f"sizeof(struct {name})", ctypes.sizeof(struct)
+        # Args is that of attention alone, and other families may have larger ones.
+        whole = "offsetof(struct att_args, attention) + sizeof(struct att_attention_args)"
+        yield whole if name == "att_args" else f"sizeof(struct {name})", ctypes.sizeof(struct)
         for member, *_ in struct._fields_:
-            yield f"offsetof(struct {name}, {spelled(name, member)})", getattr(struct, member).offset
+            in_c = "from" if member == "origin" else member  # a keyword of Python
+            yield f"offsetof(struct {name}, {in_c})", getattr(struct, member).offset
+    for union, struct in ARGS.items():
+        yield f"offsetof(struct att_args, {union}) + sizeof(((struct att_args *)0)->{union})", ctypes.sizeof(struct)
+        for member, *_ in struct._fields_:
+            yield f"offsetof(struct att_args, {spelled(union, member)})", getattr(struct, member).offset
     yield "ATT_ATTENTION_FORWARD", _library.ATTENTION_FORWARD
+    yield "ATT_ATTENTION_BACKWARD", _library.ATTENTION_BACKWARD
+    yield "ATT_APPEND_KV", _library.APPEND_KV
     yield "ATT_REPEAT", _library.REPEAT
 
 

@@ -31,7 +31,7 @@ ROWS = {
         None,
         lambda s, b, h, q, k: s - np.stack([SLOPES, 2 * SLOPES]).astype(np.float64)[b, h] * abs(q - k),
     ),
-    "`flash_attn_varlen_func(..., cu_seqlens_q, ...)`": (
+    "the same, with gradients": (
         {"doc": DOCUMENTS},
         lambda b, h, q, k: DOCUMENTS[b, np.maximum(q, 0)] == DOCUMENTS[b, k],
         None,
@@ -49,6 +49,29 @@ def test_rows_of_the_page(row):
     words = eval(params[1], {"left": LEFT, "right": RIGHT, **names}) if params else None
     q, k, v = tensors()
     check(attile.attention(q, k, v, layout="bhsd", params=words, return_lse=True, **found), q, k, v, mask=mask, score=score)
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="needs the repository")
+def test_code_of_the_page():
+    """It runs, and what it calls the same is the same."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    lengths, table = torch.tensor([5, 0], dtype=torch.int32), torch.tensor([[1, 3], [0, 2]], dtype=torch.int32)
+    sums, angle = torch.tensor([0, 5, 12], dtype=torch.int32), torch.arange(16)[:, None] * 10000.0 ** (-torch.arange(0, 16, 2) / 16)
+    names = {
+        "attile": attile, "q": torch.randn(2, 1, 4, 16), "k": torch.randn(2, 9, 2, 16), "v": torch.randn(2, 9, 2, 16),
+        "packed_q": torch.randn(12, 4, 16), "packed_k": torch.randn(12, 2, 16), "packed_v": torch.randn(12, 2, 16),
+        "cu_seqlens_q": sums, "cu_seqlens_k": sums, "max_seqlen_q": 7, "max_seqlen_k": 7,
+        "k_pages": torch.zeros(4, 8, 2, 16), "v_pages": torch.zeros(4, 8, 2, 16), "k_new": torch.randn(2, 1, 2, 16),
+        "v_new": torch.randn(2, 1, 2, 16), "rotary_cos": angle.cos(), "rotary_sin": angle.sin(), "lengths": lengths, "table": table,
+    }  # fmt: skip
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
+    assert len(blocks) == 2
+    before = [names[name].clone() for name in ("k_pages", "v_pages")]
+    exec(blocks[0], names)
+    by_flash_attn, names["k_pages"], names["v_pages"] = names["o"], *before
+    exec(blocks[1], names)
+    torch.testing.assert_close(names["o"], by_flash_attn, rtol=1e-5, atol=1e-5)
 
 
 def test_the_reference_itself():

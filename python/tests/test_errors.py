@@ -42,7 +42,7 @@ CASES = {
         "parameter n is float64",
     ),
     "unknown name": ((Q, K, K), {"mask": "k <= qq"}, errors.InvalidText, "unknown name 'qq'"),
-    "head dim limit": ((np.zeros((1, 2, 1, 300), np.float32),) * 3, {}, errors.InvalidText, "256"),
+    "head dim limit": ((np.zeros((1, 2, 1, 600), np.float32),) * 3, {}, errors.InvalidText, "576"),
     "schedule": ((Q, K, K), {"schedule": "algorithm=flash_async"}, errors.Unsupported, "flash_async"),
     "index": (
         (Q, K, K),

@@ -27,9 +27,14 @@ def test_explore_tiles(tmp_path):
     assert (tmp_path / "page" / "index.html").exists()
 
 
-def test_frozen_attention(tmp_path):
+def test_serve(tmp_path):
+    said = run(sys.executable, EXAMPLES / "serve.py", cwd=tmp_path)
+    assert said.count("leaves with") == 7 and "% of what is allowed" in said
+
+
+def test_finetune(tmp_path):
     pytest.importorskip("torch")
-    assert "the loss fell" in run(sys.executable, EXAMPLES / "frozen_attention.py", cwd=tmp_path)
+    assert "the loss fell" in run(sys.executable, EXAMPLES / "finetune.py", cwd=tmp_path)
 
 
 @pytest.mark.skipif(not (shutil.which("g++") and shutil.which("gcc")), reason="needs gcc and g++")

@@ -72,7 +72,17 @@ def samples(device):
     q, k, v = tensors(device)
     slopes = torch.rand(4, device=device)
     yield q, k, v, [], [], "mask=causal", None, "bshd", ""
-    yield q, k, v, [slopes], [5.0], "mask='q - k < n' score='alibi(t)' params='t: float[heads], n: int'", 0.5, "bshd", ""
+    yield (
+        q,
+        k,
+        v,
+        [slopes],
+        [5.0],
+        "mask='q - k < n' score='alibi(t)' params='t: float[heads], n: int'",
+        0.5,
+        "bshd",
+        "",
+    )
     yield (*(x.transpose(1, 2) for x in (q, k, v)), [], [], "", None, "bhsd", "algorithm=flash_tiled")
 
 
@@ -100,7 +110,9 @@ def test_compile(device, backend):
 
 def test_dynamic_lengths_compile_once(device):
     count = torch._dynamo.testing.CompileCounter()
-    compiled = torch.compile(lambda q, k, v: attile.attention(q, k, v, **WINDOW), fullgraph=True, dynamic=True, backend=count)
+    compiled = torch.compile(
+        lambda q, k, v: attile.attention(q, k, v, **WINDOW), fullgraph=True, dynamic=True, backend=count
+    )
     for length in (9, 20, 31):
         q, k, v = tensors(device, length, length)
         assert torch.equal(compiled(q, k, v), attile.attention(q, k, v, **WINDOW))
@@ -127,20 +139,160 @@ def test_autocast(device):
     assert torch.equal(o, attile.attention(*(x.bfloat16() for x in (q, k, v)), **WINDOW))
 
 
-def test_gradients_are_refused(device):
-    q, k, v = tensors(device)
-    q.requires_grad_()
+def in_double(q, k, v, slopes, sinks):
+    """(o, lse) of a causal mask and a softcap of 3 then ALiBi, in PyTorch's own operations."""
+    group, len_q, len_kv = q.shape[2] // k.shape[2], q.shape[1], k.shape[1]
+    q, k, v = (x.double().transpose(1, 2) for x in (q, k, v))
+    k, v = (x.repeat_interleave(group, 1) for x in (k, v))
+    distance = torch.arange(len_kv)[None] - (torch.arange(len_q)[:, None] + len_kv - len_q)
+    score = 3 * torch.tanh(q @ k.transpose(-1, -2) / q.shape[3] ** 0.5 / 3) + slopes[:, None, None] * distance
+    score = score.masked_fill(distance > 0, float("-inf"))
+    score = torch.cat([score, sinks.double()[None, :, None, None].expand(*score.shape[:3], 1)], -1)
+    return (torch.softmax(score, -1)[..., :-1] @ v).transpose(1, 2), torch.logsumexp(score, -1)
+
+
+RULE = {"mask": "causal", "score": "softcap(3) then alibi(slopes)"}
+
+
+@pytest.mark.parametrize("dtype, error", [(torch.float32, 1e-5), (torch.float16, 5e-3), (torch.bfloat16, 4e-2)])
+def test_gradients_are_those_of_the_definition(device, dtype, error):
+    q, k, v = (x.requires_grad_() for x in tensors(device, dtype=dtype))
+    slopes, sinks = torch.rand(4, device=device), torch.randn(4, device=device, requires_grad=True)
+    o, lse = attile.attention(q, k, v, params={"slopes": slopes}, sinks=sinks, return_lse=True, **RULE)
+    d_o, d_lse = torch.randn_like(o), torch.randn_like(lse)
+    found = torch.autograd.grad([o, lse], [q, k, v, sinks], [d_o, d_lse])
+    given = [x.detach().cpu().requires_grad_() for x in (q, k, v, sinks)]
+    right = torch.autograd.grad(
+        in_double(*given[:3], slopes.cpu(), given[3]), given, [d_o.cpu().double(), d_lse.cpu().double()]
+    )
+    for one, other in zip(found, right):
+        assert one.dtype == other.dtype and (one.cpu() - other).norm() <= error * other.norm()
+
+
+def test_gradcheck(device):
+    q, k, v = (x[:1].clone().requires_grad_() for x in tensors(device, len_q=2, len_kv=3, dim=4, dim_v=3))
+
+    def run(q, k, v):
+        return attile.attention(q, k, v, **WINDOW)
+
+    with pytest.warns(UserWarning, match="double precision"):  # central differences of fp32 are worth three digits
+        assert torch.autograd.gradcheck(run, (q, k, v), eps=1e-2, atol=2e-3, rtol=1e-2)
+
+
+def test_gradients_by_every_way(device):
+    q, k, v = (x.requires_grad_() for x in tensors(device))
+    expected = torch.autograd.grad(attile.attention(q, k, v, return_lse=True)[0].sum(), [q, k, v])
+    compiled = torch.compile(attile.attention, fullgraph=True, backend="aot_eager")
     for call in (
         lambda: attile.attention(q, k, v),
+        lambda: compiled(q, k, v),
         lambda: torch.ops.attile.attention(q, k, v, [], [], "", None, "bshd", ""),
-        lambda: attile.torch.flex_attention(*(x.transpose(1, 2) for x in (q, k, v)), enable_gqa=True),
+        lambda: attile.torch.flex_attention(*(x.transpose(1, 2) for x in (q, k, v)), enable_gqa=True).transpose(1, 2),
     ):
-        with pytest.raises(errors.NoBackward, match="no_grad"):
-            call()
+        for one, other in zip(torch.autograd.grad(call().sum(), [q, k, v]), expected):  # dO of a sum has strides of 0
+            assert torch.equal(one, other)
         with torch.no_grad():
             assert not call().requires_grad
     with torch.inference_mode():
         attile.attention(q, k, v)
+
+
+def test_gradients_that_there_are_no_kernels_for(device):
+    q, k, v = (x.requires_grad_() for x in tensors(device))
+    gates = torch.rand(4, device=device, requires_grad=True)
+    o = attile.attention(q, k, v, mask="gates[h] < 2.0", params={"gates": gates})
+    with pytest.raises(errors.NoBackward, match="d_gates cannot be had"):
+        o.sum().backward()
+    (first,) = torch.autograd.grad(attile.attention(q, k, v).square().sum(), [v], create_graph=False)
+    assert first.shape == v.shape
+    with pytest.raises(errors.NoBackward, match="gradient of a gradient"):
+        torch.autograd.grad(attile.attention(q, k, v).square().sum(), [q], create_graph=True)
+
+
+def test_opcheck_of_the_backward(device):
+    q, k, v = tensors(device)
+    o, lse = attile.attention(q, k, v, mask="causal", return_lse=True)
+    torch.library.opcheck(
+        torch.ops.attile.attention_backward.default,
+        (torch.randn_like(o), None, q, k, v, o, lse, [], [], "mask=causal", "", None, "bshd", "algorithm=materialized"),
+    )
+    bias = torch.randn(4, device=device)
+    rule = "score='s * exp(bias[h])' params='bias: float[heads]'"
+    o, lse = attile.attention(q, k, v, score="s * exp(bias[h])", params={"bias: float[heads]": bias}, return_lse=True)
+    torch.library.opcheck(
+        torch.ops.attile.attention_backward.default,
+        (torch.randn_like(o), None, q, k, v, o, lse, [bias], [], rule, "dk, d_bias", None, "bshd", "algorithm=materialized"),
+    )
+
+
+def eager_attention(q, k, v, score):
+    """In the precision of the inputs; score(s, b, h, q, k) of tensors of indices. Layout bshd."""
+    group = q.shape[2] // k.shape[2]
+    s = torch.einsum("bqhd,bkhd->bhqk", q, k.repeat_interleave(group, 2)) / q.shape[3] ** 0.5
+    index = [
+        torch.arange(size, device=q.device).reshape([-1 if i == d else 1 for i in range(4)])
+        for d, size in enumerate(s.shape)
+    ]
+    index[2] = index[2] + s.shape[3] - s.shape[2]
+    return torch.einsum("bhqk,bkhd->bqhd", score(s, *index).softmax(-1), v.repeat_interleave(group, 2))
+
+
+PARAMETERS = {
+    "bias": (
+        "s + bias[h, q - (len_kv - len_q), k]", {"bias": (4, 9, 13)}, lambda s, b, h, q, k, bias: s + bias[h, q - 4, k],
+    ),
+    "bias of one batch": (
+        "s + bias[0, h, q - (len_kv - len_q), k]", {"bias": (1, 4, 9, 13)},
+        lambda s, b, h, q, k, bias: s + bias[0, h, q - 4, k],
+    ),
+    "slopes": (
+        "s + slopes[h] * (k - q)", {"slopes": (4,)}, lambda s, b, h, q, k, slopes: s + slopes[h] * (k - q),
+    ),
+    "cap": (
+        "cap[0] * tanh(s / cap[0])", {"cap": (1,)}, lambda s, b, h, q, k, cap: cap[0] * torch.tanh(s / cap[0]),
+    ),
+    "relative": (
+        "s + table[h, clamp(k - q, -3, 3) + 3]", {"table": (4, 7)},
+        lambda s, b, h, q, k, table: s + table[h, (k - q).clamp(-3, 3) + 3],
+    ),
+    "two": (
+        "s * gate[b] + bias[k]", {"gate": (2,), "bias": (13,)}, lambda s, b, h, q, k, gate, bias: s * gate[b] + bias[k],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_gradients_of_parameters(device, name):
+    """Against autograd of the same formula in fp64."""
+    score, shapes, formula = PARAMETERS[name]
+    torch.manual_seed(3)
+    given = [torch.randn(2, rows, heads, 16, device=device) for rows, heads in ((9, 4), (13, 2), (13, 2))]
+    params = {key: torch.rand(shape, device=device) + 0.5 for key, shape in shapes.items()}
+    mine = [x.clone().requires_grad_() for x in [*given, *params.values()]]
+    exact = [x.detach().double().requires_grad_() for x in mine]
+    d_o = torch.randn(2, 9, 4, 16, device=device)
+    attile.attention(*mine[:3], score=score, params=dict(zip(params, mine[3:]))).backward(d_o)
+    eager_attention(*exact[:3], lambda *at: formula(*at, *exact[3:])).backward(d_o.double())
+    for found, expected in zip(mine, exact):
+        assert found.grad.shape == expected.grad.shape and found.grad.dtype == found.dtype
+        torch.testing.assert_close(found.grad.double(), expected.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_gradient_of_a_parameter_alone(device):
+    q, k, v = tensors(device)
+    slopes = torch.rand(4, device=device, requires_grad=True)
+    attile.attention(q, k, v, params={"slopes": slopes}, **SLOPES).square().sum().backward()
+    assert slopes.grad.shape == (4,) and slopes.grad.abs().sum() > 0 and q.grad is None
+
+
+def test_gradient_of_an_expanded_bias(device):
+    q, k, v = tensors(device)
+    bias = torch.randn(k.shape[1], device=device, requires_grad=True)
+    expanded = bias.expand(q.shape[0], -1)
+    attile.attention(q, k, v, score="s + bias[b, k]", params={"bias": expanded}).square().sum().backward()
+    whole = expanded.detach().clone().requires_grad_()
+    attile.attention(q, k, v, score="s + bias[b, k]", params={"bias": whole}).square().sum().backward()
+    torch.testing.assert_close(bias.grad, whole.grad.sum(0), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -230,11 +382,11 @@ def test_route(device):
     try:
         with route_sdpa():
             found = torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
-            with pytest.raises(errors.Unsupported, match="dropout_p is 0.5"):
-                theirs(q, k, v, dropout_p=0.5, enable_gqa=True)
+            with pytest.raises(errors.InvalidArgument, match="dropout_p is 1.0"):
+                theirs(q, k, v, dropout_p=1.0, enable_gqa=True)
         assert len(_operator._prepared) == 1
         with route_sdpa(fallback=True):
-            calls.append(theirs(q, k, v, dropout_p=0.5, enable_gqa=True))
+            calls.append(theirs(q, k, v, dropout_p=1.0, enable_gqa=True))
         theirs(q, k, v, enable_gqa=True)
         assert len(_operator._prepared) == 1
     finally:
@@ -247,7 +399,9 @@ def test_sdpa_refuses(device):
     with pytest.raises(errors.ShapeError, match="enable_gqa"):
         attile.torch.scaled_dot_product_attention(q, k, v)
     with pytest.raises(errors.InvalidArgument, match="both given"):
-        attile.torch.scaled_dot_product_attention(q, k, v, torch.ones(20, 33, device=device), is_causal=True, enable_gqa=True)
+        attile.torch.scaled_dot_product_attention(
+            q, k, v, torch.ones(20, 33, device=device), is_causal=True, enable_gqa=True
+        )
 
 
 def test_importing_it_loads_no_compiler():

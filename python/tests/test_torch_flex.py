@@ -125,6 +125,17 @@ def test_rule_is_traced_once(device):
         attile.flex_attention(q[:, :, :5], k, v, rule=rule)
 
 
+def test_a_number_on_another_device_is_not_read():
+    """Reading it would wait for a GPU: it becomes a parameter of one element, whichever side of an operator it is on."""
+    offset, factor = torch.tensor(43, device="meta"), torch.tensor(0.75, device="meta")  # has no value to read
+    q = k = torch.zeros(1, 2, 8, 16)
+    rule = attile.torch.trace_rule(q, k, mask_mod=lambda b, h, q, kv: (q + offset >= kv) & (offset < kv))
+    assert rule.mask == "(((t0[0] + q) >= k) and (t0[0] < k))"
+    assert list(rule.params) == ["t0: int[1]"] and next(iter(rule.params.values())).data_ptr() == offset.data_ptr()
+    rule = attile.torch.trace_rule(q, k, score_mod=lambda s, b, h, q, kv: factor - s / factor)
+    assert rule.score == "(t0[0] - (s / t0[0]))" and list(rule.params) == ["t0: float[1]"]
+
+
 def test_a_rule_under_compile(device):
     mask, score = GALLERY["documents"].make(device)
     q, k, v = tensors(device)
@@ -157,6 +168,21 @@ def test_aux(device):
     o, aux = attile.flex_attention(q, k, v, return_aux=flex.AuxRequest(lse=True))
     both = attile.flex_attention(q, k, v, return_lse=True)
     assert torch.equal(o, both[0]) and torch.equal(aux.lse, both[1])
+
+
+def test_gradients_of_captured_tensors(device):
+    q, k, v = tensors(device)
+    slopes = torch.rand(HEADS, device=device, requires_grad=True)
+    cap = torch.tensor(2.0, device=device, requires_grad=True)
+    o = attile.flex_attention(q, k, v, score_mod=lambda s, b, h, q, kv: cap * torch.tanh(s / cap) + slopes[h] * (q - kv))
+    o.square().sum().backward()
+    exact = [x.detach().double().requires_grad_() for x in (slopes, cap)]
+    s = torch.einsum("bhqd,bhkd->bhqk", q.double(), k.double()) / q.shape[3] ** 0.5
+    distance = torch.arange(q.shape[2], device=device)[:, None] - torch.arange(k.shape[2], device=device)
+    s = exact[1] * torch.tanh(s / exact[1]) + exact[0][:, None, None] * distance
+    torch.einsum("bhqk,bhkd->bhqd", s.softmax(-1), v.double()).square().sum().backward()
+    for found, expected in zip((slopes, cap), exact):
+        torch.testing.assert_close(found.grad.double(), expected.grad, rtol=1e-3, atol=1e-3)
 
 
 REFUSED = {

@@ -8,10 +8,14 @@ from typing import Any
 import torch
 
 from .. import errors
-from .._plan import dims_of
 from .._problem import Sizes, quoted
+from .._sequences import Sequences
+from . import _backward  # noqa: F401  autograd of the operators
+from ._dropout import with_dropout
 from ._operator import attention as _operator
 from ._operator import attention_lse as _operator_lse
+from ._operator import wants_gradients
+from ._sequences import attention_sequences, sizes_of
 
 _TYPES = {
     torch.bool: "bool",
@@ -27,41 +31,58 @@ def attention(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, mask: str | None = None, score: str | None = None,
     scale: float | None = None, params: Mapping[str, Any] | None = None, sinks: torch.Tensor | None = None,
     schedule: str | None = None, return_lse: bool = False, layout: str = "bshd", stream: int | None = None,
+    sequences: Sequences | None = None, check: bool = False, dropout_p: float = 0.0,
+    generator: torch.Generator | None = None,
 ) -> Any:  # fmt: skip
     """attile.attention on PyTorch's tensors, by an operator: under torch.compile, torch.export, autocast and in CUDA graphs.
 
     Arguments and results are those of attile.attention. Runs on the current stream unless one is given; o lies as q does,
-    with heads within rows or rows within heads. Workspace comes from PyTorch's allocator. Inputs that require a gradient
-    are refused with NoBackward, but under torch.no_grad().
+    with heads within rows or rows within heads. Workspace comes from PyTorch's allocator. Gradients flow to q, k, v,
+    sinks and float tensors that the score reads. The backward pass raises NoBackward for a tensor without a gradient, as
+    only the mask reads it, and for any gradient with sequences.
+
+    dropout_p: each weight of the softmax is 0 with this probability, and the others are divided by 1 - dropout_p
+    (docs/dropout.md). generator: of the random numbers; None = PyTorch's own for the device of q. Raises Unsupported with
+    sequences.
     """
     if stream is not None:
         with torch.cuda.stream(torch.cuda.ExternalStream(stream, device=q.device)):
             return attention(
                 q, k, v, mask=mask, score=score, scale=scale, params=params, sinks=sinks, schedule=schedule,
-                return_lse=return_lse, layout=layout,
+                return_lse=return_lse, layout=layout, sequences=sequences, check=check, dropout_p=dropout_p,
+                generator=generator,
             )  # fmt: skip
-    tensors, numbers, rule = rule_of(q, k, mask, score, params, sinks, layout)
-    operator = _operator_lse if return_lse else _operator
-    return operator(q, k, v, tensors, numbers, rule, scale, layout, schedule or "")
+    sizes = sizes_of(q, k, layout, sequences) if params else None
+    tensors, numbers, rule = rule_of(mask, score, params, sinks, sizes)
+    if dropout_p and sequences is not None:
+        raise errors.Unsupported(f"dropout_p is {dropout_p}, and kernels of sequences drop no weights; call it with 0")
+    tensors, numbers, rule = with_dropout(dropout_p, generator, q, tensors, numbers, rule)
+    arguments = (q, k, v, tensors, numbers, rule, scale, layout, schedule or "")
+    if sequences is not None:
+        o, lse = attention_sequences(*arguments, *sequences, return_lse, check)
+        return (o, lse) if return_lse else o
+    if return_lse:
+        return _operator_lse(*arguments)
+    if wants_gradients(q, k, v, *tensors):
+        return _operator_lse(*arguments)[0]
+    return _operator(*arguments)
 
 
 def rule_of(
-    q: torch.Tensor, k: torch.Tensor, mask: str | None, score: str | None, params: Mapping[str, Any] | None,
-    sinks: torch.Tensor | None, layout: str,
-) -> tuple[list[torch.Tensor], list[float], str]:  # fmt: skip
-    """What the operator calls tensors, numbers and rule."""
+    mask: str | None,
+    score: str | None,
+    params: Mapping[str, Any] | None,
+    sinks: torch.Tensor | None,
+    sizes: Sizes | None,
+) -> tuple[list[torch.Tensor], list[float], str]:
+    """What the operator calls tensors, numbers and rule. sizes: of the call, where there are params."""
     parts, tensors, numbers = [], [], []
     if mask is not None:
         parts.append(f"mask={quoted(mask)}")
     if score is not None:
         parts.append(f"score={quoted(score)}")
     if params:
-        _, head, row = dims_of(layout)
-        if q.dim() != 4 or k.dim() != 4:
-            raise errors.ShapeError(
-                f"q and k have {q.dim()} and {k.dim()} dimensions, expected four in layout {layout}"
-            )
-        sizes = Sizes(q.shape[0], q.shape[head], k.shape[head], q.shape[row], k.shape[row])
+        assert sizes is not None
         declared = []
         for key, value in params.items():
             name, colon, kind = key.partition(":")

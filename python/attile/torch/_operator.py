@@ -5,24 +5,28 @@ of their inputs.
     attention_lse(...) -> (o, lse)
 
 rule is a part of a problem, "mask='k <= q and q - k < window' params='window: int'"; the parameters that it declares come
-in their order, tensors in `tensors` and numbers in `numbers`. Registered for CPU and CUDA at the lowest level of
-torch.library: a custom_op's wrappers would cost more than the launch.
+in their order, tensors in `tensors` and numbers in `numbers`; behind them what dropout takes (_dropout.py). Registered for
+CPU and CUDA at the lowest level of torch.library: a custom_op's wrappers would cost more than the launch.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from .. import errors
+from .._check import dims_of
 from .._memory import torch_stream
-from .._plan import ALIGNMENT, Plan, check_inputs, dims_of
+from .._plan import ALIGNMENT, Plan
 from .._problem import Parameter, declared_in
-from .._tensor import View, view
+from .._sequences import Sequences, inputs_of
+from .._tensor import View, contiguous, view
 from ..attention import plan_of
 from ..session import at_fork_forget
+from ._dropout import apart
 
 _ARGUMENTS = (
     "(Tensor q, Tensor k, Tensor v, Tensor[] tensors, float[] numbers, str rule, float? scale, str layout, "
@@ -46,19 +50,16 @@ class Prepared(NamedTuple):
     strides: tuple[int, ...]
     lse_shape: tuple[int, ...]
     workspace: int  # bytes to ask of PyTorch's allocator; 0 = none
+    drops: bool  # the last of the tensors has seed and offset
 
 
 _prepared: dict[Any, Prepared] = {}
 at_fork_forget(_prepared.clear)
 
 
-def refuse_gradients(*tensors: torch.Tensor) -> None:
-    """Raises NoBackward where PyTorch would record the call."""
-    if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
-        raise errors.NoBackward(
-            "an input requires a gradient, and there are no backward kernels yet; call this under torch.no_grad(), on "
-            "detached tensors, or use another attention for training"
-        )
+def wants_gradients(*tensors: torch.Tensor) -> bool:
+    """Does PyTorch record the call?"""
+    return torch.is_grad_enabled() and any(one.requires_grad for one in tensors)
 
 
 def out_strides(q: torch.Tensor, head_dim_v: int, layout: str) -> tuple[Any, Any]:
@@ -73,26 +74,35 @@ def out_strides(q: torch.Tensor, head_dim_v: int, layout: str) -> tuple[Any, Any
     return shape, tuple(strides)
 
 
-def _prepare(
+def packed_strides(q: torch.Tensor, head_dim_v: int, layout: str) -> tuple[Any, Any]:
+    """(shape, strides) of o where q is packed, (tokens, heads, dim)."""
+    tokens, heads, _ = q.shape
+    return (tokens, heads, head_dim_v), (heads * head_dim_v, head_dim_v, 1)
+
+
+def prepare(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: Sequence[torch.Tensor], numbers: Sequence[float],
-    rule: str, scale: float | None, layout: str, schedule: str, want_lse: bool,
+    rule: str, scale: float | None, layout: str, schedule: str, want_lse: bool, sequences: Sequences | None = None,
 ) -> Prepared:  # fmt: skip
-    seen_q, seen_k, seen_v = view(q), view(k), view(v)
-    sizes = check_inputs(seen_q, seen_k, seen_v, layout)
-    shape, strides = out_strides(q, seen_v.shape[3], layout)
-    o = View(0, shape, strides, seen_q.dtype, seen_q.device, seen_q.ordinal, None)
-    lse_shape = (sizes.batch, sizes.heads, sizes.len_q)
+    """Check a call, find its kernel, and say how its outputs lie."""
+    inputs = inputs_of(view(q), view(k), view(v), layout, sequences, view)
+    shape, strides = (packed_strides if inputs.packed else out_strides)(q, v.shape[-1], layout)
+    first = inputs.q
+    o = View(0, shape, strides, first.dtype, first.device, first.ordinal, None)
+    lse_shape = inputs.lse_shape()
     lse = None
     if want_lse:
-        lse_strides = (sizes.heads * sizes.len_q, sizes.len_q, 1)
-        lse = View(0, lse_shape, lse_strides, "float32", seen_q.device, seen_q.ordinal, None)
+        lse = View(0, lse_shape, contiguous(lse_shape), "float32", first.device, first.ordinal, None)
+    tensors, numbers, p, state = apart(rule, tensors, numbers)
+    if state is not None:
+        inputs = inputs._replace(
+            numbers=(*inputs.numbers, ("dropout_p", p)), arrays=(*inputs.arrays, ("dropout_state", view(state)))
+        )
     parameters, views = _parameters(rule, tensors, numbers)
-    plan = plan_of(
-        layout, sizes, seen_q, seen_k, seen_v, o, lse, scale, rule, parameters, views, schedule or None
-    )  # fmt: skip
+    plan = plan_of(layout, inputs, *inputs.outputs(o, lse, layout), scale, rule, parameters, views, schedule or None)
     # PyTorch's blocks on a GPU begin at multiples of 512 bytes, on a CPU at multiples of 64.
     room = plan.workspace_size + ALIGNMENT if plan.workspace_size else 0
-    return Prepared(plan, shape, strides, lse_shape, room)
+    return Prepared(plan, shape, strides, lse_shape, room, state is not None)
 
 
 def _parameters(
@@ -118,9 +128,12 @@ def _parameters(
 def _run(
     want_lse: bool, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: Sequence[torch.Tensor],
     numbers: Sequence[float], rule: str, scale: float | None, layout: str, schedule: str,
-) -> tuple[torch.Tensor, torch.Tensor | None]:  # fmt: skip
-    if q.requires_grad or k.requires_grad or v.requires_grad or tensors:
-        refuse_gradients(q, k, v, *tensors)
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    some = tensors or q.requires_grad or k.requires_grad or v.requires_grad
+    if some and not want_lse and wants_gradients(q, k, v, *tensors):
+        # what is differentiated is attention_lse (_backward.py)
+        recorded: torch.Tensor = attention_lse(q, k, v, tensors, numbers, rule, scale, layout, schedule)[0]
+        return recorded
     at_q, at_k, at_v, index = q.data_ptr(), k.data_ptr(), v.data_ptr(), q.get_device()
     key: Any = (
         q.shape, q.stride(), q.dtype, index, k.shape, k.stride(), k.dtype, k.get_device(), v.shape, v.stride(), v.dtype,
@@ -130,38 +143,31 @@ def _run(
         key += (*numbers, *((one.shape, one.stride(), one.dtype, one.get_device()) for one in tensors))
     prepared = _prepared.get(key)
     if prepared is None:
-        prepared = _prepare(q, k, v, tensors, numbers, rule, scale, layout, schedule, want_lse)
+        prepared = prepare(q, k, v, tensors, numbers, rule, scale, layout, schedule, want_lse)
         if len(_prepared) >= PLANS:
             _prepared.clear()
         _prepared[key] = prepared
-    plan, shape, strides, lse_shape, room = prepared
-    o = torch.empty_strided(shape, strides, dtype=q.dtype, device=q.device)
+    plan, shape, strides, lse_shape, room, dropout = prepared
+    o = q.new_empty_strided(shape, strides)
     lse = torch.empty(lse_shape, dtype=torch.float32, device=q.device) if want_lse else None
     workspace = 0
     if room:
         memory = torch.empty(room, dtype=torch.uint8, device=q.device)
         workspace = memory.data_ptr()
         workspace += -workspace % ALIGNMENT
+    addresses = [one.data_ptr() for one in tensors] if tensors else []
+    arrays = (addresses.pop(),) if dropout else ()
     plan.launch(
-        at_q, at_k, at_v, o.data_ptr(), 0 if lse is None else lse.data_ptr(), workspace,
-        [one.data_ptr() for one in tensors], 0 if index < 0 else _stream_of(index),
+        at_q, at_k, at_v, o.data_ptr(), 0 if lse is None else lse.data_ptr(), workspace, addresses,
+        0 if index < 0 else _stream_of(index), arrays,
     )  # fmt: skip
-    return o, lse
+    return o if lse is None else (o, lse)
 
 
 _stream_of = torch_stream()
 
 
-def _attention(*arguments: Any) -> torch.Tensor:
-    return _run(False, *arguments)[0]
-
-
-def _attention_lse(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-    return _run(True, *arguments)
-
-
 def _fake(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: Any, layout: str) -> torch.Tensor:
-    refuse_gradients(q, k, v, *tensors)
     for name, one in (("q", q), ("k", k), ("v", v)):
         if one.dim() != 4:
             raise errors.ShapeError(f"{name} has {one.dim()} dimensions, expected four in layout {layout}")
@@ -172,6 +178,8 @@ def _fake(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: Any, layou
 
 
 def _fake_attention(q, k, v, tensors, numbers, rule, scale, layout, schedule):  # type: ignore[no-untyped-def]
+    if wants_gradients(q, k, v, *tensors):
+        raise errors.NoBackward("a graph differentiates torch.ops.attile.attention_lse; call that, or attile.attention")
     return _fake(q, k, v, tensors, layout)
 
 
@@ -181,7 +189,7 @@ def _fake_attention_lse(q, k, v, tensors, numbers, rule, scale, layout, schedule
     return _fake(q, k, v, tensors, layout), lse
 
 
-def _under_autocast(operator: Any, kind: str) -> Callable[..., Any]:
+def under_autocast(operator: Any, kind: str) -> Callable[..., Any]:
     """q, k and v in autocast's type, as PyTorch's own attention has it; parameters as they are."""
     keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, f"Autocast{kind.upper()}"))
 
@@ -194,17 +202,18 @@ def _under_autocast(operator: Any, kind: str) -> Callable[..., Any]:
 
 
 for _name, _real, _abstract in (
-    ("attention", _attention, _fake_attention),
-    ("attention_lse", _attention_lse, _fake_attention_lse),
+    ("attention", functools.partial(_run, False), _fake_attention),
+    ("attention_lse", functools.partial(_run, True), _fake_attention_lse),
 ):
     for _key in ("CPU", "CUDA"):
         _library.impl(_name, _real, _key)
-    # Nothing is recorded: what requires a gradient is refused above, where grad mode is still the caller's.
-    _library.impl(_name, torch.library.fallthrough_kernel, "Autograd")
+    # Of attention nothing is recorded: where that is wanted it calls attention_lse, whose Autograd is in _backward.py.
+    if _name == "attention":
+        _library.impl(_name, torch.library.fallthrough_kernel, "Autograd")
     torch.library.register_fake(f"attile::{_name}", _abstract, lib=_library)
     for _kind in ("cpu", "cuda"):
         _operator = getattr(torch.ops.attile, _name).default
-        _library.impl(_name, _under_autocast(_operator, _kind), f"Autocast{_kind.upper()}")
+        _library.impl(_name, under_autocast(_operator, _kind), f"Autocast{_kind.upper()}")
 
 attention = torch.ops.attile.attention.default
 attention_lse = torch.ops.attile.attention_lse.default

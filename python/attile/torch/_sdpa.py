@@ -18,18 +18,16 @@ _SHAPE = "batch, heads, len_q, len_kv"
 def scaled_dot_product_attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
+    *, generator: torch.Generator | None = None,
 ) -> torch.Tensor:  # fmt: skip
     """As PyTorch's: query (..., heads, len_q, head_dim), key and value (..., kv_heads, len_kv, ...), result
     (..., heads, len_q, head_dim_v).
 
     attn_mask: broadcastable to (..., heads, len_q, len_kv), bool (true = is seen) or numbers that are added to the scores.
     is_causal aligns the first query and the first key. A query that sees no key gives 0.
-    Raises Unsupported for dropout, NoBackward for inputs that require a gradient.
+    dropout_p: in [0, 1), whether a model is in training or not, as with PyTorch's. generator: of the random numbers; None =
+    PyTorch's own for the device. The weights that are dropped are not those that PyTorch's kernels drop.
     """
-    if dropout_p:
-        raise errors.Unsupported(
-            f"dropout_p is {dropout_p}, and no kernel drops weights; call it with 0 (model.eval())"
-        )
     if is_causal and attn_mask is not None:
         raise errors.InvalidArgument("attn_mask and is_causal are both given, expected one of them")
     shape = query.shape
@@ -48,7 +46,10 @@ def scaled_dot_product_attention(
             attn_mask = attn_mask.expand(*shape[:-1], key.shape[2])
             attn_mask = attn_mask.reshape(query.shape[0], query.shape[1], *attn_mask.shape[-2:])
         mask, score, params = attn_mask_rule(query, key, attn_mask)
-    o: torch.Tensor = attention(query, key, value, mask=mask, score=score, params=params, scale=scale, layout="bhsd")
+    o: torch.Tensor = attention(
+        query, key, value, mask=mask, score=score, params=params, scale=scale, layout="bhsd", dropout_p=dropout_p,
+        generator=generator,
+    )  # fmt: skip
     return o if len(shape) == 4 else o.reshape(*shape[:-1], value.shape[-1])
 
 

@@ -76,8 +76,18 @@ class Symbol:
     __hash__ = object.__hash__
 
 
+def is_kept(number: torch.Tensor) -> bool:
+    """Does a tensor of one number become a parameter? Its number is not read on a GPU, nor where a gradient goes to it."""
+    return bool(number.device.type != "cpu" or number.requires_grad)
+
+
 def _make_operator(name: str) -> Callable[..., Any]:
-    return lambda self, *others: apply(name, (self, *others), {})
+    def operate(self: Symbol, *others: Any) -> Any:
+        if others and isinstance(others[0], torch.Tensor) and others[0].dim() == 0 and is_kept(others[0]):
+            return NotImplemented  # its own operator calls the trace, which makes a parameter of it
+        return apply(name, (self, *others), {})
+
+    return operate
 
 
 for _name in (

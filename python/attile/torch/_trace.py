@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from .. import errors
 from .._problem import Sizes
 from ._attention import _TYPES
-from ._symbol import BOOL, INT, REAL, Symbol, apply, constant, refuse
+from ._symbol import BOOL, INT, REAL, Symbol, apply, constant, is_kept, refuse
 
 _KINDS = {"bool": BOOL, "int": INT, "float": REAL, "fp16": REAL, "bf16": REAL}
 
@@ -90,8 +90,8 @@ class _Trace(TorchFunctionMode):
         return function(*args, **kwargs)
 
     def _scalar(self, value: Any) -> Any:
-        """A tensor of one number on a GPU stays there and becomes a parameter."""
-        if isinstance(value, torch.Tensor) and value.dim() == 0 and value.device.type != "cpu":
+        """A tensor of one number becomes a parameter where it is on a GPU, or requires a gradient."""
+        if isinstance(value, torch.Tensor) and value.dim() == 0 and is_kept(value):
             return self.element(value, ())
         return value
 

@@ -1,0 +1,94 @@
+"""`attention_shared_prefix`: attention of sequences that begin with the same keys, which are read once for all of them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from ctypes import byref
+from typing import Any
+
+from . import errors
+from ._check import dims_of, shape_of
+from ._library import SharedPrefix, Tensor, library
+from ._memory import current_stream, workspace_for
+from ._plan import Plan
+from ._problem import Parameter, declare, knob_of_dtype, rule_text
+from ._sequences import Sequences, inputs_of
+from ._tensor import View, empty_like, view
+from .attention import problem_of
+from .session import session_for
+
+
+def attention_shared_prefix(
+    q: Any, k: Any, v: Any, k_prefix: Any, v_prefix: Any, *, prefix: Sequences | None = None,
+    sequences: Sequences | None = None, mask: str | None = None, score: str | None = None, scale: float | None = None,
+    params: Mapping[str, Any] | None = None, sinks: Any = None, return_lse: bool = False, layout: str = "bshd",
+    stream: int | None = None,
+) -> Any:  # fmt: skip
+    """attile.attention with k_prefix and v_prefix before the keys of every sequence.
+
+    k_prefix, v_prefix: (1, len, kv_heads, dim), in layout "bhsd" (1, kv_heads, len, dim), or pages. prefix: where they are
+    pages, attile.Sequences of one sequence, with lengths_kv and page_table.
+    The others are as for attile.attention. Lengths, masks and positions of own keys count from the prefix's end, and every
+    query sees the whole prefix, whose scores are as they are: what mask and score say is of own keys alone. Queries of
+    neighbouring sequences are packed, or evenly spaced.
+    It saves batch - 1 reads of the prefix and costs two launches (docs/serving.md). Gradients are refused.
+    """
+    if any(getattr(one, "requires_grad", False) for one in (q, k, v, k_prefix, v_prefix)):
+        raise errors.NoBackward(
+            "attention_shared_prefix is given a tensor that requires a gradient, and has none; detach it"
+        )
+
+    def see(tensor: Any) -> View:
+        return view(tensor, stream or 0)
+
+    own = inputs_of(see(q), see(k), see(v), layout, sequences, see)
+    _, _, row = dims_of(layout)
+    tokens = own.q.shape[0] * own.q.shape[row]
+    joined = own.q._replace(shape=shape_of(layout, 1, own.sizes.heads, tokens, own.q.shape[3]))
+    if prefix is not None and prefix.cu_seqlens_q is not None:
+        raise errors.InvalidArgument("prefix has cu_seqlens_q, expected lengths_kv and page_table: it is one sequence")
+    first = inputs_of(joined, see(k_prefix), see(v_prefix), layout, prefix, see)
+    if first.sizes.kv_heads != own.sizes.kv_heads or first.v.shape[3] != own.v.shape[3]:
+        raise errors.ShapeError(
+            f"k_prefix and v_prefix have shapes {first.k.shape} and {first.v.shape}, expected as many heads and columns as "
+            f"those of k and v, {own.k.shape} and {own.v.shape}"
+        )
+    parameters = declare(params, own.sizes, view)
+    if sinks is not None:
+        parameters.append(Parameter("sinks", "float[heads]", sinks))
+    views = [None if isinstance(one.value, (bool, int, float)) else see(one.value) for one in parameters]
+    o = empty_like(q, own.out_shape(layout, own.v.shape[3]), own.q.dtype)
+    lse = empty_like(q, own.lse_shape(), "float32") if return_lse else None
+    seen_o, seen_lse = own.outputs(view(o), None if lse is None else view(lse), layout)
+
+    session = session_for(own.q.device, own.q.ordinal)
+    part = seen_o._replace(data=0)  # in the workspace, which is aligned
+    kernel = session.find(problem_of(own, part, rule_text(mask, score, parameters)) + " dtype_out=fp32")
+    merge = f"family=merge dtype=fp32 dtype_out={knob_of_dtype(own.q.dtype, 'q')} head_dim_v={own.v.shape[3]}"
+    shared = SharedPrefix(
+        size=ctypes.sizeof(SharedPrefix),
+        prefix=session.find(problem_of(first, part, "") + " dtype_out=fp32"),
+        merge=session.find(merge),
+        k=_tensor(first.k, layout), v=_tensor(first.v, layout), len=first.sizes.len_kv,
+    )  # fmt: skip
+    for name, one in first.arrays:
+        setattr(shared, name, one.data)
+    shared.pages = dict(first.numbers).get("pages", 0)
+    plan = Plan(session, kernel, layout, own, seen_o, seen_lse, scale, parameters, views)
+    args = plan.arguments(
+        own.q.data, own.k.data, own.v.data, seen_o.data, seen_lse.data if seen_lse else 0, 0,
+        [one.data for one in views if one], [one.data for _, one in own.arrays],
+    )  # fmt: skip
+    size = ctypes.c_size_t()
+    session.check(library.att_shared_prefix_workspace_size(kernel, byref(args), byref(shared), byref(size)))
+    kept, args.workspace = workspace_for(q, own.q, size.value)
+    args.workspace_size = size.value
+    at = current_stream(q) if stream is None else stream
+    session.check(library.att_launch_shared_prefix(kernel, byref(args), byref(shared), at))
+    del kept
+    return (o, lse) if return_lse else o
+
+
+def _tensor(one: View, layout: str) -> Tensor:
+    return Tensor(one.data, *(one.strides[dim] for dim in dims_of(layout)))

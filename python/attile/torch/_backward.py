@@ -1,0 +1,254 @@
+"""The operator `torch.ops.attile.attention_backward`, and autograd by it.
+
+    attention_backward(d_o, d_lse, q, k, v, o, lse, tensors, numbers, rule, wants, scale, layout, schedule)
+        -> (dq, dk, dv, d_sinks, d_tensors)
+
+It differentiates attention_lse, whose outputs the backward pass reads. wants is the problem's, "dq, dk, d_bias" say, or ""
+for dq, dk, dv and d_sinks; a gradient that it leaves out has no elements. d_tensors are gradients in fp32, one for each
+tensor of the rule except sinks. Under autograd the library chooses the kernels of the backward pass, whatever the schedule
+of the forward pass is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import errors
+from .._check import check_inputs, dims_of
+from .._library import ATTENTION_BACKWARD, SCALE_ZERO, STRIDES, BackwardArgs, ParamGradient, library
+from .._plan import ALIGNMENT, alignment_of, params_of
+from .._problem import declared_in, hints, knob_of_dtype, quoted
+from .._tensor import view
+from ..session import at_fork_forget, session_for
+from ._dropout import apart, drops
+from ._operator import _library, _parameters, _stream_of, out_strides
+
+_DEFINITION = (
+    "attention_backward(Tensor d_o, Tensor? d_lse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor[] tensors, "
+    "float[] numbers, str rule, str wants, float? scale, str layout, str schedule) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor[])"
+)
+PLANS = 1024  # that are kept; all are forgotten when there are more
+
+
+class Prepared(NamedTuple):
+    """A call, checked: a copy of its arguments, to which addresses are added."""
+
+    session: Any
+    handle: int
+    args: BackwardArgs
+    params: Any
+    gradients: Any  # of parameters, in the order of the rule
+    workspace: int  # bytes
+
+
+_prepared: dict[Any, Prepared] = {}
+at_fork_forget(_prepared.clear)
+
+
+def has_sinks(rule: str) -> bool:
+    return any(name == "sinks" for name, _ in declared_in(rule))
+
+
+def _names(wants: str) -> list[str]:
+    return [name for name in wants.replace(",", " ").split()]
+
+
+def _tensor_names(rule: str) -> list[str]:
+    """Of the parameters that are tensors, in their order; sinks last."""
+    return [name for name, kind in declared_in(rule) if "[" in kind]
+
+
+def _outputs(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    tensors: Sequence[torch.Tensor],
+    rule: str,
+    wants: str,
+    layout: str,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor]]:
+    """dq, dk and dv lie as q, k and v do, with heads within rows or rows within heads; the others are contiguous."""
+    wanted = _names(wants) or ["dq", "dk", "dv", "d_sinks"]
+    made = []
+    for name, one in (("dq", q), ("dk", k), ("dv", v)):
+        shape, strides = out_strides(one, one.shape[3], layout)
+        made.append(one.new_empty_strided(shape, strides) if name in wanted else one.new_empty((0,)))
+    heads = q.shape[dims_of(layout)[1]] if has_sinks(rule) and "d_sinks" in wanted else 0
+    of_tensors = [
+        one.new_empty(one.shape if f"d_{name}" in wanted else (0,), dtype=torch.float32)
+        for name, one in zip(_tensor_names(rule), tensors) if name != "sinks"
+    ]  # fmt: skip
+    return made[0], made[1], made[2], q.new_empty((heads,), dtype=torch.float32), of_tensors
+
+
+def _prepare(
+    given: dict[str, torch.Tensor], d_lse: torch.Tensor | None, lse: torch.Tensor, tensors: Sequence[torch.Tensor],
+    numbers: Sequence[float], rule: str, wants: str, scale: float | None, layout: str, schedule: str,
+) -> Prepared:  # fmt: skip
+    views = {name: view(one) for name, one in given.items()}
+    q, v = views["q"], views["v"]
+    sizes = check_inputs(q, views["k"], v, layout)
+    tensors, numbers, dropout_p, _ = apart(rule, tensors, numbers)
+    parameters, parameter_views = _parameters(rule, tensors, numbers)
+    addresses, strides = 0, []
+    for one in views.values():
+        addresses |= one.data
+        strides += [stride for length, stride in zip(one.shape[:3], one.strides) if length > 1]
+    alignment = alignment_of(addresses, 4 if q.dtype == "float32" else 2, strides)
+    deterministic = int(torch.are_deterministic_algorithms_enabled())
+    problem = (
+        f"family=attention_backward dtype={knob_of_dtype(q.dtype, 'q')} head_dim={q.shape[3]} head_dim_v={v.shape[3]} "
+        f"deterministic={deterministic} {rule} {f'wants={quoted(wants)} ' if wants else ''}{hints(sizes, alignment)}"
+    )
+    session = session_for(q.device if q.device == "host" else "cuda", q.ordinal)
+    handle = session.find(problem, schedule or None)
+    args = BackwardArgs(size=ctypes.sizeof(BackwardArgs), family=ATTENTION_BACKWARD)
+    for name, one in views.items():
+        for stride, dim in zip(STRIDES, dims_of(layout)):
+            setattr(args, f"{name}_{stride}", one.strides[dim])
+    args.lse_batch_stride, args.lse_head_stride = lse.stride()[:2]
+    if d_lse is not None:
+        args.d_lse_batch_stride, args.d_lse_head_stride = d_lse.stride()[:2]
+    args.batch, args.heads, args.kv_heads, args.len_q, args.len_kv = sizes
+    args.dropout_p = dropout_p
+    args.scale = 0.0 if scale is None else SCALE_ZERO if scale == 0 else scale
+    params = params_of(parameters, parameter_views, q)
+    args.param_count, args.params = len(parameters), params
+    wanted = [i for i, one in enumerate(parameters) if f"d_{one.name}" in _names(wants) and one.name != "sinks"]
+    gradients = (ParamGradient * len(wanted))()
+    for gradient, i in zip(gradients, wanted):
+        gradient.name = params[i].name
+        for dim, length in enumerate(tensors[sum("[" in one.declared for one in parameters[:i])].shape):
+            gradient.size[dim] = length
+    args.param_gradient_count, args.param_gradients = len(wanted), gradients
+    size = ctypes.c_size_t()
+    session.check(library.att_workspace_size(handle, ctypes.byref(args), ctypes.byref(size)))
+    args.workspace_size = size.value
+    return Prepared(session, handle, args, params, gradients, size.value)
+
+
+def _run(
+    d_o: torch.Tensor, d_lse: torch.Tensor | None, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, o: torch.Tensor,
+    lse: torch.Tensor, tensors: Sequence[torch.Tensor], numbers: Sequence[float], rule: str, wants: str,
+    scale: float | None, layout: str, schedule: str,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor]]:  # fmt: skip
+    if torch.is_grad_enabled() and any(one.requires_grad for one in (d_o, q, k, v, *tensors)):
+        raise errors.NoBackward("the gradient of a gradient is asked for, and there are no kernels for it")
+    if d_o.stride(-1) != 1 or min(d_o.stride()) < 0:
+        d_o = d_o.contiguous()
+    if d_lse is not None:
+        d_lse = d_lse.float().contiguous()
+    lse = lse.contiguous()
+    dq, dk, dv, d_sinks, d_tensors = _outputs(q, k, v, tensors, rule, wants, layout)
+    given = {"q": q, "k": k, "v": v, "o": o, "d_o": d_o}
+    for name, one in (("dq", dq), ("dk", dk), ("dv", dv)):
+        if not wants or name in _names(wants):
+            given[name] = one
+    key: Any = (
+        *((one.shape, one.stride(), one.dtype, one.get_device(), one.data_ptr() & 15) for one in given.values()),
+        *((one.shape, one.stride(), one.dtype) for one in tensors), *numbers, d_lse is None, rule, wants, scale, layout,
+        schedule, torch.are_deterministic_algorithms_enabled(),
+    )  # fmt: skip
+    prepared = _prepared.get(key)
+    if prepared is None:
+        prepared = _prepare(given, d_lse, lse, tensors, numbers, rule, wants, scale, layout, schedule)
+        if len(_prepared) >= PLANS:
+            _prepared.clear()
+        _prepared[key] = prepared
+    args = BackwardArgs.from_buffer_copy(prepared.args)
+    for name, one in given.items():
+        setattr(args, name, one.data_ptr())
+    args.lse, args.d_lse = lse.data_ptr(), 0 if d_lse is None else d_lse.data_ptr()
+    args.d_sinks = d_sinks.data_ptr() if d_sinks.numel() else 0
+    params = type(prepared.params).from_buffer_copy(prepared.params)
+    places = [i for i, (_, kind) in enumerate(declared_in(rule)) if "[" in kind]
+    for i, one in zip(places, tensors):
+        params[i].data = one.data_ptr()
+    args.params = params
+    gradients = type(prepared.gradients).from_buffer_copy(prepared.gradients)
+    wanted = [one for name, one in zip(_tensor_names(rule), d_tensors) if f"d_{name}" in _names(wants)]
+    for gradient, one in zip(gradients, wanted):
+        gradient.data = one.data_ptr()
+    args.param_gradients = gradients
+    if drops(rule):
+        args.dropout_state = tensors[-1].data_ptr()
+    if prepared.workspace:
+        memory = torch.empty(prepared.workspace + ALIGNMENT, dtype=torch.uint8, device=q.device)
+        args.workspace = memory.data_ptr() + -memory.data_ptr() % ALIGNMENT
+    index = q.get_device()
+    status = library.att_launch(prepared.handle, ctypes.byref(args), 0 if index < 0 else _stream_of(index))
+    if status:
+        prepared.session.check(status)
+    return dq, dk, dv, d_sinks, d_tensors
+
+
+def _fake(d_o, d_lse, q, k, v, o, lse, tensors, numbers, rule, wants, scale, layout, schedule):  # type: ignore[no-untyped-def]
+    return _outputs(q, k, v, tensors, rule, wants, layout)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+    q, k, v, tensors, numbers, rule, scale, layout, _ = inputs
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(q, k, v, *output, *tensors)
+    ctx.rest = numbers, rule, _wants(q, k, v, tensors, rule), scale, layout
+
+
+def _wants(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: Sequence[torch.Tensor], rule: str
+) -> str:  # fmt: skip
+    """The problem's wants: by its default unless a parameter other than sinks requires a gradient."""
+    of_tensors = [f"d_{name}" for name, one in zip(_tensor_names(rule), tensors) if one.requires_grad]
+    if not set(of_tensors) - {"d_sinks"}:
+        return ""
+    return ", ".join([name for name, one in (("dq", q), ("dk", k), ("dv", v)) if one.requires_grad] + of_tensors)
+
+
+def _backward(ctx: Any, d_o: torch.Tensor | None, d_lse: torch.Tensor | None) -> tuple[Any, ...]:
+    q, k, v, o, lse, *tensors = ctx.saved_tensors
+    numbers, rule, wants, scale, layout = ctx.rest
+    gradients: list[torch.Tensor | None] = [None] * len(tensors)
+    others: tuple[Any, ...] = (
+        None if numbers else [],
+        None,
+        None,
+        None,
+        None,
+    )  # PyTorch takes an empty list for one of tensors
+    if d_o is None and d_lse is None:
+        return None, None, None, gradients, *others
+    if d_o is None:
+        d_o = torch.zeros_like(o)
+    try:
+        dq, dk, dv, d_sinks, d_tensors = attention_backward(
+            d_o, d_lse, q, k, v, o, lse, tensors, numbers, rule, wants, scale, layout, ""
+        )
+    except (errors.InvalidText, errors.Unsupported) as error:
+        if not wants:
+            raise
+        raise errors.NoBackward(
+            f"a parameter of the mask or the score requires a gradient that it has not; detach it: {error}"
+        ) from error
+    for i, (name, one) in enumerate(zip(_tensor_names(rule), d_tensors)):
+        if f"d_{name}" in _names(wants):
+            gradients[i] = one.to(tensors[i].dtype)
+    if d_sinks.numel():
+        gradients[-1 - drops(rule)] = d_sinks
+    of_inputs = [
+        one if not wants or name in _names(wants) else None for name, one in (("dq", dq), ("dk", dk), ("dv", dv))
+    ]
+    return *of_inputs, gradients, *others
+
+
+_library.define(_DEFINITION, tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order))
+for _key in ("CPU", "CUDA"):
+    _library.impl("attention_backward", _run, _key)
+_library.impl("attention_backward", torch.library.fallthrough_kernel, "Autograd")
+torch.library.register_fake("attile::attention_backward", _fake, lib=_library)
+torch.library.register_autograd("attile::attention_lse", _backward, setup_context=_setup, lib=_library)
+
+attention_backward = torch.ops.attile.attention_backward.default
