@@ -1,0 +1,472 @@
+/* Continuous batching: sequences arrive, are prefilled together (ragged), decode one token a step together, and leave; K and V lie
+   in pages. Each step is checked against attention in doubles.
+
+       example_serve [host | cuda]
+
+   A decode step always has room for BATCH sequences; one that is not there has length 0. So the step is the same launches every
+   time. On a GPU they are captured in a CUDA graph once and replayed: lengths and page numbers are read on the device.
+   There is no model, only what attention needs of one: random embeddings, and random projections to Q, K and V. */
+#include <attile.h>
+#include <dlfcn.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    HEADS = 4,
+    KV_HEADS = 2,
+    DIM = 32,
+    PAGE = 8,
+    PAGES = 24,
+    BATCH = 4,
+    LONGEST = 64,
+    VOCABULARY = 50,
+    REQUESTS = 7
+};
+enum {
+    ROW_PAGES = LONGEST / PAGE,
+    Q_ROW = HEADS * DIM,
+    KV_ROW = KV_HEADS * DIM,
+    PAGE_ELEMENTS = KV_HEADS * PAGE * DIM
+};
+static const double ROPE_BASE = 10000;
+
+#define KIND "dtype=fp16 head_dim=32 page_size=8 "
+static const char *const problems[] = {"family=append_kv rope=halves layout=ragged " KIND,
+                                       "family=attention_forward mask=causal layout=ragged " KIND,
+                                       "family=append_kv rope=halves layout=padded " KIND,
+                                       "family=attention_forward mask=causal layout=padded len_q=1 " KIND};
+enum { PREFILL_APPEND, PREFILL, DECODE_APPEND, DECODE, KERNELS };
+
+static att_session *session;
+static att_kernel *kernel[KERNELS];
+
+static void must(enum att_status status, const char *what) {
+    if (status == ATT_OK)
+        return;
+    fprintf(stderr, "%s: %s\n", what, att_message(session));
+    exit(1);
+}
+
+/* --- 16-bit numbers, and the model ----------------------------------------------------------------------------------- */
+
+static uint16_t half_of(float x) { /* of numbers from 2^-14 to 2^15, and smaller ones to 2^-25 */
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    uint32_t sign = bits >> 16 & 0x8000, size = bits & 0x7FFFFFFF;
+    if (size < 0x38800000)
+        return (uint16_t)(sign | (uint32_t)lrintf(fabsf(x) * 0x1p24f));
+    return (uint16_t)(sign | (((size + 0xFFF + (size >> 13 & 1)) >> 13) - (112u << 10)));
+}
+
+static double number_of(uint16_t half) {
+    int exponent = half >> 10 & 31, fraction = half & 1023;
+    double size = ldexp(fraction + (exponent ? 1024 : 0), (exponent ? exponent : 1) - 25);
+    return half & 0x8000 ? -size : size;
+}
+
+/* Element `column` of what matrix `which` makes of a token: from -1 to 1. A projection of a one-hot vector is a look-up. */
+static uint16_t projected(int which, int token, int column) {
+    uint32_t x = (uint32_t)(which * VOCABULARY + token) * 4096 + (uint32_t)column;
+    x = (x ^ x >> 16) * 0x7FEB352Du;
+    x = (x ^ x >> 15) * 0x846CA68Bu;
+    return half_of((float)(x >> 16) / 0x1p15f - 1);
+}
+enum { TO_Q, TO_K, TO_V, TO_TOKEN };
+
+/* The token whose embedding has the largest product with O. */
+static int next_token(const uint16_t *o) {
+    int best = 0;
+    double most = -INFINITY;
+    for (int token = 0; token < VOCABULARY; token++) {
+        double product = 0;
+        for (int c = 0; c < Q_ROW; c++)
+            product += number_of(o[c]) * number_of(projected(TO_TOKEN, token, c));
+        if (product > most)
+            most = product, best = token;
+    }
+    return best;
+}
+
+/* --- pages ------------------------------------------------------------------------------------------------------- */
+
+static struct { int free[PAGES], count; } pool;
+
+static void pool_fill(void) {
+    for (int i = 0; i < PAGES; i++)
+        pool.free[pool.count++] = (i * 7 + 3) % PAGES; /* in no order that helps */
+}
+static int pages_of(int tokens) { return (tokens + PAGE - 1) / PAGE; }
+
+/* --- sequences --------------------------------------------------------------------------------------------------- */
+
+struct sequence {
+    int number; /* of its request; -1 = nobody is here */
+    int token[LONGEST], length, prompt, until;
+    int32_t page[ROW_PAGES];
+};
+static struct sequence running[BATCH];
+static int arrived, left, checked;
+static double worst;
+
+static void grow(struct sequence *s, int length) {
+    for (int i = pages_of(s->length); i < pages_of(length); i++)
+        s->page[i] = pool.free[--pool.count];
+    s->length = length;
+}
+
+static void leave(struct sequence *s) {
+    printf("request %d leaves with %d tokens\n", s->number, s->length);
+    for (int i = 0; i < pages_of(s->length); i++)
+        pool.free[pool.count++] = s->page[i];
+    for (int i = 0; i < ROW_PAGES; i++)
+        s->page[i] = -1;
+    *s = (struct sequence){.number = -1};
+    left++;
+}
+
+/* Pages that all who are here may still ask for. */
+static int promised(void) {
+    int pages = 0;
+    for (int b = 0; b < BATCH; b++)
+        pages += running[b].number < 0 ? 0 : pages_of(running[b].until) - pages_of(running[b].length);
+    return pages;
+}
+
+static bool arrive(struct sequence *s, int step) {
+    int prompt = 3 + arrived * 5 % 23, until = prompt + 4 + arrived * 3 % 9;
+    if (arrived == REQUESTS || step < 2 * arrived - 2 || promised() + pages_of(until) > pool.count)
+        return false;
+    *s = (struct sequence){.number = arrived, .prompt = prompt, .until = until};
+    for (int i = 0; i < prompt; i++)
+        s->token[i] = (arrived * 11 + i * 17) % VOCABULARY;
+    printf("request %d arrives with %d tokens\n", arrived++, prompt);
+    return true;
+}
+
+/* --- what must come out ---------------------------------------------------------------------------------------------- */
+
+static void rotated(int which, int token, int head, int position, double *x) {
+    for (int i = 0; i < DIM; i++)
+        x[i] = number_of(projected(which, token, head * DIM + i));
+    for (int i = 0; i < DIM / 2; i++) {
+        double angle = position * pow(ROPE_BASE, -2.0 * i / DIM), a = x[i], b = x[i + DIM / 2];
+        x[i] = a * cos(angle) - b * sin(angle);
+        x[i + DIM / 2] = b * cos(angle) + a * sin(angle);
+    }
+}
+
+/* O of the token at `position`, all heads, from the definition. The kernels round Q, K, weights and O to 16 bits, each by a factor
+   within 1 +- U: a score is off by 2 U sum |q k|, a weight by that as a factor, both ways, and O by its own and those of all
+   weights, times the largest V. Twice that is allowed, for what fp32 does besides. */
+static void check(const struct sequence *s, int position, const uint16_t *o) {
+    const double U = 0x1p-11;
+    double q[DIM], k[DIM], weight[LONGEST];
+    for (int h = 0; h < HEADS; h++) {
+        int kv = h / (HEADS / KV_HEADS);
+        double sum = 0, size = 0, out[DIM] = {0};
+        rotated(TO_Q, s->token[position], h, position, q);
+        for (int j = 0; j <= position; j++) {
+            double score = 0, terms = 0;
+            rotated(TO_K, s->token[j], kv, j, k);
+            for (int i = 0; i < DIM; i++) {
+                score += q[i] * k[i] / sqrt(DIM);
+                terms += fabs(q[i] * k[i]) / sqrt(DIM);
+            }
+            size = fmax(size, terms);
+            sum += weight[j] = exp(score);
+        }
+        for (int j = 0; j <= position; j++)
+            for (int i = 0; i < DIM; i++)
+                out[i] += weight[j] / sum * number_of(projected(TO_V, s->token[j], kv * DIM + i));
+        double allowed = 2 * (2 * 2 * size + 2) * U;
+        for (int i = 0; i < DIM; i++) {
+            double error = fabs(out[i] - number_of(o[h * DIM + i]));
+            worst = fmax(worst, error / allowed);
+            checked++;
+            if (error <= allowed)
+                continue;
+            fprintf(stderr, "request %d, token %d, head %d, column %d: expected %g, found %g, allowed error %g\n",
+                    s->number, position, h, i, out[i], number_of(o[h * DIM + i]), allowed);
+            exit(1);
+        }
+    }
+}
+
+/* --- the device -------------------------------------------------------------------------------------------------- */
+
+static struct { /* in device memory; room for the prompts of all */
+    uint16_t *q, *k, *v, *o, *pages_k, *pages_v;
+    int32_t *cu_seqlens, *lengths, *table;
+    void *workspace;
+    size_t workspace_size;
+} device;
+
+static void *reserve(size_t bytes) {
+    void *memory;
+    must(att_alloc(session, bytes, &memory), "memory");
+    return memory;
+}
+
+static void send(void *to, const void *from, size_t bytes) { must(att_copy_in(session, to, from, bytes), "copy"); }
+
+/* One token of a batch: row `row` of Q, K and V. */
+static void project(uint16_t *q, uint16_t *k, uint16_t *v, int row, int token) {
+    for (int c = 0; c < Q_ROW; c++)
+        q[row * Q_ROW + c] = projected(TO_Q, token, c);
+    for (int c = 0; c < KV_ROW; c++) {
+        k[row * KV_ROW + c] = projected(TO_K, token, c);
+        v[row * KV_ROW + c] = projected(TO_V, token, c);
+    }
+}
+
+/* Tokens lie one after the other, (tokens, heads, DIM), whether there is one of each sequence or they are packed. */
+static struct att_tensor tokens_at(void *data, int row) { return (struct att_tensor){data, row, DIM, row}; }
+
+static struct att_args append_args(int most_new, int tokens) {
+    bool ragged = most_new > 1;
+    return (struct att_args){.size = sizeof(struct att_args),
+                             .family = ATT_APPEND_KV,
+                             .append = {.q = tokens_at(device.q, Q_ROW),
+                                        .q_out = tokens_at(device.q, Q_ROW), /* in place */
+                                        .k = tokens_at(device.k, KV_ROW),
+                                        .v = tokens_at(device.v, KV_ROW),
+                                        .k_cache = {device.pages_k, PAGE_ELEMENTS, PAGE * DIM, DIM},
+                                        .v_cache = {device.pages_v, PAGE_ELEMENTS, PAGE * DIM, DIM},
+                                        .batch = BATCH,
+                                        .heads = HEADS,
+                                        .kv_heads = KV_HEADS,
+                                        .len_q = most_new,
+                                        .len_kv = LONGEST,
+                                        .cu_seqlens_q = ragged ? device.cu_seqlens : NULL,
+                                        .total_q = ragged ? tokens : 0,
+                                        .lengths_kv = device.lengths,
+                                        .page_table = device.table,
+                                        .pages = PAGES,
+                                        .rope_base = (float)ROPE_BASE}};
+}
+
+static struct att_args attention_args(int most_new, int tokens) {
+    bool ragged = most_new > 1;
+    return (struct att_args){.size = sizeof(struct att_args),
+                             .family = ATT_ATTENTION_FORWARD,
+                             .workspace = device.workspace,
+                             .workspace_size = device.workspace_size,
+                             .attention = {.q = tokens_at(device.q, Q_ROW),
+                                           .k = {device.pages_k, PAGE_ELEMENTS, PAGE * DIM, DIM},
+                                           .v = {device.pages_v, PAGE_ELEMENTS, PAGE * DIM, DIM},
+                                           .o = tokens_at(device.o, Q_ROW),
+                                           .batch = BATCH,
+                                           .heads = HEADS,
+                                           .kv_heads = KV_HEADS,
+                                           .len_q = most_new,
+                                           .len_kv = LONGEST,
+                                           .cu_seqlens_q = ragged ? device.cu_seqlens : NULL,
+                                           .total_q = ragged ? tokens : 0,
+                                           .lengths_kv = device.lengths,
+                                           .page_table = device.table,
+                                           .pages = PAGES}};
+}
+
+/* --- the graph of a decode step, on a GPU ------------------------------------------------------------------------------ */
+
+/* Functions of the driver, under the names that libcuda has. Each returns 0 or an error. */
+#define DRIVER(FUNCTION)                                                                                               \
+    FUNCTION(cuInit, (unsigned))                                                                                       \
+    FUNCTION(cuDevicePrimaryCtxRetain, (void **, int))                                                                 \
+    FUNCTION(cuCtxSetCurrent, (void *))                                                                                \
+    FUNCTION(cuStreamCreate, (void **, unsigned))                                                                      \
+    FUNCTION(cuStreamBeginCapture_v2, (void *, int))                                                                   \
+    FUNCTION(cuStreamEndCapture, (void *, void **))                                                                    \
+    FUNCTION(cuGraphInstantiateWithFlags, (void **, void *, unsigned long long))                                       \
+    FUNCTION(cuGraphLaunch, (void *, void *))                                                                          \
+    FUNCTION(cuGraphExecDestroy, (void *))                                                                             \
+    FUNCTION(cuGraphDestroy, (void *))                                                                                 \
+    FUNCTION(cuStreamDestroy_v2, (void *))
+#define POINTER(name, parameters) static int(*name) parameters;
+DRIVER(POINTER)
+static void *stream, *graph, *replay;
+static int replays;
+
+static void driver(int error, const char *what) {
+    if (error == 0)
+        return;
+    fprintf(stderr, "%s: error %d of the driver\n", what, error);
+    exit(1);
+}
+
+static void open_driver(void) {
+    void *library = dlopen("libcuda.so.1", RTLD_NOW), *context;
+#define FIND(name, parameters)                                                                                         \
+    *(void **)&name = library ? dlsym(library, #name) : NULL;                                                          \
+    driver(name ? 0 : -1, #name);
+    DRIVER(FIND)
+    driver(cuInit(0), "cuInit");
+    driver(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
+    driver(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    driver(cuStreamCreate(&stream, 0), "cuStreamCreate");
+}
+
+static void launch_decode(void) {
+    struct att_args append = append_args(1, BATCH), attention = attention_args(1, BATCH);
+    must(att_launch(kernel[DECODE_APPEND], &append, stream), "append");
+    must(att_launch(kernel[DECODE], &attention, stream), "decode");
+}
+
+static void run_decode(bool gpu) {
+    if (!gpu) {
+        launch_decode();
+        return;
+    }
+    if (!replay) {
+        enum { RELAXED = 2 };
+        driver(cuStreamBeginCapture_v2(stream, RELAXED), "cuStreamBeginCapture");
+        launch_decode();
+        driver(cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
+        driver(cuGraphInstantiateWithFlags(&replay, graph, 0), "cuGraphInstantiate");
+    }
+    driver(cuGraphLaunch(replay, stream), "cuGraphLaunch");
+    must(att_synchronize(session), "decode");
+    replays++;
+}
+
+/* --- steps ------------------------------------------------------------------------------------------------------- */
+
+static void send_lengths(void) {
+    int32_t lengths[BATCH], table[BATCH * ROW_PAGES];
+    for (int b = 0; b < BATCH; b++) {
+        lengths[b] = running[b].length;
+        memcpy(table + b * ROW_PAGES, running[b].page, sizeof running[b].page); /* stale behind the last page */
+    }
+    send(device.lengths, lengths, sizeof lengths);
+    send(device.table, table, sizeof table);
+}
+
+/* All prompts that have just arrived, packed. The others have no new token in this launch. */
+static void prefill(const bool *is_new) {
+    static uint16_t q[BATCH * LONGEST * Q_ROW], k[BATCH * LONGEST * KV_ROW], v[BATCH * LONGEST * KV_ROW],
+        o[BATCH * LONGEST * Q_ROW];
+    int32_t cu_seqlens[BATCH + 1] = {0};
+    int tokens = 0;
+    for (int b = 0; b < BATCH; b++) {
+        for (int i = 0; is_new[b] && i < running[b].prompt; i++)
+            project(q, k, v, tokens++, running[b].token[i]);
+        if (is_new[b])
+            grow(&running[b], running[b].prompt);
+        cu_seqlens[b + 1] = tokens;
+    }
+    send(device.q, q, (size_t)tokens * Q_ROW * sizeof *q);
+    send(device.k, k, (size_t)tokens * KV_ROW * sizeof *k);
+    send(device.v, v, (size_t)tokens * KV_ROW * sizeof *v);
+    send(device.cu_seqlens, cu_seqlens, sizeof cu_seqlens);
+    send_lengths();
+    struct att_args append = append_args(LONGEST, tokens), attention = attention_args(LONGEST, tokens);
+    must(att_launch(kernel[PREFILL_APPEND], &append, NULL), "append");
+    must(att_launch(kernel[PREFILL], &attention, NULL), "prefill");
+    must(att_copy_out(session, o, device.o, (size_t)tokens * Q_ROW * sizeof *o), "copy");
+    for (int b = 0; b < BATCH; b++) {
+        for (int i = 0; is_new[b] && i < running[b].prompt; i++)
+            check(&running[b], i, o + (cu_seqlens[b] + i) * Q_ROW);
+        if (is_new[b])
+            running[b].token[running[b].length] = next_token(o + (cu_seqlens[b + 1] - 1) * Q_ROW);
+    }
+}
+
+/* One more token of everyone. */
+static void decode(bool gpu) {
+    uint16_t q[BATCH * Q_ROW] = {0}, k[BATCH * KV_ROW] = {0}, v[BATCH * KV_ROW] = {0}, o[BATCH * Q_ROW];
+    for (int b = 0; b < BATCH; b++)
+        if (running[b].number >= 0) {
+            project(q, k, v, b, running[b].token[running[b].length]);
+            grow(&running[b], running[b].length + 1);
+        }
+    send(device.q, q, sizeof q);
+    send(device.k, k, sizeof k);
+    send(device.v, v, sizeof v);
+    send_lengths();
+    run_decode(gpu);
+    must(att_copy_out(session, o, device.o, sizeof o), "copy");
+    for (int b = 0; b < BATCH; b++) {
+        struct sequence *s = &running[b];
+        if (s->number < 0)
+            continue;
+        check(s, s->length - 1, o + b * Q_ROW);
+        if (s->length == s->until)
+            leave(s);
+        else
+            s->token[s->length] = next_token(o + b * Q_ROW);
+    }
+}
+
+static void make_memory(void) {
+    size_t tokens = BATCH * LONGEST, two = sizeof(uint16_t);
+    device.q = reserve(tokens * Q_ROW * two);
+    device.k = reserve(tokens * KV_ROW * two);
+    device.v = reserve(tokens * KV_ROW * two);
+    device.o = reserve(tokens * Q_ROW * two);
+    device.pages_k = reserve(PAGES * PAGE_ELEMENTS * two);
+    device.pages_v = reserve(PAGES * PAGE_ELEMENTS * two);
+    device.cu_seqlens = reserve((BATCH + 1) * sizeof(int32_t));
+    device.lengths = reserve(BATCH * sizeof(int32_t));
+    device.table = reserve(BATCH * ROW_PAGES * sizeof(int32_t));
+    /* A new page holds whatever was there: NaN here, so that a kernel that reads too much is noticed. */
+    static uint16_t rubbish[PAGES * PAGE_ELEMENTS];
+    memset(rubbish, 0xFF, sizeof rubbish);
+    send(device.pages_k, rubbish, sizeof rubbish);
+    send(device.pages_v, rubbish, sizeof rubbish);
+    struct att_args most[] = {attention_args(LONGEST, BATCH * LONGEST), attention_args(1, BATCH)};
+    for (int i = 0; i < 2; i++) {
+        size_t size;
+        must(att_workspace_size(kernel[i == 0 ? PREFILL : DECODE], &most[i], &size), "workspace");
+        device.workspace_size = size > device.workspace_size ? size : device.workspace_size;
+    }
+    device.workspace = reserve(device.workspace_size);
+}
+
+int main(int count, char **word) {
+    bool host = count > 1 && strcmp(word[1], "host") == 0, cuda = count > 1 && strcmp(word[1], "cuda") == 0;
+    struct att_options options = {.size = sizeof options,
+                                  .device = host   ? ATT_DEVICE_HOST
+                                            : cuda ? ATT_DEVICE_CUDA
+                                                   : ATT_DEVICE_AUTO};
+    must(att_open(&options, &session), "open");
+    struct att_session_info info = {.size = sizeof info};
+    must(att_session_describe(session, &info), "describe");
+    bool gpu = info.device == ATT_DEVICE_CUDA;
+    for (int i = 0; i < KERNELS; i++) {
+        must(att_find(session, problems[i], NULL, &kernel[i]), problems[i]);
+        must(att_prepare(kernel[i]), "prepare"); /* before capture */
+        printf("%s\n", att_kernel_name(kernel[i]));
+    }
+    if (gpu)
+        open_driver();
+    pool_fill();
+    make_memory();
+    for (int b = 0; b < BATCH; b++)
+        running[b].number = -1;
+    int steps = 0;
+    for (; left < REQUESTS; steps++) {
+        bool is_new[BATCH] = {false}, any_new = false, any = false;
+        for (int b = 0; b < BATCH; b++)
+            if (running[b].number < 0)
+                any_new |= is_new[b] = arrive(&running[b], steps);
+        if (any_new)
+            prefill(is_new);
+        for (int b = 0; b < BATCH; b++)
+            any |= running[b].number >= 0;
+        if (any)
+            decode(gpu);
+    }
+    printf("%d steps on %s, %d replays of one graph; %d numbers checked, the largest error is %.0f %% of what is "
+           "allowed\n",
+           steps, info.device_name, replays, checked, 100 * worst);
+    if (gpu) {
+        cuGraphExecDestroy(replay);
+        cuGraphDestroy(graph);
+        cuStreamDestroy_v2(stream);
+    }
+    att_close(session);
+    return pool.count == PAGES ? 0 : 1;
+}
