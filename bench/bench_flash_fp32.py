@@ -1,4 +1,4 @@
-"""flash_tiled in fp32 beside PyTorch's fp32 attention, TF32 off: JSON lines, TFLOP/s of 4 B H S^2 d (causal: half) flops.
+"""flash_tiled in fp32, and flash_mma in TF32, beside PyTorch's fp32 attention, TF32 off: JSON lines, TFLOP/s of 4 B H S^2 d (causal: half) flops.
 
     python3 bench/bench_flash_fp32.py [COMMIT] >> bench/results/flash_fp32.jsonl
 
@@ -20,7 +20,12 @@ import attile  # noqa: E402
 
 BATCH, LENGTH, REPEATS, ROWS = 4, 4096, 9, 64
 SHAPES = [(64, 32), (128, 16)]  # head_dim, heads
-SCHEDULE = "algorithm=flash_tiled loop_order=q_outer"
+# target, precision, schedule, largest error
+KERNELS = [("any", "fp32", "algorithm=flash_tiled loop_order=q_outer", 1e-5),
+           ("sm_80", "fp32", "algorithm=flash_tiled loop_order=q_outer", 1e-5),
+           ("sm_90", "tf32x3", "algorithm=flash_mma", 1e-5),
+           ("sm_90", "tf32x3", "algorithm=flash_mma block_m=64 block_n=32 threads=128 stages=1", 1e-5),
+           ("sm_90", "tf32", "algorithm=flash_mma", 2e-3)]
 
 
 def error(q, k, v, o, causal):
@@ -69,14 +74,14 @@ def main():
                                   "ms": round(milli, 3), "error": error(q, k, v, result(), causal), **more, **machine}),
                       flush=True)
 
-            for target in ("any", "sm_80"):
+            for target, precision, schedule, limit in KERNELS:
                 kernel = session.compile(f"family=attention_forward dtype=fp32 head_dim={head_dim} target={target} "
-                                      f"mask={'causal' if causal else 'none'}", SCHEDULE)
+                                         f"precision={precision} mask={'causal' if causal else 'none'}", schedule)
                 launch = kernel.bind(q, k, v, o)
                 o.fill_(torch.nan)
                 launch(torch.cuda.current_stream().cuda_stream)
                 torch.cuda.synchronize()
-                if not error(q, k, v, o, causal) < 1e-5:
+                if not error(q, k, v, o, causal) < limit:
                     sys.exit(f"{kernel.name}: error {error(q, k, v, o, causal)}")
                 report(kernel.name, lambda: launch(torch.cuda.current_stream().cuda_stream), lambda: o,
                        registers=kernel.info.registers, spill_bytes=kernel.info.spill_bytes,

@@ -3,19 +3,22 @@
        bench_runtime [COMMIT]      JSON lines on stdout
 
    Finding is measured on the GPU where there is one. Up to where the driver loads the kernel it is measured everywhere
-   that NVRTC is, by sessions that only compile for sm_90a. A launch is measured beside the driver's own launch of an
+   that NVRTC is, by sessions that only compile for sm_90a; there also from att_open on in a new process, in which nothing is
+   loaded or parsed yet, and with quick_first. A launch is measured beside the driver's own launch of an
    empty kernel with as many bytes of parameters. */
 #include "clock.h"
 #include "cuda_api.h"
 #include "session.h"
 #include "tensor_maps.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
-enum { MEMORY_HITS = 100000, DISK_HITS = 50, COMPILES = 3, ROUNDS = 20, BATCH = 500, LEN = 64 };
+enum { MEMORY_HITS = 100000, DISK_HITS = 50, COMPILES = 3, PROCESSES = 20, ROUNDS = 20, BATCH = 500, LEN = 64 };
 
 enum { MAPPED = 4 * sizeof(struct tensor_map) + sizeof(struct attention_params) }; /* maps of q, k, v and o */
 
@@ -34,7 +37,8 @@ static const struct problem {
      "algorithm=flash_async", 256, 2, MAPPED},
 };
 
-static char cache_folder[] = "/tmp/attile-bench-XXXXXX";
+static char cache_folder[PATH_MAX] = "/tmp/attile-bench-XXXXXX";
+static const char no_folder[] = "-"; /* nothing on disk */
 static const char *commit = "";
 
 static void must(att_session *session, enum att_status status) {
@@ -99,6 +103,39 @@ static double time_first_find(const struct problem *problem, const char *compile
     return median(seconds, count);
 }
 
+/* What `bench_runtime fresh PROBLEM FOLDER|- QUICK` does: one att_open and one find, timed. */
+static int find_once(char **arguments) {
+    struct problem problem = problem_table[atoi(arguments[0])];
+    const struct att_options options = {.size = sizeof options,
+                                        .cache_dir = arguments[1],
+                                        .no_disk_cache = strcmp(arguments[1], no_folder) == 0,
+                                        .quick_first = atoi(arguments[2])};
+    double start = clock_seconds();
+    att_session *session = NULL;
+    must(session, session_open(&options, "sm_90a", &session));
+    if (options.quick_first) /* a schedule that is asked for has no substitute */
+        problem.schedule = NULL;
+    find(session, &problem);
+    printf("%.9f\n", clock_seconds() - start);
+    fflush(stdout);
+    att_close(session);
+    return 0;
+}
+
+/* The same in new processes. Median. */
+static double time_processes(const struct problem *problem, const char *folder, bool quick, int count) {
+    char command[PATH_MAX + 64];
+    double seconds[PROCESSES];
+    snprintf(command, sizeof command, "/proc/%d/exe fresh %d %s %d", (int)getpid(), (int)(problem - problem_table),
+             folder, quick);
+    for (int i = 0; i < count; i++) {
+        FILE *output = popen(command, "r");
+        if (!output || fscanf(output, "%lf", &seconds[i]) != 1 || pclose(output) != 0)
+            exit(1);
+    }
+    return median(seconds, count);
+}
+
 static void measure_finds(const struct problem *problem, const char *compile_for) {
     const char *until = compile_for ? ", until the driver loads it" : "";
     char what[96];
@@ -108,7 +145,14 @@ static void measure_finds(const struct problem *problem, const char *compile_for
     report(what, problem->name, session, time_first_find(problem, compile_for, false, COMPILES), COMPILES);
     snprintf(what, sizeof what, "find, on disk (median)%s", until);
     report(what, problem->name, session, time_first_find(problem, compile_for, true, DISK_HITS), DISK_HITS);
-    if (!compile_for) {
+    if (compile_for) {
+        report("att_open and find in a new process, on disk (median)", problem->name, session,
+               time_processes(problem, cache_folder, false, PROCESSES), PROCESSES);
+        report("att_open and find in a new process, compiled (median)", problem->name, session,
+               time_processes(problem, no_folder, false, COMPILES), COMPILES);
+        report("att_open and find in a new process, compiled, quick_first (median)", problem->name, session,
+               time_processes(problem, no_folder, true, COMPILES), COMPILES);
+    } else {
         double start = clock_seconds();
         for (int i = 0; i < MEMORY_HITS; i++)
             find(session, problem);
@@ -189,7 +233,9 @@ static bool compiles_for_gpu(void) {
 
 int main(int argc, char **argv) {
     enum { PROBLEMS = sizeof problem_table / sizeof *problem_table };
-    char command[64];
+    char command[PATH_MAX + 16];
+    if (argc == 5 && strcmp(argv[1], "fresh") == 0)
+        return find_once(argv + 2);
     commit = argc > 1 ? argv[1] : "";
     if (!mkdtemp(cache_folder))
         return 1;

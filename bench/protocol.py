@@ -1,7 +1,7 @@
 """How kernels are timed beside each other: works -> samples in milliseconds, with the state of the machine.
 
 Each round goes through all kernels in an order of its own, drawn at random. Right before the turn of a kernel the same
-load (a matrix product) runs until the clock of the multiprocessors stands still; then, as triton.testing.do_bench does,
+load (a matrix product) runs until its own time stands still, and with it the clock; then, as triton.testing.do_bench does,
 the kernel runs for a fixed time to reach its own clock and is sampled for a fixed time. What a clock is: an object with
 times(work, count, cold) -> [milliseconds], load(), a work that is the same for all, and state() -> {mhz, watts,
 celsius} near the end of the last `times`, empty where nobody knows.
@@ -12,16 +12,16 @@ import secrets
 import statistics
 
 ROUNDS = 3  # fewer are not published
-ALIKE = 0.03  # clocks apart by no more than this
-BURSTS = 20  # of the load at most, while the clock does not stand still
+ALIKE = 0.03  # times of the load apart by no more than this
+BURSTS = 20  # of the load at most, while its time does not stand still
 
 
 @dataclasses.dataclass
 class Plan:
     rounds: int = ROUNDS
     soak_ms: float = 1000  # of the load before the first turn: at first a clock is high, whatever runs
-    settle_ms: float = 25  # one burst of the load, which ends with a reading of the clock
-    readings: int = 4  # in a row that are ALIKE show a clock that stands still
+    settle_ms: float = 25  # one burst of the load
+    readings: int = 4  # bursts in a row that are ALIKE show a clock that stands still
     warmup_ms: float = 25
     repeat_ms: float = 100
     warm_too: bool = False  # also with what the last launch left in L2
@@ -53,23 +53,22 @@ def orders(names, rounds, seed):
 
 
 def burst(clock, milliseconds):
+    """Runs the load for so long. Returns the median of its times."""
     once = statistics.median(clock.times(clock.load, 3, False))
-    clock.times(clock.load, count(milliseconds, once), False)
+    return statistics.median(clock.times(clock.load, count(milliseconds, once), False))
 
 
 def settle(clock, plan):
-    """Runs the load until the clock stands still, or long enough. Returns the state under that load, its clock the mean
-    of the last readings: at the power limit they waver."""
-    readings = []
+    """Runs the load until its time stands still, or long enough. Returns the state under it, with load_ms, the mean of its
+    last times. The load computes all the time, so its time is the clock's inverse, averaged over a burst; a clock that the
+    driver reports is that of a moment and wavers by a fifth at the power limit."""
+    times = []
     for _ in range(BURSTS):
-        burst(clock, plan.settle_ms)
-        readings.append(clock.state().get("mhz"))
-        last = readings[-plan.readings:]
-        if not all(last):
-            return clock.state()
+        times.append(burst(clock, plan.settle_ms))
+        last = times[-plan.readings:]
         if len(last) == plan.readings and max(last) <= (1 + ALIKE) * min(last):
             break
-    return {**clock.state(), "mhz": round(statistics.mean(last))}
+    return {**clock.state(), "load_ms": round(statistics.mean(last), 4)}
 
 
 def measure(works, clock, plan, before=lambda name: None):
@@ -111,25 +110,25 @@ def summary(rounds, flops):
 
 def objections(found):
     """Why nobody should believe a comparison of these kernels; nothing when all is well. found: {kernel: summary}."""
-    reasons, few, unknown, clocks = [], {}, [], {}
+    reasons, few, unknown, loads = [], {}, [], {}
     for kernel, one in found.items():
         rounds = [each if isinstance(each, dict) else {} for each in one.get("rounds", [])]
-        starts = [each.get("start", {}).get("mhz") for each in rounds]
+        starts = [each.get("start", {}).get("load_ms") for each in rounds]
         if len(rounds) < ROUNDS:
             few[kernel] = len(rounds)
         elif not all(starts):
             unknown.append(kernel)
         else:
-            clocks[kernel] = statistics.median(starts)
+            loads[kernel] = statistics.median(starts)
             if len(found) > 1 and all(each.get("place") == 1 for each in rounds):
                 reasons.append(f"{kernel} came first in every round")
     if few:
         reasons.append(f"fewer rounds than {ROUNDS}: " + ", ".join(f"{kernel} {n}" for kernel, n in few.items()))
     if unknown:
-        reasons.append(f"no clock was recorded of {', '.join(unknown)}")
-    if clocks:
-        slow, fast = min(clocks, key=clocks.get), max(clocks, key=clocks.get)
-        if clocks[fast] > (1 + ALIKE) * clocks[slow]:
-            reasons.append(f"{fast} began at {clocks[fast]:.0f} MHz and {slow} at {clocks[slow]:.0f} MHz, more than "
-                           f"{ALIKE:.0%} apart")
+        reasons.append(f"no load was timed before {', '.join(unknown)}")
+    if loads:
+        fast, slow = min(loads, key=loads.get), max(loads, key=loads.get)
+        if loads[slow] > (1 + ALIKE) * loads[fast]:
+            reasons.append(f"before {fast} the load took {loads[fast]:.3g} ms and before {slow} {loads[slow]:.3g} ms, more "
+                           f"than {ALIKE:.0%} apart")
     return reasons

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Is the machine code of the Hopper kernels what it was? For changes to templates that mean to move text only; no GPU.
+"""Does a change to the templates leave the machine code as it was? Needs NVRTC and no GPU.
 
     python3 bench/sass.py save before.json          # before the change
-    python3 bench/sass.py compare before.json       # after it: names each kernel whose code is another one
+    python3 bench/sass.py compare before.json       # after the change: names each kernel whose code differs
 
-Every variant of specs/attention_*hopper*.yaml and every recipe of the cookbook on `flash_async` is compiled by NVRTC with
-the options of the library. What is compared is the code of each entry, byte for byte; --only WORD takes a part of them, and
---limit N every so manieth. `compare` ends with 1 when any code differs, and says by how many instructions.
+NVRTC compiles every variant of specs/attention_*hopper*.yaml and every recipe of the cookbook on `flash_async`, with the options of
+the library; --spec FILE takes the variants of another spec, and --arch compiles them for another architecture. The code of each
+entry is compared byte for byte. --only WORD selects kernels by name, --limit N takes every Nth. `compare` exits with 1 when any
+code differs, and prints the numbers of instructions.
 """
 
 import argparse
@@ -24,18 +25,18 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ARCH = "sm_90a"
-OPTIONS = [f"-arch={ARCH}".encode(), b"--std=c++17", b"--ptxas-options=-v", b"-no-cache"]
+OPTIONS = [b"--std=c++17", b"--ptxas-options=-v", b"-no-cache"]
 INSTRUCTION_BYTES = 16
 
 
-def sources(attile, only, limit):
+def sources(attile, specs, only, limit):
     """[(name, CUDA source)] of what is compared, sorted by name."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
-        for path in sorted(glob.glob(f"{ROOT}/specs/attention_*hopper*.yaml") + glob.glob(f"{ROOT}/specs/cookbook/*.yaml")):
+        for path in specs or sorted(glob.glob(f"{ROOT}/specs/attention_*hopper*.yaml") + glob.glob(f"{ROOT}/specs/cookbook/*.yaml")):
             with open(path, encoding="utf-8") as file:
                 text = file.read()
-            recipe = "" if "hopper" in path else os.path.basename(path)[:-5] + " "
+            recipe = os.path.basename(path)[:-5] + " " if "cookbook" in path else ""
             if recipe:  # those name the portable kernel
                 text = text.replace("head_dim: 16", "head_dim: 64\n  dtype: bf16")
                 text = text.replace("algorithm: flash_tiled", "algorithm: flash_async\ntarget: sm_90a")
@@ -72,11 +73,12 @@ def code_of(cubin):
 
 def compile_one(job):
     """(name, {entry: [hash, instructions]}, bytes spilled)."""
-    name, source, nvrtc = job
+    name, source, nvrtc, arch = job
+    arguments = [f"-arch={arch}".encode(), *OPTIONS]
     lib = ctypes.CDLL(nvrtc)
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
     lib.nvrtcCreateProgram(ctypes.byref(program), source.encode(), name.encode(), 0, None, None)
-    status = lib.nvrtcCompileProgram(program, len(OPTIONS), (ctypes.c_char_p * len(OPTIONS))(*OPTIONS))
+    status = lib.nvrtcCompileProgram(program, len(arguments), (ctypes.c_char_p * len(arguments))(*arguments))
     lib.nvrtcGetProgramLogSize(program, ctypes.byref(size))
     log = ctypes.create_string_buffer(size.value)
     lib.nvrtcGetProgramLog(program, log)
@@ -94,7 +96,7 @@ def compile_one(job):
 
 def compile_all(jobs, before):
     """{name: code, bytes spilled, hash of the text} of all, what is in `before` with the same text taken from there."""
-    text = {name: text_hash(source) for name, source, _ in jobs}
+    text = {name: text_hash(source) for name, source, _, _ in jobs}
     done = {name: before[name] for name in text if before.get(name, {}).get("text") == text[name]}
     with concurrent.futures.ProcessPoolExecutor() as pool:
         for name, code, spilled in pool.map(compile_one, [job for job in jobs if job[0] not in done]):
@@ -130,10 +132,13 @@ def main():
     parser.add_argument("file")
     parser.add_argument("--attile", default=f"{ROOT}/build/release/cli/attile")
     parser.add_argument("--nvrtc", default=os.environ.get("ATTILE_NVRTC", "libnvrtc.so.13"), help="the library to compile with")
+    parser.add_argument("--spec", action="append", help="a spec whose variants are compared instead; may be given several times")
+    parser.add_argument("--arch", default=ARCH, help=f"the architecture to compile for; {ARCH} unless given")
     parser.add_argument("--only", action="append", help="kernels whose name has this word; may be given several times")
-    parser.add_argument("--limit", type=int, default=1, help="take every so manieth")
+    parser.add_argument("--limit", type=int, default=1, help="take every Nth")
     options = parser.parse_args()
-    jobs = [(name, source, options.nvrtc) for name, source in sources(options.attile, options.only, options.limit)]
+    found = sources(options.attile, options.spec, options.only, options.limit)
+    jobs = [(name, source, options.nvrtc, options.arch) for name, source in found]
     before = {}
     if options.verb == "compare":
         with open(options.file, encoding="utf-8") as file:

@@ -22,6 +22,7 @@ import bench_masks
 import bench_matrix
 import cases
 import contest
+import decode_cases
 import fa3
 import gpu_checks
 import kinds
@@ -37,19 +38,19 @@ from worker import Lost, Worker
 
 
 class FakeClock:
-    """Every kernel takes as long as it says; records who ran how often. The load takes 5 ms; clocks are as told."""
+    """Every kernel takes as long as it says; records who ran how often. The load takes 5 ms, or as long as told, burst by
+    burst."""
     load = 5.0
 
-    def __init__(self, clocks=()):
-        self.calls, self._clocks, self._mhz = [], iter(clocks), None
+    def __init__(self, loads=()):
+        self.calls, self._loads = [], iter(loads)
 
     def times(self, work, count, cold):
         self.calls.append((work, count, cold))
-        self._mhz = next(self._clocks, self._mhz)
-        return [work] * count
+        return [next(self._loads, work) if work == self.load else work] * count
 
     def state(self):
-        return {"mhz": self._mhz} if self._mhz else {}
+        return {"mhz": 1500}
 
 
 class Cases(unittest.TestCase):
@@ -122,13 +123,12 @@ class Protocol(unittest.TestCase):
             self.assertEqual(len({order[0] for order in protocol.orders(["a", "b"], 3, seed)}), 2)
         self.assertEqual(protocol.orders(["a"], 2, 0), [["a"], ["a"]])
 
-    def test_the_load_runs_until_the_clock_stands_still(self):
-        for clocks, bursts, mhz in (([], 1, None), ([1500], 4, 1500),
-                                    ([1980, 1900, 1700] + [1500, 1520] * 9, 7, 1510),
-                                    ([1500, 1600] * 99, protocol.BURSTS, 1550)):
-            clock = FakeClock(mhz for reading in clocks for mhz in (reading, reading))
+    def test_the_load_runs_until_its_time_stands_still(self):
+        for loads, bursts, mean in (([], 4, 5), ([4, 4.3, 4.6] + [5, 5.1] * 9, 7, 5.05),
+                                    ([5, 5.5] * 99, protocol.BURSTS, 5.25)):
+            clock = FakeClock(load for one in loads for load in (one, one))
             state = protocol.settle(clock, protocol.Plan())
-            self.assertEqual((len(clock.calls) / 2, state.get("mhz")), (bursts, mhz), clocks[:6])
+            self.assertEqual((len(clock.calls) / 2, state), (bursts, {"mhz": 1500, "load_ms": mean}), loads[:6])
 
     def test_summary_is_of_all_samples_and_keeps_the_states(self):
         rounds = [{"samples": samples, "place": place, "start": {"mhz": 1500}, "end": {"mhz": 1600, "watts": 700}}
@@ -140,15 +140,15 @@ class Protocol(unittest.TestCase):
                                               "end": {"mhz": 1600, "watts": 700}})
 
     def test_what_nobody_should_believe(self):
-        fair = [(1500, 1), (1515, 2), (1500, 2)]
+        fair = [(5, 1), (5.1, 2), (5, 2)]
         reasons = lambda **kernels: "; ".join(protocol.objections(
-            {name: {"rounds": [{"place": place, "start": {"mhz": mhz}} for mhz, place in rounds]}
+            {name: {"rounds": [{"place": place, "start": {"load_ms": load}} for load, place in rounds]}
              for name, rounds in kernels.items()}))
         self.assertEqual(reasons(a=fair, b=fair), "")
         self.assertEqual(reasons(a=fair[:2], b=fair, c=fair[:1]), "fewer rounds than 3: a 2, c 1")
-        self.assertIn("a began at 1740 MHz and b at 1500 MHz", reasons(a=[(1740, 1), (1740, 2), (1500, 2)], b=fair))
-        self.assertEqual(reasons(a=[(1500, 1)] * 3, b=fair), "a came first in every round")
-        self.assertEqual(reasons(a=fair[:2] + [(None, 1)], b=fair), "no clock was recorded of a")
+        self.assertIn("before a the load took 4.5 ms and before b 5 ms", reasons(a=[(4.5, 1), (4.5, 2), (5, 2)], b=fair))
+        self.assertEqual(reasons(a=[(5, 1)] * 3, b=fair), "a came first in every round")
+        self.assertEqual(reasons(a=fair[:2] + [(None, 1)], b=fair), "no load was timed before a")
         self.assertIn("fewer rounds than 3: a 2", protocol.objections({"a": {"rounds": [0.96, 0.97]}})[0])
 
     def test_a_plan_shrinks_to_its_time(self):
@@ -158,9 +158,9 @@ class Protocol(unittest.TestCase):
         self.assertEqual(plan.within(0.01, 4).repeat_ms, 15)
 
 
-def row(kernel, tflops, case="d128 b4 h16 s4096 full", mhz=(1500, 1500, 1515), **more):
-    rounds = [{"ms": 1, "place": 1 + (kernel == "attile") ^ turn % 2, "start": {"mhz": clock}}
-              for turn, clock in enumerate(mhz)]
+def row(kernel, tflops, case="d128 b4 h16 s4096 full", loads=(5, 5, 5.1), **more):
+    rounds = [{"ms": 1, "place": 1 + (kernel == "attile") ^ turn % 2, "start": {"load_ms": load}}
+              for turn, load in enumerate(loads)]
     return {"case": case, "kernel": kernel, "cold": {"tflops": tflops, "ms": 1, "rounds": rounds}, **more}
 
 
@@ -189,14 +189,14 @@ class Table(unittest.TestCase):
 
     def test_what_was_not_measured_fairly_is_refused_and_says_why(self):
         fair, other = row("attile", 700, schedule=""), "d64 b4 h32 s4096 full"
-        rows = table.admitted([fair, row("cudnn", 600), row("fa2", 500, error="Error: no", mhz=[]),
-                               row("attile", 700, other, mhz=[1980] * 3, schedule=""), row("cudnn", 600, other)])
+        rows = table.admitted([fair, row("cudnn", 600), row("fa2", 500, error="Error: no", loads=[]),
+                               row("attile", 700, other, loads=[4] * 3, schedule=""), row("cudnn", 600, other)])
         text = table.markdown(rows)
         self.assertIn("| d128 b4 h16 s4096 full | **700** | 600 | failed | 1.17 |", text)
         self.assertIn(f"| {other} | refused | refused | - | - | - |", text)
-        self.assertIn(f"- {other}, refused: attile began at 1980 MHz and cudnn at 1500 MHz, more than 3% apart", text)
+        self.assertIn(f"- {other}, refused: before attile the load took 4 ms and before cudnn 5 ms, more than 3% apart", text)
         self.assertEqual(table.admitted([fair]), [fair])
-        one = [row("attile", 700, mhz=[1500], schedule="")]
+        one = [row("attile", 700, loads=[5], schedule="")]
         self.assertIn("fewer rounds than 3: attile 1", table.markdown(table.admitted(one)))
         self.assertIn("will refuse d128 b4 h16 s4096 full: fewer rounds than 3: attile 1.", table.warnings(one))
 
@@ -265,10 +265,10 @@ class Report(unittest.TestCase):
         lines = [{"run": run, "bench": "matrix", "gpu": "G"} for run in "123"]
         lines += self.rows("1", 500) + self.rows("1", 400, "d64 b4 h32 s4096 full") + self.rows("2", 600)
         lines += self.rows("3", 900, kernel="attile block_n=8") + self.rows("2", 900, kernel="attile block_n=8")
-        lines += [row("attile", 888, "d64 b4 h32 s4096 full", run="3", group="grid", schedule="", mhz=[1500])]
+        lines += [row("attile", 888, "d64 b4 h32 s4096 full", run="3", group="grid", schedule="", loads=[5])]
         lines += [row("attile without hints", 555, run="2", group="grid", schedule="unhinted")]
         lines += [row("attile", 431, "d128 b8 h16 s2048 full", run="2", group="heads", tuned=True, schedule="")]
-        lines += [row("attile", 812, "d64 b2 h32 s8192 full", run="2", group="grid", schedule="", mhz=[1500, 1500])]
+        lines += [row("attile", 812, "d64 b2 h32 s8192 full", run="2", group="grid", schedule="", loads=[5, 5])]
         with tempfile.TemporaryDirectory() as folder:
             masks = [{"run": "4", "bench": "masks", "gpu": "G"},
                      row("attile", 5, "d64 b1 h1 s8192 alibi", run="4", schedule="", group="masks")]
@@ -691,6 +691,34 @@ class Unkind(unittest.TestCase):
         self.assertGreater(abs(scores("outliers_v")[1].row(0, 0, 0)[0]), 100)
         self.assertEqual([kind for kind in kinds.KINDS if not kinds.finite(kind)],
                          ["special", "nan_k", "nan_v", "inf_k", "inf_v", "all_nan"])
+
+
+class Decode(unittest.TestCase):
+    def test_caches_do_not_fit_l2_together(self):
+        for case in decode_cases.cases():
+            self.assertGreaterEqual(case.caches * case.cache_bytes, decode_cases.ROTATED_BYTES)
+            self.assertGreaterEqual(case.caches, decode_cases.LEAST_CACHES)
+            self.assertGreaterEqual(case.launches, decode_cases.LEAST_LAUNCHES)
+            self.assertEqual(case.launches % case.caches, 0)
+
+    def test_cases_are_selected_by_words(self):
+        names = [case.name for case in decode_cases.cases()]
+        self.assertEqual(len(set(names)), len(names))
+        self.assertEqual([case.name for case in decode_cases.cases() if case.matches(["b1 s8192", "q4"])],
+                         ["d128 b64 h64/8 s8192 q4 hnd", "d128 b1 h64/8 s8192 hnd"])
+
+    def test_problems_are_those_of_the_kernel_for_few_queries(self):
+        case = decode_cases.Case(2, 64, heads=4, kv_heads=2, len_q=3)
+        kernel = attile.compile(case.problem + " target=sm_80", "algorithm=decode block_m=8", device="host")
+        self.assertIn("_causal_decode_m8_", kernel.name)
+        self.assertEqual(case.rows, 6)
+
+    def test_the_table_has_shares_and_faults(self):
+        page = decode_cases.markdown([{"case": "x", "us": {"attile": 10.0, "fetch": 9.0, "cudnn": 12.0}, "goal_us": 9.5},
+                                      {"case": "y", "us": {}, "faults": {"attile": "bad"}}])
+        self.assertIn("| x | 10.0 | 12.0 | 9.0 | 0.900 | 1.20 | 9.5 |", page)
+        self.assertIn("| y | - | - | - | - | - | - |", page)
+        self.assertIn("y, attile: bad", page)
 
 
 class Lse(unittest.TestCase):

@@ -1,0 +1,122 @@
+"""The backward pass beside cuDNN's and FlashAttention-2's through PyTorch, in one process: JSON lines.
+
+    python3 bench/bench_backward.py                          bf16, d 64 to 256, 512 to 16384 tokens a sequence, full and causal
+    python3 bench/bench_backward.py --only d128 --only causal
+    python3 bench/bench_backward.py --schedule "block_m=64 threads=256"   in place of the library's choice
+
+TFLOP/s count 10 d flops a pair that is seen, 2.5 times those of the forward pass, whatever a kernel computes. Medians over
+rounds in which the sides take turns in random order, timed by events on one stream with the L2 cache flushed before each.
+Ours is deterministic; cuDNN's and FlashAttention-2's are as PyTorch calls them. Up to 2048 tokens the gradients of one head are
+compared with double precision first, as relative errors: a wrong one is an error, not a line.
+"""
+import argparse
+import json
+import pathlib
+import random
+import statistics
+import sys
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import checkout  # noqa: E402,F401
+import attile  # noqa: E402
+import attile.torch  # noqa: E402
+import side_cuda  # noqa: E402
+
+TOKENS, COLUMNS, CHECKED, MOST_ERROR = 16384, 2048, 2048, 1e-2
+PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash_attention_2": SDPBackend.FLASH_ATTENTION}
+
+
+def gradients_in_double(q, k, v, d_o, causal):
+    """Of one head, (length, dim) each."""
+    q, k, v = (x.double().requires_grad_() for x in (q, k, v))
+    score = q @ k.T / q.shape[1] ** 0.5
+    if causal:
+        score = score.masked_fill(torch.ones_like(score, dtype=torch.bool).triu(1), -torch.inf)
+    return torch.autograd.grad(score.softmax(-1) @ v, (q, k, v), d_o.double())
+
+
+def ours(q, k, v, d_o, causal, schedule):
+    """A call that returns (dq, dk, dv); tensors are (batch, heads, length, dim)."""
+    rule = "mask=causal" if causal else ""
+    o, lse = torch.ops.attile.attention_lse(q, k, v, [], [], rule, None, "bhsd", "")
+    return lambda: torch.ops.attile.attention_backward(d_o, None, q, k, v, o, lse, [], [], rule, None, "bhsd", schedule)[:3]
+
+
+def theirs(backend, q, k, v, d_o, causal):
+    """The same, or null where PyTorch does not have it."""
+    q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+    try:
+        with sdpa_kernel(backend):
+            o = scaled_dot_product_attention(q, k, v, is_causal=causal)
+        work = lambda: torch.autograd.grad(o, (q, k, v), d_o, retain_graph=True)  # noqa: E731
+        work()
+    except RuntimeError:
+        return None
+    return work
+
+
+def error(found, q, k, v, d_o, causal):
+    """The largest relative error of the three gradients, of the last head."""
+    right = gradients_in_double(*(x[-1, -1] for x in (q, k, v, d_o)), causal)
+    return max(((one[-1, -1].double() - other).norm() / other.norm()).item() for one, other in zip(found, right))
+
+
+def milliseconds(works, flush, rounds):
+    """{name: median}"""
+    times = {name: [] for name in works}
+    for n in range(rounds + 2):
+        for name in random.sample(list(works), len(works)):
+            flush.zero_()
+            start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            start.record()
+            works[name]()
+            stop.record()
+            torch.cuda.synchronize()
+            if n >= 2:
+                times[name].append(start.elapsed_time(stop))
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def measure(head_dim, length, causal, chosen, flush):
+    """A row: TFLOP/s and milliseconds of every side."""
+    batch, heads = TOKENS // length, max(1, COLUMNS // head_dim)
+    q, k, v, d_o = (torch.randn(batch, heads, length, head_dim, device="cuda", dtype=torch.bfloat16) for _ in range(4))
+    works = {"attile": ours(q, k, v, d_o, causal, chosen.schedule)}
+    works |= {} if chosen.no_peer else {name: theirs(backend, q, k, v, d_o, causal) for name, backend in PEERS.items()}
+    works = {name: work for name, work in works.items() if work}
+    found = error(works["attile"](), q, k, v, d_o, causal) if length <= CHECKED else None
+    if found is not None and not found <= MOST_ERROR:
+        raise SystemExit(f"d{head_dim} S{length} causal={causal}: the relative error is {found:.3g}")
+    flops = 10 * head_dim * batch * heads * length * (length + 1 if causal else 2 * length) / 2
+    times = milliseconds(works, flush, chosen.rounds)
+    return {"head_dim": head_dim, "length": length, "causal": causal, "error": found, "ms": times,
+            "tflops": {name: flops / ms / 1e9 for name, ms in times.items()}}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", default=[], metavar="WORD", help="d128, S4096, causal or full; several narrow it")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--schedule", default="", metavar="KNOBS", help="in place of the library's choice")
+    parser.add_argument("--no-peer", action="store_true", help="ours alone")
+    parser.add_argument("--commit", help="what is measured")
+    chosen = parser.parse_args()
+    torch.manual_seed(1)
+    device = torch.cuda.get_device_properties(0)
+    machine = {"bench": "backward", "gpu": device.name, "driver": side_cuda.Monitor().driver(), "torch": torch.__version__, "cuda": torch.version.cuda,
+               "attile": attile.version(), "commit": chosen.commit, "schedule": chosen.schedule}
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    for head_dim in (64, 96, 128, 192, 256):
+        for length in (512, 2048, 4096, 16384):
+            for causal in (False, True):
+                words = {f"d{head_dim}", f"S{length}", "causal" if causal else "full"}
+                if set(chosen.only) <= words:
+                    print(json.dumps({**machine, **measure(head_dim, length, causal, chosen, flush)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""The problems of decoding that are measured, and how many caches they rotate over."""
+import dataclasses
+
+ROTATED_BYTES = 300 << 20  # caches together: no launch finds in L2 what an earlier one left there
+LEAST_CACHES, LEAST_LAUNCHES = 3, 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    batch: int
+    len_kv: int
+    heads: int = 64
+    kv_heads: int = 8
+    len_q: int = 1
+    head_dim: int = 128
+    order: str = "hnd"  # of a cache in memory: heads before tokens, or tokens before heads
+    goal_us: float = 0  # 0: none is set
+
+    @property
+    def name(self):
+        queries = f" q{self.len_q}" if self.len_q > 1 else ""
+        return f"d{self.head_dim} b{self.batch} h{self.heads}/{self.kv_heads} s{self.len_kv}{queries} {self.order}"
+
+    def matches(self, wanted):
+        """wanted: texts of words; one whose words are all in the name suffices, and so does no text."""
+        return not wanted or any(set(text.split()) <= set(self.name.split()) for text in wanted)
+
+    @property
+    def rows(self):
+        """Of Q, that share a K/V head."""
+        return self.len_q * self.heads // self.kv_heads
+
+    @property
+    def cache_bytes(self):
+        """Of K and V of all sequences, 16 bits an element."""
+        return 2 * 2 * self.batch * self.kv_heads * self.len_kv * self.head_dim
+
+    @property
+    def bytes(self):
+        """That a launch has to move."""
+        return self.cache_bytes + 2 * 2 * self.batch * self.heads * self.len_q * self.head_dim
+
+    @property
+    def caches(self):
+        return max(LEAST_CACHES, -(-ROTATED_BYTES // self.cache_bytes))
+
+    @property
+    def launches(self):
+        """Of a graph: whole rounds over the caches."""
+        return self.caches * max(1, -(-LEAST_LAUNCHES // self.caches))
+
+    @property
+    def problem(self):
+        mask = "causal" if self.len_q > 1 else "none"
+        return (f"family=attention_forward dtype=bf16 head_dim={self.head_dim} mask={mask} batch={self.batch} "
+                f"heads={self.heads} kv_heads={self.kv_heads} len_q={self.len_q} len_kv={self.len_kv} alignment=16")
+
+
+def cases():
+    return [Case(64, 8192, goal_us=475), Case(64, 8192, order="nhd"), Case(64, 8192, len_q=2),
+            Case(64, 8192, len_q=4, goal_us=485), Case(64, 8192, len_q=8, goal_us=500),
+            Case(64, 8192, heads=16, kv_heads=16), Case(256, 1024, goal_us=248), Case(16, 32768),
+            Case(8, 8192, goal_us=66), Case(1, 131072, goal_us=123), Case(1, 32768, heads=32, kv_heads=4),
+            Case(1, 8192, goal_us=12), Case(1, 1024, goal_us=5.5), Case(1, 32768, heads=8, kv_heads=1, goal_us=10),
+            Case(64, 8192, head_dim=64), Case(64, 4096, head_dim=256)]
+
+
+def markdown(rows):
+    """A line a case: microseconds of each kernel, and ours in proportion to fetching alone and to the best peer."""
+    kernels = sorted({name for row in rows for name in row["us"]}, key=lambda name: (name != "attile", name))
+    head = ["case", *kernels, "share of fetching", "best peer / ours", "goal"]
+    lines = [f"| {' | '.join(head)} |", "| --- |" + " ---: |" * (len(head) - 1)]
+    for row in rows:
+        us = row["us"]
+        ours, fetch = us.get("attile"), us.get("fetch")
+        peers = [us[name] for name in us if name not in ("attile", "fetch")]
+        cells = [_number(us.get(name)) for name in kernels]
+        cells += [_number(fetch and ours and fetch / ours, 3), _number(ours and peers and min(peers) / ours, 2),
+                  _number(row.get("goal_us"))]
+        lines.append(f"| {row['case']} | " + " | ".join(cells) + " |")
+    faults = [f"{row['case']}, {name}: {what}" for row in rows for name, what in row.get("faults", {}).items()]
+    return "\n".join(lines + [""] * bool(faults) + faults) + "\n"
+
+
+def _number(value, places=1):
+    return f"{value:.{places}f}" if value else "-"

@@ -1,0 +1,137 @@
+"""What bench_decode.py runs on the GPU, through PyTorch: caches, kernels, graphs and times."""
+import gc
+
+import torch
+from torch.nn.attention import SDPBackend, bias, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+import attile
+import side_cuda
+
+DEVICE = "cuda"
+
+
+def machine():
+    properties = torch.cuda.get_device_properties(0)
+    return {"gpu": properties.name, "multiprocessors": properties.multi_processor_count,
+            "driver": side_cuda.Monitor().driver(), "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(), "torch": torch.__version__}
+
+
+class Side:
+    """One case: its caches, and makers of works. A work is a function of (cache number) that starts one launch."""
+
+    def __init__(self, case):
+        self.case, self.kernel_name, self._kept = case, None, []
+        torch.manual_seed(1)
+        self.q = torch.randn(case.batch, case.heads, case.len_q, case.head_dim, dtype=torch.bfloat16, device=DEVICE)
+        self.out = torch.empty_like(self.q)
+        self.caches = [(self._cache(), self._cache()) for _ in range(case.caches)]
+
+    def _cache(self):
+        """(batch, kv_heads, len_kv, head_dim), in memory as the case orders it."""
+        case, shape = self.case, (self.case.batch, self.case.kv_heads, self.case.len_kv, self.case.head_dim)
+        if case.order == "hnd":
+            return torch.randn(shape, dtype=torch.bfloat16, device=DEVICE)
+        return torch.randn(shape[0], shape[2], shape[1], shape[3], dtype=torch.bfloat16, device=DEVICE).transpose(1, 2)
+
+    def attile(self, schedule):
+        kernel = attile.compile(self.case.problem, schedule)
+        self.kernel_name = self.kernel_name or kernel.name
+        launches = [kernel.bind(self.q, k, v, self.out) for k, v in self.caches]
+
+        def work(number):
+            launches[number](torch.cuda.current_stream().cuda_stream)
+            return self.out
+
+        return work
+
+    def cudnn(self):
+        return self._sdpa(SDPBackend.CUDNN_ATTENTION, None)
+
+    def fa2(self):
+        case = self.case
+        return self._sdpa(SDPBackend.FLASH_ATTENTION,
+                          bias.causal_lower_right(case.len_q, case.len_kv) if case.len_q > 1 else None)
+
+    def _sdpa(self, backend, mask):
+        def work(number):
+            with sdpa_kernel(backend):
+                return scaled_dot_product_attention(self.q, *self.caches[number], attn_mask=mask, enable_gqa=True)
+
+        work.masked = mask is not None or self.case.len_q == 1
+        return work
+
+    def fetch(self):
+        """Reads K and V with as many bytes under way as fit, and adds them up."""
+        import triton
+        import triton.language as tl
+
+        @triton.jit
+        def read(k, v, to, blocks, BLOCK: tl.constexpr):
+            total = tl.zeros((BLOCK,), tl.int32)
+            for block in range(tl.program_id(0), blocks, tl.num_programs(0)):
+                at = block.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+                total ^= tl.load(k + at) ^ tl.load(v + at)
+            tl.store(to + tl.program_id(0), tl.sum(total))
+
+        size, programs = 4096, 4 * torch.cuda.get_device_properties(0).multi_processor_count
+        to = torch.empty(programs, dtype=torch.int32, device=DEVICE)
+        flat = [tuple(one.as_strided((one.numel(),), (1,)).view(torch.int32) for one in cache) for cache in self.caches]
+
+        def work(number):
+            read[(programs,)](*flat[number], to, flat[number][0].numel() // size, BLOCK=size, num_warps=8)
+            return to
+
+        return work
+
+    def error(self, work):
+        """Relative, of the first sequence's O, in the Frobenius norm."""
+        case, (k, v) = self.case, self.caches[0]
+        self.out.fill_(torch.nan)
+        found = work(0)[0].float()
+        group = case.heads // case.kv_heads
+        scores = torch.matmul(self.q[0].float(), k[0].float().repeat_interleave(group, 0).transpose(1, 2))
+        scores *= case.head_dim**-0.5
+        if case.len_q > 1 and getattr(work, "masked", True):
+            last = torch.arange(case.len_q, device=DEVICE)[:, None] + case.len_kv - case.len_q
+            scores.masked_fill_(torch.arange(case.len_kv, device=DEVICE)[None] > last, -torch.inf)
+        expected = torch.matmul(scores.softmax(-1), v[0].float().repeat_interleave(group, 0))
+        return float((found - expected).norm() / expected.norm())
+
+    def graph(self, work):
+        """A graph of launches over the caches in turn."""
+        self._kept.append(work)  # with its workspace, which the graph writes to
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            for number in range(len(self.caches)):
+                work(number)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for number in range(self.case.launches):
+                work(number % len(self.caches))
+        for _ in range(2):
+            graph.replay()
+        torch.cuda.synchronize()
+        return graph
+
+    def microseconds(self, graph, milliseconds):
+        """Of one launch, over so much time."""
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+
+        def run(count):
+            begin.record()
+            for _ in range(count):
+                graph.replay()
+            end.record()
+            end.synchronize()
+            return begin.elapsed_time(end) * 1e3
+
+        count = max(1, round(milliseconds * 1e3 / run(1)))
+        return run(count) / count / self.case.launches
+
+    def close(self):
+        self.caches, self._kept = None, []
+        gc.collect()
+        torch.cuda.empty_cache()
