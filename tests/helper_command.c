@@ -3,9 +3,10 @@
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 
-struct outcome command_run(const char *environment, const char *arguments) {
+static struct outcome run_once(const char *environment, const char *arguments) {
     struct outcome outcome = {0};
     struct text command = {0}, error = {0};
     text_print(&command, "%s " BUILD_DIR "/cli/attile %s >.out 2>.err </dev/null", environment, arguments);
@@ -15,6 +16,16 @@ struct outcome command_run(const char *environment, const char *arguments) {
     cr_assert(file_load(".out", 1 << 26, &outcome.out, &error) && file_load(".err", 1 << 26, &outcome.err, &error),
               "%s", text_string(&error));
     text_free(&command);
+    return outcome;
+}
+
+struct outcome command_run(const char *environment, const char *arguments) {
+    struct outcome outcome = run_once(environment, arguments);
+    /* gcc 12's leak checker itself crashes once in some thousand runs of a program with threads. It has found no leak then. */
+    if (strstr(text_string(&outcome.err), "LeakSanitizer has encountered a fatal error")) {
+        command_done(&outcome);
+        outcome = run_once(environment, arguments);
+    }
     return outcome;
 }
 

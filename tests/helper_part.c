@@ -17,6 +17,11 @@ bool part_has(int number) {
     return number % count == index - 1;
 }
 
+bool shard_has(int number, int shards) {
+    const char *text = getenv("ATTILE_SHARD");
+    return !text || (number + strtol(text, NULL, 10)) % shards == 0;
+}
+
 int part_number(void) {
     int index, count;
     read_part(&index, &count);

@@ -119,8 +119,38 @@ Test(arguments, parameters_are_what_was_passed) {
     cr_expect(p->q_batch_stride == H * LQ * D && p->k_head_stride == LK * D && p->v_row_stride == DV);
     cr_expect(p->lse_head_stride == LQ && p->lse_batch_stride == H * LQ, "contiguous when left out");
     cr_expect_float_eq(p->scale, 1 / sqrtf(D), 1e-7f);
-    cr_expect_eq(out.params_size, offsetof(struct attention_params, param), "without expressions there are none");
+    struct attention_params packed = *p;
+    cr_expect_eq(arguments_pack(&knobs, &packed), offsetof(struct attention_params, splits),
+                 "without splits and expressions");
     cr_expect_not(out.empty);
+    knobs.sinks = 1;
+    packed.param[0].whole = 7;
+    size_t size = arguments_pack(&knobs, &packed);
+    cr_expect_eq(size, sizeof packed -
+                           (offsetof(struct attention_params, param) - offsetof(struct attention_params, splits)));
+    cr_expect_eq(
+        ((const struct attention_param *)((const char *)&packed + offsetof(struct attention_params, splits)))->whole,
+        7);
+    knobs.splits = 0;
+    packed.splits = 5;
+    cr_expect_eq(arguments_pack(&knobs, &packed), sizeof packed - (offsetof(struct attention_params, param) -
+                                                                   offsetof(struct attention_params, cu_seqlens_q)));
+    cr_expect_eq(packed.splits, 5);
+    knobs.sinks = 0;
+    knobs.splits = 1;
+    knobs.dropout = 1;
+    packed = *p;
+    packed.dropout_seed = 9;
+    cr_expect_eq(arguments_pack(&knobs, &packed), offsetof(struct attention_params, splits) +
+                                                      offsetof(struct attention_params, k_scale) -
+                                                      offsetof(struct attention_params, dropout_state));
+    const char *moved = (const char *)&packed + offsetof(struct attention_params, splits);
+    cr_expect_eq(*(const unsigned long long *)(moved + offsetof(struct attention_params, dropout_seed) -
+                                               offsetof(struct attention_params, dropout_state)),
+                 9);
+    knobs.dropout = 0;
+    knobs.sinks = 0;
+    knobs.splits = 1;
     args.attention.kv_heads = 0;
     args.attention.k = args.attention.q;
     args.attention.len_kv = LQ;
@@ -171,6 +201,8 @@ Test(arguments, bad_sizes_are_named_with_their_range) {
     BAD(attention, args.attention.kv_heads = 8, "kv_heads is 8, expected a divisor of heads, which is 4");
     BAD(attention, args.attention.scale = INFINITY, "scale is inf, expected a finite number");
     BAD(attention, args.attention.scale = NAN, "scale is");
+    BAD(attention, args.attention.dropout_p = 0.1f, "dropout_p is 0.1, dropout_seed 0,");
+    BAD(attention, args.attention.dropout_offset = 4, "dropout_offset 4 and dropout_state null, expected 0 and null");
     BAD(softmax, args.softmax.rows = -1, "rows is -1, expected 0");
     BAD(softmax, args.softmax.cols = -9, "cols is -9, expected 0");
     BAD(merge, args.merge.parts = -1, "parts is -1, expected 0");

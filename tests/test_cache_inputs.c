@@ -11,15 +11,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *folder;     /* of the test */
-static const char *toolchain;  /* what the stand-in says it is */
-static char cache_folder[300]; /* absolute, so that a change of directory does not move it */
+static const char *folder;      /* of the test */
+static const char *toolchain;   /* what the stand-in says it is */
+static const char *search_text; /* what decides which one it is; null = it cannot be said */
+static int asked;               /* how often the stand-in was asked who it is */
+static char cache_folder[300];  /* absolute, so that a change of directory does not move it */
 
 static void setup(void) {
     folder = scratch_make_fast();
     cr_assert(folder);
     snprintf(cache_folder, sizeof cache_folder, "%s/cache", folder);
     toolchain = "compiler: stand-in 1\n";
+    search_text = NULL;
 }
 static void teardown(void) { scratch_remove(folder); }
 TestSuite(cache_inputs, .init = setup, .fini = teardown, .timeout = 120);
@@ -27,7 +30,14 @@ TestSuite(cache_inputs, .init = setup, .fini = teardown, .timeout = 120);
 static enum att_status identity(struct backend *backend, const char *arch, struct text *text, struct failure *failure) {
     (void)backend, (void)arch, (void)failure;
     text_print(text, "%s", toolchain);
+    asked++;
     return ATT_OK;
+}
+
+static bool search(struct backend *backend, struct text *text) {
+    (void)backend;
+    text_print(text, "%s", search_text ? search_text : "");
+    return search_text;
 }
 
 static enum att_status compile(struct backend *backend, const struct compile_job *job, struct binary *binary,
@@ -61,6 +71,7 @@ static bool on_disk(const struct ask *ask) {
     cr_assert_eq(status, ATT_OK, "%s", att_message(session));
     struct backend_type stand_in = *session->type;
     stand_in.identity = identity;
+    stand_in.search = search;
     stand_in.compile = compile;
     stand_in.load = load;
     session->type = &stand_in;
@@ -102,6 +113,39 @@ Test(cache_inputs, another_toolchain_makes_another_entry) {
     toolchain = "compiler: stand-in 2\n";
     cr_expect_not(on_disk(&softmax));
     toolchain = "compiler: stand-in 1\n";
+    cr_expect(on_disk(&softmax));
+}
+
+/* How often one find asks the compiler who it is. */
+static int questions(bool expected_on_disk) {
+    asked = 0;
+    cr_expect_eq(on_disk(&softmax), expected_on_disk);
+    return asked;
+}
+
+Test(cache_inputs, a_kernel_on_disk_is_found_without_the_compiler) {
+    search_text = "library: 1\n";
+    cr_expect_gt(questions(false), 0);
+    cr_expect_eq(questions(true), 0);
+    search_text = "library: 2\n"; /* another file, which may be the same compiler */
+    cr_expect_eq(questions(true), 1);
+    cr_expect_eq(questions(true), 0);
+    search_text = NULL;
+    cr_expect_gt(questions(true), 0);
+}
+
+Test(cache_inputs, what_was_remembered_of_a_compiler_makes_no_entry) {
+    static const struct ask other = {"family=softmax dtype=bf16", NULL, NULL};
+    search_text = "library: 1\n";
+    cr_expect_not(on_disk(&softmax));
+    toolchain = "compiler: stand-in 2\n"; /* which the search does not notice */
+    cr_expect(on_disk(&softmax), "a good kernel of the compiler before");
+    cr_expect_not(on_disk(&other));
+    cr_expect(on_disk(&other));
+    cr_expect_not(on_disk(&softmax), "now the compiler is known");
+    toolchain = "compiler: stand-in 1\n";
+    search_text = NULL;
+    cr_expect_not(on_disk(&other), "its entry is not of the remembered compiler");
     cr_expect(on_disk(&softmax));
 }
 

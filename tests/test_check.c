@@ -75,6 +75,27 @@ Test(check, right_kernels_pass_in_every_family_and_layout) {
     att_close(session);
 }
 
+Test(check, numbers_on_the_device_are_checked_where_that_is_asked_for) {
+    const struct check_options options = {.layout = LAYOUT_PACKED, .shown = 3, .numbers = true};
+    static const char padded[] = "family=attention_forward dtype=fp32 head_dim=8 layout=padded";
+    att_session *session = open_host(NULL);
+    struct workload workload = make(padded, "batch=3,heads=1,len_q=2,len_kv=9");
+    struct check_result result;
+    cr_expect(check_run(session, find(session, padded), &workload, &options, &result), "%s",
+              text_string(&result.report));
+    check_free(&result);
+    workload.shape.len_kv = 1; /* less than the lengths */
+    cr_expect_not(check_run(session, find(session, padded), &workload, &options, &result));
+    cr_expect_eq(result.status, ATT_INVALID_ARGUMENT);
+    cr_expect(strstr(text_string(&result.report), "checking the arguments: ") == text_string(&result.report), "%s",
+              text_string(&result.report));
+    cr_expect(strstr(text_string(&result.report), "expected 0 to 1 (len_kv is the most)"), "%s",
+              text_string(&result.report));
+    check_free(&result);
+    workload_free(&workload);
+    att_close(session);
+}
+
 Test(check, a_wrong_element_is_reported_with_its_place_and_values) {
     att_session *session = open_host(NULL);
     struct workload workload = make(softmax, "rows=3,cols=37");

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define BF16 "family=attention_forward dtype=bf16 head_dim=16"
+#define FEW  "family=attention_forward dtype=bf16 head_dim=128 heads=64 kv_heads=8 len_kv=8192"
 
 static struct backend_type gpu;  /* the host device, not recognised */
 static const char *uncompilable; /* kernels with this in their name are refused by the compiler */
@@ -100,10 +101,32 @@ Test(choose, each_device_gets_the_kernel_made_for_it) {
         {89, BF16, NULL, {"_flash_mma_", "_sm_89"}},
         {100, BF16, NULL, {"_flash_mma_", "_sm_90"}},
         {120, BF16, NULL, {"_flash_mma_", "_sm_120"}},
+        {90,
+         "family=attention_backward dtype=bf16 head_dim=256",
+         NULL,
+         {"backward_bf16_d256_none_flash_async_", "_sm_90a"}},
+        {90,
+         "family=attention_backward dtype=bf16 deterministic=1 alignment=32",
+         NULL,
+         {"backward_bf16_d64_none_deterministic1_flash_async_", "_sm_90a"}},
+        {90, "family=attention_backward dtype=bf16 alignment=8", NULL, {"backward_", "_flash_mma_"}},
+        {90, "family=attention_backward dtype=fp16 head_dim=60", NULL, {"backward_", "_flash_mma_"}},
+        {90, "family=attention_backward dtype=fp32 head_dim=64", NULL, {"backward_", "_flash_tiled_"}},
         {89,
          "family=attention_forward dtype=fp32",
          NULL,
          {"_flash_tiled_", "_sm_89"}}, /* less shared memory than sm_80 */
+        {90, FEW " len_q=1", NULL, {"_decode_m8_", "_sm_90"}},
+        {90, FEW " len_q=2 mask=causal", NULL, {"_decode_m16_", "_sm_90"}},
+        {80, FEW " len_q=4", NULL, {"_decode_m32_", "_sm_80"}},
+        {120, FEW " fixed_len_q=3 sinks=1", NULL, {"_decode_m32_", "_sm_120"}},
+        {90, FEW " len_q=5", NULL, {"_flash_async_", "_sm_90a"}},
+        {90, BF16 " head_dim_v=256 len_q=9", NULL, {"_decode_m8_", "_sm_90"}}, /* no larger tile is feasible */
+        {90, FEW " len_q=1 target=sm_90a", NULL, {"_flash_async_", "_sm_90a"}},
+        {90, FEW " len_q=1", "block_m=128", {"_flash_async_", "_m128_"}},
+        {90, FEW " len_q=1", "threads=128", {"_decode_m8_", "_t128_"}},
+        {90, "family=attention_forward dtype=fp32 len_q=1", NULL, {"_flash_tiled_", "_sm_80"}},
+        {75, FEW " len_q=1", NULL, {"_flash_tiled_", "_d128_"}},
         {75, BF16, NULL, {"_flash_tiled_", "bf16_d16"}},
         {75, "family=attention_forward", NULL, {"_flash_tiled_", "fp32"}},
     };
@@ -112,6 +135,28 @@ Test(choose, each_device_gets_the_kernel_made_for_it) {
         const char *name = first(session, cases[i].problem, cases[i].schedule);
         for (int k = 0; k < 2; k++)
             cr_expect(strstr(name, cases[i].words[k]), "case %zu: %s in %s", i, cases[i].words[k], name);
+        att_close(session);
+    }
+}
+
+/* Every GPU of devices/ runs 16 bits on its tensor cores, and the model predicts a time for it. */
+Test(choose, each_device_file_has_a_choice_on_tensor_cores) {
+    static const char *const problems[] = {BF16 " mask=causal", "family=attention_forward dtype=fp16 head_dim=128",
+                                           "family=attention_forward dtype=bf16 head_dim=200"};
+    char name[64];
+    for (int i = 0; model_gpu_list(i, name, sizeof name); i++) {
+        struct model_gpu one;
+        const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
+        att_session *session;
+        cr_assert(model_gpu_find(name, &one));
+        cr_assert_eq(session_open_to_choose(&options, one.name, one.arch, &session), ATT_OK, "%s",
+                     att_message(session));
+        cr_expect(session->modelled, "%s", name);
+        for (size_t k = 0; k < sizeof problems / sizeof *problems; k++) {
+            const char *found = first(session, problems[k], NULL);
+            cr_expect(strstr(found, "_flash_mma_") || strstr(found, "_flash_async_"), "%s: %s", name, found);
+            cr_expect(strstr(found, one.arch), "%s: %s", name, found);
+        }
         att_close(session);
     }
 }
@@ -218,6 +263,33 @@ Test(choose, the_nearest_measured_shape_decides) {
     unlink(path);
 }
 
+/* --- lock files --------------------------------------------------------------------------------------------------- */
+
+#define LOCKED(schedule)                                                                                               \
+    "lock: " GEN_VERSION "\n"                                                                                          \
+    "best:\n"                                                                                                          \
+    "  - problem: {family: attention_forward, dtype: bf16, head_dim: 16}\n"                                            \
+    "    shapes:\n"                                                                                                    \
+    "      - shape: {batch: 32, heads: 16, len_q: 512, len_kv: 512}\n"                                                 \
+    "        schedule: {target: sm_90a, algorithm: flash_async, " schedule "}\n"
+
+Test(choose, a_lock_file_is_followed_at_every_shape) {
+    const char *path = write_table(LOCKED("block_m: 64, splits: 1"));
+    att_session *session = open_gpu(path, "NVIDIA H200", 90);
+    static const char *const shapes[] = {"", " len_q=9000 len_kv=9000", " batch=1 heads=1 len_q=1 len_kv=100000"};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        char problem[200];
+        snprintf(problem, sizeof problem, BF16 "%s", shapes[i]);
+        const char *name = first(session, problem, NULL);
+        cr_expect(strstr(name, "_flash_async_m64_") && !strstr(name, "splits"), "%s: %s", problem, name);
+    }
+    cr_expect(strstr(first(session, BF16 " target=any", NULL), "_flash_tiled_"), "what is asked for comes first");
+    cr_expect_not(strstr(first(session, "family=attention_forward dtype=fp16 head_dim=16", NULL), "_m64_"),
+                  "a lock file lends nothing");
+    att_close(session);
+    unlink(path);
+}
+
 static void explain(att_session *session, const char *problem, const char *schedule, enum att_status expected,
                     const char *const *words) {
     char text[8192];
@@ -231,6 +303,40 @@ static void explain(att_session *session, const char *problem, const char *sched
 }
 #define EXPLAIN(problem, schedule, status, ...)                                                                        \
     explain(session, problem, schedule, status, (const char *[]){__VA_ARGS__, NULL})
+
+Test(choose, explain_says_whether_a_choice_is_that_of_the_lock_file) {
+    const char *path = write_table(LOCKED("block_m: 64, splits: 1"));
+    att_session *session = open_gpu(path, "NVIDIA H200", 90);
+    EXPLAIN(BF16, NULL, ATT_OK, ":6 pins it for batch=32", "  lock: as /tmp");
+    EXPLAIN(BF16, "algorithm=flash_async block_m=128", ATT_OK, "  lock: differs from /tmp",
+            "which pins attention_forward_", "because the request names a schedule");
+    EXPLAIN(BF16 " target=any", NULL, ATT_OK, "  lock: differs from /tmp", "because the request names a target");
+    EXPLAIN(BF16 " mask=causal", NULL, ATT_OK, "has no row for this problem, so it is not pinned");
+    EXPLAIN(BF16 " alignment=2", NULL, ATT_OK, "  lock: differs from /tmp", "which cannot be followed: ");
+    att_close(session);
+    session = open_gpu(path, "NVIDIA H100", 90);
+    EXPLAIN(BF16, NULL, ATT_OK, "is for NVIDIA H200 and pins nothing here");
+    att_close(session);
+    unlink(path);
+}
+
+Test(choose, explain_says_why_a_lock_file_cannot_be_followed) {
+    const char *path = write_table(LOCKED("block_m: 65"));
+    att_session *session = open_gpu(path, "NVIDIA H200", 90);
+    EXPLAIN(BF16, NULL, ATT_OK, "  lock: differs from /tmp", "which cannot be followed: ");
+    att_close(session);
+    unlink(path);
+}
+
+Test(choose, explain_assumes_sizes_that_make_sense) {
+    att_session *session = open_gpu(NULL, "NVIDIA H200", 90);
+    EXPLAIN("family=merge", NULL, ATT_OK, " parts=4 (assumed)");
+    EXPLAIN("family=append_kv dtype=bf16 head_dim=64 batch=3 len_q=5", NULL, ATT_OK, " total_q=15 (assumed)");
+    EXPLAIN("family=attention_backward dtype=bf16 head_dim=64", NULL, ATT_OK, " len_kv=8192 (assumed)");
+    EXPLAIN("family=attention_forward dtype=bf16 head_dim=64 layout=ragged", NULL, ATT_OK,
+            "  layout      = ragged  (given)");
+    att_close(session);
+}
 
 Test(choose, explain_says_which_rule_and_why_not_the_others) {
     const char *path = write_table(ROWS);
@@ -483,9 +589,10 @@ Test(choose, what_does_not_compile_is_passed_over_unless_it_was_asked_for) {
     cr_assert_eq(att_find(session, BF16, NULL, &kernel), ATT_OK, "%s", att_message(session));
     cr_expect(strstr(att_kernel_name(kernel), "_flash_mma_"));
     cr_expect(strstr(text_string(&logged), "is passed over: refused on purpose"), "%s", text_string(&logged));
-    cr_expect_eq(compiles, 4);
+    cr_expect_eq(compiles,
+                 7); /* three schedules of flash_async, each with and without splits, and the one that compiles */
     cr_assert_eq(att_find(session, BF16, NULL, &again), ATT_OK);
-    cr_expect(again == kernel && compiles == 4, "the choice is kept");
+    cr_expect(again == kernel && compiles == 7, "the choice is kept");
     cr_expect_eq(att_find(session, BF16, "algorithm=flash_async", &kernel), ATT_COMPILE_FAILED);
     /* as when the registers do not suffice */
     uncompilable = "_m192_";
@@ -562,7 +669,8 @@ static void expect_near(const struct run *a, int pitch_a, const struct run *b, i
 /* One kernel is compiled, and one that takes what it cannot is another problem's. */
 Test(choose, arguments_that_a_kernel_cannot_take_are_refused_with_the_words_that_find_one) {
     att_session *session = open_gpu(NULL, "GPU", 90);
-    static const char *const cases[][2] = {{BF16, NULL}, {BF16 " alignment=16", NULL}, {BF16, "algorithm=flash_async"}};
+    static const char *const cases[][2] = {
+        {BF16, NULL}, {BF16 " alignment=16", NULL}, {BF16, "algorithm=flash_async splits=0"}};
     static const char *const says[] = {"elements of 2 bytes, expected a multiple of 16", "alignment=1 in a problem"};
     struct run aligned, odd;
     att_kernel *kernel;

@@ -98,14 +98,18 @@ Test(cli, mistakes_have_their_exit_code_and_say_what_to_do) {
         {"explain family=softmax --params a=3", 2, "--params does nothing without --tiles"},
         {"explain family=softmax --shapes rows=3,cols=4", 2, "does nothing without --tiles or --model"},
         {"explain family=softmax --for h200 --device host", 2, "--device does nothing with --for"},
-        {"explain family=softmax --for b200", 2, "no file of devices/ is for 'b200': expected h200"},
-        {"explain family=softmax --model --for b200", 2, "expected h200, or the path of a device file"},
+        {"explain family=softmax --for b200", 2, "no file of devices/ is for 'b200': expected a100, h200"},
+        {"explain family=softmax --model --for b200", 2, "rtx5090, or the path of a device file"},
         {"build specs/softmax.yaml --symbol int -o unmade", 2, "'int' is a keyword of C or C++"},
         {"build specs/softmax.yaml -o /dev/null/x", 7, "cannot make folder /dev/null"},
-        {"build family=softmax --for b200", 2, "expected h200; leave --for out"},
+        {"build family=softmax --budget 1M", 2, "--budget does nothing without --for"},
+        {"build family=softmax --for h200 --budget 12X", 2,
+         "--budget expects a size, '500000', '640K' or '2M' say, found '12X'"},
+        {"build family=softmax --for b200", 2, "rtx5090; leave --for out"},
         {"explore family=softmax --map threads,target", 2, "--map does nothing without --report"},
         {"tune --merge a.jsonl --budget 3s", 2, "--budget does nothing with --merge"},
         {"help nothing", 2, "unknown verb 'nothing'"},
+        {"cache --help me", 2, "unknown verb 'cache --help'"},
     };
     cr_assert_eq(system("head -c 3000000 /dev/zero > large.yaml"), 0);
     write_file("bad.yaml", "family: softmax\nproblem:\n  dtyp: fp16\n");
@@ -471,6 +475,13 @@ Test(cli, build_for_this_cpu_needs_no_nvrtc) {
     command_done(&outcome);
 }
 
+Test(cli, help_of_cache_lists_all_its_verbs) {
+    struct outcome help = run("help cache"), option = run("cache --help");
+    cr_expect(option.code == 0 && holds(&option.out, "attile cache stat") && holds(&option.out, "attile cache clear"));
+    cr_expect_str_eq(text_string(&option.out), text_string(&help.out));
+    command_done(&help), command_done(&option);
+}
+
 Test(cli, run_is_headed_by_the_kernel_that_was_chosen) {
     struct outcome outcome =
         run("run 'family=attention_forward dtype=bf16 head_dim=16 target=sm_90a algorithm=flash_async' "
@@ -479,6 +490,16 @@ Test(cli, run_is_headed_by_the_kernel_that_was_chosen) {
     cr_expect(holds(&outcome.out, "attention_forward_bf16_d16_none_flash_async_") &&
                   !holds(&outcome.out, "flash_tiled"),
               "%s", text_string(&outcome.out));
+    command_done(&outcome);
+}
+
+/* Precision is a knob of the problem that the algorithm of nobody's schedule does not have. */
+Test(cli, run_takes_a_problem_that_only_its_own_schedule_has) {
+    struct outcome outcome =
+        run("run 'family=attention_forward dtype=fp32 precision=tf32x3 algorithm=flash_mma target=sm_80 "
+            "head_dim=8' --device host --no-nvrtc --shape len_q=3,len_kv=5");
+    cr_expect_eq(outcome.code, 0, "%s", text_string(&outcome.err));
+    cr_expect(holds(&outcome.out, "flash_mma"), "%s", text_string(&outcome.out));
     command_done(&outcome);
 }
 
@@ -541,6 +562,40 @@ Test(cli, build_takes_the_schedules_that_a_gpu_would_choose) {
     command_done(&outcome), command_done(&wrong), command_done(&given);
 }
 
+Test(cli, build_keeps_what_wins_most_within_a_budget) {
+    write_file("t.yaml", "device: NVIDIA H200\n"
+                         "best:\n"
+                         "  - problem: {family: attention_forward, dtype: fp32, head_dim: 16}\n"
+                         "    shapes:\n"
+                         "      - shape: {len_q: 512, len_kv: 512}\n"
+                         "        schedule: {target: any, algorithm: flash, threads: 64}\n"
+                         "      - shape: {len_q: 64, len_kv: 64}\n"
+                         "        schedule: {target: any, algorithm: flash, threads: 32}\n");
+    static const char arguments[] =
+        "build 'family=attention_forward head_dim=16 dtype=fp32' --for h200 -o b "
+        "--shapes 'len_q=64,len_kv=64; len_q=512,len_kv=512; batch=2,len_q=512,len_kv=512' --budget ";
+    char little[400], enough[400];
+    snprintf(little, sizeof little, "%s1", arguments);
+    struct outcome outcome = command_run("ATTILE_TUNED=t.yaml", little);
+    if (outcome.code == 4)
+        cr_skip_test("no NVRTC");
+    cr_assert(outcome.code == 2 && holds(&outcome.err, "--budget 1 is too little: one kernel for each problem takes"),
+              "%s", text_string(&outcome.err));
+    cr_expect_eq(system("ls b/*.cubin >/dev/null 2>&1") == 0, false, "nothing is written");
+    const char *needed = strchr(strstr(text_string(&outcome.err), "takes"), '(');
+    cr_assert(needed);
+    snprintf(enough, sizeof enough, "%s%ld", arguments, strtol(needed + 1, NULL, 10));
+    command_done(&outcome);
+    outcome = command_run("ATTILE_TUNED=t.yaml", enough);
+    cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
+    cr_expect(holds(&outcome.err, "1 of 2 kernels") && holds(&outcome.err, "_flash_t32 ") &&
+                  holds(&outcome.err, "for sm_90a, chosen at 1 shape"),
+              "%s", text_string(&outcome.err));
+    cr_expect_eq(system("test $(ls b/*.cubin | wc -l) = 1 && ls b/*64*.cubin >/dev/null"), 0, "%s",
+                 text_string(&outcome.err));
+    command_done(&outcome);
+}
+
 Test(cli, real_attention_of_a_real_model_is_right) {
     struct outcome outcome = run("run specs/quickstart.yaml --device host --no-nvrtc --variant '*flash_t*' --json");
     cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
@@ -600,7 +655,7 @@ Test(cli, the_manual_is_what_the_tables_say) {
     struct text manual = {0}, error = {0};
     cr_assert(file_load(SOURCE_DIR "/docs/cli.md", 1 << 20, &manual, &error), "%s", text_string(&error));
     cr_assert_str_eq(text_string(&manual), text_string(&outcome.out),
-                     "docs/cli.md is old: write it anew with attile help --markdown > docs/cli.md");
+                     "docs/cli.md is out of date: write it with attile help --markdown > docs/cli.md");
     text_free(&manual);
     command_done(&outcome);
 }

@@ -127,7 +127,7 @@ static const struct mutation {
      "peer < BLOCKS; peer++)",
      0,
      "peer < 1; peer++) if (peer == rank)",
-     {"deadlock: no thread can go on", "block 1, thread 0 waits in barrier_wait()", "block 0, thread 0 waits in"}},
+     {"deadlock: no thread can run", "block 1, thread 0 waits in barrier_wait()", "block 0, thread 0 waits in"}},
     {"no wait for an empty stage", "barrier_wait(empty, round & 1 ^ 1);", 0, "", {0}},
     {"only the own bytes are expected", "BLOCKS * 2048)", 0, "2048)", {0}},
     {"a load for the own block only", "(1 << BLOCKS) - 1", 0, "1 << rank", {"deadlock", "misses 0 of 1 arrivals"}},

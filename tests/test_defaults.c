@@ -18,9 +18,14 @@
 /* A problem for each row, in the order of the table. */
 struct choice {
     const char *problem, *row;
-    int block_m, block_n, stages;
+    int block_m, block_n, stages; /* 0 = the table gives no stages */
 };
 static const struct choice async[] = {
+    {"head_dim=64 mask=causal dropout=1", "d 64 with dropout", 192, 96, 3},
+    {"head_dim=64 dropout=1 " WINDOW, "d 128 with dropout and a mask or a score", 128, 64, 2},
+    {"head_dim=64 layout=ragged page_size=16 " DOCUMENTS "params=\"doc: int[batch, len_kv]\"",
+     "d 64 with pages and a mask without a closed form", 192, 80, 3},
+    {"head_dim=64 layout=ragged page_size=16", "d 64 with pages", 192, 96, 3},
     {"head_dim=64 mask=causal", "d 64", 256, 64, 3},
     {"head_dim=8 sinks=1", "d 64 with sinks", 192, 128, 3},
     {"head_dim=64 dtype_out=fp32", "d 64 with O in fp32", 192, 96, 3},
@@ -46,41 +51,70 @@ static const struct choice async[] = {
     {"head_dim=192 " SQUARE, "d 192 with a general score", 128, 48, 2},
     {"head_dim=256 " SQUARE, "d 256 with a general score", 128, 32, 2},
 };
+#define TF32 "dtype=fp32 precision=tf32x3 "
 static const struct choice mma[] = {
-    {"head_dim=64 mask=causal target=sm_80", "d 64", 128, 64, 2},
+    {TF32 "head_dim=64 mask=causal target=sm_80", "tf32 d 64", 128, 32, 2},
+    {TF32 "head_dim=64 target=sm_86", "tf32 d 64 with a mask, a score, sinks or dropout, or in little shared memory",
+     64, 32, 2},
+    {TF32 "head_dim=128 mask=causal target=sm_90", "tf32 d 128 in much shared memory", 128, 32, 1},
+    {TF32 "head_dim=128 target=sm_80", "tf32 d 128", 64, 32, 1},
+    {TF32 "head_dim=256 target=sm_86", "tf32 d 256", 64, 16, 1},
+    {"head_dim=64 mask=causal target=sm_80", "d 64 plain", 128, 128, 1},
+    {"head_dim=64 mask=causal sinks=1 target=sm_80", "d 64", 128, 64, 2},
     {"head_dim=200 target=sm_80 " SQUARE, "d 256 with a general score", 64, 48, 1},
+    {"head_dim=96 mask=causal target=sm_80", "d 96 plain", 128, 64, 2},
+    {"head_dim=65 target=sm_120", "d 96 plain in little shared memory", 128, 64, 1},
     {"head_dim=128 mask=causal target=sm_86", "in little shared memory", 64, 64, 1},
-    {"head_dim=128 mask=causal target=sm_90", "d 128 causal in much shared memory", 128, 64, 2},
-    {"head_dim=128 mask=causal target=sm_80", "d 128", 128, 64, 1},
-    {"head_dim=64 score=softcap(30) target=sm_80", "d 128 with a mask, a score or sinks", 64, 64, 2},
+    {"head_dim=128 target=sm_90", "d 128 without a mask in much shared memory", 128, 64, 2},
+    {"head_dim=128 mask=causal target=sm_90", "d 128 causal in much shared memory", 128, 64, 1},
+    {"head_dim=128 mask=causal target=sm_80", "d 128", 128, 48, 2},
+    {"head_dim=64 score=softcap(30) target=sm_80", "d 128 with a mask, a score, sinks or dropout", 64, 64, 2},
     {"head_dim=129 target=sm_90", "d 256", 64, 64, 1},
 };
 
-static struct knobs knobs_of(const char *problem, int algorithm) {
+static const struct choice tiled[] = {
+    {"head_dim=8 head_dim_v=80 target=sm_80", "d 80, K and V in separate buffers", 128, 64, 0},
+    {"head_dim=128 target=sm_80", "d 128, K and V in separate buffers", 128, 64, 0},
+    {"head_dim=129 target=sm_80", "d 256, K and V in separate buffers", 64, 32, 0},
+    {"head_dim=64 mask=causal", "d 64", 64, 64, 0},
+    {"head_dim=64 head_dim_v=72", "d 128", 64, 32, 0},
+    {"head_dim=224", "d 224", 32, 32, 0},
+    {"head_dim=225", "d 256", 32, 16, 0},
+};
+static const struct choice tiled_kv[] = {
+    {"head_dim=64", "d 64", 32, 64, 0},
+    {"head_dim=64 head_dim_v=72", "d 128", 16, 32, 0},
+    {"head_dim=256", "d 256", 16, 16, 0},
+};
+
+static struct knobs knobs_of(const char *problem, int algorithm, int loop_order) {
     char text[256];
-    snprintf(text, sizeof text, "family=attention_forward dtype=bf16 %s", problem);
+    snprintf(text, sizeof text, "family=attention_forward %s%s", strstr(problem, "dtype=") ? "" : "dtype=bf16 ",
+             problem);
     const struct input input = {"<test>", text, strlen(text)};
     struct knobs knobs = knobs_default();
     struct diag diag = {0};
     bool good = knobs_parse(&input, 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM, &knobs, &diag);
     cr_assert(good, "%s", text_string(&diag.text));
-    knobs.target = knobs.target == target_any ? target_sm_90a : knobs.target;
+    if (knobs.target == target_any && algorithm != algorithm_flash_tiled)
+        knobs.target = target_sm_90a;
     knobs.algorithm = algorithm;
+    knobs.loop_order = loop_order;
     return knobs;
 }
 
-static void check_rows(int algorithm, const struct choice *choices, int count) {
+static void check_rows(int algorithm, int loop_order, const struct choice *choices, int count) {
     struct diag diag = {0};
     struct template_set *set = template_set_open(NULL, NULL, &diag);
     cr_assert_not_null(set, "%s", text_string(&diag.text));
     char reason[VARIANT_REASON];
     const struct template_row *which;
-    const struct knobs any = knobs_of("head_dim=64", algorithm);
+    const struct knobs any = knobs_of("head_dim=64", algorithm, loop_order);
     const struct template *template = template_find(set, &any, &which, reason, sizeof reason);
     cr_assert(template && template->defaults);
     cr_assert_eq(template->defaults->rows, count);
     for (int i = 0; i < count; i++) {
-        const struct knobs knobs = knobs_of(choices[i].problem, algorithm);
+        const struct knobs knobs = knobs_of(choices[i].problem, algorithm, loop_order);
         struct variant variant;
         cr_assert(variant_complete(set, &knobs, true, &variant), "%s: %s", choices[i].problem, variant.reason);
         const struct default_row *row = variant_default_row(set, &variant);
@@ -88,16 +122,21 @@ static void check_rows(int algorithm, const struct choice *choices, int count) {
         cr_expect_str_eq(row->name, choices[i].row);
         cr_expect_eq(variant.knobs.block_m, choices[i].block_m, "%s", choices[i].problem);
         cr_expect_eq(variant.knobs.block_n, choices[i].block_n, "%s", choices[i].problem);
-        cr_expect_eq(variant.knobs.stages, choices[i].stages, "%s", choices[i].problem);
+        if (choices[i].stages > 0)
+            cr_expect_eq(variant.knobs.stages, choices[i].stages, "%s", choices[i].problem);
     }
     template_set_close(set);
 }
 
 Test(defaults, every_row_of_flash_async_answers_a_problem) {
-    check_rows(algorithm_flash_async, async, sizeof async / sizeof *async);
+    check_rows(algorithm_flash_async, loop_order_q_outer, async, sizeof async / sizeof *async);
 }
 Test(defaults, every_row_of_flash_mma_answers_a_problem) {
-    check_rows(algorithm_flash_mma, mma, sizeof mma / sizeof *mma);
+    check_rows(algorithm_flash_mma, loop_order_q_outer, mma, sizeof mma / sizeof *mma);
+}
+Test(defaults, every_row_of_flash_tiled_answers_a_problem) {
+    check_rows(algorithm_flash_tiled, loop_order_q_outer, tiled, sizeof tiled / sizeof *tiled);
+    check_rows(algorithm_flash_tiled, loop_order_kv_outer, tiled_kv, sizeof tiled_kv / sizeof *tiled_kv);
 }
 
 /* --- tables in general --------------------------------------------------------------------------------------------- */

@@ -83,8 +83,8 @@ Test(derive, values_outside_the_table_are_refused) {
         int value;
         const char *reason;
     } cases[] = {
-        {KNOB_head_dim, 0, "head_dim is 0, not within 1 to 256"},
-        {KNOB_head_dim, 257, "head_dim is 257, not within 1 to 256"},
+        {KNOB_head_dim, 0, "head_dim is 0, not within 1 to 576"},
+        {KNOB_head_dim, 577, "head_dim is 577, not within 1 to 576"},
         {KNOB_threads, -5, "threads is -5, not within 32 to 1024"},
         {KNOB_dtype, 17, "dtype has no word number 17"},
         {KNOB_family, -3, "family has no word number -3"},
@@ -322,7 +322,7 @@ Test(derive, tiles_may_follow_from_the_room_that_the_target_has) {
 Test(derive, a_variant_knows_lets_launches_and_grid) {
     static const char source[] = "//$ let rows = threads / 8\n"
                                  "//$ if mask == causal\n"
-                                 "//$ let across = true\n"
+                                 "//$ let overlap_q_tiles = true\n"
                                  "//$ end\n"
                                  "//$ launch first grid 1 block 32 shared 0\n"
                                  "//$ launch kernel grid (len_q + rows - 1) / rows block threads shared 0\n";
@@ -338,13 +338,13 @@ Test(derive, a_variant_knows_lets_launches_and_grid) {
     knobs.mask = mask_none;
     cr_assert(variant_complete(set, &knobs, true, &variant), "%s", variant.reason);
     cr_expect_eq(variant.derived[DERIVED_rows], 8);
-    cr_expect_eq(variant.derived[DERIVED_across], DERIVED_NONE, "a let in a branch that is not taken");
+    cr_expect_eq(variant.derived[DERIVED_overlap_q_tiles], DERIVED_NONE, "a let in a branch that is not taken");
     cr_expect_eq(variant.derived[DERIVED_lanes], DERIVED_NONE, "no such let");
     cr_expect_eq(variant.launches, 2);
     cr_expect(plan_eval(&variant.grid, &shape, &blocks) && blocks == 5);
     knobs.mask = mask_causal;
     cr_assert(variant_complete(set, &knobs, true, &variant), "%s", variant.reason);
-    cr_expect_eq(variant.derived[DERIVED_across], 1);
+    cr_expect_eq(variant.derived[DERIVED_overlap_q_tiles], 1);
     template_set_close(set);
 }
 

@@ -384,7 +384,7 @@ Test(driver, refuses_blocks_that_want_more_shared_memory_than_there_is, .init = 
     type->unload(backend, module);
     plan.launch[1].shared++;
     expect_failure(load(), ATT_UNSUPPORTED,
-                   "kernel 'second' wants 232449 bytes of shared memory for a block; stand-in GPU 0 has 232448");
+                   "kernel 'second' needs 232449 bytes of shared memory for a block; stand-in GPU 0 has 232448");
     cr_expect_eq(stand_in.modules, 0);
 }
 

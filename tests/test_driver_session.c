@@ -33,8 +33,7 @@ static void log_message(void *context, enum att_log_level level, const char *mes
 }
 
 /* The one kernel as `attile build` writes it, but for the binary. */
-static void make_bundle(void) {
-    static const char words[] = PROBLEM " " SCHEDULE;
+static void make_bundle_of(const char *words) {
     const struct input input = {"<problem>", words, strlen(words)};
     struct knobs knobs = knobs_default();
     struct variant variant;
@@ -60,6 +59,8 @@ static void make_bundle(void) {
     source_free(&source);
     template_set_close(set);
 }
+
+static void make_bundle(void) { make_bundle_of(PROBLEM " " SCHEDULE); }
 
 static void open_session(void) {
     static char layout[PARAMS_LAYOUT];
@@ -255,7 +256,7 @@ Test(driver_session, a_binary_that_does_not_load_is_compiled_anew, .init = open_
     stand_in_fail("cuModuleLoadData", CUDA_NO_BINARY_FOR_GPU, 1);
     cr_expect_eq(att_find(session, PROBLEM, SCHEDULE, &kernel), ATT_NO_COMPILER);
     cr_expect(strstr(text_string(&logged.text),
-                     "the bundle's bundled does not load, so it is compiled anew: loading a binary onto the GPU: "
+                     "the bundle's bundled does not load, so it is compiled again: loading a binary onto the GPU: "
                      "CUDA_ERROR_NO_BINARY_FOR_GPU"),
               "%s", text_string(&logged.text));
 }
@@ -311,6 +312,56 @@ static enum att_status open_with(const struct att_bundle_kernel *kernels, int co
     cr_assert(params_layout(embedded_templates, layout));
     bundle = (struct att_bundle){ATT_BUNDLE_FORMAT, count, kernels, layout};
     return att_open(&options, &session);
+}
+
+/* A launch does not read them: a captured graph is replayed with others. */
+Test(driver_session, lengths_and_page_numbers_on_the_device_are_checked_on_demand) {
+    enum { SEQUENCES = 2, MOST = 64, PAGES = 8, PAGE = 16 };
+    static const char paged[] = PROBLEM " layout=padded page_size=16 page_table=csr";
+    static const struct {
+        int32_t lengths[SEQUENCES], indptr[SEQUENCES + 1], indices[4];
+        const char *message; /* null: nothing is wrong */
+    } cases[] = {
+        {{40, 9}, {0, 3, 4}, {7, 0, 3, 5}, NULL},
+        {{65, 9}, {0, 3, 4}, {7, 0, 3, 5}, "lengths_kv[0] is 65, expected 0 to 64"},
+        {{40, 9}, {0, 3, 4}, {7, 0, 8, 5}, "page 2 of sequence 0 is 8, expected 0 to 7: there are 8 pages"},
+        {{40, 9}, {0, 2, 4}, {7, 0, 3, 5}, "page_indptr[1] is 2, expected 3"},
+        {{40, 9}, {0, 3, 2}, {7, 0, 3, 5}, "page_indptr[1] is 3 and the next is 2, expected at least 0"},
+        {{40, 9}, {-1, 3, 4}, {7, 0, 3, 5}, "page_indptr[0] is -1"},
+    };
+    make_bundle_of(paged);
+    cr_assert_eq(open_with(&bundled, 1), ATT_OK, "%s", att_message(session));
+    cr_assert_eq(att_find(session, paged, NULL, &kernel), ATT_OK, "%s", att_message(session));
+    stand_in.params_size = plan.maps ? mapped_params_size(&plan, sizeof(struct attention_params)) : 0;
+    void *memory;
+    cr_assert_eq(att_alloc(session, 256, &memory), ATT_OK);
+    int32_t *numbers = memory; /* on the stand-in's device, which is this memory */
+    struct att_args args = arguments_at((char *)memory + 256);
+    struct att_attention_args *a = &args.attention;
+    a->len_kv = MOST;
+    a->pages = PAGES;
+    a->k.batch_stride = a->v.batch_stride = KV * PAGE * D;
+    a->k.head_stride = a->v.head_stride = PAGE * D;
+    a->lengths_kv = numbers, a->page_indptr = numbers + 4, a->page_indices = numbers + 8;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        memcpy(numbers, cases[i].lengths, sizeof cases[i].lengths);
+        memcpy(numbers + 4, cases[i].indptr, sizeof cases[i].indptr);
+        memcpy(numbers + 8, cases[i].indices, sizeof cases[i].indices);
+        stand_in_forget();
+        enum att_status status = att_check(kernel, &args);
+        cr_expect_eq(status, cases[i].message ? ATT_INVALID_ARGUMENT : ATT_OK, "%zu: %s", i, att_message(session));
+        cr_expect(!cases[i].message || strstr(att_message(session), cases[i].message), "expected %s, found %s",
+                  cases[i].message, att_message(session));
+        cr_expect_eq(count("cuLaunchKernel"), 0);
+        cr_expect(count("cuCtxSynchronize") && count("cuMemcpyDtoH"), "%s", stand_in_calls());
+    }
+    a->lengths_kv = NULL;
+    cr_expect_eq(att_check(kernel, &args), ATT_INVALID_ARGUMENT);
+    cr_expect(strstr(att_message(session), "lengths_kv is null"), "%s", att_message(session));
+    cr_expect_eq(att_check(kernel, NULL), ATT_INVALID_ARGUMENT);
+    cr_expect_eq(att_check(NULL, &args), ATT_INVALID_ARGUMENT);
+    att_free(session, memory);
+    close_session();
 }
 
 /* It loads when the kernel is found, so that no launch compiles. */

@@ -57,6 +57,9 @@ static const char *const golden[] = {
     "family=attention_forward algorithm=flash_tiled loop_order=kv_outer head_dim=80 mask=causal",
     "family=attention_forward algorithm=flash_tiled loop_order=q_outer head_dim=64",
     "family=attention_forward algorithm=flash_tiled loop_order=q_outer head_dim=128 mask=causal dtype=fp16",
+    "family=attention_backward algorithm=materialized head_dim=32 mask=causal",
+    "family=attention_backward algorithm=flash_mma head_dim=128 mask=causal dtype=bf16 target=sm_80",
+    "family=attention_backward algorithm=flash_async head_dim=128 mask=causal dtype=bf16 target=sm_90a",
     "family=attention_forward algorithm=flash_async head_dim=128 mask=causal dtype=bf16 target=sm_90a",
     "family=attention_forward algorithm=flash_async head_dim=64 mask='causal and document(doc)' params='doc: "
     "int[batch, len_kv]' "
@@ -69,7 +72,23 @@ static const char *const golden[] = {
     "family=attention_forward algorithm=flash_mma head_dim=128 mask=causal dtype=bf16 target=sm_80",
     "family=attention_forward algorithm=flash_mma head_dim=59 mask='causal and document(doc)' score=softcap(30) "
     "params='doc: int[batch, len_kv]' dtype=fp16 target=sm_86",
+    "family=attention_forward algorithm=decode head_dim=128 dtype=bf16 target=sm_90",
+    "family=attention_forward algorithm=mla head_dim=576 head_dim_v=512 shared_kv=1 dtype=bf16 mask=causal "
+    "layout=padded "
+    "page_size=64 target=sm_90a",
+    "family=attention_forward algorithm=decode head_dim=80 mask='causal and q - k < windows[h]' score=softcap(30) "
+    "params='windows: int[heads]' sinks=1 dtype=fp16 block_m=32 target=sm_80",
+    "family=attention_forward algorithm=decode head_dim=128 dtype=bf16 dtype_kv=e4m3 kv_scale=token layout=padded "
+    "page_size=16 "
+    "target=sm_90",
+    "family=attention_forward algorithm=flash_mma head_dim=64 mask=causal dtype=bf16 layout=ragged page_size=16 "
+    "target=sm_80",
+    "family=attention_forward algorithm=flash_async head_dim=128 dtype=bf16 layout=ragged target=sm_90a",
     "family=merge head_dim_v=64",
+    "family=append_kv dtype=bf16 head_dim=128 rope=halves layout=ragged page_size=16 target=sm_80",
+    "family=append_kv dtype=fp16 head_dim=96 dtype_kv=int8 kv_scale=token rope=interleaved rope_dim=32 "
+    "rope_from=tables slots=1 "
+    "page_size=64",
 };
 
 static bool first_difference(const char *a, const char *b, int *line) {

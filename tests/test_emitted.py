@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """An emitted kernel is exactly its case: no function, type, field or constant in it that it does not use, and no comment
-about a file or a name that is not there. Checks every variant of specs/ and every recipe of the cookbook on the three kernels.
+about a file or a name that is not there. Checks every variant of specs/ and every recipe of the cookbook on the four kernels.
 
     tests/test_emitted.py build/release/cli/attile
 """
@@ -18,7 +18,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ATTILE = sys.argv.pop(1) if len(sys.argv) > 1 else f"{ROOT}/build/release/cli/attile"
 
 # The runtime fills the first ones, whatever a kernel reads of them; expressions fill the last two.
-WHOLE = {"attention_params", "attention_tma_params", "attention_param", "tensor_map", "softmax_params", "merge_params", "Where", "Keys"}
+WHOLE = {"attention_params", "attention_tma_params", "attention_param", "tensor_map", "softmax_params", "merge_params",
+         "attention_backward_params", "attention_backward_tma_params", "param_gradient", "append_kv_params", "Where", "Keys"}
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 NAME = re.compile(r"[A-Za-z_]\w*")
 FILE = re.compile(r"\b[\w/]+\.(?:cuh|cu|h)\b")
@@ -64,7 +65,7 @@ def sources():
                 text = file.read()
             texts = [text]
             if "/cookbook/" in path:
-                for kernel in ("flash_async\ntarget: sm_90a", "flash_mma\ntarget: sm_80"):
+                for kernel in ("flash_async\ntarget: sm_90a", "flash_mma\ntarget: sm_80", "decode\ntarget: sm_80"):
                     texts.append(text.replace("head_dim: 16", "head_dim: 64\n  dtype: bf16")
                                  .replace("algorithm: flash_tiled", f"algorithm: {kernel}"))
             for number, text in enumerate(texts):

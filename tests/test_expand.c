@@ -7,7 +7,7 @@
 
 /* --- text cases: template and knobs in, lines with their origins out ----------------------------------------------- */
 
-/* Knobs of a case stand in a part called "knobs". */
+/* Knobs of a case are in a part called "knobs". */
 static struct knobs case_knobs(struct template_text *text) {
     struct knobs knobs = template_text_knobs();
     struct input input = {.name = "knobs"};
@@ -35,6 +35,11 @@ static void show_plan(const struct plan *plan, struct text *output) {
     for (int i = 0; i < plan->maps; i++)
         text_print(output, "tensor map %s of %s, %d x %d%s\n", plan->map[i].name, plan_tensor_name[plan->map[i].tensor],
                    plan->map[i].rows, plan->map[i].cols, plan->map[i].packed ? ", packed" : "");
+    if (plan->splits.expr[PLAN_SPLIT_MOST].count) {
+        text_print(output, "splits:");
+        plan_print_splits(&plan->splits, output);
+        text_print(output, "\n");
+    }
     text_print(output, "workspace ");
     plan_print(&plan->workspace, output);
     text_print(output, "\n");

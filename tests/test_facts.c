@@ -37,7 +37,7 @@ Test(facts, of_masks_and_scores) {
         const struct input input = {"problem", problems[i].problem, strlen(problems[i].problem)};
         cr_assert(knobs_parse(&input, 1u << KNOB_GROUP_PROBLEM, &knobs, &diag), "%s", text_string(&diag.text));
         cr_assert(facts_find(&knobs, fact, reason), "%s", reason);
-        for (int id = FACT_mask_tables; id < FACT_COUNT; id++) {
+        for (int id = FACT_mask_tables; id < FACT_wants_dq; id++) {
             char value[64];
             expr_print_value(fact_table[id].name.type, fact[id].value, value, sizeof value);
             text_print(&text, "%s%s", text.size ? " " : "", value);
@@ -55,4 +55,23 @@ Test(facts, of_a_target) {
     knobs.target = target_sm_90a;
     cr_assert(facts_find(&knobs, fact, reason));
     cr_expect_eq(fact[FACT_target_shared_bytes].value, target_info(target_sm_90a)->shared_bytes);
+}
+
+Test(facts, of_wanted_gradients) {
+    static const char problem[] =
+        "family=attention_backward score=\"s + slope[h] * (k - q) + bias[q, k]\" "
+        "params=\"slope: float[heads], bias: float[len_q, len_kv]\" wants=\"dq, d_slope, d_bias\"";
+    struct diag diag = {0};
+    struct expr_slot fact[FACT_COUNT];
+    char reason[FACT_REASON];
+    struct knobs knobs = knobs_default();
+    const struct input input = {"problem", problem, strlen(problem)};
+    cr_assert(knobs_parse(&input, 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM, &knobs, &diag), "%s",
+              text_string(&diag.text));
+    cr_assert(facts_find(&knobs, fact, reason), "%s", reason);
+    cr_expect(fact[FACT_wants_dq].value == 1 && fact[FACT_wants_dk].value == 0 && fact[FACT_wants_dv].value == 0);
+    cr_expect_eq(fact[FACT_wants_d_params].value, 2);
+    cr_expect_eq(fact[FACT_head_reads].value, 1, "the slopes are the same for all pairs of a head");
+    cr_expect_eq(fact[FACT_pair_reads].value, 1, "the bias is not");
+    diag_free(&diag);
 }

@@ -156,7 +156,13 @@ Test(flash_mma, says_what_it_cannot_do) {
     static const struct {
         const char *problem, *schedule, *words;
     } cases[] = {
-        {"family=attention_forward dtype=fp32 target=sm_80", "algorithm=flash_mma", "dtype is fp32"},
+        {"family=attention_forward dtype=fp32 target=sm_80", "algorithm=flash_mma", "dtype is fp32, precision is fp32"},
+        {PROBLEM "precision=tf32", "algorithm=flash_mma", "dtype is bf16, precision is tf32"},
+        {"family=attention_forward precision=tf32 target=sm_80", "algorithm=flash_mma q_in=q_registers",
+         "q_in is q_registers"},
+        {"family=attention_forward precision=tf32x3 target=sm_80", "algorithm=flash_mma block_n=96", "block_n is 96"},
+        {"family=attention_forward precision=tf32x3", "algorithm=flash_tiled",
+         "precision is given as tf32x3, and attention_flash_tiled.cu does not use it"},
         {"family=attention_forward dtype=bf16 target=any", "algorithm=flash_mma", "target is any"},
         {"family=attention_forward dtype=bf16 target=sm_80 head_dim=257", "algorithm=flash_mma", "head_dim"},
         {PROBLEM, "algorithm=flash_mma block_m=96", "block_m is 96"},

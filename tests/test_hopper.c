@@ -139,13 +139,13 @@ static const struct refusal {
            "wgmma_ss_nt<8, 1, true>(s, matrix_descriptor(shared, 0), matrix_descriptor(shared, 0));\nwgmma_commit();\n"
            "wgmma_wait<0>(); }\n}\n",
      128,
-     {"deadlock", "wgmma_wait(), line", "product 1, asked for by 64 of 128"}},
+     {"deadlock", "wgmma_wait(), line", "product 1, issued by 64 of 128"}},
     {"products that differ",
      WORDS "float s[4]; wgmma_fence();\n"
            "wgmma_ss_nt<8, 1, true>(s, matrix_descriptor(shared, 0), matrix_descriptor(shared + t / 64 * 1024, 0));\n"
            "wgmma_commit(); wgmma_wait<0>();\n}\n",
      128,
-     {"asks for another product"}},
+     {"issues a different product"}},
     {"operand past shared memory",
      WORDS "float s[4]; wgmma_fence();\n"
            "wgmma_ss_nt<8, 1, true>(s, matrix_descriptor(shared + 57 * 1024, 0), matrix_descriptor(shared, 0));\n}\n",

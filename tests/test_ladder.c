@@ -158,6 +158,16 @@ Test(ladder, flash_mma_agrees_with_the_oracle) {
     check_problems("algorithm=flash_mma", problems, sizeof problems / sizeof *problems);
 }
 
+Test(ladder, decode_agrees_with_the_oracle) {
+    static const struct problem problems[] = {
+        {"target=sm_80 dtype=fp16 head_dim=43 head_dim_v=21 mask=causal", TOLERANCE_FP16, TOLERANCE_FP16, 43, 21, true},
+        {"target=sm_80 dtype=bf16 head_dim=64 mask=causal", TOLERANCE_BF16, TOLERANCE_BF16, 64, 64, true},
+        {"target=sm_80 dtype=bf16 head_dim=128 mask=none", TOLERANCE_BF16, TOLERANCE_BF16, 128, 128, false},
+    };
+    check_problems("algorithm=decode", problems, sizeof problems / sizeof *problems);
+    check_problems("algorithm=decode block_m=32", problems, 2);
+}
+
 /* Scores of hundreds overflow exp unless the maximum is subtracted everywhere. */
 Test(ladder, large_scores_do_not_overflow) {
     enum { N = 40, D = 8 };

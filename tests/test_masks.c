@@ -108,7 +108,7 @@ Test(masks, texts_that_cannot_be_meant_are_refused_with_the_place) {
          "neither mask nor score depends on it; leave it out"},
         {"mask=\"q - k < window\" params=\"window int\"", "expected NAME: TYPE"},
         {"mask=\"q - k < window\" params=\"window: integer\"", "error"},
-        {"mask=\"q - k < sinks\" params=\"sinks: int\"", "'sinks' is the tensor that knob sinks brings along"},
+        {"mask=\"q - k < sinks\" params=\"sinks: int\"", "'sinks' is the tensor of knob sinks"},
         {"mask=\"q - k < w\" params=\"w: int\" params=\"w: int\"", "params is given twice"},
         {"mask=custom_mask", "write the expression itself"},
         {"mask=", "mask takes a word or an expression"},
@@ -274,7 +274,6 @@ Test(masks, random_formulas_agree_with_the_oracle_on_the_kernel_for_mma) {
                  7);
 }
 
-/* Keys that nobody sees hold NaN; a sink of -inf is no sink; a score of -inf is a key without weight. */
 /* Scores that the Hopper kernel folds into its exponential; tanh of small numbers and of large ones; scores that grow from key
    to key faster than any row's sum may; rows that see a finite score late, or never. */
 Test(masks, the_hopper_kernel_follows_scores_of_any_form) {
@@ -383,6 +382,7 @@ Test(masks, the_hopper_kernel_copies_ahead_what_a_score_adds) {
     att_close(session);
 }
 
+/* Keys that nobody sees hold NaN; a score of -inf is a key without weight. */
 Test(masks, what_is_not_seen_has_no_say) {
     static const char *const problems[] = {
         ATTENTION "mask=\"k % 3 != 1\"",
@@ -414,6 +414,26 @@ Test(masks, what_is_not_seen_has_no_say) {
             check_free(&result);
             workload_free(&workload);
         }
+    att_close(session);
+}
+
+/* Scores of several rows share a reciprocal where a tanh is far from 0: a NaN stays in its own row. */
+Test(masks, a_query_of_nan_spoils_no_other) {
+    static const struct shape shape = {.batch = 1, .heads = 1, .kv_heads = 1, .len_q = 20, .len_kv = 50};
+    att_session *session = open_test_device(ATT_HOST_CHECK);
+    att_kernel *kernel = find(session, HOPPER "score='softcap(0.5)'", hopper);
+    struct workload workload = make(kernel, &shape, 9);
+    enum { ROW = 5, DIM = 64 };
+    for (int i = 0; i < DIM; i++) {
+        workload.input[0].value[ROW * DIM + i] = NAN;
+        workload.output[0].expected[ROW * DIM + i] = NAN;
+    }
+    workload.output[1].expected[ROW] = NAN;
+    struct check_options options = {.layout = LAYOUT_PACKED, .shown = 3};
+    struct check_result result;
+    cr_expect(check_run(session, kernel, &workload, &options, &result), "%s", text_string(&result.report));
+    check_free(&result);
+    workload_free(&workload);
     att_close(session);
 }
 

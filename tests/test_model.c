@@ -365,8 +365,9 @@ Test(model, no_prediction_beats_the_peaks) {
         known++;
         cr_assert(model_predict(&gpu, &variant, &shape, NULL, &terms), "%s", variant.name);
         double peak = variant.knobs.algorithm == algorithm_flash_async ? gpu.tensor
-                      : variant.knobs.algorithm == algorithm_flash_mma ? gpu.mma
-                                                                       : 2 * 128;
+                      : variant.knobs.algorithm == algorithm_flash_mma || variant.knobs.algorithm == algorithm_decode
+                          ? gpu.mma
+                          : 2 * 128;
         cr_expect_leq(terms.flops / terms.seconds, peak * gpu.multiprocessors * gpu.clock, "%s", variant.name);
         cr_expect_leq(terms.bytes / terms.seconds, gpu.memory, "%s", variant.name);
         cr_expect(terms.bound && *terms.bound);
@@ -430,13 +431,13 @@ Test(model, asks_the_variant_for_what_the_template_derived) {
     struct model_terms terms;
     struct variant variant = variant_of(set, "family=attention_forward dtype=bf16 head_dim=128 algorithm=flash_async "
                                              "scheduler=persistent target=sm_90a");
-    variant.derived[DERIVED_across] = 1;
+    variant.derived[DERIVED_overlap_q_tiles] = 1;
     cr_assert(model_predict(&gpu, &variant, &shape, NULL, &terms));
-    double across = terms.seconds;
-    variant.derived[DERIVED_across] = 0;
+    double overlapped = terms.seconds;
+    variant.derived[DERIVED_overlap_q_tiles] = 0;
     cr_assert(model_predict(&gpu, &variant, &shape, NULL, &terms));
-    cr_expect_gt(terms.seconds, across);
-    variant.derived[DERIVED_across] = DERIVED_NONE;
+    cr_expect_gt(terms.seconds, overlapped);
+    variant.derived[DERIVED_overlap_q_tiles] = DERIVED_NONE;
     cr_expect_not(model_predict(&gpu, &variant, &shape, NULL, &terms));
     template_set_close(set);
 }
@@ -508,4 +509,28 @@ Test(model, bad_device_files_are_refused) {
         text_free(&bad);
     }
     text_free(&good);
+}
+
+/* Of kernels that do the same, those that do it on better units are faster; and five products take longer than two. */
+Test(model, knows_the_backward_pass) {
+    struct template_set *set = open_set();
+    static const char *const schedules[] = {"algorithm=flash_async target=sm_90a", "algorithm=flash_mma target=sm_90",
+                                            "algorithm=flash_tiled target=sm_80", "algorithm=materialized"};
+    struct model_gpu gpu = h200();
+    struct shape shape = {.batch = 4, .heads = 16, .kv_heads = 16, .len_q = 4096, .len_kv = 4096};
+    struct variant forward = variant_of(
+        set, "family=attention_forward dtype=bf16 head_dim=128 mask=causal algorithm=flash_async target=sm_90a");
+    struct model_terms terms, before;
+    cr_assert(model_predict(&gpu, &forward, &shape, NULL, &before));
+    double flops = before.flops;
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "family=attention_backward dtype=bf16 head_dim=128 mask=causal %s", schedules[i]);
+        struct variant variant = variant_of(set, text);
+        cr_assert(model_predict(&gpu, &variant, &shape, NULL, &terms), "%s", text);
+        cr_expect_float_eq(terms.flops, 2.5 * flops, 1, "%s", text);
+        cr_expect_gt(terms.seconds, 1.3 * before.seconds, "%s: %g s after %g s", text, terms.seconds, before.seconds);
+        before = terms;
+    }
+    template_set_close(set);
 }

@@ -17,10 +17,12 @@
 #define ATTILE_RACE ""
 #endif
 
-#define PROBLEM "family=attention_forward dtype=bf16"
-#define ASYNC   "algorithm=flash_async target=sm_90a "
-#define MMA     "algorithm=flash_mma target=sm_80 "
-#define BIAS    "score=\"s + values[h, q, k]\" params=\"values: bf16[heads, len_kv, len_kv]\"" /* copied ahead */
+#define ASYNC    "dtype=bf16 family=attention_forward algorithm=flash_async target=sm_90a "
+#define MMA      "dtype=bf16 family=attention_forward algorithm=flash_mma target=sm_80 "
+#define TF32     "dtype=fp32 family=attention_forward algorithm=flash_mma target=sm_80 "
+#define DECODE   "dtype=bf16 family=attention_forward algorithm=decode target=sm_80 "
+#define BACKWARD "dtype=bf16 family=attention_backward algorithm=flash_mma target=sm_80 "
+#define BIAS     "score=\"s + values[h, q, k]\" params=\"values: bf16[heads, len_kv, len_kv]\"" /* copied ahead */
 
 /* What the mutants are made of. */
 static const char *const files[] = {
@@ -30,6 +32,7 @@ static const char *const files[] = {
     "work/cluster.cuh",
     "work/queue_tiles.cuh",
     "work/queue_pairs.cuh",
+    "work/pairs_or_tiles.cuh",
     "walk/bitmap_launch.cuh",
     "load/tiles_of_queries.cuh",
     "load/tiles_of_keys.cuh",
@@ -42,13 +45,20 @@ static const char *const files[] = {
     "pipeline/rescale_on_growth.cuh",
     "pipeline/keys_in_sequence.cuh",
     "pipeline/keys_ahead.cuh",
-    "pipeline/tiles_apart.cuh",
-    "pipeline/tiles_across.cuh",
+    "pipeline/q_tiles_in_sequence.cuh",
+    "pipeline/q_tiles_overlapped.cuh",
     "store/tma.cuh",
     "store/finish.cuh",
     "attention_flash_mma.cu",
     "pipeline/copies_ahead.cuh",
     "pipeline/copies_in_turn.cuh",
+    "load/copy_tile_ahead.cuh",
+    "fragment/warp_products_tf32.cuh",
+    "attention_backward_mma.cu",
+    "attention_decode.cu",
+    "load/keys_by_warp.cuh",
+    "load/queries_in_shared.cuh",
+    "pipeline/merge_warps.cuh",
 };
 enum { FILES = sizeof files / sizeof *files };
 
@@ -90,6 +100,20 @@ static const struct {
     {MMA "mask=none block_m=64 threads=128 head_dim=8 block_n=16 stages=2", "heads=1,len_q=70,len_kv=150"},
     {MMA "mask=causal block_m=64 threads=128 head_dim=8 block_n=16 stages=1 q_in=q_registers",
      "heads=2,len_q=100,len_kv=130"},
+    {MMA "mask=none block_m=64 threads=128 head_dim=9 block_n=16 stages=1",
+     "heads=1,len_q=70,len_kv=70"}, /* odd rows */
+    {MMA "mask=causal block_m=128 threads=128 head_dim=9 block_n=16 stages=2", "heads=2,len_q=150,len_kv=90"},
+    {TF32 "precision=tf32x3 mask=causal block_m=128 threads=128 head_dim=8 block_n=16 stages=2",
+     "heads=2,len_q=150,len_kv=160"},
+    {TF32 "precision=tf32 mask=none block_m=64 threads=128 head_dim=8 block_n=16 stages=1",
+     "heads=1,len_q=70,len_kv=150"},
+    {BACKWARD "mask=causal block_m=64 block_n=64 threads=128 head_dim=8 stages=2",
+     "heads=2,kv_heads=1,len_q=150,len_kv=200"},
+    {BACKWARD "mask=none block_m=64 block_n=64 threads=128 head_dim=8 stages=1", "heads=1,len_q=150,len_kv=150"},
+    {DECODE "mask=causal block_m=16 threads=64 head_dim=8 block_n=16 stages=2",
+     "batch=2,heads=6,kv_heads=2,len_q=3,len_kv=130"},
+    {DECODE "mask=none block_m=32 threads=64 head_dim=72 head_dim_v=8 block_n=16 stages=3",
+     "batch=3,heads=6,kv_heads=1,len_q=3,len_kv=150"}, /* Q in shared memory */
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
@@ -110,7 +134,16 @@ static const struct mutation {
     {"copy_async_wait_groups<STAGES - 2>", "copy_async_wait_groups<STAGES - 1>"},
     {"stage + 1 < STAGES", "stage + 1 < STAGES - 1"},
     {"free = stage;", "free = free;"},
+    {"to + 1 < STAGES", "to + 1 < STAGES - 1"}, /* stages of a warp */
+    {"stages_free = 1;", "stages_free = 2;"},
     {"stage < STAGES - 1", "stage < STAGES - 2"},
+    {"move_rows<", NULL}, /* of rows that begin between words */
+    {"index + 1 < WIDTH", "index < 0"},
+    {"mma_tf32(", NULL}, /* products in parts */
+    {"a.large, b.small[first]", "a.large, b.large[first]"},
+    {"+= sum[r][i]", "= sum[r][i]"},
+    {"v.beyond(odd", "v.beyond(even"},
+    {"i % 4 / 2 + i % 2 * 2", "i % 4"},
     {"barrier_init(", NULL},
     {"barrier_init_fence(", NULL},
     {"barrier_arrive(", NULL},
@@ -171,7 +204,9 @@ static const struct mutation {
     {"c.unseen >= STAGES", "c.unseen < -STAGES"}, /* the border */
     {"tiles_after(p, unit.tile, unit.index, walk)", "0"},
     {"queue.item += workers()", "queue.item += 1"},
-    {"queue.second = more", "queue.item += workers()"},
+    {"item += step", "item += 1"},
+    {"queue.paired && !queue.second && tile != place.order", "false"},
+    {"2 * (workers() - worker()) - 1", "workers() - worker()"}, /* single tiles, the second round backwards */
     {"(tiles_of_head(p) + 1) / 2", "tiles_of_head(p) / 2"},
     {"queries_of_unit(p) * heads_of_tile(p)", "queries_of_unit(p)"}, /* heads packed into a tile */
     {"head < heads_of_tile(p)", "true"},
@@ -255,8 +290,7 @@ static int run(const char *command, struct text *output) {
 
 static bool emitted(const char *folder, int variant, struct text *source) {
     char command[1024];
-    snprintf(command, sizeof command, "%s show '" PROBLEM " %s' --templates %s 2>&1", ATTILE, variants[variant].knobs,
-             folder);
+    snprintf(command, sizeof command, "%s show '%s' --templates %s 2>&1", ATTILE, variants[variant].knobs, folder);
     return run(command, source) == 0;
 }
 
@@ -264,7 +298,7 @@ static bool emitted(const char *folder, int variant, struct text *source) {
 static int run_kernel(const char *folder, int variant, bool race, int seed, struct text *output) {
     char command[1024];
     snprintf(command, sizeof command,
-             "TSAN_OPTIONS=exitcode=0 timeout 100 %s run '" PROBLEM " %s' --templates %s --shape %s --device host "
+             "TSAN_OPTIONS=exitcode=0 timeout 100 %s run '%s' --templates %s --shape %s --device host "
              "--host-mode %s --host-seed %d --no-nvrtc --cache-dir %s/cache 2>&1",
              race ? ATTILE_RACE : ATTILE, variants[variant].knobs, folder, variants[variant].shape,
              race ? "race" : "fast", seed, folder);

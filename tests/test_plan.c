@@ -117,3 +117,46 @@ Test(plan, sizes_are_found_by_their_whole_name) {
     cr_assert_eq(shape_find("", 0), -1);
     cr_assert(shape_table[SHAPE_rows].families == 1u << family_softmax);
 }
+
+/* --- splits ---------------------------------------------------------------------------------------------------------- */
+
+static int64_t split(int64_t most, int64_t tiles, int64_t on, int64_t keys, int64_t seen) {
+    const struct plan_splits splits = {{{1, {{PLAN_CONSTANT, most}}},
+                                        {1, {{PLAN_CONSTANT, tiles}}},
+                                        {1, {{PLAN_CONSTANT, on}}},
+                                        {1, {{PLAN_CONSTANT, keys}}},
+                                        {1, {{PLAN_CONSTANT, seen}}}}};
+    struct shape sizes = {0};
+    cr_assert(plan_split(&splits, &sizes));
+    return sizes.key_parts;
+}
+
+Test(plan, splits_keys_where_that_fills_more_multiprocessors) {
+    cr_expect_eq(split(64, 1, 132, 65536, 65536), 64, "one tile of many keys");
+    cr_expect_eq(split(7, 1, 132, 65536, 65536), 7);
+    cr_expect_eq(split(1, 1, 132, 65536, 65536), 1);
+    cr_expect_eq(split(0, 1, 132, 0, 0), 1, "no keys");
+    cr_expect_eq(split(64, 64, 132, 32768, 32768), 2, "as many as fit at once");
+    cr_expect_eq(split(64, 96, 132, 20000, 20000), 4, "three even waves for one that is not full");
+    cr_expect_eq(split(64, 128, 132, 32768, 32768), 1, "nearly full");
+    cr_expect_eq(split(64, 140, 132, 32768, 32768), 7, "a second wave that is nearly empty");
+    cr_expect_eq(split(64, 64, 132, 512, 512), 1, "few keys are not worth a second launch");
+    cr_expect_eq(split(64, 100000, 132, 65536, 65536), 1, "many tiles");
+    for (int64_t tiles = 1; tiles < 1200; tiles++) /* never more work in a row than without */
+        for (int64_t keys = 256; keys <= 65536; keys *= 4) {
+            int64_t parts = split(64, tiles, 132, keys, keys);
+            cr_assert(parts >= 1 && parts <= 64);
+            cr_assert((tiles * parts + 131) / 132 * ((keys + parts - 1) / parts) <= (tiles + 131) / 132 * keys,
+                      "%" PRId64 " tiles of %" PRId64 " keys in %" PRId64 " parts", tiles, keys, parts);
+        }
+}
+
+Test(plan, splits_as_often_as_said_where_nothing_else_is) {
+    struct shape sizes = {.len_kv = 40};
+    const struct plan_splits none = {0}, most = {{{3, {SIZE(len_kv), CONSTANT(16), OP(MIN)}}}};
+    cr_expect(plan_split(&none, &sizes) && sizes.key_parts == 1);
+    cr_expect(plan_split(&most, &sizes) && sizes.key_parts == 16);
+    const struct plan_splits bad = {{{3, {CONSTANT(1), CONSTANT(0), OP(DIVIDE)}}}}, zero = {{{1, {CONSTANT(0)}}}};
+    cr_expect_not(plan_split(&bad, &sizes));
+    cr_expect_not(plan_split(&zero, &sizes));
+}

@@ -202,11 +202,15 @@ static const struct barrier_case {
      "batch=1,heads=1,len_q=70,len_kv=200"},
     {"attention_flash_tiled.cu", "family=attention_forward algorithm=flash_tiled head_dim=32 target=sm_80",
      "batch=1,heads=1,len_q=70,len_kv=200"},
+    {"fragment/simt_products.cuh", "family=attention_forward algorithm=flash_tiled head_dim=32 target=any",
+     "batch=1,heads=1,len_q=70,len_kv=200"},
     {"attention_flash_tiled_kv.cu",
      "family=attention_forward algorithm=flash_tiled loop_order=kv_outer head_dim=32 target=any",
      "batch=1,heads=1,len_q=70,len_kv=200"},
     {"attention_materialized.cu", "family=attention_forward algorithm=materialized head_dim=80",
      "batch=1,heads=1,len_q=10,len_kv=70"},
+    {"attention_backward_tiled.cu", "family=attention_backward algorithm=flash_tiled head_dim=8 target=any",
+     "batch=1,heads=2,kv_heads=1,len_q=70,len_kv=130"},
     {"fragment/reduce.cuh", "family=softmax algorithm=three_pass threads=128", "rows=1,cols=500"},
 };
 

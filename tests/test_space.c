@@ -201,7 +201,7 @@ Test(space, bad_lists_are_refused) {
         {"//$ tune head_dim in [64]", "expected a schedule knob or target"},
         {"//$ tune tread in [64]", "expected a schedule knob or target"},
         {"//$ tune threads in [32]\n//$ tune threads in [64]", "listed already"},
-        {"//$ if mask == causal\n//$ tune threads in [32]\n//$ end", "cannot stand in an 'if'"},
+        {"//$ if mask == causal\n//$ tune threads in [32]\n//$ end", "cannot be in an 'if'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct diag diag = {0};

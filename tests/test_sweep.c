@@ -14,13 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHOWN = 10, SPEC_BYTES = 1 << 20 };
+enum { SHOWN = 10, SPEC_BYTES = 1 << 20, SHARDS = 3 };
 
 struct sweep {
     att_session *session; /* null for nvrtc */
     struct nvrtc *nvrtc;
     bool both_layouts; /* else they take turns */
     int number;        /* of the next feasible variant */
+    int own;           /* of the next one that belongs to this part */
     int variants, runs, wrong;
 };
 
@@ -42,7 +43,8 @@ static void replace(char *text, size_t *size, const char *word, const char *by) 
 }
 
 /* Where the recipes of the cookbook, which name the portable kernel, run besides. */
-static const char *const others[] = {"algorithm: flash_async\ntarget: sm_90a", "algorithm: flash_mma\ntarget: sm_80"};
+static const char *const others[] = {"algorithm: flash_async\ntarget: sm_90a", "algorithm: flash_mma\ntarget: sm_80",
+                                     "algorithm: decode\ntarget: sm_80"};
 
 /* `other`: a recipe on that kernel; null = the spec as it is. */
 static struct spec *read_spec(const char *path, const char *other, struct diag *diag) {
@@ -68,7 +70,7 @@ static void sweep_spec(struct sweep *sweep, const struct template_set *set, cons
     cr_assert(spec, "%s", text_string(&diag.text));
     variants_open(&variants, spec, set);
     while (sweep->wrong < SHOWN && variants_next(&variants, &variant))
-        if (variant.feasible && part_has(sweep->number++)) {
+        if (variant.feasible && part_has(sweep->number++) && shard_has(sweep->own++, SHARDS)) {
             sweep->variants++;
             visit(sweep, set, spec, &variant);
         }
@@ -202,7 +204,8 @@ static void compile_variant(struct sweep *sweep, const struct template_set *set,
         complain(sweep, variant->name, arch, text_string(&failure.text));
     else if (binary.size == 0 || binary.registers <= 0)
         complain(sweep, variant->name, arch, "an empty cubin");
-    else if (variant->knobs.algorithm == algorithm_flash_mma && source.plan.launches == 1 &&
+    else if (((variant->knobs.algorithm == algorithm_flash_mma && source.plan.launches == 1) ||
+              variant->knobs.algorithm == algorithm_decode) &&
              compile_log_spills(text_string(&binary.log)) > 0)
         complain(sweep, variant->name, arch, "spills registers");
     binary_free(&binary);

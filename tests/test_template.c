@@ -113,12 +113,32 @@ Test(template, the_row_is_chosen_by_family_algorithm_and_loop_order) {
     template_set_close(set);
 }
 
-Test(template, what_is_built_in_opens_without_an_error) {
+/* With a loader all templates are read at once. */
+Test(template, what_is_built_in_has_no_error) {
     struct diag diag = {0};
-    struct template_set *set = template_set_open(NULL, NULL, &diag);
+    struct template_set *set = template_set_open(template_embedded, NULL, &diag);
     cr_assert_not_null(set, "%s", text_string(&diag.text));
     template_set_close(set);
     template_set_close(NULL);
+}
+
+Test(template, what_is_built_in_is_found_again_once_it_was_read) {
+    struct diag diag = {0};
+    struct template_set *set = template_set_open(NULL, NULL, &diag);
+    cr_assert_not_null(set);
+    for (int i = 0; i < template_row_count; i++) {
+        struct knobs knobs = knobs_default();
+        const struct template_row *row;
+        char reason[256] = "";
+        knobs.family = template_rows[i].family;
+        knobs.algorithm = template_rows[i].algorithm;
+        knobs.loop_order = template_rows[i].loop_order == ANY_LOOP_ORDER ? AUTO : template_rows[i].loop_order;
+        const struct template *first = template_find(set, &knobs, &row, reason, sizeof reason);
+        cr_assert_not_null(first, "%s", reason);
+        cr_expect_str_eq(first->name, template_rows[i].file);
+        cr_expect_eq(template_find(set, &knobs, &row, reason, sizeof reason), first);
+    }
+    template_set_close(set);
 }
 
 /* Repeat `unit` and see that the answer is a message. */
@@ -138,7 +158,7 @@ static void expect_refused(const char *before, const char *unit, int count, cons
 }
 
 Test(template, everything_is_bounded) {
-    expect_refused("", "//$ if 1 == %d\n", 1000, "", "more than 16 blocks within each other");
+    expect_refused("", "//$ if 1 == %d\n", 1000, "", "more than 16 nested blocks");
     expect_refused("", "//$ let name_%d = 1\n", 1000, "", "more than 128 names in one template");
     expect_refused("", "//$ include \"p%d\"\n", 2, "", "template 'p0' does not exist");
     expect_refused("//$ let ", "very_long_%d_", 30, " = 1\n", "a name has less than 48 letters");

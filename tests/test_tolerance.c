@@ -86,6 +86,14 @@ Test(tolerance, weights_of_16_bits_are_accepted_where_they_are_announced) {
     cr_assert_gt(count_wrong(11, 24, TOLERANCE_FP16), 0); /* Q, K and V are still exact */
 }
 
+/* Operands cut to twice what two parts of 11 bits leave out, and to the error of one such part that is rounded. */
+Test(tolerance, products_in_tf32_are_accepted_where_they_are_announced) {
+    cr_assert_eq(count_wrong(22, 22, TOLERANCE_TF32X3), 0);
+    cr_assert_gt(count_wrong(11, 11, TOLERANCE_TF32X3), 0); /* one part only */
+    cr_assert_eq(count_wrong(12, 12, TOLERANCE_TF32), 0);
+    cr_assert_gt(count_wrong(8, 8, TOLERANCE_TF32), 0);
+}
+
 /* --- scores that are expressions ---------------------------------------------------------------------------------- */
 
 static struct formula *parse_score(const char *text, const struct formula_scope *scope) {

@@ -87,6 +87,24 @@ Test(tune, writes_results_and_a_table_that_validates) {
     cr_expect_eq(system(ATTILE " explain 'family=attention_forward dtype=fp32 head_dim=8' >.out 2>.err"), 0);
 }
 
+Test(tune, writes_a_lock_file_that_programs_follow) {
+    expect_done(PROBLEM " " SHORT " -o r.jsonl --lock l.yaml", "2 rows put in");
+    cr_expect_eq(occurrences("l.yaml", "lock: "), 1);
+    cr_expect_eq(occurrences("l.yaml", "algorithm: flash, "), 2);
+    expect("--merge r.jsonl --lock l.yaml", 0, "2 in all");
+    expect("--merge r.jsonl --table l.yaml", 2, "--table: l.yaml is a lock file; name another file");
+    expect("--merge r.jsonl --table t.yaml", 0, "2 rows put in");
+    expect("--merge r.jsonl --lock t.yaml", 2, "--lock: t.yaml is a tuned table; name another file");
+    cr_expect_eq(occurrences("t.yaml", "lock: "), 0);
+    setenv("ATTILE_TUNED", "l.yaml", 1);
+    cr_expect_eq(system(ATTILE " explain --device host 'family=attention_forward dtype=fp32 head_dim=8' >.out 2>.err"),
+                 0);
+    cr_expect_eq(occurrences(".out", "  lock: as l.yaml:"), 1);
+    cr_assert_eq(system("sed -i 's/^lock: .*/lock: 0.0.1/' l.yaml"), 0);
+    cr_expect_neq(system(ATTILE " explain --device host family=softmax >.out 2>.err"), 0);
+    cr_expect_eq(occurrences(".err", "this lock file is for attile 0.0.1"), 1);
+}
+
 Test(tune, reports_as_json) {
     expect_done(PROBLEM " " SHORT " --json", NULL);
     struct outcome outcome = run(PROBLEM " " SHORT " --json");
@@ -161,7 +179,7 @@ Test(tune, says_what_is_wrong) {
         {PROBLEM " --device host --shapes 'len_q=9,len_kv=9' -o broken.yaml", 7, "no results file"},
         {PROBLEM " " SHORT " --budget 0.001s -o short.jsonl", 2, "larger --budget goes on"},
         {"'family=softmax' --device host", 2, "attention_forward"},
-        {"'family=attention_forward head_dim=300' --device host", 3, "head_dim"},
+        {"'family=attention_forward head_dim=600' --device host", 3, "head_dim"},
         {"'family=attention_forward algorithm=flash' --variant threads=63 --shapes 'len_q=9,len_kv=9' --device host", 2,
          NULL},
         {"'family=attention_forward algorithm=flash_tiled block_m=256 block_n=256 thread_m=1 thread_n=1' "

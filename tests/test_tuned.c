@@ -282,6 +282,15 @@ static const struct {
     {HEAD "deny: [{variant: {family: merge}}]", "a denial needs the key 'because'"},
     {HEAD "deny: [{variant: {dtype: bf16}, because: x}]", "a variant needs the key 'family'"},
     {HEAD "device: b", "'device' appears twice"},
+    {HEAD "lock: 0.0.9\nbest: []",
+     "t.yaml:2:7: error: this lock file is for attile 0.0.9 and this is attile " GEN_VERSION},
+    {HEAD "lock: []", "lock takes a single value, found a list"},
+    {"lock: " GEN_VERSION "\n" PROBLEM "      - shape: {len_q: 1, len_kv: 1}\n        schedule: {target: any}",
+     "t.yaml:6:1: error: a schedule of a lock file needs 'algorithm'"},
+    {"lock: " GEN_VERSION "\n" PROBLEM "      - shape: {len_q: 1, len_kv: 1}\n        schedule: {algorithm: flash}",
+     "t.yaml:6:1: error: a schedule of a lock file needs 'target'"},
+    {"lock: " GEN_VERSION "\n" PROBLEM "      - shape: {len_q: 1, len_kv: 1}\n        schedule: {blocks: per_tile}",
+     "error: knob 'blocks' is called 'scheduler' now"},
     {HEAD "measured: &a x", "t.yaml:2:11: error: anchors"},
 };
 

@@ -1,7 +1,6 @@
 /* The tuner's loop, with workers that only pretend: what is measured is written, what fails costs a worker, and whatever
    ends a tuner, the next one goes on where it was. */
 #include "tuner_run.h"
-#include "clock.h"
 #include "file.h"
 #include "helper_folder.h"
 #include "winners.h"
@@ -12,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -250,17 +250,25 @@ Test(tuner, measures_the_same_on_several_gpus) {
     free(second);
 }
 
-/* Kill it at random moments; the file only ever grows, and in the end it says what it would have said. */
+static off_t size_of(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 ? info.st_size : 0;
+}
+
+/* Wait until the file has `size` bytes or the child has ended. */
+static void wait_for_bytes(pid_t child, const char *path, off_t size) {
+    siginfo_t info = {0};
+    while (size_of(path) < size && waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && !info.si_pid)
+        nap(2e-4);
+}
+
+/* Kill it before it measures, or within the next lines of its file. The file only ever grows, and in the end it says what it would
+   have said. */
 Test(tuner, loses_nothing_when_it_is_killed_fifty_times, .timeout = 120) {
     struct outcome undisturbed = run("whole.jsonl", options(60));
     cr_assert_eq(undisturbed.end, TUNER_DONE);
-    double starting = 0; /* what a tuner takes before it measures, here and now */
-    for (int i = 0; i < 3; i++) {
-        double start = clock_seconds();
-        cr_assert_eq(run("whole.jsonl", options(60)).measured, 0);
-        starting = fmax(starting, clock_seconds() - start);
-    }
-    pause_seconds = 0.08 * starting; /* so that fifty short lives are not enough to end it */
+    off_t line = size_of("whole.jsonl") / undisturbed.measured;
+    pause_seconds = 0.01; /* of each measurement: long beside the naps of wait_for_bytes */
     struct text before = {0}, after = {0}, error = {0};
     unsigned seed = 20;
     int kills = 0, progress = 0;
@@ -270,7 +278,10 @@ Test(tuner, loses_nothing_when_it_is_killed_fifty_times, .timeout = 120) {
             run("killed.jsonl", options(60));
             _exit(0);
         }
-        nap(starting * (0.7 + 1.8 * rand_r(&seed) / RAND_MAX));
+        if (attempt % 3)
+            wait_for_bytes(child, "killed.jsonl", (off_t)before.size + 1 + rand_r(&seed) % line);
+        else
+            nap(0.01 * rand_r(&seed) / RAND_MAX);
         kill(child, SIGKILL);
         int status;
         cr_assert_eq(waitpid(child, &status, 0), child);

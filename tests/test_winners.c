@@ -183,3 +183,25 @@ Test(winners, are_not_sought_in_texts_of_other_versions) {
     cr_expect_eq(knobs.block_m, AUTO);
     cr_expect(winners_read_shape(shape, family_attention_forward, &sizes));
 }
+
+Test(winners, a_lock_file_names_every_knob) {
+    struct results results = {0};
+    struct winners_counts counts;
+    struct text text = {0};
+    struct diag diag = {0};
+    measured(&results, 64, 1e-3, "ok");
+    struct tuned *tuned = tuned_new("lock.yaml", "GPU", "");
+    cr_assert(tuned && winners_fill(tuned, &results, 0, set, &counts) && winners_lock(tuned, set));
+    tuned_write(tuned, &text);
+    static const char *const lines[] = {"lock: \"" GEN_VERSION "\"\n", "algorithm: flash, ", "threads: 64",
+                                        "target: any"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        cr_expect(strstr(text_string(&text), lines[i]), "no %s in %s", lines[i], text_string(&text));
+    struct tuned *again = tuned_read("lock.yaml", text_string(&text), text.size, &diag);
+    cr_assert(again, "%s", text_string(&diag.text));
+    cr_expect_str_eq(again->lock, GEN_VERSION);
+    text_free(&text);
+    tuned_free(again);
+    tuned_free(tuned);
+    results_free(&results);
+}

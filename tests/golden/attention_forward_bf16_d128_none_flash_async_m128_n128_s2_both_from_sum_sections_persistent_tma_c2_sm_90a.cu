@@ -4,9 +4,11 @@
      attention_flash_async.cu
      params/attention_tma.h
      params/attention.h
+     params/tensor_map.h
      sequence/element.cuh
      target/any.cuh
      target/sm_90a.cuh
+     target/sm_90a_async.cuh
      target/sm_80.cuh
      pipeline/ring.cuh
      work/heads_apart.cuh
@@ -25,6 +27,8 @@
      load/tiles_of_keys.cuh
      fragment/q_shared.cuh
      fragment/p_registers.cuh
+     target/wgmma_rs_nn.cuh
+     target/wgmma_output.cuh
      fragment/weights.cuh
      fragment/mask_builtin.cuh
      fragment/seen_keys.cuh
@@ -39,7 +43,7 @@
      pipeline/rescale_from_sum.cuh
      fragment/scores_from_memory.cuh
      sequence/pair.cuh
-     pipeline/tiles_across.cuh
+     pipeline/q_tiles_overlapped.cuh
      pipeline/keys_ahead.cuh
      store/nothing.cuh
 
@@ -62,13 +66,17 @@
      store               tma                how O is written: from shared memory by TMA, or directly from registers
      cluster             2                  thread blocks of a cluster: they share one Q tile, and each K/V tile is loaded once for all, by multicast
      pack_gqa            0                  1: a Q tile holds rows of all query heads that share a K/V head, so that K and V are loaded once for the group
+     splits              1                  parts that the K/V tiles of a Q tile are split into, for GPUs with more SMs than there are Q tiles; a second launch combines them; 0 = chosen at launch from the sizes and the SMs
      p_in                p_registers        where P is when it is multiplied with V
      q_in                q_shared           where Q is when it is multiplied with K
      target              sm_90a             instruction set the source is written for; any = plain CUDA C++
 
    Derived
      columns_v           128                head_dim_v
+     output_columns      128                head_dim_v
      consumers           2                  block_m / 64
+     output_registers    64                 output_columns / 2
+     p_steps             8                  block_n / 16
      panels              2                  (head_dim + 63) / 64
      panels_v            2                  (head_dim_v + 63) / 64
      k_bytes             32768              panels * block_n * 128
@@ -96,11 +104,9 @@
      bfloat16            true               dtype == bf16
      bfloat16_out        true               dtype_out == bf16
      q_steps             8                  (head_dim + 15) / 16
-     p_steps             8                  block_n / 16
      scores_registers    64                 block_n / 2
-     output_registers    64                 head_dim_v / 2
      scores_b            65                 scores_registers + 1
-     output_b            96                 output_registers + 4 * p_steps
+     rs_nn_b             96                 output_registers + 4 * p_steps
 
    Launches
      attention_flash_async: grid min((len_q + 256 - 1) / 256 * heads * batch, sm_count / 2) * 2, block 384, shared 230400 bytes, clusters of 2 blocks
@@ -120,7 +126,9 @@ constexpr int BLOCK_N = 128;
 constexpr int STAGES = 2;
 constexpr int CLUSTER = 2;
 constexpr int COLUMNS_V = 128;          // head_dim_v
+constexpr int OUTPUT_COLUMNS = 128;     // head_dim_v
 constexpr int CONSUMERS = 2;            // block_m / 64
+constexpr int P_STEPS = 8;              // block_n / 16
 constexpr int PANELS = 2;               // (head_dim + 63) / 64
 constexpr int PANELS_V = 2;             // (head_dim_v + 63) / 64
 constexpr int K_BYTES = 32768;          // panels * block_n * 128
@@ -141,7 +149,6 @@ constexpr int CONSUMER_REGISTERS = 232;
 constexpr bool BFLOAT16 = true;         // dtype == bf16
 constexpr bool BFLOAT16_OUT = true;     // dtype_out == bf16
 constexpr int Q_STEPS = 8;              // (head_dim + 15) / 16
-constexpr int P_STEPS = 8;              // block_n / 16
 
 // Tiled attention on Hopper, warp-specialised: FlashAttention-3 (arXiv 2407.08608, section 3).
 //
@@ -155,7 +162,7 @@ constexpr int P_STEPS = 8;              // block_n / 16
 
 // params/attention.h
 
-/* What a kernel of this family is told at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -177,12 +184,13 @@ struct attention_params {
     float scale; /* S = scale * Q K^T */
 };
 
-// params/attention_tma.h
-
+// params/tensor_map.h
 /* The TMA descriptor of a tensor (CUtensorMap): address, sizes, strides, box. Filled by the runtime, opaque to kernels. */
 struct tensor_map {
     alignas(64) unsigned long long word[16];
 };
+
+// params/attention_tma.h
 
 /* The parameters of a kernel with tensor maps: the maps in the order of its tensor_map directives, then the rest. */
 struct attention_tma_params {
@@ -298,10 +306,9 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
 
 #endif
 
-// target/sm_90a.cuh
+// target/sm_90a_async.cuh
 
-// sm_90a: wrappers of one instruction each; a wgmma wrapper has all k steps of its product. The host device has its own bodies
-// under these names.
+// sm_90a: what warpgroups, barriers and TMA need; one instruction each. The host device has its own bodies under these names.
 
 using Barrier = unsigned long long; // 8 bytes of shared memory, opaque
 
@@ -327,7 +334,7 @@ template <int COUNT> __device__ __forceinline__ void registers_acquire() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
-// --- named barriers 1 .. 15: of `threads` threads, some wait and some only arrive
+// --- named barriers 1 .. 15: some threads wait and some only arrive
 
 __device__ __forceinline__ void named_barrier_sync(int id, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -414,32 +421,20 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
            static_cast<unsigned long long>((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
 }
 
+#endif
+
+// target/sm_90a.cuh
+
+// S on the tensor cores: a wgmma wrapper has all k steps of its product.
+#ifndef ATTILE_HOST
+
 // Names: operand a in shared memory (s) or registers (r); operand b in shared memory (s); the layout of b: its rows are the
 // contracted dimension (n), or it is transposed (t). Rows are contiguous in shared memory. Each wrapper is one asm statement for
 // all STEPS of 16 of the contracted dimension: every statement names all accumulators, and compilers are slow on those.
 template <int N, int STEPS, bool OF_BFLOAT16>
 __device__ void wgmma_ss_nt(float (&sum)[N / 2], unsigned long long a, unsigned long long b);
-template <int N, int STEPS, bool OF_BFLOAT16>
-__device__ void wgmma_rs_nn(float (&sum)[N / 2], const unsigned (&a)[STEPS][4], unsigned long long b);
 
 #define ALL_OF_S "{" \
-                 "%0, %1, %2, %3, " \
-                 "%4, %5, %6, %7, " \
-                 "%8, %9, %10, %11, " \
-                 "%12, %13, %14, %15, " \
-                 "%16, %17, %18, %19, " \
-                 "%20, %21, %22, %23, " \
-                 "%24, %25, %26, %27, " \
-                 "%28, %29, %30, %31, " \
-                 "%32, %33, %34, %35, " \
-                 "%36, %37, %38, %39, " \
-                 "%40, %41, %42, %43, " \
-                 "%44, %45, %46, %47, " \
-                 "%48, %49, %50, %51, " \
-                 "%52, %53, %54, %55, " \
-                 "%56, %57, %58, %59, " \
-                 "%60, %61, %62, %63}, "
-#define ALL_OF_O "{" \
                  "%0, %1, %2, %3, " \
                  "%4, %5, %6, %7, " \
                  "%8, %9, %10, %11, " \
@@ -515,75 +510,6 @@ __device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&
                  "+f"(sum[62]), "+f"(sum[63])
                  :
                  "l"(a), "l"(b));
-}
-
-// sum (64, N) += a (64, 16 STEPS) b (16 STEPS, N).
-template <>
-__device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(float (&sum)[HEAD_DIM_V / 2],
-                                                                           const unsigned (&a)[P_STEPS][4],
-                                                                           unsigned long long b) {
-    asm volatile("{\n.reg .b64 b;\n"
-                 "add.s64 b, %96, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
-                 "{%64, %65, "
-                 "%66, %67}, b, 1, 1, 1, 1;\n"
-                 "add.s64 b, %96, 128;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
-                 "{%68, %69, "
-                 "%70, %71}, b, 1, 1, 1, 1;\n"
-                 "add.s64 b, %96, 256;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
-                 "{%72, %73, "
-                 "%74, %75}, b, 1, 1, 1, 1;\n"
-                 "add.s64 b, %96, 384;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
-                 "{%76, %77, "
-                 "%78, %79}, b, 1, 1, 1, 1;\n"
-                 "add.s64 b, %96, 512;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
-                 "{%80, %81, "
-                 "%82, %83}, b, 1, 1, 1, 1;\n"
-                 "add.s64 b, %96, 640;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
-                 "{%84, %85, "
-                 "%86, %87}, b, 1, 1, 1, 1;\n"
-                 "add.s64 b, %96, 768;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
-                 "{%88, %89, "
-                 "%90, %91}, b, 1, 1, 1, 1;\n"
-                 "add.s64 b, %96, 896;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
-                 "{%92, %93, "
-                 "%94, %95}, b, 1, 1, 1, 1;\n"
-                 "}"
-                 :
-                 "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]),
-                 "+f"(sum[4]), "+f"(sum[5]), "+f"(sum[6]), "+f"(sum[7]),
-                 "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
-                 "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]),
-                 "+f"(sum[16]), "+f"(sum[17]), "+f"(sum[18]), "+f"(sum[19]),
-                 "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]),
-                 "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]),
-                 "+f"(sum[28]), "+f"(sum[29]), "+f"(sum[30]), "+f"(sum[31]),
-                 "+f"(sum[32]), "+f"(sum[33]), "+f"(sum[34]), "+f"(sum[35]),
-                 "+f"(sum[36]), "+f"(sum[37]), "+f"(sum[38]), "+f"(sum[39]),
-                 "+f"(sum[40]), "+f"(sum[41]), "+f"(sum[42]), "+f"(sum[43]),
-                 "+f"(sum[44]), "+f"(sum[45]), "+f"(sum[46]), "+f"(sum[47]),
-                 "+f"(sum[48]), "+f"(sum[49]), "+f"(sum[50]), "+f"(sum[51]),
-                 "+f"(sum[52]), "+f"(sum[53]), "+f"(sum[54]), "+f"(sum[55]),
-                 "+f"(sum[56]), "+f"(sum[57]), "+f"(sum[58]), "+f"(sum[59]),
-                 "+f"(sum[60]), "+f"(sum[61]),
-                 "+f"(sum[62]), "+f"(sum[63])
-                 :
-                 "r"(a[0][0]), "r"(a[0][1]), "r"(a[0][2]), "r"(a[0][3]),
-                 "r"(a[1][0]), "r"(a[1][1]), "r"(a[1][2]), "r"(a[1][3]),
-                 "r"(a[2][0]), "r"(a[2][1]), "r"(a[2][2]), "r"(a[2][3]),
-                 "r"(a[3][0]), "r"(a[3][1]), "r"(a[3][2]), "r"(a[3][3]),
-                 "r"(a[4][0]), "r"(a[4][1]), "r"(a[4][2]), "r"(a[4][3]),
-                 "r"(a[5][0]), "r"(a[5][1]), "r"(a[5][2]), "r"(a[5][3]),
-                 "r"(a[6][0]), "r"(a[6][1]), "r"(a[6][2]), "r"(a[6][3]),
-                 "r"(a[7][0]), "r"(a[7][1]), "r"(a[7][2]), "r"(a[7][3]),
-                 "l"(b));
 }
 
 #endif
@@ -741,10 +667,14 @@ __device__ __forceinline__ int key_tiles(const attention_params &p, int query, i
     return max(1, (keys_end(p, min(query + count, p.len_q)) + BLOCK_N - 1) / BLOCK_N);
 }
 
+__device__ __forceinline__ int tiles_of_walk(const attention_params &p, const Tile &tile) {
+    return key_tiles(p, tile.query, queries_of_tile(p));
+}
+
 // The walk of a whole Q tile.
 __device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const Tile &tile) {
     KeyWalk walk = {};
-    walk.left = key_tiles(p, tile.query, queries_of_tile(p));
+    walk.left = tiles_of_walk(p, tile);
     return walk;
 }
 
@@ -899,6 +829,105 @@ struct Queries {
 __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], const Queries &q, int stage, unsigned long long k) {
     wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(s, q.first + stage * (Q_BYTES / 16), k);
 }
+
+// target/wgmma_output.cuh
+
+#ifndef ATTILE_HOST
+#define ALL_OF_O "{" \
+                 "%0, %1, %2, %3, " \
+                 "%4, %5, %6, %7, " \
+                 "%8, %9, %10, %11, " \
+                 "%12, %13, %14, %15, " \
+                 "%16, %17, %18, %19, " \
+                 "%20, %21, %22, %23, " \
+                 "%24, %25, %26, %27, " \
+                 "%28, %29, %30, %31, " \
+                 "%32, %33, %34, %35, " \
+                 "%36, %37, %38, %39, " \
+                 "%40, %41, %42, %43, " \
+                 "%44, %45, %46, %47, " \
+                 "%48, %49, %50, %51, " \
+                 "%52, %53, %54, %55, " \
+                 "%56, %57, %58, %59, " \
+                 "%60, %61, %62, %63}, "
+#endif
+
+// target/wgmma_rs_nn.cuh
+
+#ifndef ATTILE_HOST // the host device brings its own
+
+// sum (64, N) += a (64, 16 STEPS) b (16 STEPS, N), a in registers.
+template <int N, int STEPS, bool OF_BFLOAT16>
+__device__ void wgmma_rs_nn(float (&sum)[N / 2], const unsigned (&a)[STEPS][4], unsigned long long b);
+template <>
+__device__ __forceinline__ void wgmma_rs_nn<OUTPUT_COLUMNS, P_STEPS, BFLOAT16>(float (&sum)[OUTPUT_COLUMNS / 2],
+                                                                               const unsigned (&a)[P_STEPS][4],
+                                                                               unsigned long long b) {
+    asm volatile("{\n.reg .b64 b;\n"
+                 "add.s64 b, %96, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%64, %65, "
+                 "%66, %67}, b, 1, 1, 1, 1;\n"
+                 "add.s64 b, %96, 128;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%68, %69, "
+                 "%70, %71}, b, 1, 1, 1, 1;\n"
+                 "add.s64 b, %96, 256;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%72, %73, "
+                 "%74, %75}, b, 1, 1, 1, 1;\n"
+                 "add.s64 b, %96, 384;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%76, %77, "
+                 "%78, %79}, b, 1, 1, 1, 1;\n"
+                 "add.s64 b, %96, 512;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%80, %81, "
+                 "%82, %83}, b, 1, 1, 1, 1;\n"
+                 "add.s64 b, %96, 640;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%84, %85, "
+                 "%86, %87}, b, 1, 1, 1, 1;\n"
+                 "add.s64 b, %96, 768;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%88, %89, "
+                 "%90, %91}, b, 1, 1, 1, 1;\n"
+                 "add.s64 b, %96, 896;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%92, %93, "
+                 "%94, %95}, b, 1, 1, 1, 1;\n"
+                 "}"
+                 :
+                 "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]),
+                 "+f"(sum[4]), "+f"(sum[5]), "+f"(sum[6]), "+f"(sum[7]),
+                 "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
+                 "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]),
+                 "+f"(sum[16]), "+f"(sum[17]), "+f"(sum[18]), "+f"(sum[19]),
+                 "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]),
+                 "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]),
+                 "+f"(sum[28]), "+f"(sum[29]), "+f"(sum[30]), "+f"(sum[31]),
+                 "+f"(sum[32]), "+f"(sum[33]), "+f"(sum[34]), "+f"(sum[35]),
+                 "+f"(sum[36]), "+f"(sum[37]), "+f"(sum[38]), "+f"(sum[39]),
+                 "+f"(sum[40]), "+f"(sum[41]), "+f"(sum[42]), "+f"(sum[43]),
+                 "+f"(sum[44]), "+f"(sum[45]), "+f"(sum[46]), "+f"(sum[47]),
+                 "+f"(sum[48]), "+f"(sum[49]), "+f"(sum[50]), "+f"(sum[51]),
+                 "+f"(sum[52]), "+f"(sum[53]), "+f"(sum[54]), "+f"(sum[55]),
+                 "+f"(sum[56]), "+f"(sum[57]), "+f"(sum[58]), "+f"(sum[59]),
+                 "+f"(sum[60]), "+f"(sum[61]),
+                 "+f"(sum[62]), "+f"(sum[63])
+                 :
+                 "r"(a[0][0]), "r"(a[0][1]), "r"(a[0][2]), "r"(a[0][3]),
+                 "r"(a[1][0]), "r"(a[1][1]), "r"(a[1][2]), "r"(a[1][3]),
+                 "r"(a[2][0]), "r"(a[2][1]), "r"(a[2][2]), "r"(a[2][3]),
+                 "r"(a[3][0]), "r"(a[3][1]), "r"(a[3][2]), "r"(a[3][3]),
+                 "r"(a[4][0]), "r"(a[4][1]), "r"(a[4][2]), "r"(a[4][3]),
+                 "r"(a[5][0]), "r"(a[5][1]), "r"(a[5][2]), "r"(a[5][3]),
+                 "r"(a[6][0]), "r"(a[6][1]), "r"(a[6][2]), "r"(a[6][3]),
+                 "r"(a[7][0]), "r"(a[7][1]), "r"(a[7][2]), "r"(a[7][3]),
+                 "l"(b));
+}
+
+#endif
 
 // fragment/weights.cuh
 
@@ -1090,7 +1119,7 @@ __device__ __forceinline__ void take_max(float (&s)[BLOCK_N / 2], const Rows &ro
 }
 
 // P: s = 2^((s - m) c), one FMA and one ex2 an element; and this thread's row sums.
-__device__ __forceinline__ void weigh(float (&s)[BLOCK_N / 2], const Rows &rows, float c, bool far, float (&sum)[2]) {
+__device__ __forceinline__ void exp2_scores(float (&s)[BLOCK_N / 2], const Rows &rows, float c, bool far, float (&sum)[2]) {
     float shift[2];
     take_max(s, rows, c, far, shift);
 #pragma unroll
@@ -1145,14 +1174,14 @@ struct UnitRows {
     // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^8 (`search`: always). Until
     // then P is at most 2^8 too large, and so is l, which divides it out.
     template <bool FOLLOW>
-    __device__ __forceinline__ void weigh_scores(bool masked, bool first, bool search, float (&sum)[2]) {
+    __device__ __forceinline__ void online_softmax(bool masked, bool first, bool search, float (&sum)[2]) {
         const float slack = search ? 0 : 8;
         rows.grown = false;
         if (masked)
             mask_scores();
         if (FOLLOW || first)
             follow_max<4>(s, rows, c, FOLLOW, slack); // where every row sees the whole first tile, an estimate of m suffices
-        weigh(s, rows, c, (FOLLOW || first) && rows.far, sum);
+        exp2_scores(s, rows, c, (FOLLOW || first) && rows.far, sum);
     }
 
     __device__ __forceinline__ void begin_rows() {
@@ -1205,16 +1234,16 @@ struct Consumer : UnitRows {
         return more;
     }
 
-    __device__ __forceinline__ void begin_turn() {
+    __device__ __forceinline__ void pingpong_sync() {
         named_barrier_sync(1 + index, 256);
     }
-    __device__ __forceinline__ void end_turn() {
+    __device__ __forceinline__ void pingpong_arrive() {
         named_barrier_arrive(2 - index, 256);
     }
 
     __device__ __forceinline__ void issue_scores(Ring<K_STAGES> at) {
         barrier_wait(&shared.k_full[at.stage()], at.parity());
-        begin_turn();
+        pingpong_sync();
         wgmma_fence();
         multiply_scores(s, q, queries.stage(), k + at.stage() * (K_BYTES / 16));
         wgmma_commit();
@@ -1355,31 +1384,30 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
 
 // S of the prepared tile -> P. `first`: the first K/V tile of the rows. m is fixed unless some rows may have none; the row sum
 // shows whether P is in range. Each path has its own code: ptxas would not overlap the usual one otherwise.
-__device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
+__device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     c.scores_done(c.keys(0));
     const bool search = c.is_masked(first) || c.follow && lacks_max(c.rows); // some rows may have no m yet
     const bool masked = false;                                               // no mask on the usual path
     const bool usual = !search && !c.follow && !c.rows.far;
     if (usual)
-        c.weigh_scores<false>(masked, first, false, c.tile_sum);
+        c.online_softmax<false>(masked, first, false, c.tile_sum);
     else
-        c.weigh_scores<true>(c.is_masked(first), first, search, c.tile_sum);
+        c.online_softmax<true>(c.is_masked(first), first, search, c.tile_sum);
     c.unsure = usual;
 }
 
-// Where P of the tile is out of range, S is recomputed, and m follows the maximum from then on. This comes after the MMAs are
-// issued and P is packed, since nothing else has to wait for the sum then.
-__device__ __forceinline__ void check_tile(Consumer &c, bool first) {
+// Adds the row sums of the tile to l. Where they show that P is out of range, first recomputes S and P; m follows the maximum from
+// then on. The caller has issued the MMAs and packed P, so that they do not wait for the sums.
+__device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
     if (c.unsure && !within_range(c.rows, c.tile_sum)) {
         scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
         c.follow = true;
-        c.weigh_scores<true>(false, first, true, c.tile_sum);
+        c.online_softmax<true>(false, first, true, c.tile_sum);
         rescale(c.o, c.rows);
         keep_weights(c.s, c.weights);
     }
     c.rows.sum[0] += c.tile_sum[0], c.rows.sum[1] += c.tile_sum[1];
-    publish_weights(c.weights);
 }
 
 // pipeline/keys_ahead.cuh
@@ -1388,7 +1416,7 @@ __device__ __forceinline__ void check_tile(Consumer &c, bool first) {
 __device__ __forceinline__ void issue_round(Consumer &c) {
     c.issue_scores(c.keys(1));
     c.issue_output();
-    c.end_turn();
+    c.pingpong_arrive();
     c.step++;
 }
 
@@ -1398,25 +1426,27 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
     c.begin_rows();
     wgmma_wait<0>();
     c.prepare();
-    weigh_tile(c, true);
+    softmax_tile(c, true);
     keep_weights(c.s, c.weights);
     c.begin_output();
-    check_tile(c, true);
+    accumulate_row_sum(c, true);
+    publish_weights(c.weights);
 #pragma unroll 1
     while (c.walk.left > 0) {
         issue_round(c);
         c.prepare();
         wgmma_wait<1>(); // S is complete, O is not
-        weigh_tile(c, false);
+        softmax_tile(c, false);
         wgmma_wait<0>();
         c.output_done(c.values(-1));
         rescale(c.o, c.rows);
         keep_weights(c.s, c.weights);
-        check_tile(c, false);
+        accumulate_row_sum(c, false);
+        publish_weights(c.weights);
     }
 }
 
-// pipeline/tiles_across.cuh
+// pipeline/q_tiles_overlapped.cuh
 
 // Q tiles overlap: the first S of the next one is computed with the last P V of this one, and is in registers beside its O.
 // After the last Q tile that S is computed in vain: ptxas would serialise the MMAs if there were a branch around it.
@@ -1426,7 +1456,7 @@ __device__ __forceinline__ void run(Consumer &c) {
         return;
     c.await_queries();
     c.issue_scores(c.keys(0));
-    c.end_turn();
+    c.pingpong_arrive();
 #pragma unroll 1
     while (more) {
         go_over_keys(c);
@@ -1440,7 +1470,7 @@ __device__ __forceinline__ void run(Consumer &c) {
         if (more)
             c.await_queries();
         c.issue_scores(c.keys(more ? 0 : -1));
-        c.end_turn();
+        c.pingpong_arrive();
         wgmma_wait<1>(); // O is complete, S is not
         wgmma_settle(c.o);
         release_keys(empty);
@@ -1473,7 +1503,8 @@ __device__ __forceinline__ void init_barriers(Shared &shared) {
     for (int stage = 0; stage < Q_STAGES; stage++)
         for (int consumer = 0; consumer < CONSUMERS; consumer++) {
             barrier_init(&shared.q_full[stage][consumer], 1);
-            barrier_init(&shared.q_empty[stage][consumer], Q_READERS); // every thread has written its part of O there
+            // Every thread of the consumer arrives once its part of O is in the buffer.
+            barrier_init(&shared.q_empty[stage][consumer], Q_READERS);
         }
     for (int stage = 0; stage < STAGES; stage++) {
         barrier_init(&shared.v_full[stage], 1);

@@ -41,14 +41,14 @@ constexpr int THREADS = 128;
 constexpr int LANES = 8;
 constexpr int ROWS = 16; // threads / lanes
 
-// Attention without a score matrix in memory: scores are cheap to compute again, so compute them twice.
-// Loop 1 finds the maximum m and the denominator l of a row as the keys go by; loop 2 computes each score once more and
-// adds exp(score - m) / l times its value row. Nothing of size len_q x len_kv is ever written.
-// A row of Q belongs to LANES lanes, which hold it in registers; K is read twice and V once for every query.
+// Attention without a score matrix in memory: scores are cheap, so the kernel computes them twice.
+// Loop 1 finds the maximum m and the denominator l of a row; loop 2 recomputes each score and
+// adds exp(score - m) / l times the row of V. Nothing of size len_q x len_kv is written.
+// LANES lanes hold a row of Q in registers; K is read twice and V once for every query.
 
 // params/attention.h
 
-/* What a kernel of this family is told at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -106,14 +106,17 @@ __device__ __forceinline__ float to_float(Input x) { return bfloat16_to_float(x)
 using Output = unsigned short; // bfloat16
 __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(x); }
 
+// An element of K and V.
+using InputKv = Input;
+
 // sequence/head.cuh
 
 // Where the tensors of one head begin. All offsets are 64-bit: a tensor may hold more than 2^31 elements.
 
 struct Head {
     const Input *q; // (len_q, head_dim), rows q_row_stride apart
-    const Input *k; // (len_kv, head_dim); heads / kv_heads neighbouring heads share one
-    const Input *v; // (len_kv, head_dim_v)
+    const InputKv *k; // (len_kv, head_dim); heads / kv_heads neighbouring heads share one
+    const InputKv *v; // (len_kv, head_dim_v)
     Output *o;      // (len_q, head_dim_v)
     float *lse;     // (len_q), or null
 };
@@ -122,8 +125,8 @@ struct Head {
 __device__ __forceinline__ Head head_at(const attention_params &p, long long index) {
     long long batch = index / p.heads, head = index % p.heads, kv_head = head / (p.heads / p.kv_heads);
     return {static_cast<const Input *>(p.q) + batch * p.q_batch_stride + head * p.q_head_stride,
-            static_cast<const Input *>(p.k) + batch * p.k_batch_stride + kv_head * p.k_head_stride,
-            static_cast<const Input *>(p.v) + batch * p.v_batch_stride + kv_head * p.v_head_stride,
+            static_cast<const InputKv *>(p.k) + batch * p.k_batch_stride + kv_head * p.k_head_stride,
+            static_cast<const InputKv *>(p.v) + batch * p.v_batch_stride + kv_head * p.v_head_stride,
             static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride,
             p.lse ? p.lse + batch * p.lse_batch_stride + head * p.lse_head_stride : nullptr};
 }
@@ -167,7 +170,7 @@ __device__ __forceinline__ int slice_place(int i) { return static_cast<int>(thre
 
 template <int DIM> __device__ __forceinline__ Slice<DIM> slice_zero() { return {}; }
 
-template <int DIM> __device__ __forceinline__ Slice<DIM> slice_load(const Input *row) {
+template <int DIM, typename Element> __device__ __forceinline__ Slice<DIM> slice_load(const Element *row) {
     Slice<DIM> x;
 #pragma unroll
     for (int i = 0; i < x.COUNT; i++)
@@ -202,7 +205,7 @@ __device__ __forceinline__ void slice_add(Slice<DIM> &sum, float keep, float wei
 // fragment/softmax.cuh
 
 // The online softmax. The state of a row is two numbers. The states of two sets of scores combine to the state of their union, in
-// any order and grouping; {-INFINITY, 0} is the neutral element. Tiling, splitting and merging attention rest on this.
+// any order and grouping; {-INFINITY, 0} is the neutral element. Tiling, splitting and merging attention rely on this.
 
 struct SoftmaxState {
     float max; // m: the largest score; -INFINITY when there was none

@@ -4,9 +4,11 @@
      attention_flash_async.cu
      params/attention_tma.h
      params/attention.h
+     params/tensor_map.h
      sequence/element.cuh
      target/any.cuh
      target/sm_90a.cuh
+     target/sm_90a_async.cuh
      target/sm_80.cuh
      pipeline/ring.cuh
      expression/formula.cuh
@@ -24,6 +26,8 @@
      load/tiles_of_keys.cuh
      fragment/q_shared.cuh
      fragment/p_registers.cuh
+     target/wgmma_rs_nn.cuh
+     target/wgmma_output.cuh
      fragment/weights.cuh
      fragment/mask_intervals.cuh
      fragment/seen_keys.cuh
@@ -40,9 +44,10 @@
      fragment/repeat_rows.cuh
      fragment/scores_from_memory.cuh
      sequence/pair.cuh
+     fragment/not_finite.cuh
      store/finish.cuh
      pipeline/rescale_from_sum.cuh
-     pipeline/tiles_across.cuh
+     pipeline/q_tiles_overlapped.cuh
      pipeline/keys_ahead.cuh
      store/nothing.cuh
 
@@ -65,6 +70,7 @@
      store               tma                how O is written: from shared memory by TMA, or directly from registers
      cluster             1                  thread blocks of a cluster: they share one Q tile, and each K/V tile is loaded once for all, by multicast
      pack_gqa            0                  1: a Q tile holds rows of all query heads that share a K/V head, so that K and V are loaded once for the group
+     splits              1                  parts that the K/V tiles of a Q tile are split into, for GPUs with more SMs than there are Q tiles; a second launch combines them; 0 = chosen at launch from the sizes and the SMs
      p_in                p_registers        where P is when it is multiplied with V
      q_in                q_shared           where Q is when it is multiplied with K
      target              sm_90a             instruction set the source is written for; any = plain CUDA C++
@@ -72,7 +78,10 @@
 
    Derived
      columns_v           64                 head_dim_v
+     output_columns      64                 head_dim_v
      consumers           3                  block_m / 64
+     output_registers    32                 output_columns / 2
+     p_steps             6                  block_n / 16
      panels              1                  (head_dim + 63) / 64
      panels_v            1                  (head_dim_v + 63) / 64
      k_bytes             12288              panels * block_n * 128
@@ -100,11 +109,9 @@
      bfloat16            true               dtype == bf16
      bfloat16_out        true               dtype_out == bf16
      q_steps             4                  (head_dim + 15) / 16
-     p_steps             6                  block_n / 16
      scores_registers    48                 block_n / 2
-     output_registers    32                 head_dim_v / 2
      scores_b            49                 scores_registers + 1
-     output_b            56                 output_registers + 4 * p_steps
+     rs_nn_b             56                 output_registers + 4 * p_steps
 
    Launches
      attention_flash_async: grid min((len_q + 192 - 1) / 192 * heads * batch, sm_count), block 512, shared 136192 bytes
@@ -122,7 +129,9 @@ constexpr int HEAD_DIM_V = 64;
 constexpr int BLOCK_N = 96;
 constexpr int STAGES = 3;
 constexpr int COLUMNS_V = 64;           // head_dim_v
+constexpr int OUTPUT_COLUMNS = 64;      // head_dim_v
 constexpr int CONSUMERS = 3;            // block_m / 64
+constexpr int P_STEPS = 6;              // block_n / 16
 constexpr int PANELS = 1;               // (head_dim + 63) / 64
 constexpr int PANELS_V = 1;             // (head_dim_v + 63) / 64
 constexpr int K_BYTES = 12288;          // panels * block_n * 128
@@ -142,7 +151,6 @@ constexpr int CONSUMER_REGISTERS = 160;
 constexpr bool BFLOAT16 = true;         // dtype == bf16
 constexpr bool BFLOAT16_OUT = true;     // dtype_out == bf16
 constexpr int Q_STEPS = 4;              // (head_dim + 15) / 16
-constexpr int P_STEPS = 6;              // block_n / 16
 
 // Tiled attention on Hopper, warp-specialised: FlashAttention-3 (arXiv 2407.08608, section 3).
 //
@@ -156,7 +164,7 @@ constexpr int P_STEPS = 6;              // block_n / 16
 
 // params/attention.h
 
-/* What a kernel of this family is told at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -188,12 +196,13 @@ struct attention_params {
     } param[16];
 };
 
-// params/attention_tma.h
-
+// params/tensor_map.h
 /* The TMA descriptor of a tensor (CUtensorMap): address, sizes, strides, box. Filled by the runtime, opaque to kernels. */
 struct tensor_map {
     alignas(64) unsigned long long word[16];
 };
+
+// params/attention_tma.h
 
 /* The parameters of a kernel with tensor maps: the maps in the order of its tensor_map directives, then the rest. */
 struct attention_tma_params {
@@ -315,10 +324,9 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
 
 #endif
 
-// target/sm_90a.cuh
+// target/sm_90a_async.cuh
 
-// sm_90a: wrappers of one instruction each; a wgmma wrapper has all k steps of its product. The host device has its own bodies
-// under these names.
+// sm_90a: what warpgroups, barriers and TMA need; one instruction each. The host device has its own bodies under these names.
 
 using Barrier = unsigned long long; // 8 bytes of shared memory, opaque
 
@@ -344,7 +352,7 @@ template <int COUNT> __device__ __forceinline__ void registers_acquire() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
-// --- named barriers 1 .. 15: of `threads` threads, some wait and some only arrive
+// --- named barriers 1 .. 15: some threads wait and some only arrive
 
 __device__ __forceinline__ void named_barrier_sync(int id, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -428,13 +436,18 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
            static_cast<unsigned long long>((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
 }
 
+#endif
+
+// target/sm_90a.cuh
+
+// S on the tensor cores: a wgmma wrapper has all k steps of its product.
+#ifndef ATTILE_HOST
+
 // Names: operand a in shared memory (s) or registers (r); operand b in shared memory (s); the layout of b: its rows are the
 // contracted dimension (n), or it is transposed (t). Rows are contiguous in shared memory. Each wrapper is one asm statement for
 // all STEPS of 16 of the contracted dimension: every statement names all accumulators, and compilers are slow on those.
 template <int N, int STEPS, bool OF_BFLOAT16>
 __device__ void wgmma_ss_nt(float (&sum)[N / 2], unsigned long long a, unsigned long long b);
-template <int N, int STEPS, bool OF_BFLOAT16>
-__device__ void wgmma_rs_nn(float (&sum)[N / 2], const unsigned (&a)[STEPS][4], unsigned long long b);
 
 #define ALL_OF_S "{" \
                  "%0, %1, %2, %3, " \
@@ -449,15 +462,6 @@ __device__ void wgmma_rs_nn(float (&sum)[N / 2], const unsigned (&a)[STEPS][4], 
                  "%36, %37, %38, %39, " \
                  "%40, %41, %42, %43, " \
                  "%44, %45, %46, %47}, "
-#define ALL_OF_O "{" \
-                 "%0, %1, %2, %3, " \
-                 "%4, %5, %6, %7, " \
-                 "%8, %9, %10, %11, " \
-                 "%12, %13, %14, %15, " \
-                 "%16, %17, %18, %19, " \
-                 "%20, %21, %22, %23, " \
-                 "%24, %25, %26, %27, " \
-                 "%28, %29, %30, %31}, "
 
 // sum (64, N) = a (64, 16 STEPS) b (N, 16 STEPS)^T. A panel is 64 columns, 4 steps: 64 rows of a, N of b.
 template <>
@@ -499,57 +503,6 @@ __device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&
                  "l"(a), "l"(b));
 }
 
-// sum (64, N) += a (64, 16 STEPS) b (16 STEPS, N).
-template <>
-__device__ __forceinline__ void wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(float (&sum)[HEAD_DIM_V / 2],
-                                                                           const unsigned (&a)[P_STEPS][4],
-                                                                           unsigned long long b) {
-    asm volatile("{\n.reg .b64 b;\n"
-                 "add.s64 b, %56, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_O
-                 "{%32, %33, "
-                 "%34, %35}, b, 1, 1, 1, 1;\n"
-                 "add.s64 b, %56, 128;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_O
-                 "{%36, %37, "
-                 "%38, %39}, b, 1, 1, 1, 1;\n"
-                 "add.s64 b, %56, 256;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_O
-                 "{%40, %41, "
-                 "%42, %43}, b, 1, 1, 1, 1;\n"
-                 "add.s64 b, %56, 384;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_O
-                 "{%44, %45, "
-                 "%46, %47}, b, 1, 1, 1, 1;\n"
-                 "add.s64 b, %56, 512;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_O
-                 "{%48, %49, "
-                 "%50, %51}, b, 1, 1, 1, 1;\n"
-                 "add.s64 b, %56, 640;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_O
-                 "{%52, %53, "
-                 "%54, %55}, b, 1, 1, 1, 1;\n"
-                 "}"
-                 :
-                 "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]),
-                 "+f"(sum[4]), "+f"(sum[5]), "+f"(sum[6]), "+f"(sum[7]),
-                 "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
-                 "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]),
-                 "+f"(sum[16]), "+f"(sum[17]), "+f"(sum[18]), "+f"(sum[19]),
-                 "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]),
-                 "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]),
-                 "+f"(sum[28]), "+f"(sum[29]),
-                 "+f"(sum[30]), "+f"(sum[31])
-                 :
-                 "r"(a[0][0]), "r"(a[0][1]), "r"(a[0][2]), "r"(a[0][3]),
-                 "r"(a[1][0]), "r"(a[1][1]), "r"(a[1][2]), "r"(a[1][3]),
-                 "r"(a[2][0]), "r"(a[2][1]), "r"(a[2][2]), "r"(a[2][3]),
-                 "r"(a[3][0]), "r"(a[3][1]), "r"(a[3][2]), "r"(a[3][3]),
-                 "r"(a[4][0]), "r"(a[4][1]), "r"(a[4][2]), "r"(a[4][3]),
-                 "r"(a[5][0]), "r"(a[5][1]), "r"(a[5][2]), "r"(a[5][3]),
-                 "l"(b));
-}
-
 #endif
 
 // pipeline/ring.cuh
@@ -566,7 +519,7 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 
 // expression/formula.cuh
 
-// What the mask and the score of this problem say, printed from their expressions. Positions q and k are absolute: equal
+// The mask and the score of this problem, printed from their expressions. Positions q and k are absolute: equal
 // positions are the same token, the last query and the last key are aligned.
 
 struct Where {
@@ -575,13 +528,13 @@ struct Where {
 
 __device__ __forceinline__ int position_of(const attention_params &p, int query) { return query - p.len_q + p.len_kv; }
 
-// Does the query see the key? That is an int, or whatever else stands for one.
+// Does the query see the key? A key is an int or another type that represents one.
 template <typename Key>
 __device__ __forceinline__ bool sees(const attention_params &p, const Where &at, int q, Key k) {
     return (k <= q) & (q - k < p.param[0].whole);
 }
 
-// What queries q_first .. q_last see: nothing outside [first, end), everything within [full_first, full_end), which may be
+// The keys that queries q_first .. q_last see: none outside [first, end), all within [full_first, full_end), which may be
 // empty.
 struct Keys {
     int first, end, full_first, full_end;
@@ -593,7 +546,7 @@ __device__ __forceinline__ Keys keys_of(const attention_params &p, const Where &
             max(0, min(p.len_kv, q_first + 1))};
 }
 
-// What becomes of the scaled score s. The key is an int, or whatever else stands for one.
+// The score, from the scaled score s. A key is an int or another type that represents one.
 template <typename Key>
 __device__ __forceinline__ float score_of(const attention_params &p, const Where &at, int q, Key k, float s) {
     return 30.0f * tanhf(s * 0.033333335f);
@@ -868,6 +821,79 @@ __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], const Q
     wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(s, q.first + stage * (Q_BYTES / 16), k);
 }
 
+// target/wgmma_output.cuh
+
+#ifndef ATTILE_HOST
+#define ALL_OF_O "{" \
+                 "%0, %1, %2, %3, " \
+                 "%4, %5, %6, %7, " \
+                 "%8, %9, %10, %11, " \
+                 "%12, %13, %14, %15, " \
+                 "%16, %17, %18, %19, " \
+                 "%20, %21, %22, %23, " \
+                 "%24, %25, %26, %27, " \
+                 "%28, %29, %30, %31}, "
+#endif
+
+// target/wgmma_rs_nn.cuh
+
+#ifndef ATTILE_HOST // the host device brings its own
+
+// sum (64, N) += a (64, 16 STEPS) b (16 STEPS, N), a in registers.
+template <int N, int STEPS, bool OF_BFLOAT16>
+__device__ void wgmma_rs_nn(float (&sum)[N / 2], const unsigned (&a)[STEPS][4], unsigned long long b);
+template <>
+__device__ __forceinline__ void wgmma_rs_nn<OUTPUT_COLUMNS, P_STEPS, BFLOAT16>(float (&sum)[OUTPUT_COLUMNS / 2],
+                                                                               const unsigned (&a)[P_STEPS][4],
+                                                                               unsigned long long b) {
+    asm volatile("{\n.reg .b64 b;\n"
+                 "add.s64 b, %56, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%32, %33, "
+                 "%34, %35}, b, 1, 1, 1, 1;\n"
+                 "add.s64 b, %56, 128;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%36, %37, "
+                 "%38, %39}, b, 1, 1, 1, 1;\n"
+                 "add.s64 b, %56, 256;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%40, %41, "
+                 "%42, %43}, b, 1, 1, 1, 1;\n"
+                 "add.s64 b, %56, 384;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%44, %45, "
+                 "%46, %47}, b, 1, 1, 1, 1;\n"
+                 "add.s64 b, %56, 512;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%48, %49, "
+                 "%50, %51}, b, 1, 1, 1, 1;\n"
+                 "add.s64 b, %56, 640;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_O
+                 "{%52, %53, "
+                 "%54, %55}, b, 1, 1, 1, 1;\n"
+                 "}"
+                 :
+                 "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]),
+                 "+f"(sum[4]), "+f"(sum[5]), "+f"(sum[6]), "+f"(sum[7]),
+                 "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
+                 "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]),
+                 "+f"(sum[16]), "+f"(sum[17]), "+f"(sum[18]), "+f"(sum[19]),
+                 "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]),
+                 "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]),
+                 "+f"(sum[28]), "+f"(sum[29]),
+                 "+f"(sum[30]), "+f"(sum[31])
+                 :
+                 "r"(a[0][0]), "r"(a[0][1]), "r"(a[0][2]), "r"(a[0][3]),
+                 "r"(a[1][0]), "r"(a[1][1]), "r"(a[1][2]), "r"(a[1][3]),
+                 "r"(a[2][0]), "r"(a[2][1]), "r"(a[2][2]), "r"(a[2][3]),
+                 "r"(a[3][0]), "r"(a[3][1]), "r"(a[3][2]), "r"(a[3][3]),
+                 "r"(a[4][0]), "r"(a[4][1]), "r"(a[4][2]), "r"(a[4][3]),
+                 "r"(a[5][0]), "r"(a[5][1]), "r"(a[5][2]), "r"(a[5][3]),
+                 "l"(b));
+}
+
+#endif
+
 // fragment/weights.cuh
 
 // P (64, BLOCK_N) as operand of O += P V: in registers, where its fragments are pairs of S's, in the same thread.
@@ -1048,10 +1074,6 @@ struct Rest {
     __device__ __forceinline__ float of(int i) const {
         return first[i / 2 % 2];
     }
-    // So many columns further on.
-    __device__ __forceinline__ Rest after(int columns) const {
-        return *this;
-    }
 };
 
 __device__ __forceinline__ void begin_rest(Rest &rest, const attention_params &p, const Where &at) {
@@ -1118,23 +1140,23 @@ __device__ __forceinline__ void cap_medium(float (&s)[BLOCK_N / 2], const Score 
     }
 }
 
-// s = cap * tanh(x) + rest, of any x: tanh(x) = 1 - 2 / (e^2x + 1). Rarely needed: so a loop that is
-// not unrolled, to need few registers.
+// s = cap * tanh(x) + rest, of any x: tanh(x) = 1 - 2 / (e^2x + 1), which is 1 from e^2x = 2^30 on. Four elements share a
+// reciprocal, that of the product of their divisors: special functions bound this path.
 __device__ __forceinline__ void cap_any(float (&s)[BLOCK_N / 2], const Score &score) {
-    constexpr int MANY = 4;
-    Rest up = score.rest;
-    up.first[0] += score.cap, up.first[1] += score.cap;
-    float twice = score.factor * (2 * LOG2_E);
-#pragma unroll 1
-    for (int round = 0; round < BLOCK_N / 2 / MANY; round++) {
-        const Rest at = up.after(2 * MANY * round);
-        float done[MANY];
+    const float twice = score.factor * (2 * LOG2_E);
 #pragma unroll
-        for (int i = 0; i < MANY; i++)
-            done[i] = fmaf(-2 * score.cap, reciprocal_approx(exp2_approx(s[i] * twice) + 1), at.of(i));
+    for (int i = 0; i < BLOCK_N / 2; i += 4) {
+        float divisor[4];
 #pragma unroll
-        for (int i = 0; i < BLOCK_N / 2; i++)
-            s[i] = i + MANY < BLOCK_N / 2 ? s[i + MANY] : done[i + MANY - BLOCK_N / 2];
+        for (int j = 0; j < 4; j++)
+            divisor[j] = exp2_approx(fminf(s[i + j] * twice, 30)) + 1;
+        const float first = divisor[0] * divisor[1], second = divisor[2] * divisor[3];
+        const float all = -2 * reciprocal_approx(first * second); // -2 / (d0 d1 d2 d3)
+        const float both[2] = {all * second, all * first};
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            if (s[i + j] == s[i + j]) // a NaN stays one, and stays alone: fminf has kept it out of the product
+                s[i + j] = fmaf(fmaf(both[j / 2], divisor[j ^ 1], 1), score.cap, score.rest.of(i + j));
     }
 }
 
@@ -1187,7 +1209,7 @@ __device__ __forceinline__ void follow_max(float (&s)[BLOCK_N / 2], Rows &rows, 
 }
 
 // P: s = 2^s, of exponents reduced by m; and this thread's row sums.
-__device__ __forceinline__ void weigh_exponents(float (&s)[BLOCK_N / 2], float (&sum)[2]) {
+__device__ __forceinline__ void exp2_scores(float (&s)[BLOCK_N / 2], float (&sum)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float even = 0, odd = 0;
@@ -1253,7 +1275,7 @@ struct UnitRows {
     // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^8 (`search`: always). Until
     // then P is at most 2^8 too large, and so is l, which divides it out.
     template <bool FOLLOW>
-    __device__ __forceinline__ void weigh_scores(bool masked, bool first, bool search, float (&sum)[2]) {
+    __device__ __forceinline__ void online_softmax(bool masked, bool first, bool search, float (&sum)[2]) {
         const float slack = search ? 0 : 8;
         rows.grown = false;
         apply_score(s, score);
@@ -1264,7 +1286,7 @@ struct UnitRows {
             follow_max(s, rows, {first_rest(p, unit.where, unit.position(first_row), key),
                                  first_rest(p, unit.where, unit.position(first_row + 8), key)}, slack);
         }
-        weigh_exponents(s, sum);
+        exp2_scores(s, sum);
     }
 
     __device__ __forceinline__ void begin_rows() {
@@ -1336,14 +1358,14 @@ struct Consumer : UnitRows {
         return more;
     }
 
-    __device__ __forceinline__ void begin_turn() {
+    __device__ __forceinline__ void pingpong_sync() {
     }
-    __device__ __forceinline__ void end_turn() {
+    __device__ __forceinline__ void pingpong_arrive() {
     }
 
     __device__ __forceinline__ void issue_scores(Ring<K_STAGES> at) {
         barrier_wait(&shared.k_full[at.stage()], at.parity());
-        begin_turn();
+        pingpong_sync();
         wgmma_fence();
         multiply_scores(s, q, queries.stage(), k + at.stage() * (K_BYTES / 16));
         wgmma_commit();
@@ -1478,12 +1500,12 @@ __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], co
     return some != 0;
 }
 
+// fragment/not_finite.cuh
 // All bits of those of two elements that are not finite.
 __device__ __forceinline__ unsigned not_finite(unsigned pair) {
     unsigned signs = ((pair & 0x7fff7fff) + 0x00800080) & 0x80008000; // an exponent of ones carries over
     return (signs >> 15) * 0xffff;
 }
-
 // Is an element of V of the keys first .. end - 1 not finite?
 __device__ __forceinline__ bool has_not_finite(const attention_params &p, const Tile &tile, int first, int end) {
     const Input *v = static_cast<const Input *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride;
@@ -1526,7 +1548,7 @@ __device__ __forceinline__ void keys_of_warp(const Unit &unit, int &first, int &
 
 // s = weights of S (16, 16) of keys from key0 on. Returns which are of keys that are seen: bit i for s[i]. One element at a time,
 // the others move up, since masks and scores may be long.
-__device__ __forceinline__ unsigned weigh_sixteen(float (&s)[8], const Unit &unit, const Rows &rows, float c, int key0) {
+__device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit, const Rows &rows, float c, int key0) {
     const attention_params &p = unit.p;
     unsigned seen = 0;
 #pragma unroll 1
@@ -1618,7 +1640,7 @@ __device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &un
     for (int key0 = first; key0 < end && !all_nan; key0 += 16) {
         float s[8];
         scores_from_memory<16>(s, unit, key0);
-        const unsigned seen = weigh_sixteen(s, unit, rows, c, key0);
+        const unsigned seen = exp2_sixteen(s, unit, rows, c, key0);
         const unsigned weights[4] = {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]),
                                      pack<BFLOAT16>(s[6], s[7])};
         if (add_finite(o, weights, unit, key0, first_column)) {
@@ -1681,31 +1703,30 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
 
 // S of the prepared tile -> P. `first`: the first K/V tile of the rows. m is fixed unless some rows may have none; the row sum
 // shows whether P is in range. Each path has its own code: ptxas would not overlap the usual one otherwise.
-__device__ __forceinline__ void weigh_tile(Consumer &c, bool first) {
+__device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     c.scores_done(c.keys(0));
     const bool search = c.search, masked = c.is_masked(first);
     const bool usual = !search && !c.follow;
     if (usual)
-        c.weigh_scores<false>(masked, first, false, c.tile_sum);
+        c.online_softmax<false>(masked, first, false, c.tile_sum);
     else
-        c.weigh_scores<true>(c.is_masked(first), first, search, c.tile_sum);
+        c.online_softmax<true>(c.is_masked(first), first, search, c.tile_sum);
     c.unsure = usual;
 }
 
-// Where P of the tile is out of range, S is recomputed, and m follows the maximum from then on. This comes after the MMAs are
-// issued and P is packed, since nothing else has to wait for the sum then.
-__device__ __forceinline__ void check_tile(Consumer &c, bool first) {
+// Adds the row sums of the tile to l. Where they show that P is out of range, first recomputes S and P; m follows the maximum from
+// then on. The caller has issued the MMAs and packed P, so that they do not wait for the sums.
+__device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
     if (c.unsure && !within_range(c.rows, c.tile_sum)) {
         scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
         c.follow = true;
         c.set_rests(true);
-        c.weigh_scores<true>(c.is_masked(first), first, true, c.tile_sum);
+        c.online_softmax<true>(c.is_masked(first), first, true, c.tile_sum);
         rescale(c.o, c.rows);
         keep_weights(c.s, c.weights);
     }
     c.rows.sum[0] += c.tile_sum[0], c.rows.sum[1] += c.tile_sum[1];
-    publish_weights(c.weights);
 }
 
 // pipeline/keys_ahead.cuh
@@ -1714,7 +1735,7 @@ __device__ __forceinline__ void check_tile(Consumer &c, bool first) {
 __device__ __forceinline__ void issue_round(Consumer &c) {
     c.issue_scores(c.keys(1));
     c.issue_output();
-    c.end_turn();
+    c.pingpong_arrive();
     c.step++;
 }
 
@@ -1730,7 +1751,7 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
         const bool first = c.walk.left == tiles;
         c.prepare();
         wgmma_wait<1>(); // S is complete, O is not
-        weigh_tile(c, first);
+        softmax_tile(c, first);
         wgmma_wait<0>();
         if (first)
             wgmma_settle(c.o);
@@ -1738,14 +1759,15 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
             c.output_done(c.values(-1));
         rescale(c.o, c.rows);
         keep_weights(c.s, c.weights);
-        check_tile(c, first);
+        accumulate_row_sum(c, first);
+        publish_weights(c.weights);
         if (c.walk.left == 0)
             break;
         issue_round(c);
     }
 }
 
-// pipeline/tiles_across.cuh
+// pipeline/q_tiles_overlapped.cuh
 
 // Q tiles overlap: the first S of the next one is computed with the last P V of this one, and is in registers beside its O.
 // After the last Q tile that S is computed in vain: ptxas would serialise the MMAs if there were a branch around it.
@@ -1755,7 +1777,7 @@ __device__ __forceinline__ void run(Consumer &c) {
         return;
     c.await_queries();
     c.issue_scores(c.keys(0));
-    c.end_turn();
+    c.pingpong_arrive();
 #pragma unroll 1
     while (more) {
         go_over_keys(c);
@@ -1775,7 +1797,7 @@ __device__ __forceinline__ void run(Consumer &c) {
         if (more)
             c.await_queries();
         c.issue_scores(c.keys(more ? 0 : -1));
-        c.end_turn();
+        c.pingpong_arrive();
         wgmma_wait<1>(); // O is complete, S is not
         wgmma_settle(c.o);
         if (!early)
@@ -1809,7 +1831,8 @@ __device__ __forceinline__ void init_barriers(Shared &shared) {
     for (int stage = 0; stage < Q_STAGES; stage++)
         for (int consumer = 0; consumer < CONSUMERS; consumer++) {
             barrier_init(&shared.q_full[stage][consumer], 1);
-            barrier_init(&shared.q_empty[stage][consumer], Q_READERS); // every thread has written its part of O there
+            // Every thread of the consumer arrives once its part of O is in the buffer.
+            barrier_init(&shared.q_empty[stage][consumer], Q_READERS);
         }
     for (int stage = 0; stage < STAGES; stage++) {
         barrier_init(&shared.v_full[stage], 1);

@@ -18,8 +18,12 @@
      walk/bitmap_launch.cuh
      work/tile_of_block.cuh
      load/queries_by_threads.cuh
+     load/copy_tile_ahead.cuh
      load/pieces.cuh
+     load/piece_bytes.cuh
      load/keys_by_threads.cuh
+     load/tile_rows.cuh
+     load/copy_keys.cuh
      fragment/mask_bitmap.cuh
      fragment/seen_keys.cuh
      fragment/unit.cuh
@@ -38,10 +42,11 @@
      fragment/repeat_rows.cuh
      fragment/scores_from_memory.cuh
      sequence/pair.cuh
+     fragment/not_finite.cuh
      store/finish.cuh
      pipeline/copies_in_turn.cuh
      pipeline/softmax_of_units.cuh
-     fragment/weigh_on_growth.cuh
+     fragment/softmax_on_growth.cuh
      store/nothing.cuh
 
    Knobs
@@ -61,6 +66,7 @@
      tile_order      sections           order of the Q tiles: by row, those with most K/V tiles first, or that within groups of heads whose K and V fit L2
      store           direct             how O is written: from shared memory by TMA, or directly from registers
      pack_gqa        0                  1: a Q tile holds rows of all query heads that share a K/V head, so that K and V are loaded once for the group
+     splits          1                  parts that the K/V tiles of a Q tile are split into, for GPUs with more SMs than there are Q tiles; a second launch combines them; 0 = chosen at launch from the sizes and the SMs
      q_in            q_shared           where Q is when it is multiplied with K
      target          sm_86              instruction set the source is written for; any = plain CUDA C++
      params                             doc: int[batch, len_kv]
@@ -74,8 +80,8 @@
      bfloat16        false              dtype == bf16
      bfloat16_out    false              dtype_out == bf16
      q_steps         4                  (head_dim + 15) / 16
-     chunks          8                  2 * q_steps
      chunks_v        8                  (head_dim_v + 15) / 16 * 2
+     chunks          8                  2 * q_steps
      shared_bytes    24576              16 * (block_m * chunks + stages * block_n * (chunks + chunks_v))
      blocks_at_once  2                  256 / threads
 
@@ -102,8 +108,8 @@ constexpr int BLOCK_THREADS = 128;   // threads
 constexpr bool BFLOAT16 = false;     // dtype == bf16
 constexpr bool BFLOAT16_OUT = false; // dtype_out == bf16
 constexpr int Q_STEPS = 4;           // (head_dim + 15) / 16
-constexpr int CHUNKS = 8;            // 2 * q_steps
 constexpr int CHUNKS_V = 8;          // (head_dim_v + 15) / 16 * 2
+constexpr int CHUNKS = 8;            // 2 * q_steps
 constexpr int SHARED_BYTES = 24576;  // 16 * (block_m * chunks + stages * block_n * (chunks + chunks_v))
 constexpr int BLOCKS_AT_ONCE = 2;    // 256 / threads
 
@@ -117,7 +123,7 @@ constexpr int BLOCKS_AT_ONCE = 2;    // 256 / threads
 
 // params/attention.h
 
-/* What a kernel of this family is told at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -232,15 +238,19 @@ __device__ __forceinline__ Output to_output(float x) { return float_to_half(x); 
 
 // --- copies by threads, which need no registers on the way (cp.async)
 
-// Starts copying `bytes` to shared memory, and zeros behind them up to SIZE: 16, 8 or 4. Both sides are aligned to SIZE.
-template <int SIZE> __device__ __forceinline__ void copy_async(void *to, const void *from, int bytes) {
-    if constexpr (SIZE == 16) // past the L1
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes)
-                     : "memory");
+// An address of shared memory, as copies and loads take it. Constants that are added to it become part of the instruction; a
+// pointer would be taken apart, and each sum be an instruction of its own.
+using SharedAddress = unsigned;
+__device__ __forceinline__ SharedAddress address_in_shared(const void *pointer) {
+    return static_cast<unsigned>(set_apart(static_cast<int>(shared_address(pointer))));
+}
+
+// cp.async of SIZE bytes to a SharedAddress; `bytes` of them are read, the others become 0.
+template <int SIZE> __device__ __forceinline__ void copy_async_to(SharedAddress to, const void *from, int bytes) {
+    if constexpr (SIZE == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
     else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes),
-                     "n"(SIZE)
-                     : "memory");
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(from), "r"(bytes), "n"(SIZE) : "memory");
 }
 
 // Until all copies that this thread started have been written; others see them after a barrier.
@@ -248,20 +258,19 @@ __device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_
 
 // --- products of 16 rows by a warp (mma), and their operands
 
-// Four 8 x 8 matrices of 16-bit elements from shared memory; lane i names one row of 16 bytes, and four lanes get a row of
-// every matrix.
-__device__ __forceinline__ void load_matrices(unsigned (&pair)[4], const void *shared) {
+// Four 8 x 8 matrices: lane i has the address of a row, four lanes get the pairs of a row.
+__device__ __forceinline__ void load_matrices_at(unsigned (&pair)[4], SharedAddress at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
-                 : "r"(shared_address(shared))
+                 : "r"(at)
                  : "memory");
 }
 
-// The same, and four lanes get a column.
-__device__ __forceinline__ void load_matrices_transposed(unsigned (&pair)[4], const void *shared) {
+// The same matrices transposed: four lanes get a column.
+__device__ __forceinline__ void load_matrices_transposed(unsigned (&pair)[4], SharedAddress at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
-                 : "r"(shared_address(shared))
+                 : "r"(at)
                  : "memory");
 }
 
@@ -295,7 +304,7 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
 
 // expression/bounds.cuh
 
-// What is known of many elements of a tensor at a time, so that whole tiles can be judged by it. The table of a tensor
+// Bounds of many elements of a tensor, by which the kernel classifies tiles. The table of a tensor
 // has the bounds of every TABLE_RUN elements of its last dimension: (all other dimensions, runs), in the workspace.
 constexpr int TABLE_RUN = 64;
 
@@ -315,7 +324,7 @@ __device__ __forceinline__ Bounds<Value> join_bounds(const Bounds<Value> &a, con
 
 // expression/formula.cuh
 
-// What the mask and the score of this problem say, printed from their expressions. Positions q and k are absolute: equal
+// The mask and the score of this problem, printed from their expressions. Positions q and k are absolute: equal
 // positions are the same token, the last query and the last key are aligned.
 
 struct Where {
@@ -364,13 +373,13 @@ __device__ __forceinline__ int tensor_doc_most(const attention_params &p, long l
     return tensor_doc_bounds(p, f0, l0, f1, l1).most;
 }
 
-// Does the query see the key? That is an int, or whatever else stands for one.
+// Does the query see the key? A key is an int or another type that represents one.
 template <typename Key>
 __device__ __forceinline__ bool sees(const attention_params &p, const Where &at, int q, Key k) {
     return (k <= q) & (tensor_doc(p, at.b, max(q, 0)) == tensor_doc(p, at.b, k));
 }
 
-// What queries q_first .. q_last see: nothing outside [first, end), everything within [full_first, full_end), which may be
+// The keys that queries q_first .. q_last see: none outside [first, end), all within [full_first, full_end), which may be
 // empty.
 struct Keys {
     int first, end, full_first, full_end;
@@ -407,7 +416,7 @@ __device__ __forceinline__ bool is_full(const attention_params &p, const Where &
     return !FULL_EXACT && key0 + STEP <= keys.end && all_seen(p, at, q_first, q_last, key0, key0 + STEP - 1);
 }
 
-// What becomes of the scaled score s. The key is an int, or whatever else stands for one.
+// The score, from the scaled score s. A key is an int or another type that represents one.
 template <typename Key>
 __device__ __forceinline__ float score_of(const attention_params &p, const Where &at, int q, Key k, float s) {
     return 30.0f * tanhf(s * 0.033333335f);
@@ -415,7 +424,7 @@ __device__ __forceinline__ float score_of(const attention_params &p, const Where
 
 // expression/tables_launch.cuh
 
-// Makes the tables, before the kernel proper: one warp a run of TABLE_RUN elements.
+// Makes the tables before the attention kernel runs: one warp for each run of TABLE_RUN elements.
 
 __device__ __forceinline__ int value_of_int(int x) { return x; }
 
@@ -456,9 +465,9 @@ extern "C" __global__ void __launch_bounds__(128) attention_tables(const __grid_
 
 // expression/split_key.cuh
 
-// A key, or a sum with one, in two parts, the second known to the compiler. The first is the same for all keys that a thread
-// has of a row: so the float of the sum costs one addition instead of a conversion, and an element of a tensor that is
-// indexed by it lies at a constant distance from the row's first.
+// A key, or a sum with one, in two parts, the second known to the compiler. The first is the same for all keys of a row that a
+// thread holds: so converting the sum to float costs one addition, and an element of a tensor that it indexes
+// lies at a constant distance from that of the first key.
 struct SplitSum {
     int first, place;
     __device__ __forceinline__ operator int() const { return first + place; }
@@ -693,125 +702,202 @@ __device__ __forceinline__ Tile tile_of_block(const attention_params &p) {
     return tile_of(p, place.head, tiles - 1 - place.order);
 }
 
-// load/pieces.cuh
+// load/piece_bytes.cuh
 
-// Rows of a tensor of 16-bit elements -> rows of 16-byte chunks in shared memory, by copies that are as wide as the tensor's
-// alignment permits. What lies outside the tensor is never touched and reads as 0.
+constexpr int ELEMENT_BYTES = sizeof(Input);
 
-// Chunks of 8 neighbouring rows that have one number lie in different banks, as ldmatrix reads them: where rows are so many
-// chunks apart that they would not, chunks trade places within a row. Whose number is known but for its last bit, `odd`, is at
-// one of few distances from the row.
-template <int ROWS, int WIDTH> struct Rows16 {
-    uint4 chunk[ROWS * WIDTH];
-
-    static __device__ __forceinline__ unsigned place(unsigned row, unsigned index, unsigned odd) {
-        constexpr unsigned BITS = WIDTH % 8 == 0 ? 3 : WIDTH % 4 == 0 ? 2 : WIDTH % 2 == 0 ? 1 : 0, TRADE = (1 << BITS) - 1;
-        return row * WIDTH + (index & ~TRADE) + (odd ^ row % 8 >> (3 - BITS) ^ (index & TRADE));
-    }
-    __device__ __forceinline__ uint4 *at(unsigned row, unsigned index, unsigned odd = 0) { return &chunk[place(row, index, odd)]; }
-    __device__ __forceinline__ const uint4 *at(unsigned row, unsigned index, unsigned odd = 0) const {
-        return &chunk[place(row, index, odd)];
-    }
-};
-
-// The widest pieces, in bytes, that rows of a tensor of 16-bit elements consist of: 16, 8, 4 or 2.
+// The widest pieces, in bytes, that rows of a tensor consist of: 16, 8, 4, or 2 for fewer.
+template <typename Element = Input>
 __device__ __forceinline__ int piece_bytes(const void *tensor, long long batch_stride, long long head_stride,
                                            long long row_stride) {
-    const long long bits = reinterpret_cast<long long>(tensor) | 2 * (batch_stride | head_stride | row_stride);
+    constexpr int BYTES = sizeof(Element);
+    const long long bits = reinterpret_cast<long long>(tensor) | BYTES * (batch_stride | head_stride | row_stride);
     return bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : 2;
 }
 
+// load/pieces.cuh
+
+// Rows of a tensor -> rows of 16-byte chunks in shared memory, by copies that are as wide as the tensor's
+// alignment permits. What lies outside the tensor reads as 0.
+
+// Chunks of 8 neighbouring rows that have one number lie in different banks, as ldmatrix reads them: where rows are so many
+// chunks apart that they would not, chunks trade places within a row. Tiles lie at multiples of 128 bytes.
+template <int ROWS, int WIDTH> struct Rows16 {
+    static constexpr unsigned BITS = WIDTH % 8 == 0 ? 3 : WIDTH % 4 == 0 ? 2 : WIDTH % 2 == 0 ? 1 : 0, TRADE = (1 << BITS) - 1;
+    uint4 chunk[ROWS * WIDTH];
+
+    static __device__ __forceinline__ unsigned place(unsigned row, unsigned index) {
+        return row * WIDTH + (index & ~TRADE) + (row % 8 >> (3 - BITS) ^ (index & TRADE));
+    }
+    // Chunk `index` of a row, and where it is.
+    __device__ __forceinline__ uint4 &at(unsigned row, unsigned index) { return chunk[place(row, index)]; }
+    __device__ __forceinline__ SharedAddress address(unsigned row, unsigned index) const {
+        return address_in_shared(&chunk[place(row, index)]);
+    }
+    // Where the chunk `rows` rows, a multiple of 8, and `index` chunks from that at `address` is. No bit of `index` is in the index
+    // of that one. Few addresses serve many chunks, at constant distances from them.
+    static __device__ __forceinline__ SharedAddress beyond(SharedAddress address, unsigned rows, unsigned index) {
+        return (address ^ 16 * (index & TRADE)) + 16 * (rows * WIDTH + (index & ~TRADE));
+    }
+};
+
 // Element `first` and following ones of a row -> SIZE bytes; `wanted` of them are there, in bytes, if any.
-template <int SIZE> __device__ __forceinline__ void copy_piece_of(void *to, const unsigned short *from, int wanted) {
-    copy_async<SIZE>(to, from, max(0, min(wanted, SIZE)));
-}
-// There is no asynchronous copy of 2 bytes.
-template <> __device__ __forceinline__ void copy_piece_of<2>(void *to, const unsigned short *from, int wanted) {
-    *static_cast<unsigned *>(to) = (wanted > 0 ? from[0] : 0) | static_cast<unsigned>(wanted > 2 ? from[1] : 0) << 16;
+template <int SIZE, typename Element>
+__device__ __forceinline__ void copy_piece_of(SharedAddress to, const Element *from, int wanted) {
+    copy_async_to<SIZE>(to, from, max(0, min(wanted, SIZE)));
 }
 
-// All threads of the block fill the rows of a tile, neighbours along a row. `rows` says where a row of COLUMNS elements begins
-// and whether it is there.
+// All threads of the block fill the rows of a tile, neighbours along a row. `rows` goes down the rows that a thread copies: it
+// says where a row of COLUMNS elements begins, how many bytes before it are copied too, and whether it is there.
 template <int SIZE, int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
-__device__ __forceinline__ void copy_tile_by(Rows16<ROWS, WIDTH> &tile, const RowsFrom &rows) {
+__device__ __forceinline__ void copy_tile_by(Rows16<ROWS, WIDTH> &tile, RowsFrom rows) {
     constexpr int STEP = SIZE < 4 ? 4 : SIZE, PIECES_OF_ROW = WIDTH * 16 / STEP, POWER = PIECES_OF_ROW & -PIECES_OF_ROW;
-    constexpr int ACROSS = POWER < 32 ? POWER : 32, DOWN = THREADS / ACROSS, OF_ROW = PIECES_OF_ROW / ACROSS;
+    constexpr int ACROSS = POWER < 16 ? POWER : 16, DOWN = THREADS / ACROSS, OF_ROW = PIECES_OF_ROW / ACROSS; // 8 divides DOWN
     // Loads to registers want company, for nothing goes on until they are back; where they are rare, they get few registers.
-    constexpr int AT_ONCE = SIZE == 2 && COLUMNS % 8 != 0 ? 10 : 4;
-    constexpr int DOWN_AT_ONCE = COLUMNS % 8 != 0 && OF_ROW < AT_ONCE ? AT_ONCE / OF_ROW : 1;
+    constexpr int AT_ONCE = SIZE > 2 ? 4 : COLUMNS % 8 != 0 ? 10 : 2;
+    constexpr int DOWN_AT_ONCE = SIZE == 16 ? 16 : SIZE > 2 ? 4 : COLUMNS % 8 != 0 && OF_ROW < AT_ONCE ? AT_ONCE / OF_ROW : 1;
     const unsigned thread = set_apart(threadIdx.x); // or addresses would be kept from round to round
-#pragma unroll(SIZE == 16 ? 16 : DOWN_AT_ONCE)
-    for (int down = 0; down < ROWS; down += DOWN) {
-        const int row = down + static_cast<int>(thread / ACROSS);
-        if (ROWS % DOWN != 0 && row >= ROWS)
+    const int first_row = static_cast<int>(thread / ACROSS), first_byte = static_cast<int>(thread % ACROSS) * STEP;
+    const SharedAddress to = tile.address(first_row, first_byte / 16) + first_byte % 16;
+    rows.begin(first_row, first_byte / ELEMENT_BYTES);
+#pragma unroll(DOWN_AT_ONCE)
+    for (int down = 0; down < ROWS; down += DOWN, rows.next(DOWN)) {
+        if (ROWS % DOWN != 0 && first_row + down >= ROWS)
             break;
-        const unsigned short *from = rows.at(row);
-        const int columns = rows.has(row) ? COLUMNS : 0;
 #pragma unroll(SIZE == 16 ? 16 : AT_ONCE)
         for (int piece = 0; piece < PIECES_OF_ROW; piece += ACROSS) {
-            const int byte = (piece + static_cast<int>(thread % ACROSS)) * STEP;
-            copy_piece_of<SIZE>(reinterpret_cast<unsigned char *>(tile.at(row, byte / 16)) + byte % 16, from + byte / 2,
-                                2 * columns - byte);
+            const int byte = piece * STEP + first_byte, left = COLUMNS * ELEMENT_BYTES == WIDTH * 16 ? STEP : COLUMNS * ELEMENT_BYTES - byte;
+            copy_piece_of<SIZE>(tile.beyond(to, down, piece * STEP / 16), rows.from() + piece * STEP / ELEMENT_BYTES, rows.has() ? left + rows.before() : 0);
         }
     }
 }
 
-// The same, with pieces of `size` bytes.
+// load/copy_tile_ahead.cuh
+
+// Tiles are copied ahead of their use, also from rows that begin anywhere.
+// An asynchronous copy has 4 bytes at least. A row that begins between two words is copied from the word before it on, and moves back
+// by one element when it has come. So 2 bytes before a tensor are read, but they lie in a word of its own.
+
+// Rows from the word on in which they begin.
+template <typename RowsFrom> struct RowsOfWords {
+    RowsFrom rows;
+
+    __device__ __forceinline__ void begin(int first, int column) { rows.begin(first, column); }
+    __device__ __forceinline__ void next(int count) { rows.next(count); }
+    __device__ __forceinline__ bool has() const { return rows.has(); }
+    __device__ __forceinline__ int before() const { return reinterpret_cast<unsigned long long>(rows.from()) % 4; }
+    __device__ __forceinline__ const Input *from() const { return rows.from() - before() / 2; }
+};
+
+// All threads of the block move the rows of a tile that were copied so, neighbours along a row. A thread has a chunk of 8 elements and
+// needs the next one's first, which its neighbour overwrites; behind the last chunk, that is in the tensor.
+template <int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
+__device__ __forceinline__ void move_rows(Rows16<ROWS, WIDTH> &tile, RowsFrom rows) {
+    constexpr int POWER = WIDTH & -WIDTH, ACROSS = POWER < 16 ? POWER : 16, DOWN = THREADS / ACROSS;
+    const int thread = static_cast<int>(set_apart(threadIdx.x)), first_row = thread / ACROSS;
+    rows.begin(first_row, 0);
+#pragma unroll 1 // few registers are free
+    for (int down = 0; down < ROWS; down += DOWN, rows.next(DOWN)) {
+        const int row = first_row + down;
+        const bool moves = row < ROWS && reinterpret_cast<unsigned long long>(rows.from()) % 4 != 0;
+#pragma unroll 1
+        for (int index = thread % ACROSS; index < WIDTH; index += ACROSS) {
+            uint4 x = {};
+            unsigned next = 0;
+            if (moves) {
+                x = tile.at(row, index);
+                if (index + 1 < WIDTH)
+                    next = tile.at(row, index + 1).x;
+                else if (COLUMNS == WIDTH * 8 && rows.has())
+                    next = rows.from()[COLUMNS - 1];
+            }
+            __syncwarp(); // neighbours have read
+            if (moves)
+                tile.at(row, index) = {x.x >> 16 | x.y << 16, x.y >> 16 | x.z << 16, x.z >> 16 | x.w << 16,
+                                       x.w >> 16 | next << 16};
+        }
+    }
+}
+
+// Tiles of pieces of `size` bytes have come, and all threads know.
+template <int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
+__device__ __forceinline__ void settle_tile(Rows16<ROWS, WIDTH> &tile, const RowsFrom &rows, int size) {
+    if (size < 4) {
+        move_rows<COLUMNS>(tile, rows);
+        __syncthreads(); // rows are in their places
+    }
+}
+
+// copy_tile_by with pieces of `size` bytes.
 template <int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void copy_tile(Rows16<ROWS, WIDTH> &tile, const RowsFrom &rows, int size) {
     if (size == 16)
         copy_tile_by<16, COLUMNS>(tile, rows);
     else if (size == 8)
         copy_tile_by<8, COLUMNS>(tile, rows);
-    else if (size == 4)
-        copy_tile_by<4, COLUMNS>(tile, rows);
     else
-        copy_tile_by<2, COLUMNS>(tile, rows);
+        copy_tile_by<4, COLUMNS>(tile, RowsOfWords<RowsFrom>{rows});
 }
 
 // load/queries_by_threads.cuh
 
-// The rows of a tile of queries, whose heads they may be.
+// The rows of a tile of queries, whose heads they may be, as a thread goes down them.
 struct QueryRows {
     const attention_params &p;
     const Tile &tile;
+    int number, column;
 
-    __device__ __forceinline__ Row row(int row) const { return row_of(p, tile, row / 64, row % 64); }
-    __device__ __forceinline__ bool has(int row) const { return this->row(row).query < p.len_q; }
-    __device__ __forceinline__ const unsigned short *at(int row) const {
-        const Row at = this->row(row);
-        return static_cast<const unsigned short *>(p.q) + tile.batch * p.q_batch_stride + at.head * p.q_head_stride +
-               at.query * p.q_row_stride;
+    __device__ __forceinline__ void begin(int row, int first_column) { number = row, column = first_column; }
+    __device__ __forceinline__ void next(int rows) { number += rows; }
+    __device__ __forceinline__ Row row() const { return row_of(p, tile, number / 64, number % 64); }
+    __device__ __forceinline__ bool has() const { return row().query < p.len_q; }
+    static __device__ __forceinline__ int before() { return 0; }
+    __device__ __forceinline__ const Input *from() const {
+        const Row at = row();
+        return static_cast<const Input *>(p.q) + tile.batch * p.q_batch_stride + at.head * p.q_head_stride +
+               at.query * p.q_row_stride + column;
     }
 };
 
 // All threads copy Q.
+__device__ __forceinline__ int piece_of_queries(const attention_params &p) {
+    return piece_bytes(p.q, p.q_batch_stride, p.q_head_stride, p.q_row_stride);
+}
 __device__ __forceinline__ void copy_queries(const attention_params &p, const Tile &tile, Rows16<BLOCK_M, CHUNKS> &to) {
-    copy_tile<HEAD_DIM>(to, QueryRows{p, tile}, piece_bytes(p.q, p.q_batch_stride, p.q_head_stride, p.q_row_stride));
+    copy_tile<HEAD_DIM>(to, QueryRows{p, tile, 0, 0}, piece_of_queries(p));
+}
+__device__ __forceinline__ void settle_queries(const attention_params &p, const Tile &tile, Rows16<BLOCK_M, CHUNKS> &q) {
+    settle_tile<HEAD_DIM>(q, QueryRows{p, tile, 0, 0}, piece_of_queries(p));
 }
 
-// load/keys_by_threads.cuh
+// load/tile_rows.cuh
 
-// The rows of a tile of keys or values.
-struct KeyRows {
-    const unsigned short *first;
+// The rows of a tile that lie at equal distances, as a thread goes down them.
+struct TileRows {
+    const Input *row;
     long long stride;
-    int count;
+    int left; // rows that are there, from this one on
 
-    __device__ __forceinline__ bool has(int row) const { return row < count; }
-    __device__ __forceinline__ const unsigned short *at(int row) const { return first + row * stride; }
+    __device__ __forceinline__ void begin(int first, int column) { row += first * stride + column, left -= first; }
+    __device__ __forceinline__ void next(int rows) { row += rows * stride, left -= rows; }
+    __device__ __forceinline__ bool has() const { return left > 0; }
+    static __device__ __forceinline__ int before() { return 0; }
+    __device__ __forceinline__ const Input *from() const { return row; }
 };
+
+// load/keys_by_threads.cuh
 
 // The tiles of keys that a tile of queries goes over, copied by all threads ahead of their use.
 struct KeyCopies {
     const attention_params &p;
     const Tile &tile;
-    int k_piece, v_piece; // bytes
-    KeyWalk walk;         // over the tiles that are still to come
+    int piece;    // bytes; those of K and V alike, for a register that is kept
+    KeyWalk walk; // over the tiles that are still to come
 
     __device__ __forceinline__ KeyCopies(const attention_params &p, const Tile &tile)
-        : p(p), tile(tile), k_piece(piece_bytes(p.k, p.k_batch_stride, p.k_head_stride, p.k_row_stride)),
-          v_piece(piece_bytes(p.v, p.v_batch_stride, p.v_head_stride, p.v_row_stride)), walk(walk_of_tile(p, tile)) {}
+        : p(p), tile(tile), piece(min(piece_bytes(p.k, p.k_batch_stride, p.k_head_stride, p.k_row_stride),
+                                      piece_bytes(p.v, p.v_batch_stride, p.v_head_stride, p.v_row_stride))),
+          walk(walk_of_tile(p, tile)) {}
 
     __device__ __forceinline__ int next() { return next_keys(p, tile, UNITS, walk); }
 
@@ -819,21 +905,35 @@ struct KeyCopies {
     __device__ __forceinline__ long long offset(long long batch_stride, long long head_stride) const {
         return set_apart(tile.batch) * batch_stride + set_apart(tile.kv_head) * head_stride;
     }
-    __device__ __forceinline__ void copy_keys(Rows16<BLOCK_N, CHUNKS> &to, int tile_n) const {
+    __device__ __forceinline__ TileRows keys(int tile_n) const {
         const int key = tile_n * BLOCK_N;
-        copy_tile<HEAD_DIM>(to, KeyRows{static_cast<const unsigned short *>(p.k) + key * p.k_row_stride +
-                                            offset(p.k_batch_stride, p.k_head_stride),
-                                        p.k_row_stride, p.len_kv - key},
-                            k_piece);
+        return {static_cast<const Input *>(p.k) + key * p.k_row_stride + offset(p.k_batch_stride, p.k_head_stride),
+                p.k_row_stride, p.len_kv - key};
     }
-    __device__ __forceinline__ void copy_values(Rows16<BLOCK_N, CHUNKS_V> &to, int tile_n) const {
+    __device__ __forceinline__ TileRows values(int tile_n) const {
         const int key = tile_n * BLOCK_N;
-        copy_tile<HEAD_DIM_V>(to, KeyRows{static_cast<const unsigned short *>(p.v) + key * p.v_row_stride +
-                                              offset(p.v_batch_stride, p.v_head_stride),
-                                          p.v_row_stride, p.len_kv - key},
-                              v_piece);
+        return {static_cast<const Input *>(p.v) + key * p.v_row_stride + offset(p.v_batch_stride, p.v_head_stride),
+                p.v_row_stride, p.len_kv - key};
     }
 };
+
+// load/copy_keys.cuh
+
+// The copies of a tile of keys, and of its values.
+__device__ __forceinline__ void copy_keys(const KeyCopies &copies, Rows16<BLOCK_N, CHUNKS> &to, int tile_n) {
+    copy_tile<HEAD_DIM>(to, copies.keys(tile_n), copies.piece);
+}
+__device__ __forceinline__ void copy_values(const KeyCopies &copies, Rows16<BLOCK_N, CHUNKS_V> &to, int tile_n) {
+    copy_tile<HEAD_DIM_V>(to, copies.values(tile_n), copies.piece);
+}
+
+// They have come, and all threads know.
+__device__ __forceinline__ void settle_keys(const KeyCopies &copies, Rows16<BLOCK_N, CHUNKS> &k, int tile_n) {
+    settle_tile<HEAD_DIM>(k, copies.keys(tile_n), copies.piece);
+}
+__device__ __forceinline__ void settle_values(const KeyCopies &copies, Rows16<BLOCK_N, CHUNKS_V> &v, int tile_n) {
+    settle_tile<HEAD_DIM_V>(v, copies.values(tile_n), copies.piece);
+}
 
 struct Shared {
     Rows16<BLOCK_M, CHUNKS> q;
@@ -1007,10 +1107,6 @@ struct Rest {
     __device__ __forceinline__ float of(int i) const {
         return first[i / 2 % 2];
     }
-    // So many columns further on.
-    __device__ __forceinline__ Rest after(int columns) const {
-        return *this;
-    }
 };
 
 __device__ __forceinline__ void begin_rest(Rest &rest, const attention_params &p, const Where &at) {
@@ -1077,23 +1173,23 @@ __device__ __forceinline__ void cap_medium(float (&s)[BLOCK_N / 2], const Score 
     }
 }
 
-// s = cap * tanh(x) + rest, of any x: tanh(x) = 1 - 2 / (e^2x + 1). Rarely needed: so a loop that is
-// not unrolled, to need few registers.
+// s = cap * tanh(x) + rest, of any x: tanh(x) = 1 - 2 / (e^2x + 1), which is 1 from e^2x = 2^30 on. Four elements share a
+// reciprocal, that of the product of their divisors: special functions bound this path.
 __device__ __forceinline__ void cap_any(float (&s)[BLOCK_N / 2], const Score &score) {
-    constexpr int MANY = 4;
-    Rest up = score.rest;
-    up.first[0] += score.cap, up.first[1] += score.cap;
-    float twice = score.factor * (2 * LOG2_E);
-#pragma unroll 1
-    for (int round = 0; round < BLOCK_N / 2 / MANY; round++) {
-        const Rest at = up.after(2 * MANY * round);
-        float done[MANY];
+    const float twice = score.factor * (2 * LOG2_E);
 #pragma unroll
-        for (int i = 0; i < MANY; i++)
-            done[i] = fmaf(-2 * score.cap, reciprocal_approx(exp2_approx(s[i] * twice) + 1), at.of(i));
+    for (int i = 0; i < BLOCK_N / 2; i += 4) {
+        float divisor[4];
 #pragma unroll
-        for (int i = 0; i < BLOCK_N / 2; i++)
-            s[i] = i + MANY < BLOCK_N / 2 ? s[i + MANY] : done[i + MANY - BLOCK_N / 2];
+        for (int j = 0; j < 4; j++)
+            divisor[j] = exp2_approx(fminf(s[i + j] * twice, 30)) + 1;
+        const float first = divisor[0] * divisor[1], second = divisor[2] * divisor[3];
+        const float all = -2 * reciprocal_approx(first * second); // -2 / (d0 d1 d2 d3)
+        const float both[2] = {all * second, all * first};
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            if (s[i + j] == s[i + j]) // a NaN stays one, and stays alone: fminf has kept it out of the product
+                s[i + j] = fmaf(fmaf(both[j / 2], divisor[j ^ 1], 1), score.cap, score.rest.of(i + j));
     }
 }
 
@@ -1146,7 +1242,7 @@ __device__ __forceinline__ void follow_max(float (&s)[BLOCK_N / 2], Rows &rows, 
 }
 
 // P: s = 2^s, of exponents reduced by m; and this thread's row sums.
-__device__ __forceinline__ void weigh_exponents(float (&s)[BLOCK_N / 2], float (&sum)[2]) {
+__device__ __forceinline__ void exp2_scores(float (&s)[BLOCK_N / 2], float (&sum)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float even = 0, odd = 0;
@@ -1211,7 +1307,7 @@ struct UnitRows {
     // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^8 (`search`: always). Until
     // then P is at most 2^8 too large, and so is l, which divides it out.
     template <bool FOLLOW>
-    __device__ __forceinline__ void weigh_scores(bool masked, bool first, bool search, float (&sum)[2]) {
+    __device__ __forceinline__ void online_softmax(bool masked, bool first, bool search, float (&sum)[2]) {
         const float slack = search ? 0 : 8;
         rows.grown = false;
         apply_score(s, score);
@@ -1222,7 +1318,7 @@ struct UnitRows {
             follow_max(s, rows, {first_rest(p, unit.where, unit.position(first_row), key),
                                  first_rest(p, unit.where, unit.position(first_row + 8), key)}, slack);
         }
-        weigh_exponents(s, sum);
+        exp2_scores(s, sum);
     }
 
     __device__ __forceinline__ void begin_rows() {
@@ -1246,11 +1342,14 @@ __device__ __forceinline__ int first_row_of_warp() {
 }
 
 // Q as operand a of S = Q K^T: 16 columns of the rows of each unit.
-__device__ __forceinline__ void load_query_step(unsigned (&a)[ROW_TILES][4], const Rows16<BLOCK_M, CHUNKS> &q, int first_row,
-                                                unsigned lane, int step) {
+__device__ __forceinline__ void load_query_step(unsigned (&a)[ROW_TILES][4], SharedAddress q, int step) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)
-        load_matrices(a[r], q.at(first_row + 64 * r + lane % 16, 2 * step, lane / 16));
+        load_matrices_at(a[r], Rows16<BLOCK_M, CHUNKS>::beyond(q, 64 * r, 2 * step));
+}
+// What this lane names of the first of these steps.
+__device__ __forceinline__ SharedAddress first_query_step(const Rows16<BLOCK_M, CHUNKS> &q, unsigned lane) {
+    return q.address(first_row_of_warp() + lane % 16, lane / 16);
 }
 
 // fragment/weights.cuh
@@ -1274,27 +1373,17 @@ __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weig
 // Q stays in shared memory.
 struct Queries {
     const Rows16<BLOCK_M, CHUNKS> &rows;
-    __device__ __forceinline__ void operand(unsigned (&a)[ROW_TILES][4], int first_row, unsigned lane, int step) const {
-        load_query_step(a, rows, first_row, lane, step);
+    __device__ __forceinline__ SharedAddress first(unsigned lane) const { return first_query_step(rows, lane); }
+    __device__ __forceinline__ void operand(unsigned (&a)[ROW_TILES][4], SharedAddress first, int step) const {
+        load_query_step(a, first, step);
     }
 };
-
-// K as operand b of S = Q K^T: 16 columns of 16 keys.
-__device__ __forceinline__ void load_key_step(unsigned (&b)[4], const Rows16<BLOCK_N, CHUNKS> &k, unsigned lane, int keys, int step) {
-    load_matrices(b, k.at(16 * keys + lane / 16 * 8 + lane % 8, 2 * step, lane % 16 / 8));
-}
-
-// V as operand b of O += P V: 16 columns of 16 keys.
-__device__ __forceinline__ void load_value_step(unsigned (&b)[4], const Rows16<BLOCK_N, CHUNKS_V> &v, unsigned lane, int keys,
-                                                int step) {
-    load_matrices_transposed(b, v.at(16 * keys + lane % 16, 2 * step, lane / 16));
-}
 
 // S (16, BLOCK_N) = Q K^T, of each unit.
 __device__ __forceinline__ void multiply_scores(UnitRows (&units)[ROW_TILES], const Queries &q,
                                                 const Rows16<BLOCK_N, CHUNKS> &k) {
     const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
-    const int row = first_row_of_warp();
+    const SharedAddress query = q.first(lane), first_key = k.address(lane / 16 * 8 + lane % 8, lane % 16 / 8);
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)
 #pragma unroll
@@ -1303,11 +1392,11 @@ __device__ __forceinline__ void multiply_scores(UnitRows (&units)[ROW_TILES], co
 #pragma unroll
     for (int step = 0; step < Q_STEPS; step++) {
         unsigned a[ROW_TILES][4];
-        q.operand(a, row, lane, step);
+        q.operand(a, query, step);
 #pragma unroll
         for (int n = 0; n < BLOCK_N / 16; n++) {
             unsigned b[4];
-            load_key_step(b, k, lane, n, step);
+            load_matrices_at(b, k.beyond(first_key, 16 * n, 2 * step)); // 16 columns of 16 keys
 #pragma unroll
             for (int r = 0; r < ROW_TILES; r++) {
                 float(&s)[BLOCK_N / 2] = units[r].s;
@@ -1322,12 +1411,13 @@ __device__ __forceinline__ void multiply_scores(UnitRows (&units)[ROW_TILES], co
 __device__ __forceinline__ void multiply_output(UnitRows (&units)[ROW_TILES], const Weights (&p)[ROW_TILES],
                                                 const Rows16<BLOCK_N, CHUNKS_V> &v) {
     const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
+    const SharedAddress first_key = v.address(lane % 16, lane / 16);
 #pragma unroll
     for (int keys = 0; keys < BLOCK_N / 16; keys++)
 #pragma unroll
-        for (int j = 0; j < CHUNKS_V / 2; j++) { // 16 columns
+        for (int j = 0; j < CHUNKS_V / 2; j++) {
             unsigned b[4];
-            load_value_step(b, v, lane, keys, j);
+            load_matrices_transposed(b, v.beyond(first_key, 16 * keys, 2 * j)); // 16 columns of 16 keys
 #pragma unroll
             for (int r = 0; r < ROW_TILES; r++) {
                 float(&o)[COLUMNS_V / 2] = units[r].o;
@@ -1485,12 +1575,12 @@ __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], co
     return some != 0;
 }
 
+// fragment/not_finite.cuh
 // All bits of those of two elements that are not finite.
 __device__ __forceinline__ unsigned not_finite(unsigned pair) {
     unsigned signs = ((pair & 0x7fff7fff) + 0x04000400) & 0x80008000;
     return (signs >> 15) * 0xffff;
 }
-
 // Is an element of V of the keys first .. end - 1 not finite?
 __device__ __forceinline__ bool has_not_finite(const attention_params &p, const Tile &tile, int first, int end) {
     const Input *v = static_cast<const Input *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride;
@@ -1533,7 +1623,7 @@ __device__ __forceinline__ void keys_of_warp(const Unit &unit, int &first, int &
 
 // s = weights of S (16, 16) of keys from key0 on. Returns which are of keys that are seen: bit i for s[i]. One element at a time,
 // the others move up, since masks and scores may be long.
-__device__ __forceinline__ unsigned weigh_sixteen(float (&s)[8], const Unit &unit, const Rows &rows, float c, int key0) {
+__device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit, const Rows &rows, float c, int key0) {
     const attention_params &p = unit.p;
     unsigned seen = 0;
 #pragma unroll 1
@@ -1625,7 +1715,7 @@ __device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &un
     for (int key0 = first; key0 < end && !all_nan; key0 += 16) {
         float s[8];
         scores_from_memory<16>(s, unit, key0);
-        const unsigned seen = weigh_sixteen(s, unit, rows, c, key0);
+        const unsigned seen = exp2_sixteen(s, unit, rows, c, key0);
         const unsigned weights[4] = {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]),
                                      pack<BFLOAT16>(s[6], s[7])};
         if (add_finite(o, weights, unit, key0, first_column)) {
@@ -1682,13 +1772,13 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
         store_again(c, unit, stage, inverse);
 }
 
-// fragment/weigh_on_growth.cuh
+// fragment/softmax_on_growth.cuh
 
 // Scores of the tile that is prepared -> weights. `first`: of its rows.
-__device__ __forceinline__ void weigh_on_growth(UnitRows &rows, bool first) {
+__device__ __forceinline__ void softmax_on_growth(UnitRows &rows, bool first) {
     float sum[2];
     const bool search = rows.search;
-    rows.weigh_scores<true>(rows.is_masked(first), first, search, sum);
+    rows.online_softmax<true>(rows.is_masked(first), first, search, sum);
     rows.rows.sum[0] += sum[0];
     rows.rows.sum[1] += sum[1];
 }
@@ -1696,12 +1786,12 @@ __device__ __forceinline__ void weigh_on_growth(UnitRows &rows, bool first) {
 // pipeline/softmax_of_units.cuh
 
 // S of a tile of keys -> weights P, and O rescaled for them, of each unit.
-__device__ __forceinline__ void weigh_units(UnitRows (&units)[ROW_TILES], Weights (&p)[ROW_TILES], bool first) {
+__device__ __forceinline__ void softmax_units(UnitRows (&units)[ROW_TILES], Weights (&p)[ROW_TILES], bool first) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++) {
         Rows &rows = units[r].rows; // what can be found again is not kept in registers from round to round
         rows.keep[0] = rows.keep[1] = 1;
-        weigh_on_growth(units[r], first);
+        softmax_on_growth(units[r], first);
         rescale(units[r].o, rows);
         keep_weights(units[r].s, p[r]);
     }
@@ -1718,7 +1808,7 @@ __device__ __forceinline__ void prepare_units(UnitRows (&units)[ROW_TILES]) {
 
 // What was copied first, Q and the first tile of K, is on its way.
 __device__ __forceinline__ void begin_copies(KeyCopies &copies, Shared &shared) {
-    copies.copy_keys(shared.k[0], copies.next());
+    copy_keys(copies, shared.k[0], copies.next());
 }
 __device__ __forceinline__ void await_queries() {
     copy_async_wait();
@@ -1731,14 +1821,18 @@ __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, 
         copy_async_wait();
         __syncthreads(); // K has come, and all warps are done with V
         prepare_units(units);
-        copies.copy_values(shared.v[0], units[0].next);
+        copy_values(copies, shared.v[0], units[0].next);
+        settle_keys(copies, shared.k[0], units[0].next);
         multiply_scores(units, q, shared.k[0]);
         copy_async_wait();
         __syncthreads(); // V has come, and all warps are done with K
-        if (units[0].walk.left > 0)
-            copies.copy_keys(shared.k[0], copies.next());
+        settle_values(copies, shared.v[0], units[0].next);
+        if (units[0].walk.left > 0) {
+            KeyWalk walk = units[0].walk; // all units go over the same tiles, so that the copies need no walk of their own
+            copy_keys(copies, shared.k[0], next_keys(copies.p, copies.tile, units[0].unit.index, walk));
+        }
         Weights p[ROW_TILES];
-        weigh_units(units, p, first);
+        softmax_units(units, p, first);
         multiply_output(units, p, shared.v[0]);
     }
 }
@@ -1787,6 +1881,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     for (int r = 0; r < ROW_TILES; r++)
         begin_unit(units[r], tile);
     await_queries();
+    settle_queries(p, tile, shared.q);
     const Queries q = {shared.q};
     go_over_keys(copies, shared, units, q);
 #pragma unroll

@@ -6,6 +6,7 @@
      params/attention.h
      sequence/element.cuh
      target/any.cuh
+     sequence/input_kv.cuh
      walk/keys_seen.cuh
      walk/keys_seen_causal.cuh
      load/slice.cuh
@@ -20,6 +21,7 @@
      head_dim_v  32                 elements of one row of V and of O; as head_dim when left out
      mask        causal             which keys a query sees: all, those up to its own position with the last query and key aligned, or those for which an expression holds
      score       scaled             what the softmax is taken of: the scaled products, or an expression of them
+     dtype_kv    fp32               element type of the cache of K and V; as dtype when left out
      algorithm   flash              which derivation of the family; one template each
      threads     128                threads in one thread block
      target      any                instruction set the source is written for; any = plain CUDA C++
@@ -41,14 +43,14 @@ constexpr int THREADS = 128;
 constexpr int LANES = 8;
 constexpr int ROWS = 16; // threads / lanes
 
-// Attention in one loop, one key at a time. The output need not wait for the final maximum: with the running maximum m,
-// o holds sum exp(s - m) v, and when m grows to m' all of it shrinks by exp(m - m'), exactly as the denominator does.
-// Dividing by l is left to the end, where it costs once a row instead of once a key.
-// A row of Q and of O belongs to LANES lanes, which hold both in registers; K and V are read once for every query.
+// Attention in one loop, one key at a time. The kernel accumulates the output before it knows the final maximum: with the running
+// maximum m, o is sum exp(s - m) v, and when m grows to m', o and the denominator are multiplied by exp(m - m').
+// The division by l comes at the end: one per row instead of one per key.
+// LANES lanes hold a row of Q and of O in registers; K and V are read once for every query.
 
 // params/attention.h
 
-/* What a kernel of this family is told at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -91,14 +93,17 @@ __device__ __forceinline__ float to_float(Input x) { return x; }
 using Output = float;
 __device__ __forceinline__ Output to_output(float x) { return x; }
 
+// An element of K and V.
+using InputKv = Input;
+
 // sequence/head.cuh
 
 // Where the tensors of one head begin. All offsets are 64-bit: a tensor may hold more than 2^31 elements.
 
 struct Head {
     const Input *q; // (len_q, head_dim), rows q_row_stride apart
-    const Input *k; // (len_kv, head_dim); heads / kv_heads neighbouring heads share one
-    const Input *v; // (len_kv, head_dim_v)
+    const InputKv *k; // (len_kv, head_dim); heads / kv_heads neighbouring heads share one
+    const InputKv *v; // (len_kv, head_dim_v)
     Output *o;      // (len_q, head_dim_v)
     float *lse;     // (len_q), or null
 };
@@ -107,11 +112,15 @@ struct Head {
 __device__ __forceinline__ Head head_at(const attention_params &p, long long index) {
     long long batch = index / p.heads, head = index % p.heads, kv_head = head / (p.heads / p.kv_heads);
     return {static_cast<const Input *>(p.q) + batch * p.q_batch_stride + head * p.q_head_stride,
-            static_cast<const Input *>(p.k) + batch * p.k_batch_stride + kv_head * p.k_head_stride,
-            static_cast<const Input *>(p.v) + batch * p.v_batch_stride + kv_head * p.v_head_stride,
+            static_cast<const InputKv *>(p.k) + batch * p.k_batch_stride + kv_head * p.k_head_stride,
+            static_cast<const InputKv *>(p.v) + batch * p.v_batch_stride + kv_head * p.v_head_stride,
             static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride,
             p.lse ? p.lse + batch * p.lse_batch_stride + head * p.lse_head_stride : nullptr};
 }
+
+// sequence/input_kv.cuh
+
+// Elements of K and V as numbers. Those of 8 bits have the value of their bits, times a scale or not.
 
 // walk/keys_seen_causal.cuh
 // How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
@@ -156,7 +165,7 @@ __device__ __forceinline__ int slice_place(int i) { return static_cast<int>(thre
 
 template <int DIM> __device__ __forceinline__ Slice<DIM> slice_zero() { return {}; }
 
-template <int DIM> __device__ __forceinline__ Slice<DIM> slice_load(const Input *row) {
+template <int DIM, typename Element> __device__ __forceinline__ Slice<DIM> slice_load(const Element *row) {
     Slice<DIM> x;
 #pragma unroll
     for (int i = 0; i < x.COUNT; i++)
@@ -191,7 +200,7 @@ __device__ __forceinline__ void slice_add(Slice<DIM> &sum, float keep, float wei
 // fragment/softmax.cuh
 
 // The online softmax. The state of a row is two numbers. The states of two sets of scores combine to the state of their union, in
-// any order and grouping; {-INFINITY, 0} is the neutral element. Tiling, splitting and merging attention rest on this.
+// any order and grouping; {-INFINITY, 0} is the neutral element. Tiling, splitting and merging attention rely on this.
 
 struct SoftmaxState {
     float max; // m: the largest score; -INFINITY when there was none

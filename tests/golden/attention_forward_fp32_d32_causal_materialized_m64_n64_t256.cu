@@ -6,6 +6,7 @@
      params/attention.h
      sequence/element.cuh
      target/any.cuh
+     sequence/input_kv.cuh
      walk/keys_seen.cuh
      walk/keys_seen_causal.cuh
      fragment/softmax.cuh
@@ -19,6 +20,7 @@
      head_dim_v    32                 elements of one row of V and of O; as head_dim when left out
      mask          causal             which keys a query sees: all, those up to its own position with the last query and key aligned, or those for which an expression holds
      score         scaled             what the softmax is taken of: the scaled products, or an expression of them
+     dtype_kv      fp32               element type of the cache of K and V; as dtype when left out
      algorithm     materialized       which derivation of the family; one template each
      block_m       64                 rows of a Q tile
      block_n       64                 keys of a K/V tile: columns of S
@@ -27,8 +29,8 @@
 
    Derived
      depth         32                 32
-     across        16                 16
-     down          16                 threads / across
+     threads_n     16                 16
+     threads_m     16                 threads / threads_n
      shared_bytes  16896              4 * (block_m + block_n) * (depth + 1)
      warps         8                  threads / 32
 
@@ -47,19 +49,19 @@ constexpr int BLOCK_M = 64;
 constexpr int BLOCK_N = 64;
 constexpr int THREADS = 256;
 constexpr int DEPTH = 32;
-constexpr int ACROSS = 16;
-constexpr int DOWN = 16;            // threads / across
+constexpr int THREADS_N = 16;
+constexpr int THREADS_M = 16;       // threads / threads_n
 constexpr int SHARED_BYTES = 16896; // 4 * (block_m + block_n) * (depth + 1)
 constexpr int WARPS = 8;            // threads / 32
 
-// Attention by the definition, in three launches, with the len_q x len_kv matrix between them in global memory:
-// S = scale Q K^T, then P = softmax of each row of S (in the same place), then O = P V. The two products are cut into
-// tiles of block_m x block_n that are summed up in registers, DEPTH at a time, from shared memory. However good the
-// products, the matrix itself is written twice and read three times.
+// Attention by the definition, in three launches that pass a len_q x len_kv matrix through global memory:
+// S = scale Q K^T, then P = softmax of each row of S (in place), then O = P V. The two products are computed in
+// tiles of block_m x block_n, which accumulate in registers, DEPTH at a time, from shared memory. Whatever the speed of the
+// products, the matrix is written twice and read three times.
 
 // params/attention.h
 
-/* What a kernel of this family is told at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -108,14 +110,17 @@ __device__ __forceinline__ float to_float(Input x) { return x; }
 using Output = float;
 __device__ __forceinline__ Output to_output(float x) { return x; }
 
+// An element of K and V.
+using InputKv = Input;
+
 // sequence/head.cuh
 
 // Where the tensors of one head begin. All offsets are 64-bit: a tensor may hold more than 2^31 elements.
 
 struct Head {
     const Input *q; // (len_q, head_dim), rows q_row_stride apart
-    const Input *k; // (len_kv, head_dim); heads / kv_heads neighbouring heads share one
-    const Input *v; // (len_kv, head_dim_v)
+    const InputKv *k; // (len_kv, head_dim); heads / kv_heads neighbouring heads share one
+    const InputKv *v; // (len_kv, head_dim_v)
     Output *o;      // (len_q, head_dim_v)
     float *lse;     // (len_q), or null
 };
@@ -124,11 +129,15 @@ struct Head {
 __device__ __forceinline__ Head head_at(const attention_params &p, long long index) {
     long long batch = index / p.heads, head = index % p.heads, kv_head = head / (p.heads / p.kv_heads);
     return {static_cast<const Input *>(p.q) + batch * p.q_batch_stride + head * p.q_head_stride,
-            static_cast<const Input *>(p.k) + batch * p.k_batch_stride + kv_head * p.k_head_stride,
-            static_cast<const Input *>(p.v) + batch * p.v_batch_stride + kv_head * p.v_head_stride,
+            static_cast<const InputKv *>(p.k) + batch * p.k_batch_stride + kv_head * p.k_head_stride,
+            static_cast<const InputKv *>(p.v) + batch * p.v_batch_stride + kv_head * p.v_head_stride,
             static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride,
             p.lse ? p.lse + batch * p.lse_batch_stride + head * p.lse_head_stride : nullptr};
 }
+
+// sequence/input_kv.cuh
+
+// Elements of K and V as numbers. Those of 8 bits have the value of their bits, times a scale or not.
 
 // walk/keys_seen_causal.cuh
 // How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
@@ -159,7 +168,7 @@ template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forc
 // fragment/softmax.cuh
 
 // The online softmax. The state of a row is two numbers. The states of two sets of scores combine to the state of their union, in
-// any order and grouping; {-INFINITY, 0} is the neutral element. Tiling, splitting and merging attention rest on this.
+// any order and grouping; {-INFINITY, 0} is the neutral element. Tiling, splitting and merging attention rely on this.
 
 struct SoftmaxState {
     float max; // m: the largest score; -INFINITY when there was none
@@ -193,16 +202,16 @@ __device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) 
 // log(sum of exp(score)) = m + log l; -INFINITY for nothing.
 __device__ __forceinline__ float softmax_lse(SoftmaxState state) { return state.max + logf(state.sum); }
 
-// Operands of one step of a product: C[m][n] += sum over x of a[m][x] b[n][x]. The odd row length keeps threads that
-// walk down a column in different banks.
+// Operands of one step of a product: C[m][n] += sum over x of a[m][x] b[n][x]. The row length is odd, so threads that
+// read down a column access different banks.
 struct Operands {
     float a[BLOCK_M][DEPTH + 1];
     float b[BLOCK_N][DEPTH + 1];
 };
 static_assert(sizeof(Operands) == SHARED_BYTES, "as in the launch directive");
 
-// Threads stand in a grid of DOWN x ACROSS over the tile; thread (y, x) sums elements (y + i DOWN, x + j ACROSS).
-constexpr int PER_M = BLOCK_M / DOWN, PER_N = BLOCK_N / ACROSS;
+// The threads form a THREADS_M x THREADS_N grid over the tile; thread (y, x) sums elements (y + i THREADS_M, x + j THREADS_N).
+constexpr int PER_M = BLOCK_M / THREADS_M, PER_N = BLOCK_N / THREADS_N;
 
 // The matrix of one head in the workspace: (len_q, len_kv).
 __device__ __forceinline__ float *head_matrix(const attention_params &p, long long head) {
@@ -216,7 +225,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_scores(const __g
     int query0 = blockIdx.x / tiles_n % tiles_m * BLOCK_M, key0 = blockIdx.x % tiles_n * BLOCK_N;
     long long index = blockIdx.x / tiles_n / tiles_m;
     Head head = head_at(p, index);
-    int thread = threadIdx.x, y = thread / ACROSS, x = thread % ACROSS;
+    int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
     if (key0 >= keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1))
         return; // not even the last query of the tile sees its first key
 
@@ -238,18 +247,18 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_scores(const __g
             for (int i = 0; i < PER_M; i++)
 #pragma unroll
                 for (int j = 0; j < PER_N; j++)
-                    sum[i][j] = fmaf(tile.a[y + i * DOWN][step], tile.b[x + j * ACROSS][step], sum[i][j]);
+                    sum[i][j] = fmaf(tile.a[y + i * THREADS_M][step], tile.b[x + j * THREADS_N][step], sum[i][j]);
         }
-        __syncthreads(); // all have used the operands before the next ones come
+        __syncthreads(); // all threads have used the operands
     }
 
     float *scores = head_matrix(p, index);
 #pragma unroll
     for (int i = 0; i < PER_M; i++) {
-        int query = query0 + y + i * DOWN;
+        int query = query0 + y + i * THREADS_M;
 #pragma unroll
         for (int j = 0; j < PER_N; j++) {
-            int key = key0 + x + j * ACROSS;
+            int key = key0 + x + j * THREADS_N;
             if (query < p.len_q && key < p.len_kv)
                 scores[static_cast<long long>(query) * p.len_kv + key] = p.scale * sum[i][j];
         }
@@ -289,8 +298,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __g
     long long index = blockIdx.x / TILES_N / tiles_m;
     Head head = head_at(p, index);
     const float *weights = head_matrix(p, index);
-    int thread = threadIdx.x, y = thread / ACROSS, x = thread % ACROSS;
-    int keys = keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1); // the last query of the tile sees most
+    int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
+    int keys = keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1); // the last query of the tile sees the most keys
 
     float sum[PER_M][PER_N] = {};
     for (int key0 = 0; key0 < keys; key0 += DEPTH) {
@@ -308,11 +317,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __g
         for (int step = 0; step < DEPTH; step++) {
 #pragma unroll
             for (int i = 0; i < PER_M; i++) {
-                if (key0 + step >= keys_seen(p, query0 + y + i * DOWN))
+                if (key0 + step >= keys_seen(p, query0 + y + i * THREADS_M))
                     continue; // a weight of 0 would not do: 0 times NaN is NaN
 #pragma unroll
                 for (int j = 0; j < PER_N; j++)
-                    sum[i][j] = fmaf(tile.a[y + i * DOWN][step], tile.b[x + j * ACROSS][step], sum[i][j]);
+                    sum[i][j] = fmaf(tile.a[y + i * THREADS_M][step], tile.b[x + j * THREADS_N][step], sum[i][j]);
             }
         }
         __syncthreads();
@@ -320,10 +329,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __g
 
 #pragma unroll
     for (int i = 0; i < PER_M; i++) {
-        int query = query0 + y + i * DOWN;
+        int query = query0 + y + i * THREADS_M;
 #pragma unroll
         for (int j = 0; j < PER_N; j++) {
-            int d = d0 + x + j * ACROSS;
+            int d = d0 + x + j * THREADS_N;
             if (query < p.len_q && d < HEAD_DIM_V)
                 head.o[query * p.o_row_stride + d] = to_output(sum[i][j]);
         }

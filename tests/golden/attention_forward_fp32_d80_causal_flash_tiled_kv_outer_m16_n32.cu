@@ -51,20 +51,20 @@ constexpr int PITCH = 81;
 // 4 * ((block_m + block_n) * pitch + block_n * head_dim_v + block_m * (block_n + 1))
 constexpr int SHARED_BYTES = 27904;
 
-// Attention by tiles with keys outside: a tile of block_n keys and values stays on chip while all tiles of block_m
-// queries pass by. No query sees all keys in one go, so its unfinished output and softmax state wait in global memory
-// (the workspace, fp32) between two key tiles, and are divided by l when all keys have been seen.
+// Tiled attention with the loop over keys outside: a tile of block_n keys and values stays on chip while the inner loop goes over
+// all Q tiles. Between two K/V tiles the unfinished output and the softmax state of each query are kept in global memory (the
+// workspace, fp32). The last step divides O by l.
 //
 //     for each K/V tile                      K, V: global -> shared, once
 //         for each Q tile               Q, o, m, l: global -> registers, o, m, l back again
 //
-// One block a head, so that no two blocks share an output row and the order of additions is fixed. A row of Q and of o
-// belongs to LANES lanes. Compare the other loop order, which reads K and V over again but never takes o out of
-// registers: the same sums, less traffic, and as many independent blocks as there are query tiles.
+// One block computes one head, so that no two blocks share an output row and the order of additions is fixed. LANES lanes hold a
+// row of Q and of O. The other loop order computes the same sums: it reads K and V once for each Q tile, but keeps O in registers,
+// which is less traffic in total, and has as many independent blocks as there are Q tiles.
 
 // params/attention.h
 
-/* What a kernel of this family is told at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -113,14 +113,17 @@ __device__ __forceinline__ float to_float(Input x) { return x; }
 using Output = float;
 __device__ __forceinline__ Output to_output(float x) { return x; }
 
+// An element of K and V.
+using InputKv = Input;
+
 // sequence/head.cuh
 
 // Where the tensors of one head begin. All offsets are 64-bit: a tensor may hold more than 2^31 elements.
 
 struct Head {
     const Input *q; // (len_q, head_dim), rows q_row_stride apart
-    const Input *k; // (len_kv, head_dim); heads / kv_heads neighbouring heads share one
-    const Input *v; // (len_kv, head_dim_v)
+    const InputKv *k; // (len_kv, head_dim); heads / kv_heads neighbouring heads share one
+    const InputKv *v; // (len_kv, head_dim_v)
     Output *o;      // (len_q, head_dim_v)
     float *lse;     // (len_q), or null
 };
@@ -129,8 +132,8 @@ struct Head {
 __device__ __forceinline__ Head head_at(const attention_params &p, long long index) {
     long long batch = index / p.heads, head = index % p.heads, kv_head = head / (p.heads / p.kv_heads);
     return {static_cast<const Input *>(p.q) + batch * p.q_batch_stride + head * p.q_head_stride,
-            static_cast<const Input *>(p.k) + batch * p.k_batch_stride + kv_head * p.k_head_stride,
-            static_cast<const Input *>(p.v) + batch * p.v_batch_stride + kv_head * p.v_head_stride,
+            static_cast<const InputKv *>(p.k) + batch * p.k_batch_stride + kv_head * p.k_head_stride,
+            static_cast<const InputKv *>(p.v) + batch * p.v_batch_stride + kv_head * p.v_head_stride,
             static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride,
             p.lse ? p.lse + batch * p.lse_batch_stride + head * p.lse_head_stride : nullptr};
 }
@@ -216,7 +219,7 @@ __device__ __forceinline__ void slice_add(Slice<DIM> &sum, float keep, float wei
 // fragment/softmax.cuh
 
 // The online softmax. The state of a row is two numbers. The states of two sets of scores combine to the state of their union, in
-// any order and grouping; {-INFINITY, 0} is the neutral element. Tiling, splitting and merging attention rest on this.
+// any order and grouping; {-INFINITY, 0} is the neutral element. Tiling, splitting and merging attention rely on this.
 
 struct SoftmaxState {
     float max; // m: the largest score; -INFINITY when there was none
@@ -252,98 +255,150 @@ struct Shared {
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
+// What a block works on: one head.
+struct Work {
+    Head head;
+    SoftmaxState *states; // (len_q), in the workspace
+    float *outputs;       // (len_q, head_dim_v), in the workspace behind the states of all heads; not divided by l yet
+};
+
+__device__ __forceinline__ Work work_of_block(const attention_params &p) {
+    const long long rows = static_cast<long long>(gridDim.x) * p.len_q, row0 = static_cast<long long>(blockIdx.x) * p.len_q;
+    Work work;
+    work.head = head_at(p, blockIdx.x);
+    work.states = static_cast<SoftmaxState *>(p.workspace) + row0;
+    work.outputs = static_cast<float *>(p.workspace) + rows * 2 + row0 * HEAD_DIM_V;
+    return work;
+}
+
+__device__ __forceinline__ float *output_of(const Work &work, int query) {
+    return work.outputs + static_cast<long long>(query) * HEAD_DIM_V;
+}
+
+// O = 0, m = -inf, l = 0
+__device__ __forceinline__ void begin_rows(const attention_params &p, const Work &work, int row, int lane) {
+    for (int query = row; query < p.len_q; query += BLOCK_M) {
+        slice_store_float(output_of(work, query), slice_zero<HEAD_DIM_V>());
+        if (lane == 0)
+            work.states[query] = softmax_of_nothing();
+    }
+}
+
+// Does some query of the Q tile see some key of the K/V tile?
+__device__ __forceinline__ bool sees_tile(const attention_params &p, const Work &, int query0, int key0) {
+    return key0 < keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1);
+}
+
+// The query sees the keys of the tile below this, which may be negative.
+__device__ __forceinline__ int keys_of_row(const attention_params &p, int query, int key0) {
+    return min(keys_seen(p, query) - key0, BLOCK_N);
+}
+
+// K and V of a tile, as fp32.
+__device__ __forceinline__ void load_keys(const attention_params &p, const Head &head, int key0, Shared &tile) {
+    for (int i = threadIdx.x; i < BLOCK_N * HEAD_DIM; i += BLOCK_THREADS)
+        if (key0 + i / HEAD_DIM < p.len_kv)
+            tile.k[i / HEAD_DIM][i % HEAD_DIM] = to_float(head.k[(key0 + i / HEAD_DIM) * p.k_row_stride + i % HEAD_DIM]);
+    for (int i = threadIdx.x; i < BLOCK_N * HEAD_DIM_V; i += BLOCK_THREADS)
+        if (key0 + i / HEAD_DIM_V < p.len_kv)
+            tile.v[i / HEAD_DIM_V][i % HEAD_DIM_V] =
+                to_float(head.v[(key0 + i / HEAD_DIM_V) * p.v_row_stride + i % HEAD_DIM_V]);
+}
+
+// s = scale q.k for keys lane, lane + LANES, ... of the tile; -INFINITY for keys that the query does not see. Returns the largest.
+__device__ __forceinline__ float multiply_scores(const attention_params &p, const Work &work, const Shared &tile, int query,
+                                                 int key0, int keys, float (&s)[BLOCK_N / LANES]) {
+    const int row = threadIdx.x / LANES, lane = threadIdx.x % LANES;
+    float max = -INFINITY;
+#pragma unroll
+    for (int j = 0; j < BLOCK_N / LANES; j++) {
+        const int key = lane + j * LANES;
+        const bool seen = key < keys;
+        float dot = 0;
+        for (int d = 0; seen && d < HEAD_DIM; d++)
+            dot = fmaf(tile.q[row][d], tile.k[key][d], dot);
+        s[j] = seen ? p.scale * dot : -INFINITY;
+        max = fmaxf(max, s[j]);
+    }
+    return max;
+}
+
+// Weights exp(s - max) of the lane's keys -> shared memory. Returns their sum.
+__device__ __forceinline__ float store_weights(float (&weight)[BLOCK_N + 1], const float (&s)[BLOCK_N / LANES], float max) {
+    const int lane = threadIdx.x % LANES;
+    float sum = 0;
+#pragma unroll
+    for (int j = 0; j < BLOCK_N / LANES; j++)
+        sum += weight[lane + j * LANES] = softmax_weight(s[j], max);
+    return sum;
+}
+
+// o = o keep + weights V, for the lane's slice of the row.
+__device__ __forceinline__ void add_output(const attention_params &p, const Work &work, const Shared &tile, int query, int key0,
+                                           int keys, float keep) {
+    const int row = threadIdx.x / LANES;
+    float *output = output_of(work, query);
+    const Slice<HEAD_DIM_V> o = slice_load_float<HEAD_DIM_V>(output);
+    Slice<HEAD_DIM_V> sum = slice_zero<HEAD_DIM_V>();
+    for (int key = 0; key < keys; key++)
+        slice_add(sum, 1, tile.weight[row][key], slice_load_float<HEAD_DIM_V>(tile.v[key]));
+    slice_add(sum, 1, keep, o);
+    slice_store_float(output, sum);
+}
+
+// O = O / l and LSE.
+__device__ __forceinline__ void store_rows(const attention_params &p, const Work &work, int row, int lane) {
+    for (int query = row; query < p.len_q; query += BLOCK_M) {
+        const SoftmaxState state = work.states[query];
+        Slice<HEAD_DIM_V> o = slice_load_float<HEAD_DIM_V>(output_of(work, query));
+        for (float &value : o.value)
+            value = softmax_normalize(value, state);
+        slice_store(work.head.o + query * p.o_row_stride, o);
+        if (work.head.lse && lane == 0)
+            work.head.lse[query] = softmax_lse(state);
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
     attention_flash_tiled_kv(const __grid_constant__ attention_params p) {
     Shared &tile = *dynamic_shared<Shared>();
-    Head head = head_at(p, blockIdx.x);
-    int row = threadIdx.x / LANES, lane = threadIdx.x % LANES;
-
-    // What waits between key tiles, for all rows of all heads: states (len_q), then outputs (len_q, head_dim_v).
-    long long rows = static_cast<long long>(gridDim.x) * p.len_q, row0 = static_cast<long long>(blockIdx.x) * p.len_q;
-    SoftmaxState *states = static_cast<SoftmaxState *>(p.workspace) + row0;
-    float *outputs = static_cast<float *>(p.workspace) + rows * 2 + row0 * HEAD_DIM_V;
-
-    for (int query = row; query < p.len_q; query += BLOCK_M) { // o = 0, m = -inf, l = 0
-        slice_store_float(outputs + static_cast<long long>(query) * HEAD_DIM_V, slice_zero<HEAD_DIM_V>());
-        if (lane == 0)
-            states[query] = softmax_of_nothing();
-    }
+    const Work work = work_of_block(p);
+    const int row = threadIdx.x / LANES, lane = threadIdx.x % LANES;
+    begin_rows(p, work, row, lane);
 
     for (int key0 = 0; key0 < p.len_kv; key0 += BLOCK_N) {
-        __syncthreads(); // all are done with the last K/V tile, and with all states
-        for (int i = threadIdx.x; i < BLOCK_N * HEAD_DIM; i += BLOCK_THREADS)
-            if (key0 + i / HEAD_DIM < p.len_kv)
-                tile.k[i / HEAD_DIM][i % HEAD_DIM] =
-                    to_float(head.k[(key0 + i / HEAD_DIM) * p.k_row_stride + i % HEAD_DIM]);
-        for (int i = threadIdx.x; i < BLOCK_N * HEAD_DIM_V; i += BLOCK_THREADS)
-            if (key0 + i / HEAD_DIM_V < p.len_kv)
-                tile.v[i / HEAD_DIM_V][i % HEAD_DIM_V] =
-                    to_float(head.v[(key0 + i / HEAD_DIM_V) * p.v_row_stride + i % HEAD_DIM_V]);
+        __syncthreads(); // all threads are done with the last K/V tile and with all states
+        load_keys(p, work.head, key0, tile);
         __syncthreads();
 
         for (int query0 = 0; query0 < p.len_q; query0 += BLOCK_M) {
-            if (key0 >= keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1))
-                continue; // not even the last query of the tile sees the first key
-            int query = query0 + row;
-            bool inside = query < p.len_q;
-            int keys = inside ? min(keys_seen(p, query) - key0, BLOCK_N) : 0; // of this tile, seen; may be below 0
-
+            if (!sees_tile(p, work, query0, key0))
+                continue;
+            const int query = query0 + row;
+            const bool inside = query < p.len_q;
+            const int keys = inside ? keys_of_row(p, query, key0) : 0;
             if (inside)
                 for (int d = lane; d < HEAD_DIM; d += LANES)
-                    tile.q[row][d] = to_float(head.q[query * p.q_row_stride + d]);
+                    tile.q[row][d] = to_float(work.head.q[query * p.q_row_stride + d]);
             __syncwarp();
 
-            // s = scale q.k; a lane does keys lane, lane + LANES, ...
-            float score[BLOCK_N / LANES], tile_max = -INFINITY;
-#pragma unroll
-            for (int j = 0; j < BLOCK_N / LANES; j++) {
-                int key = lane + j * LANES;
-                float dot = 0;
-                const bool seen = key < keys;
-                for (int d = 0; seen && d < HEAD_DIM; d++)
-                    dot = fmaf(tile.q[row][d], tile.k[key][d], dot);
-                score[j] = seen ? p.scale * dot : -INFINITY;
-                tile_max = fmaxf(tile_max, score[j]);
-            }
+            float s[BLOCK_N / LANES];
+            const float tile_max = multiply_scores(p, work, tile, query, key0, keys, s);
 
-            // m' = max(m, max s),  weight = exp(s - m')
-            SoftmaxState state = inside ? states[query] : softmax_of_nothing();
-            float max = fmaxf(state.max, lanes_max<LANES>(tile_max)), tile_sum = 0;
-#pragma unroll
-            for (int j = 0; j < BLOCK_N / LANES; j++) {
-                float weight = softmax_weight(score[j], max);
-                tile.weight[row][lane + j * LANES] = weight;
-                tile_sum += weight;
-            }
-
-            // keep = exp(m - m'),  l = l keep + sum of weights
-            float keep = softmax_weight(state.max, max);
+            // m' = max(m, max s),  l' = l exp(m - m') + sum of weights exp(s - m')
+            SoftmaxState state = inside ? work.states[query] : softmax_of_nothing();
+            const float max = fmaxf(state.max, lanes_max<LANES>(tile_max)), keep = softmax_weight(state.max, max);
+            const float tile_sum = store_weights(tile.weight[row], s, max);
             state = {max, state.sum * keep + lanes_sum<LANES>(tile_sum)};
-            __syncwarp(); // weights of the row are there; its query and its state have been read
+            __syncwarp(); // the weights of the row are stored; its query and its state have been read
 
-            // o = o keep + weights V; a lane does its slice of the row
             if (!inside)
                 continue;
-            float *output = outputs + static_cast<long long>(query) * HEAD_DIM_V;
-            Slice<HEAD_DIM_V> o = slice_load_float<HEAD_DIM_V>(output), sum = slice_zero<HEAD_DIM_V>();
-            for (int key = 0; key < keys; key++)
-                slice_add(sum, 1, tile.weight[row][key], slice_load_float<HEAD_DIM_V>(tile.v[key]));
-            slice_add(sum, 1, keep, o);
-            slice_store_float(output, sum);
+            add_output(p, work, tile, query, key0, keys, keep);
             if (lane == 0)
-                states[query] = state;
+                work.states[query] = state;
         }
     }
-
-    // o = o / l; states are written by one lane and read by all
-    __syncthreads();
-    for (int query = row; query < p.len_q; query += BLOCK_M) {
-        SoftmaxState state = states[query];
-        Slice<HEAD_DIM_V> o = slice_load_float<HEAD_DIM_V>(outputs + static_cast<long long>(query) * HEAD_DIM_V);
-        for (float &value : o.value)
-            value = softmax_normalize(value, state);
-        slice_store(head.o + query * p.o_row_stride, o);
-        if (head.lse && lane == 0)
-            head.lse[query] = softmax_lse(state);
-    }
+    __syncthreads(); // one lane writes a state and all lanes of its row read it
+    store_rows(p, work, row, lane);
 }

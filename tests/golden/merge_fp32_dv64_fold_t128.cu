@@ -34,13 +34,13 @@ constexpr int THREADS = 128;
 constexpr int LANES = 8;
 constexpr int ROWS = 16; // threads / lanes
 
-// Merge attention over parts of the keys into attention over all of them. Each part brings its own normalised output
-// and lse = log(sum of exp(score)). A part is one big key: lse is its score and its output is its value row, so merging
-// is attention again, with the same associative join; a part that saw no key has lse -INFINITY and is neutral.
-// A row belongs to LANES lanes; lse_parts are read twice and o_parts once.
+// Merges attention over parts of the keys into attention over all of them. Each part has a normalised output
+// and lse = log(sum of exp(score)). A part acts as one key with score lse and its output as row of V, so merging
+// is attention with the same associative join; a part that saw no key has lse -INFINITY and is neutral.
+// LANES lanes share a row; lse_parts are read twice and o_parts once.
 
 // params/merge.h
-/* What a kernel of this family is told at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct merge_params {
     const void *o_parts;    /* (parts, batch, heads, len_q, head_dim_v), each a normalised partial output */
@@ -93,7 +93,7 @@ __device__ __forceinline__ int slice_place(int i) { return static_cast<int>(thre
 
 template <int DIM> __device__ __forceinline__ Slice<DIM> slice_zero() { return {}; }
 
-template <int DIM> __device__ __forceinline__ Slice<DIM> slice_load(const Input *row) {
+template <int DIM, typename Element> __device__ __forceinline__ Slice<DIM> slice_load(const Element *row) {
     Slice<DIM> x;
 #pragma unroll
     for (int i = 0; i < x.COUNT; i++)
@@ -119,7 +119,7 @@ __device__ __forceinline__ void slice_add(Slice<DIM> &sum, float keep, float wei
 // fragment/softmax.cuh
 
 // The online softmax. The state of a row is two numbers. The states of two sets of scores combine to the state of their union, in
-// any order and grouping; {-INFINITY, 0} is the neutral element. Tiling, splitting and merging attention rest on this.
+// any order and grouping; {-INFINITY, 0} is the neutral element. Tiling, splitting and merging attention rely on this.
 
 struct SoftmaxState {
     float max; // m: the largest score; -INFINITY when there was none

@@ -31,10 +31,10 @@ constexpr int SHARED_BYTES = 16; // 4 * threads / 32
 
 // Softmax of each row, in three passes: y = exp(x - m) / l with m = max x and l = sum exp(x - m).
 // Subtracting the maximum makes it safe: every exponent is at most 0, so nothing overflows, and at least one term is 1,
-// so the sum is never lost to underflow. One block a row. Moves 4 elements for each element: three reads, one write.
+// so the sum does not underflow. One block a row. Moves 4 elements for each element: three reads, one write.
 
 // params/softmax.h
-/* What a kernel of this family is told at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct softmax_params {
     const void *x; /* (rows, cols) */
@@ -113,7 +113,7 @@ template <typename Value, Value join(Value, Value)> __device__ Value block_reduc
 // fragment/softmax.cuh
 
 // The online softmax. The state of a row is two numbers. The states of two sets of scores combine to the state of their union, in
-// any order and grouping; {-INFINITY, 0} is the neutral element. Tiling, splitting and merging attention rest on this.
+// any order and grouping; {-INFINITY, 0} is the neutral element. Tiling, splitting and merging attention rely on this.
 
 struct SoftmaxState {
     float max; // m: the largest score; -INFINITY when there was none

@@ -29,12 +29,12 @@
 constexpr int THREADS = 128;
 constexpr int SHARED_BYTES = 32; // 8 * threads / 32
 
-// Softmax of each row, in two passes. The maximum and the denominator come from one pass: when a larger score turns up,
-// what was summed so far shrinks by exp(old max - new max), as if the new maximum had been known all along.
+// Softmax of each row, in two passes. One pass finds the maximum and the denominator: at a larger score
+// the sum so far is multiplied by exp(old max - new max), as if the new maximum had been known from the start.
 // One block a row. Moves 3 elements for each element: two reads, one write.
 
 // params/softmax.h
-/* What a kernel of this family is told at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct softmax_params {
     const void *x; /* (rows, cols) */
@@ -104,7 +104,7 @@ template <typename Value, Value join(Value, Value)> __device__ Value block_reduc
 // fragment/softmax.cuh
 
 // The online softmax. The state of a row is two numbers. The states of two sets of scores combine to the state of their union, in
-// any order and grouping; {-INFINITY, 0} is the neutral element. Tiling, splitting and merging attention rest on this.
+// any order and grouping; {-INFINITY, 0} is the neutral element. Tiling, splitting and merging attention rely on this.
 
 struct SoftmaxState {
     float max; // m: the largest score; -INFINITY when there was none
@@ -145,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) softmax_online(const __gri
     const Input *x = static_cast<const Input *>(p.x) + blockIdx.x * p.x_row_stride; // (cols)
     Output *y = static_cast<Output *>(p.y) + blockIdx.x * p.y_row_stride;           // (cols), perhaps x itself
 
-    // Pass 1: m and l, each thread over its own columns, then all threads together.
+    // Pass 1: m and l, each thread over its own columns, then over all threads.
     SoftmaxState state = softmax_of_nothing();
     for (long long col = threadIdx.x; col < p.cols; col += THREADS)
         state = softmax_join(state, softmax_of(to_float(x[col])));

@@ -1,14 +1,14 @@
-//$ needs block_n tile_rows units_apart
+//$ needs block_n tile_rows skip_per_warpgroup
 //$ include "expression/formula.cuh"
 
 // The K/V tiles that queries go over, from the first to the last, where all they see is an interval; at least one, so that
 // all take the same way.
 struct KeyWalk {
-    //$ if units_apart
+    //$ if skip_per_warpgroup
     int unseen; // tiles before those, which only other units of the Q tile see
     //$ end
     int left;   // tiles to come
-    //$ if units_apart
+    //$ if skip_per_warpgroup
     int after;  // as unseen, behind those
     //$ end
     int tile;                 // the next one
@@ -45,7 +45,7 @@ __device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const
 
 // For those of one unit.
 __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const Tile &tile, int unit) {
-    //$ if units_apart
+    //$ if skip_per_warpgroup
     const KeyWalk all = walk_of_tile(p, tile);
     KeyWalk walk = walk_of_queries(p, tile, tile.query + unit * 64, 64, all.tile);
     walk.unseen = walk.tile - all.tile;
@@ -55,7 +55,7 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     return walk_of_tile(p, tile); // turns are taken alike
     //$ end
 }
-//$ if units_apart
+//$ if skip_per_warpgroup
 
 // Tiles behind those of the unit, which only others see.
 __device__ __forceinline__ int tiles_after(const attention_params &, const Tile &, int, const KeyWalk &walk) { return walk.after; }

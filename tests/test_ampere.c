@@ -20,10 +20,27 @@ static void run(struct device *device, const char *source, int threads, struct p
     cr_assert_eq(device_run(device, &kernel, &p, sizeof p), ATT_OK, "%s", text_string(&device->failure.text));
 }
 
+/* --- movmatrix ------------------------------------------------------------------------------------------------------- */
+
+/* Element (i, j) is 8 i + j. */
+Test(warp_unit, movmatrix_transposes) {
+    static const char source[] = KERNEL "    unsigned first = threadIdx.x * 2;\n"
+                                        "    unsigned pair = transpose_matrix(first | first + 1 << 16);\n"
+                                        "    p.y[2 * threadIdx.x] = pair & 0xffff;\n"
+                                        "    p.y[2 * threadIdx.x + 1] = pair >> 16;\n"
+                                        "}\n";
+    struct device device = device_open(ATT_HOST_CHECK, 0);
+    struct params p = {NULL, device_buffer(&device, 64 * sizeof(float), NULL), 0};
+    run(&device, source, 32, p);
+    for (int i = 0; i < 64; i++)
+        cr_expect_eq(p.y[i], i % 8 * 8 + i / 8, "element %d: %g", i, (double)p.y[i]);
+    device_close(&device);
+}
+
 /* --- copies --------------------------------------------------------------------------------------------------------- */
 
 /* Three groups, of which one is waited for. What has landed then: the seed's business, but for the first. */
-Test(warp_unit, groups_of_copies_land_by_their_wait) {
+Test(ampere, groups_of_copies_land_by_their_wait) {
     static const char source[] = KERNEL "    float *tile = dynamic_shared<float>();\n"
                                         "    copy_async<16>(tile, p.x, 6);\n" /* one element and a half */
                                         "    copy_async_commit();\n"
@@ -64,13 +81,13 @@ Test(warp_unit, groups_of_copies_land_by_their_wait) {
 /* --- matrices ------------------------------------------------------------------------------------------------------- */
 
 /* Element (row, column) of matrix j is 100 j + 10 row + column; rows are `pitch` elements apart. */
-#define LOAD(function, pitch)                                                                                          \
+#define LOAD(function, at, pitch)                                                                                      \
     KERNEL "    unsigned short *tile = dynamic_shared<unsigned short>();\n"                                            \
            "    for (int i = threadIdx.x; i < 256; i += 32)\n"                                                         \
            "        tile[i / 8 * " #pitch " + i % 8] = i / 64 * 100 + i / 8 % 8 * 10 + i % 8;\n"                       \
            "    __syncwarp();\n"                                                                                       \
            "    unsigned pair[4];\n"                                                                                   \
-           "    " #function "(pair, tile + threadIdx.x * " #pitch ");\n"                                               \
+           "    " #function "(pair, " #at "(tile + threadIdx.x * " #pitch "));\n"                                      \
            "    for (int j = 0; j < 4; j++) {\n"                                                                       \
            "        p.y[threadIdx.x * 8 + 2 * j] = pair[j] & 0xffff;\n"                                                \
            "        p.y[threadIdx.x * 8 + 2 * j + 1] = pair[j] >> 16;\n"                                               \
@@ -93,18 +110,18 @@ static void check_load(const char *source, bool transposed, unsigned conflicts) 
     device_close(&device);
 }
 
-Test(warp_unit, matrices_are_loaded_as_rows_or_as_columns) {
-    check_load(LOAD(load_matrices, 8), false, 0);
-    check_load(LOAD(load_matrices_transposed, 8), true, 0);
+Test(ampere, matrices_are_loaded_as_rows_or_as_columns) {
+    check_load(LOAD(load_matrices, , 8), false, 0);
+    check_load(LOAD(load_matrices_transposed, address_in_shared, 8), true, 0);
 }
 
-Test(warp_unit, rows_in_the_same_banks_are_counted) {
-    check_load(LOAD(load_matrices, 64), false, 4 * 7);
-    check_load(LOAD(load_matrices, 16), false, 4 * 1);
-    check_load(LOAD(load_matrices_transposed, 24), true, 0);
+Test(ampere, rows_in_the_same_banks_are_counted) {
+    check_load(LOAD(load_matrices, , 64), false, 4 * 7);
+    check_load(LOAD(load_matrices, , 16), false, 4 * 1);
+    check_load(LOAD(load_matrices_transposed, address_in_shared, 24), true, 0);
 }
 
-Test(warp_unit, what_ldmatrix_cannot_read_is_refused) {
+Test(ampere, what_ldmatrix_cannot_read_is_refused) {
     static const char *const cases[][2] = {
         {"unsigned pair[4]; load_matrices(pair, dynamic_shared<char>() + 8 * threadIdx.x);",
          "ldmatrix: lane 1 names byte 8 of 4096 bytes of shared memory"},
@@ -161,7 +178,41 @@ static void check_product(const char *source, enum att_host_mode mode) {
     device_close(&device);
 }
 
-Test(warp_unit, a_warp_multiplies) {
+/* The same of a (16, 8) and b (8, 8) in TF32, where x has twice the columns; to_tf32 rounds 11 to 12 bits, and lower ones are cut. */
+#define MULTIPLY_TF32                                                                                                  \
+    KERNEL "    const int g = threadIdx.x / 4, t = threadIdx.x % 4;\n"                                                 \
+           "    const float *b = p.x + 256;\n"                                                                         \
+           "    unsigned of_a[4], of_b[2];\n"                                                                          \
+           "    float s[2][4] = {{1000, 1000, 1000, 1000}};\n"                                                         \
+           "    for (int step = 0; step < 2; step++) {\n"                                                              \
+           "        for (int r = 0; r < 4; r++)\n"                                                                     \
+           "            of_a[r] = to_tf32(p.x[(g + r % 2 * 8) * 16 + 8 * step + t + r / 2 * 4]) | 0x1fff;\n"           \
+           "        for (int r = 0; r < 2; r++)\n"                                                                     \
+           "            of_b[r] = to_tf32(b[(8 * step + t + r * 4) * 8 + g]);\n"                                       \
+           "        mma_tf32(s[0], of_a, of_b[0], of_b[1]);\n"                                                         \
+           "    }\n"                                                                                                   \
+           "    for (int i = 0; i < 4; i++)\n"                                                                         \
+           "        p.y[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = s[0][i];\n"                                             \
+           "}\n"
+
+/* Halves go away from 0; what is not finite stays so, whatever its lower bits. */
+Test(ampere, floats_are_rounded_to_tf32) {
+    static const char source[] = KERNEL "    p.y[threadIdx.x] = __int_as_float((int)to_tf32(p.x[threadIdx.x])); }\n";
+    float x[8] = {1 + 0x1p-11f, -1 - 0x1p-11f, 1 + 0x1.ffep-12f, 3, INFINITY, -INFINITY, NAN, 0x1.fffffep127f};
+    const float expected[8] = {1 + 0x1p-10f, -1 - 0x1p-10f, 1, 3, INFINITY, -INFINITY, NAN, INFINITY};
+    const uint32_t nan = 0x7fffffff; /* as the GPU has it */
+    memcpy(&x[6], &nan, sizeof nan);
+    struct device device = device_open(ATT_HOST_CHECK, 0);
+    struct params p = {device_buffer(&device, sizeof x, x), device_buffer(&device, sizeof x, NULL), 0};
+    run(&device, source, 8, p);
+    for (int i = 0; i < 8; i++)
+        cr_expect(isnan(expected[i]) ? isnan(p.y[i]) : p.y[i] == expected[i], "%d: %a, not %a", i, p.y[i], expected[i]);
+    device_close(&device);
+}
+
+Test(ampere, a_warp_multiplies) {
+    check_product(MULTIPLY_TF32, ATT_HOST_CHECK);
+
     check_product(MULTIPLY(true), ATT_HOST_CHECK);
     check_product(MULTIPLY(false), ATT_HOST_CHECK);
     check_product(MULTIPLY(true), ATT_HOST_FAST);

@@ -1,0 +1,163 @@
+/* attention_backward_async.cu: bits that do not vary where the problem says so, tensors that TMA cannot take, and what it refuses.
+   That the numbers are right is for the sweep (specs/attention_backward_async.yaml). */
+#include "attile.h"
+
+#include <criterion/criterion.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PROBLEM "family=attention_backward dtype=bf16 head_dim=64 mask=causal target=sm_90a "
+
+enum { H = 2, LQ = 150, LK = 300, D = 64, ROWS = H * LK, BYTES = 2 * ROWS * D, WORKSPACE = 1 << 20 };
+enum { Q, K, V, O, D_O, DQ, DK, DV, TENSORS };
+
+static att_session *open_host(uint64_t seed) {
+    att_session *session;
+    struct att_options options = {
+        .size = sizeof options, .device = ATT_DEVICE_HOST, .host_seed = seed, .no_disk_cache = 1};
+    cr_assert_eq(att_open(&options, &session), ATT_OK);
+    return session;
+}
+
+static att_kernel *find(att_session *session, const char *problem) {
+    att_kernel *kernel;
+    cr_assert_eq(att_find(session, problem, "algorithm=flash_async", &kernel), ATT_OK, "%s", att_message(session));
+    return kernel;
+}
+
+/* Everything in memory of the session; clear() frees it. */
+struct problem {
+    uint16_t *data[TENSORS];
+    struct att_args args;
+};
+
+static struct att_tensor tensor(uint16_t *data, int rows) {
+    return (struct att_tensor){data, H * rows * D, rows * D, D};
+}
+
+static void *device(att_session *session, const void *from, size_t bytes) {
+    void *to;
+    cr_assert_eq(att_alloc(session, bytes, &to), ATT_OK);
+    cr_assert_eq(att_copy_in(session, to, from, bytes), ATT_OK);
+    return to;
+}
+
+static void make(att_session *session, struct problem *p) {
+    static uint16_t values[ROWS * D];
+    static float lse[H * LQ];
+    static char workspace[WORKSPACE];
+    unsigned seed = 1;
+    for (int i = 0; i < TENSORS; i++) {
+        for (int j = 0; j < ROWS * D; j++) {
+            float x = (float)((seed = seed * 1664525 + 1013904223) >> 8) / 0x1p23f - 1;
+            uint32_t bits;
+            memcpy(&bits, &x, 4);
+            values[j] = (uint16_t)(bits >> 16);
+        }
+        p->data[i] = device(session, values, BYTES);
+    }
+    for (int i = 0; i < H * LQ; i++)
+        lse[i] = 5;
+    memset(workspace, 0xff, sizeof workspace); /* NaN: what must be zero is made so */
+    p->args = (struct att_args){.size = sizeof p->args,
+                                .family = ATT_ATTENTION_BACKWARD,
+                                .workspace = device(session, workspace, sizeof workspace),
+                                .workspace_size = sizeof workspace,
+                                .attention_backward = {.d_o = tensor(p->data[D_O], LQ),
+                                                       .dq = tensor(p->data[DQ], LQ),
+                                                       .dk = tensor(p->data[DK], LK),
+                                                       .dv = tensor(p->data[DV], LK),
+                                                       .forward = {.q = tensor(p->data[Q], LQ),
+                                                                   .k = tensor(p->data[K], LK),
+                                                                   .v = tensor(p->data[V], LK),
+                                                                   .o = tensor(p->data[O], LQ),
+                                                                   .lse = device(session, lse, sizeof lse),
+                                                                   .batch = 1,
+                                                                   .heads = H,
+                                                                   .kv_heads = H,
+                                                                   .len_q = LQ,
+                                                                   .len_kv = LK}}};
+}
+
+static void clear(att_session *session, const struct problem *p) {
+    for (int i = 0; i < TENSORS; i++)
+        att_free(session, p->data[i]);
+    att_free(session, p->args.workspace);
+    att_free(session, p->args.attention_backward.forward.lse);
+}
+
+/* dQ, dK and dV with the threads of the host device in an order that the seed decides. */
+static void run(const char *problem, uint64_t seed, uint16_t out[3][ROWS * D]) {
+    att_session *session = open_host(seed);
+    struct problem p;
+    make(session, &p);
+    cr_assert_eq(att_launch(find(session, problem), &p.args, NULL), ATT_OK, "%s", att_message(session));
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(att_copy_out(session, out[i], p.data[DQ + i], BYTES), ATT_OK);
+    clear(session, &p);
+    att_close(session);
+}
+
+Test(backward_async, gives_the_same_bits_in_any_order_where_the_problem_says_so) {
+    static uint16_t first[3][ROWS * D], out[3][ROWS * D];
+    run(PROBLEM "deterministic=1", 0, first);
+    for (uint64_t seed = 1; seed < 5; seed++) {
+        run(PROBLEM "deterministic=1", seed, out);
+        cr_expect_arr_eq(out, first, sizeof out, "seed %d", (int)seed);
+    }
+}
+
+/* dK and dV are summed by their block alone. */
+Test(backward_async, adds_dq_alone_in_an_order_that_varies) {
+    static uint16_t first[3][ROWS * D], out[3][ROWS * D];
+    run(PROBLEM, 0, first);
+    for (uint64_t seed = 1; seed < 5; seed++) {
+        run(PROBLEM, seed, out);
+        cr_expect_arr_eq(out[1], first[1], 2 * sizeof out[1], "seed %d", (int)seed);
+    }
+}
+
+Test(backward_async, refuses_tensors_that_tma_cannot_take) {
+    att_session *session = open_host(0);
+    att_kernel *kernel = find(session, PROBLEM);
+    struct problem p;
+    make(session, &p);
+    p.args.attention_backward.d_o.data = p.data[D_O] + 4;
+    cr_expect_eq(att_launch(kernel, &p.args, NULL), ATT_INVALID_ARGUMENT);
+    cr_expect(strstr(att_message(session), "d_o: address"), "%s", att_message(session));
+    cr_expect(strstr(att_message(session), "not aligned to 16 bytes"), "%s", att_message(session));
+    p.args.attention_backward.d_o.data = p.data[D_O];
+    p.args.attention_backward.d_o.row_stride = D + 4;
+    cr_expect_eq(att_launch(kernel, &p.args, NULL), ATT_INVALID_ARGUMENT);
+    cr_expect(strstr(att_message(session), "d_o: row_stride is 68 elements"), "%s", att_message(session));
+    p.args.attention_backward.d_o.row_stride = D;
+    p.args.workspace_size = 1000;
+    cr_expect_eq(att_launch(kernel, &p.args, NULL), ATT_INVALID_ARGUMENT);
+    cr_expect(strstr(att_message(session), "workspace: it has 1000 bytes"), "%s", att_message(session));
+    clear(session, &p);
+    att_close(session);
+}
+
+Test(backward_async, says_what_it_cannot_do) {
+    static const struct {
+        const char *problem, *schedule, *words;
+    } cases[] = {
+        {"family=attention_backward dtype=fp32 target=sm_90a", "algorithm=flash_async", "dtype is fp32"},
+        {"family=attention_backward dtype=bf16 target=sm_80", "algorithm=flash_async", "target is sm_80"},
+        {"family=attention_backward dtype=bf16 head_dim=60 target=sm_90a", "algorithm=flash_async", "head_dim is 60"},
+        {PROBLEM, "algorithm=flash_async block_n=64", "block_n is 64"},
+        {PROBLEM, "algorithm=flash_async block_m=128", "block_m is 128"},
+        {PROBLEM "deterministic=1", "algorithm=flash_async block_m=64", "block_m is 64"},
+        {PROBLEM "deterministic=2", "algorithm=flash_async", "deterministic"},
+        {"family=attention_forward dtype=bf16 deterministic=1 target=sm_90a", "algorithm=flash_async",
+         "deterministic is given as 1"},
+    };
+    att_session *session = open_host(0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        att_kernel *kernel;
+        cr_expect_neq(att_find(session, cases[i].problem, cases[i].schedule, &kernel), ATT_OK, "%s", cases[i].schedule);
+        cr_expect(strstr(att_message(session), cases[i].words), "%s: %s", cases[i].words, att_message(session));
+    }
+    att_close(session);
+}

@@ -1,0 +1,72 @@
+/* NaN and infinity in one row of an input of the backward pass: they come out where the definition has them, and nowhere else. The
+   oracle goes over pairs, and a pair that is not seen adds nothing to it. */
+#include "check.h"
+#include "helper_run.h"
+#include "session.h"
+#include "tensor.h"
+#include "workload.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { INPUTS = 4, LEN_Q = 70, LEN_KV = 100 };
+
+static const char *const names[INPUTS] = {"q", "k", "v", "d_o"};
+
+/* Random tensors, with `value` in one place of a row in the middle of input `which`. */
+static void make_files(struct workload_files *files, int which, float value, int dim) {
+    for (int i = 0; i < INPUTS; i++) {
+        int64_t rows = i == 1 || i == 2 ? LEN_KV : LEN_Q, count = rows * dim;
+        float *data = malloc(sizeof *data * (size_t)count);
+        cr_assert(data);
+        tensor_random((uint64_t)(i + 1), data, count);
+        if (i == which)
+            data[rows / 2 * dim + 3] = value;
+        files->file[i] =
+            (struct npy){.type = NPY_FP32, .dims = 4, .dim = {1, 1, rows, dim}, .count = count, .data = data};
+        files->path[i] = names[i];
+    }
+}
+
+static void check_input(att_session *session, att_kernel *kernel, int which, float value) {
+    static const struct shape shape = {.batch = 1, .heads = 1, .kv_heads = 1, .len_q = LEN_Q, .len_kv = LEN_KV};
+    const struct knobs *knobs = &kernel->variant.knobs;
+    struct workload_files files = {0};
+    struct workload workload;
+    struct check_result result;
+    struct check_options options = {.layout = LAYOUT_PACKED, .shown = 3};
+    struct text error = {0};
+    make_files(&files, which, value, knobs->head_dim);
+    cr_assert(workload_make(&workload, knobs, &shape, &files, 1, &error), "%s", text_string(&error));
+    cr_expect(check_run(session, kernel, &workload, &options, &result), "%s, %g in %s:\n%s", att_kernel_name(kernel),
+              (double)value, names[which], text_string(&result.report));
+    cr_expect(result.nans > 0 && result.nans < result.compared, "%s, %g in %s: %d of %d are NaN",
+              att_kernel_name(kernel), (double)value, names[which], (int)result.nans, (int)result.compared);
+    check_free(&result);
+    workload_free(&workload);
+    for (int i = 0; i < INPUTS; i++)
+        npy_free(&files.file[i]);
+}
+
+static void check_inputs(const char *problem, const char *schedule) {
+    att_session *session = run_open();
+    att_kernel *kernel = run_find(session, problem, schedule);
+    for (int which = 0; which < INPUTS; which++) {
+        check_input(session, kernel, which, NAN);
+        check_input(session, kernel, which, which % 2 ? INFINITY : -INFINITY);
+    }
+    att_close(session);
+}
+
+#define DOCUMENTS " mask='document(ids) and causal' params='ids: int[batch, len_kv]'"
+
+Test(backward_strange, reach_no_other_rows_on_tensor_cores) {
+    check_inputs("family=attention_backward dtype=bf16 head_dim=64 mask=causal target=sm_80", "algorithm=flash_mma");
+    check_inputs("family=attention_backward dtype=fp16 head_dim=136 target=sm_80" DOCUMENTS, "algorithm=flash_mma");
+}
+
+Test(backward_strange, reach_no_other_rows_without_tensor_cores) {
+    check_inputs("family=attention_backward head_dim=8" DOCUMENTS, "algorithm=flash_tiled");
+    check_inputs("family=attention_backward head_dim=8 mask=causal", "algorithm=materialized");
+}
