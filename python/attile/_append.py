@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from . import errors
 from ._check import check_device, check_heads, check_shape, check_strides, dims_of
 from ._library import APPEND_KV, STRIDES, AppendArgs, library
-from ._problem import DTYPES, knob_of_dtype, layout_text
+from ._problem import knob_of_dtype, layout_text, stored_text
 from ._sequences import (
     Arrays,
     Sequences,
@@ -24,12 +24,11 @@ from ._sequences import (
     packed,
     table_stride,
 )
+from ._stored import is_eight_bits, kv_type, scales_of
 from ._tensor import View
 from .session import Session, session_for
 
 ROPES = ("interleaved", "halves")
-_CACHE_TYPES = {**DTYPES, "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "int8": "int8"}
-_BYTES = ("e4m3", "e5m2")  # what memory of uint8 may hold
 
 
 class Asked(NamedTuple):
@@ -97,15 +96,21 @@ def prepare(
     if "positions" in tensors:
         _check_list("positions", tensors["positions"], "int32", batch * len_q, k)
     rope = _rope_of(args, tensors, k, asked)
-    scale = _scale_of(args, tensors, caches["k_cache"], row, head)
-    page_size = caches["k_cache"].shape[row] if arrays is None or arrays.paged else 0
+    k_cache = caches["k_cache"]
+    kind = kv_type("k_cache", k_cache, asked.dtype_kv)
+    scales = scales_of(
+        tensors.get("k_scale"), tensors.get("v_scale"), k_cache, k_cache.shape[0], kv_heads, k_cache.shape[row]
+    )
+    for name, step in scales.strides:
+        setattr(args, name, step)
+    page_size = k_cache.shape[row] if arrays is None or arrays.paged else 0
     said = (
         f"slots=1 {layout_text('dense', page_size, 'table')}" if "slots" in tensors
         else "layout=dense" if arrays is None else knobs_of_layout(arrays, page_size)
     )  # fmt: skip
     problem = (
-        f"family=append_kv dtype={knob_of_dtype(k.dtype, 'k')} dtype_kv={_cache_type(caches['k_cache'], asked)} "
-        f"head_dim={k.shape[-1]} head_dim_v={v.shape[-1]} {said} {rope} {scale}"
+        f"family=append_kv dtype={knob_of_dtype(k.dtype, 'k')} {stored_text(kind, scales.kind)} "
+        f"head_dim={k.shape[-1]} head_dim_v={v.shape[-1]} {said} {rope}"
     )
     session = session_for(k.device, k.ordinal)
     return Append(session, session.find(problem), args)
@@ -122,12 +127,7 @@ def _check_which(tensors: Mapping[str, View], sequences: Sequences | None, asked
             raise errors.InvalidArgument(
                 f"{name} is given without rope, and nothing is rotated; say rope=, or leave it out"
             )
-    for one, other in (
-        ("rope_cos", "rope_sin"),
-        ("rope_sin", "rope_cos"),
-        ("k_scale", "v_scale"),
-        ("v_scale", "k_scale"),
-    ):
+    for one, other in (("rope_cos", "rope_sin"), ("rope_sin", "rope_cos")):
         if one in tensors and other not in tensors:
             raise errors.InvalidArgument(f"{one} is given without {other}; expected both, or neither")
     if asked.rope is not None and ("slots" in tensors) != ("positions" in tensors):
@@ -171,28 +171,15 @@ def _check_caches(
     k_cache = caches["k_cache"]
     _, _, row = dims_of(asked.layout)
     blocks = k_cache.shape[0] if slots or (arrays is not None and arrays.paged) else args.batch
-    kind = _cache_type(k_cache, asked)
+    kind = kv_type("k_cache", k_cache, asked.dtype_kv)
     for (name, one), width in zip(caches.items(), (k.shape[-1], v.shape[-1])):
         if one.dtype != k_cache.dtype:
             raise errors.DtypeError(f"{name} is {one.dtype} and k_cache is {k_cache.dtype}, expected one type")
         check_device(name, one, k)
         check_strides(name, one)
         check_shape(name, one, asked.layout, blocks, args.kv_heads, k_cache.shape[row], width)
-    if kind in DTYPES.values() and kind != DTYPES.get(k.dtype):
+    if not is_eight_bits(kind) and k_cache.dtype != k.dtype:
         raise errors.DtypeError(f"k_cache is {k_cache.dtype} and k is {k.dtype}, expected the same or 8 bits")
-
-
-def _cache_type(k_cache: View, asked: Asked) -> str:
-    """The cache's element type as knobs call it."""
-    if k_cache.dtype == "uint8" and asked.dtype_kv in _BYTES:
-        return str(asked.dtype_kv)
-    kind = _CACHE_TYPES.get(k_cache.dtype)
-    if kind is None or asked.dtype_kv not in (None, kind):
-        raise errors.DtypeError(
-            f"k_cache is {k_cache.dtype}{'' if asked.dtype_kv is None else f' and dtype_kv is {asked.dtype_kv}'}, expected "
-            f"one of {', '.join(_CACHE_TYPES)}, or uint8 with dtype_kv={' or '.join(_BYTES)}"
-        )
-    return kind
 
 
 def _check_list(name: str, one: View, dtype: str, count: int, beside: View) -> None:
@@ -239,33 +226,3 @@ def _rope_of(args: AppendArgs, tensors: Mapping[str, View], k: View, asked: Aske
     args.rope_rows = rows
     args.rope_row_stride = tensors["rope_cos"].strides[0] if rows > 1 else 0
     return f"{knobs} rope_from=tables"
-
-
-def _scale_of(args: AppendArgs, tensors: Mapping[str, View], k_cache: View, row: int, head: int) -> str:
-    """The knob of the scales: what kind they are follows from their shape."""
-    if "k_scale" not in tensors:
-        return "kv_scale=none"
-    shapes = {
-        (): "tensor",
-        (1,): "tensor",
-        (args.kv_heads,): "head",
-        (k_cache.shape[0], args.kv_heads, k_cache.shape[row]): "token",
-    }
-    kind = shapes.get(tuple(tensors["k_scale"].shape))
-    for name in ("k_scale", "v_scale"):
-        one = tensors[name]
-        if one.dtype != "float32":
-            raise errors.DtypeError(f"{name} is {one.dtype}, expected float32")
-        check_device(name, one, k_cache)
-        if kind is None or shapes.get(tuple(one.shape)) != kind:
-            *_, last = shapes
-            raise errors.ShapeError(
-                f"{name} has shape {tuple(one.shape)}, expected one number, one of each head, ({args.kv_heads},), or one of "
-                f"each head and token, {last}, for k_scale and v_scale alike"
-            )
-        if kind == "head":
-            check_strides(name, one)
-        if kind == "token":
-            for stride, step in zip(STRIDES, one.strides):
-                setattr(args, f"{name}_{stride}", step)
-    return f"kv_scale={kind}"

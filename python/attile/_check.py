@@ -17,10 +17,13 @@ def dims_of(layout: str) -> tuple[int, int, int]:
     return LAYOUTS[layout]
 
 
-def check_inputs(q: View, k: View, v: View, layout: str) -> Sizes:
-    """Do they fit each other? Types, devices, dimensions, sizes, strides. Returns the sizes of the launch."""
+def check_inputs(q: View, k: View, v: View, layout: str, eight_bits: bool = False) -> Sizes:
+    """Do they fit each other? Types, devices, dimensions, sizes, strides. Returns the sizes of the launch.
+
+    eight_bits: k and v have a type of their own.
+    """
     batch, head, row = dims_of(layout)
-    check_tensors(q, k, v)
+    check_tensors(q, k, v, eight_bits)
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if len(tensor.shape) != 4:
             raise errors.ShapeError(f"{name} has shape {tensor.shape}, expected four dimensions in layout {layout}")
@@ -36,12 +39,13 @@ def check_heads(heads: int, kv_heads: int) -> None:
         raise errors.ShapeError(f"q has {heads} heads and k has {kv_heads}, expected a number that divides it")
 
 
-def check_tensors(q: View, k: View, v: View) -> None:
-    """One type, one device, strides that kernels read."""
+def check_tensors(q: View, k: View, v: View, eight_bits: bool) -> None:
+    """One type, but for K and V of 8 bits; one device, strides that kernels read."""
     for name, tensor in (("q", q), ("k", k), ("v", v)):
-        if tensor.dtype != q.dtype:
+        other, beside = ("k", k) if eight_bits and name == "v" else ("q", q)
+        if tensor.dtype != beside.dtype and not (eight_bits and name == "k"):
             raise errors.DtypeError(
-                f"{name} is {tensor.dtype} and q is {q.dtype}, expected one type; convert one of them"
+                f"{name} is {tensor.dtype} and {other} is {beside.dtype}, expected one type; convert one of them"
             )
         check_device(name, tensor, q)
         check_strides(name, tensor)
@@ -92,8 +96,13 @@ def check_outputs(
             raise errors.ShapeError(f"{name} has shape {tuple(tensor.shape)}, expected {shape}")
 
 
-def check_form(q: View, v: View, layout: str, form: Form) -> None:
-    """Are the inputs those of the kernel's problem? layout: the knobs that say it."""
+def check_form(q: View, v: View, stored: str, layout: str, form: Form) -> None:
+    """Are the inputs those of the kernel's problem? stored, layout: the knobs that say it."""
+    if stored != form.stored:
+        raise errors.DtypeError(
+            f"k and v are those of {stored or 'a problem without dtype_kv'}, and the kernel is compiled for "
+            f"{form.stored or 'k and v of the type of q'}"
+        )
     if layout != form.layout:
         raise errors.ShapeError(
             f"the tensors and sequences are those of {layout or 'layout=dense'}, and the kernel is compiled for "

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from ctypes import byref
 from typing import Any
 
@@ -19,15 +19,19 @@ from ._tensor import View
 from .session import Session
 
 ALIGNMENT = 256  # of a workspace, in bytes
+ITEM_SIZES = {"float32": 4, "float16": 2, "bfloat16": 2}  # of Q, K, V and O, in bytes; others have 1
 
 _launch = library.att_launch
 
 
-def alignment_of(addresses: int, itemsize: int, strides: Iterable[int]) -> int:
-    """The bytes, at most 16, that all addresses (or-ed together) and strides (in elements) are multiples of."""
-    for stride in strides:
-        addresses |= stride * itemsize
-    low = addresses & 15
+def alignment_of(tensor: View) -> int:
+    """The bytes, at most 16, that the addresses of all rows of a tensor of four dimensions are multiples of."""
+    itemsize = ITEM_SIZES.get(tensor.dtype, 1)
+    bits = tensor.data
+    for size, stride in zip(tensor.shape[:3], tensor.strides):
+        if size > 1:
+            bits |= stride * itemsize
+    low = bits & 15
     return low & -low if low else 16
 
 
@@ -90,7 +94,7 @@ class Plan:
             setattr(args, name, number)
         for name, one in inputs.arrays:
             setattr(args, name, one.data)
-        self.arrays = tuple(name for name, _ in inputs.arrays)  # of Sequences
+        self.arrays = tuple(name for name, _ in inputs.arrays)  # of sequences, and scales
         args.scale = 0.0 if scale is None else SCALE_ZERO if scale == 0 else scale
         if not math.isfinite(args.scale):
             raise errors.InvalidArgument(f"scale is {scale}, expected a finite number that fp32 holds")
@@ -130,8 +134,8 @@ class Plan:
         self, q: int, k: int, v: int, o: int, lse: int = 0, workspace: int = 0, params: Sequence[int] = (),
         stream: int = 0, arrays: Sequence[int] = (), check: bool = False,
     ) -> None:  # fmt: skip
-        """Start it on these addresses. params: those of the parameters that are tensors, in their order; arrays: those of
-        the sequences, in the order of Inputs.arrays. check: wait, and check the numbers in these arrays, before."""
+        """Start it on these addresses. params: those of the parameters that are tensors, in their order; arrays: those
+        in Inputs.arrays, in its order. check: wait, and check the numbers in these arrays, before."""
         try:
             args = self._spare.pop()
         except IndexError:

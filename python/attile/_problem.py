@@ -67,7 +67,8 @@ class Form(NamedTuple):
     dtype_out: str
     head_dim: int
     head_dim_v: int
-    layout: str  # knobs of the layout, as Inputs.knobs says them; "" = dense
+    layout: str  # knobs of the layout, as Inputs.layout says them; "" = dense
+    stored: str  # knobs of K and V in 8 bits, as Inputs.stored says them; "" = as q
 
 
 # Said in full wherever a problem leaves them out, so that nothing here depends on the library's defaults.
@@ -79,12 +80,22 @@ def form_of(knobs: Mapping[str, str]) -> Form:
     knobs = {**DEFAULTS, **knobs}
     head_dim = int(knobs["head_dim"])
     return Form(_DTYPE_OF[knobs["dtype"]], _DTYPE_OF[knobs.get("dtype_out", knobs["dtype"])], head_dim,
-                int(knobs.get("head_dim_v", head_dim)), _layout_in(knobs))  # fmt: skip
+                int(knobs.get("head_dim_v", head_dim)), _layout_in(knobs), _stored_in(knobs))  # fmt: skip
 
 
 def _layout_in(knobs: Mapping[str, str]) -> str:
     layout, page_size = knobs.get("layout", "dense"), int(knobs.get("page_size", "0"))
     return "" if layout == "dense" else layout_text(layout, page_size, knobs.get("page_table", "table"))
+
+
+def _stored_in(knobs: Mapping[str, str]) -> str:
+    dtype_kv = knobs.get("dtype_kv", knobs["dtype"])
+    return "" if dtype_kv == knobs["dtype"] else stored_text(dtype_kv, knobs.get("kv_scale", "none"))
+
+
+def stored_text(dtype_kv: str, kv_scale: str) -> str:
+    """The part of a problem that says how K and V are stored."""
+    return f"dtype_kv={dtype_kv} kv_scale={kv_scale}"
 
 
 def layout_text(layout: str, page_size: int, page_table: str) -> str:

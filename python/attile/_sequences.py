@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from . import errors
 from ._check import check_device, check_heads, check_inputs, check_shape, check_strides, check_tensors, dims_of
-from ._problem import Sizes, layout_text
+from ._problem import Sizes, layout_text, stored_text
+from ._stored import SCALES, Stored, is_eight_bits, kv_type, scales_of
 from ._tensor import View
 
 
@@ -74,8 +75,9 @@ class Inputs(NamedTuple):
     q: View
     k: View
     v: View
-    knobs: str  # of the problem: "layout=ragged page_size=16"
-    arrays: tuple[tuple[str, View], ...]
+    stored: str  # knobs of the problem: "dtype_kv=e4m3 kv_scale=head"; "" = K and V are as q is
+    layout: str  # likewise: "layout=ragged page_size=16"; "" = dense
+    arrays: tuple[tuple[str, View], ...]  # of sequences, and scales
     numbers: tuple[tuple[str, float], ...]  # other members of attile.h's struct
     packed: bool  # q and o are
 
@@ -101,13 +103,43 @@ class Inputs(NamedTuple):
 
 
 def inputs_of(
-    q: View, k: View, v: View, layout: str, sequences: Sequences | None, see: Callable[[Any], View]
-) -> Inputs:
-    """Do tensors and sequences fit each other? see: array -> View. Raises what check_inputs does, for arrays, too."""
+    q: View, k: View, v: View, layout: str, sequences: Sequences | None, see: Callable[[Any], View],
+    stored: Stored | None = None,
+) -> Inputs:  # fmt: skip
+    """Do tensors and sequences fit each other? see: array -> View. Raises what check_inputs does, for arrays, too.
+
+    stored: of K and V in 8 bits, which are refused without it.
+    """
+    kind = ""  # as q
+    if stored is not None and (k.dtype != q.dtype or stored.dtype_kv is not None):
+        kind = kv_type("k", k, stored.dtype_kv)
     if sequences is None:
-        return Inputs(check_inputs(q, k, v, layout), q, k, v, "", (), (), False)
-    arrays = arrays_of(sequences, q, see, _OF_ATTENTION, "attention")
-    check_tensors(q, k, v)
+        inputs = Inputs(check_inputs(q, k, v, layout, is_eight_bits(kind)), q, k, v, "", "", (), (), False)
+    else:
+        arrays = arrays_of(sequences, q, see, _OF_ATTENTION, "attention")
+        check_tensors(q, k, v, is_eight_bits(kind))
+        inputs = _inputs_of_sequences(q, k, v, layout, sequences, arrays)
+    if stored is None or not (is_eight_bits(kind) or stored.k_scale is not None or stored.v_scale is not None):
+        return inputs
+    return _with_scales(inputs, kind, stored, layout, see)
+
+
+def _with_scales(inputs: Inputs, kind: str, stored: Stored, layout: str, see: Callable[[Any], View]) -> Inputs:
+    """Inputs with what an 8-bit cache says of itself."""
+    _, head, row = dims_of(layout)
+    if not is_eight_bits(kind):
+        raise errors.InvalidArgument(f"k_scale or v_scale is given, and k is {inputs.k.dtype}; 8 bits take scales")
+    blocks, kv_heads, rows = (inputs.k.shape[dim] for dim in (0, head, row))
+    k_scale, v_scale = (None if one is None else see(one) for one in (stored.k_scale, stored.v_scale))
+    scales = scales_of(k_scale, v_scale, inputs.q, blocks, kv_heads, rows)
+    there = tuple((name, one) for name, one in zip(SCALES, (k_scale, v_scale)) if one is not None)
+    return inputs._replace(
+        stored=stored_text(kind, scales.kind), arrays=(*inputs.arrays, *there),
+        numbers=(*inputs.numbers, *scales.strides),
+    )  # fmt: skip
+
+
+def _inputs_of_sequences(q: View, k: View, v: View, layout: str, sequences: Sequences, arrays: Arrays) -> Inputs:
     packed_q = packed("q", q, layout) if arrays.ragged else q
     packed_kv = arrays.ragged and not arrays.paged
     seen_k, seen_v = (packed(name, one, layout) if packed_kv else one for name, one in (("k", k), ("v", v)))
@@ -132,7 +164,7 @@ def inputs_of(
     if arrays.paged:
         numbers.append(("pages", blocks))
     sizes = Sizes(arrays.batch, heads, kv_heads, len_q, len_kv)
-    return Inputs(sizes, packed_q, seen_k, seen_v, knobs_of_layout(arrays, page_size), arrays.seen,
+    return Inputs(sizes, packed_q, seen_k, seen_v, "", knobs_of_layout(arrays, page_size), arrays.seen,
                   (*numbers, *table_stride(arrays)), arrays.ragged)  # fmt: skip
 
 

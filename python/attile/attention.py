@@ -9,6 +9,7 @@ from ._memory import current_stream, workspace_for
 from ._plan import Plan, alignment_of
 from ._problem import Parameter, as_text, declare, hints, knob_of_dtype, rule_text
 from ._sequences import Inputs, Sequences, inputs_of
+from ._stored import Stored
 from ._tensor import View, empty_like, is_torch, view
 from .session import Session, session_for
 
@@ -17,7 +18,7 @@ def attention(
     q: Any, k: Any, v: Any, *, mask: str | None = None, score: str | None = None, scale: float | None = None,
     params: Mapping[str, Any] | None = None, sinks: Any = None, schedule: str | None = None,
     return_lse: bool = False, layout: str = "bshd", stream: int | None = None, sequences: Sequences | None = None,
-    check: bool = False,
+    dtype_kv: str | None = None, k_scale: Any = None, v_scale: Any = None, check: bool = False,
 ) -> Any:  # fmt: skip
     """softmax(score(scale q k^T) where mask) v.
 
@@ -33,6 +34,9 @@ def attention(
     sequences: attile.Sequences, for sequences with lengths of their own, packed one after the other or in pages; it says
     what the dimensions of q, k, v, o and lse are then. check: on a GPU, wait, and check the numbers in its arrays before the
     launch, as a CPU does always; to find a fault, not for each step.
+    k and v may have 8 bits: int8, or float8; of memory of uint8, dtype_kv says "e4m3" or "e5m2". k_scale, v_scale: float32,
+    an element times its scale is the number that it stands for: one number, (kv_heads,), or one for each row,
+    (batch, kv_heads, len_kv) in every layout; in pages (pages, kv_heads, page_size), packed (1, kv_heads, tokens).
     Returns o, (batch, len_q, heads, head_dim_v), of the library that made q; with return_lse (o, lse), where lse is
     (batch, heads, len_q) of float32, the natural logarithm of the sums. A query that sees no key has 0 and -inf.
     Compiles at the first call of its kind, asynchronous on a GPU otherwise. Raises exceptions of attile.errors, all
@@ -43,13 +47,15 @@ def attention(
 
         return attile_torch.attention(
             q, k, v, mask=mask, score=score, scale=scale, params=params, sinks=sinks, schedule=schedule,
-            return_lse=return_lse, layout=layout, stream=stream, sequences=sequences, check=check,
+            return_lse=return_lse, layout=layout, stream=stream, sequences=sequences, dtype_kv=dtype_kv,
+            k_scale=k_scale, v_scale=v_scale, check=check,
         )  # fmt: skip
 
     def see(tensor: Any) -> View:
         return view(tensor, stream or 0)
 
-    inputs = inputs_of(see(q), see(k), see(v), layout, sequences, see)
+    stored = Stored(dtype_kv, k_scale, v_scale)
+    inputs = inputs_of(see(q), see(k), see(v), layout, sequences, see, stored)
     parameters = declare(params, inputs.sizes, view)
     if sinks is not None:
         parameters.append(Parameter("sinks", "float[heads]", sinks))
@@ -73,12 +79,9 @@ def attention(
 def problem_of(inputs: Inputs, o: View, rule: str) -> str:
     """The problem that a call asks the library for. rule: as rule_text writes it."""
     q, k, v = inputs.q, inputs.k, inputs.v
-    size = 4 if q.dtype == "float32" else 2
-    addresses = q.data | k.data | v.data | o.data
-    strides = [stride for one in (q, k, v, o) for length, stride in zip(one.shape[:3], one.strides) if length > 1]
-    said = hints(inputs.sizes, alignment_of(addresses, size, strides))
+    said = hints(inputs.sizes, min(alignment_of(one) for one in (q, k, v, o)))
     what = f"family=attention_forward dtype={knob_of_dtype(q.dtype, 'q')} head_dim={q.shape[3]} head_dim_v={v.shape[3]}"
-    return " ".join(part for part in (what, rule, inputs.knobs, said) if part)
+    return " ".join(part for part in (what, inputs.stored, rule, inputs.layout, said) if part)
 
 
 def plan_of(

@@ -13,6 +13,7 @@ from ._memory import current_stream, workspace_for
 from ._plan import Launch, Plan
 from ._problem import DEFAULTS, Parameter, Problem, as_text, declared_in, form_of, knobs_of
 from ._sequences import ARRAYS, Sequences, inputs_of
+from ._stored import SCALES, Stored
 from ._tensor import View, contiguous, empty_like, is_torch, view
 from .session import Session, session_for
 
@@ -85,15 +86,17 @@ class Kernel:
 
     def workspace_size(
         self, q: Any, k: Any, v: Any, *, params: Mapping[str, Any] | None = None, layout: str = "bhsd",
-        sequences: Sequences | None = None,
+        sequences: Sequences | None = None, k_scale: Any = None, v_scale: Any = None,
     ) -> int:  # fmt: skip
         """Bytes of workspace that a call on tensors like these needs. Their elements are not read."""
-        return self.plan(q, k, v, params=params, layout=layout, sequences=sequences).workspace_size
+        return self.plan(
+            q, k, v, params=params, layout=layout, sequences=sequences, k_scale=k_scale, v_scale=v_scale
+        ).workspace_size
 
     def __call__(
         self, q: Any, k: Any, v: Any, out: Any = None, lse: Any = None, *, scale: float | None = None,
         params: Mapping[str, Any] | None = None, stream: int | None = None, workspace: Any = None,
-        layout: str = "bhsd", sequences: Sequences | None = None,
+        layout: str = "bhsd", sequences: Sequences | None = None, k_scale: Any = None, v_scale: Any = None,
     ) -> Any:  # fmt: skip
         """out = softmax(score(scale q k^T)) v, started on a stream; returns out.
 
@@ -103,13 +106,14 @@ class Kernel:
         scale: None = 1 / sqrt(head_dim). params: {name: number or tensor}, all that the problem declares.
         stream: a CUDA stream handle; None = the current one of the library that made q. workspace: a tensor of at least
         `workspace_size` bytes; None = one is made. sequences: where the kernel's problem has another layout than dense.
+        k_scale, v_scale: where it has kv_scale, as for attile.attention.
         Asynchronous on a GPU: nothing is waited for or copied.
         Raises the exceptions of attile.errors before anything is started.
         """
-        key = _key_of(q, k, v, out, lse, scale, params, layout, sequences)
+        key = _key_of(q, k, v, out, lse, scale, params, layout, sequences, k_scale, v_scale)
         plan = self._plans.get(key) if key else None
         if plan is None:
-            plan = self._plan_anew(key, q, k, v, out, lse, scale, params, layout, sequences)
+            plan = self._plan_anew(key, q, k, v, out, lse, scale, params, layout, sequences, k_scale, v_scale)
         form, shape, strides, all_torch = plan.extra
         if out is None:
             same = all_torch and form.dtype_out == form.dtype
@@ -122,19 +126,22 @@ class Kernel:
                 workspace, at = workspace_for(q, view(q), plan.workspace_size)
             else:
                 at = _workspace_address(workspace, plan.workspace_size)
-        if all_torch and not params and sequences is None:  # the same as below, in half the time
+        if all_torch and not params and not plan.arrays:  # the same as below, in half the time
             at_lse = 0 if lse is None else lse.data_ptr()
             plan.launch(q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), at_lse, at, (), stream)
             return out
-        found = _addresses(plan, q, k, v, out, lse, params, sequences, stream)
+        found = _addresses(plan, q, k, v, out, lse, params, sequences, k_scale, v_scale, stream)
         plan.launch(*found.tensors, at, found.params, stream, found.arrays)
         return out
 
     def _plan_anew(
         self, key: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, scale: float | None, params: Any, layout: str,
-        sequences: Sequences | None,
+        sequences: Sequences | None, k_scale: Any, v_scale: Any,
     ) -> Plan:  # fmt: skip
-        plan = self.plan(q, k, v, out, lse, scale=scale, params=params, layout=layout, sequences=sequences)
+        plan = self.plan(
+            q, k, v, out, lse, scale=scale, params=params, layout=layout, sequences=sequences, k_scale=k_scale,
+            v_scale=v_scale,
+        )  # fmt: skip
         if key:
             if len(self._plans) >= PLANS:
                 self._plans.clear()
@@ -144,21 +151,24 @@ class Kernel:
     def bind(
         self, q: Any, k: Any, v: Any, out: Any, lse: Any = None, *, scale: float | None = None,
         params: Mapping[str, Any] | None = None, workspace: Any = None, layout: str = "bhsd",
-        sequences: Sequences | None = None,
+        sequences: Sequences | None = None, k_scale: Any = None, v_scale: Any = None,
     ) -> Launch:  # fmt: skip
         """A call on these very tensors, to be started often: launch = kernel.bind(...); launch(stream).
 
         Arguments are those of a call. workspace: a tensor, or an address of device memory. Starting it costs little more
         than the library's own call; the tensors are kept as long as it is.
         """
-        plan = self.plan(q, k, v, out, lse, scale=scale, params=params, layout=layout, sequences=sequences)
+        plan = self.plan(
+            q, k, v, out, lse, scale=scale, params=params, layout=layout, sequences=sequences, k_scale=k_scale,
+            v_scale=v_scale,
+        )  # fmt: skip
         room: object = workspace
         at = 0
         if plan.workspace_size and workspace is None:
             room, at = workspace_for(q, view(q), plan.workspace_size)
         elif plan.workspace_size:
             at = workspace if isinstance(workspace, int) else _workspace_address(workspace, plan.workspace_size)
-        found = _addresses(plan, q, k, v, out, lse, params, sequences, 0)
+        found = _addresses(plan, q, k, v, out, lse, params, sequences, k_scale, v_scale, 0)
         launch = plan.bind(*found.tensors, at, found.params, found.arrays)
         launch.kept = (found, room)
         return launch
@@ -166,20 +176,24 @@ class Kernel:
     def plan(
         self, q: Any, k: Any, v: Any, out: Any = None, lse: Any = None, *, scale: float | None = None,
         params: Mapping[str, Any] | None = None, layout: str = "bhsd", sequences: Sequences | None = None,
+        k_scale: Any = None, v_scale: Any = None,
     ) -> Plan:  # fmt: skip
         """The arguments of a call, checked, for callers that repeat it with addresses of their own."""
         family = self._knobs["family"]
         if family != "attention_forward":
             raise errors.InvalidArgument(f"{self.name} is of family {family}, and only attention_forward can be called")
         form = form_of(self._knobs)
-        inputs = inputs_of(view(q), view(k), view(v), layout, sequences, view)
+        seen_k = view(k)
+        dtype_kv = self._knobs.get("dtype_kv") if seen_k.dtype == "uint8" else None  # bytes do not say their type
+        stored = Stored(dtype_kv, k_scale, v_scale)
+        inputs = inputs_of(view(q), seen_k, view(v), layout, sequences, view, stored)
         first = inputs.q
         if (first.device, first.ordinal) != (self.session.device, self.session.ordinal):
             raise errors.DeviceError(
                 f"q is on {first.device}:{first.ordinal}, and the kernel is compiled for "
                 f"{self.session.device}:{self.session.ordinal}; say device= or session= to compile"
             )
-        check_form(first, inputs.v, inputs.knobs, form)
+        check_form(first, inputs.v, inputs.stored, inputs.layout, form)
         shape = inputs.out_shape(layout, form.head_dim_v)
         o = view(out) if out is not None else like(first, shape, form.dtype_out)
         seen_lse = None if lse is None else view(lse)
@@ -210,7 +224,7 @@ def like(q: View, shape: tuple[int, ...], dtype: str) -> View:
 
 def _key_of(
     q: Any, k: Any, v: Any, out: Any, lse: Any, scale: float | None, params: Mapping[str, Any] | None, layout: str,
-    sequences: Sequences | None,
+    sequences: Sequences | None, k_scale: Any, v_scale: Any,
 ) -> tuple[Any, ...] | None:  # fmt: skip
     """Tells calls apart that need plans of their own; None where that cannot be told cheaply."""
     try:
@@ -224,10 +238,10 @@ def _key_of(
             key = (*_form_of(q), *_form_of(k), *_form_of(v), scale, layout, None if out is None else _form_of(out))
         except AttributeError:  # one is asked by DLPack
             return None
-    if lse is None and not params and sequences is None:
+    if lse is None and not params and sequences is None and k_scale is None and v_scale is None:
         return key
     try:
-        key += (None if lse is None else _form_of(lse),)
+        key += tuple(None if one is None else _form_of(one) for one in (lse, k_scale, v_scale))
         key += () if sequences is None else (_form_of_sequences(sequences),)
     except AttributeError:
         return None
@@ -259,13 +273,14 @@ class _Found(NamedTuple):
 
 def _addresses(
     plan: Plan, q: Any, k: Any, v: Any, out: Any, lse: Any, params: Mapping[str, Any] | None,
-    sequences: Sequences | None, stream: int,
+    sequences: Sequences | None, k_scale: Any, v_scale: Any, stream: int,
 ) -> _Found:  # fmt: skip
     values = list(params.values()) if params else []
     five = [(0, None) if one is None else _address(one, stream) for one in (q, k, v, out, lse)]
     at_q, at_k, at_v, at_out, at_lse = (at for at, _ in five)
     others = [_address(values[i], stream) for i in plan.tensors]
-    arrays = [_address(getattr(sequences, name), stream) for name in plan.arrays]
+    scales = dict(zip(SCALES, (k_scale, v_scale)))
+    arrays = [_address(scales.get(name, getattr(sequences, name, None)), stream) for name in plan.arrays]
     return _Found((at_q, at_k, at_v, at_out, at_lse), [at for at, _ in others], [at for at, _ in arrays],
                   (five, others, arrays))  # fmt: skip
 

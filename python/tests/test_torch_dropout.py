@@ -93,7 +93,7 @@ def test_probabilities_that_cannot_be(device):
 def test_sequences_have_none(device):
     q, k, v = (one.detach().transpose(1, 2) for one in inputs(device))
     lengths = torch.tensor([30, 33], dtype=torch.int32, device=device)
-    with pytest.raises(errors.Unsupported, match="kernels of sequences drop no weights"):
+    with pytest.raises(errors.Unsupported, match="kernels of sequences or of K and V in 8 bits drop no weights"):
         attile.torch.attention(q, k, v, dropout_p=P, sequences=attile.Sequences(lengths_kv=lengths))
 
 

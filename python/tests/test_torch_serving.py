@@ -9,6 +9,7 @@ import numpy as np  # noqa: E402
 from attile import errors  # noqa: E402
 from attile.torch import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache  # noqa: E402
 from test_append import Tokens, rotated  # noqa: E402
+from test_eight_bits import Cache  # noqa: E402
 from test_sequences import HEADS, KV_HEADS, LAYOUTS, LENGTHS_KV, LENGTHS_Q, PAGE, PAGES, Batch, seen, table_of  # noqa: E402
 
 
@@ -41,9 +42,9 @@ def samples(device):
     for ragged, pages in LAYOUTS[::2]:
         (q, k, v), sequences = given(device, Batch(ragged, pages))
         q = q[: sum(LENGTHS_Q)] if ragged else q
-        yield q, k, v, [], [], "mask=causal", None, "bshd", "", *sequences, True, False
+        yield q, k, v, [], [], "mask=causal", None, "bshd", "", *sequences, None, None, None, True, False
     (q, k, v), sequences = given(device, Batch(False, None))
-    yield q, k, v, [torch.rand(4, HEADS, device=device)], [2.0], "params='a: float[batch, heads], w: float' score='s * w + a[b, h]'", None, "bshd", "", *sequences, False, True
+    yield q, k, v, [torch.rand(4, HEADS, device=device)], [2.0], "params='a: float[batch, heads], w: float' score='s * w + a[b, h]'", None, "bshd", "", *sequences, None, None, None, False, True
 
 
 @pytest.mark.parametrize("n", range(4))
@@ -74,6 +75,54 @@ def test_append_of_float8(device):
     pages, rows = (torch.from_numpy(np.asarray(one)).to(device) for one in tokens.at)
     for cache, one in zip(caches, (k, v)):
         assert torch.equal(cache.view(torch.uint8)[pages, rows], one.to(torch.float8_e4m3fn).view(torch.uint8))
+
+
+FLOAT8 = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "int8": torch.int8}
+
+
+def eight_bits(device, dtype_kv, kind, pages="table"):
+    """A cache, its tensors and its words for attention, k and v of PyTorch's types."""
+    cache = Cache(dtype_kv, kind, False, pages)
+    (q, k, v), sequences = given(device, cache)
+    k, v = (one.view(torch.uint8).view(FLOAT8[dtype_kv]) for one in (k, v))
+    words = {name: on(device, one) for name, one in cache.words.items() if name != "dtype_kv"}
+    return cache, (q, k, v), {"sequences": sequences, **words}
+
+
+@pytest.mark.parametrize("dtype_kv, kind", [("e4m3", "token"), ("e5m2", "none"), ("int8", "head")])
+def test_caches_of_eight_bits(device, dtype_kv, kind):
+    cache, tensors, words = eight_bits(device, dtype_kv, kind)
+    o, lse = attile.attention(*tensors, return_lse=True, **words)
+    cache.check(o.cpu().numpy(), lse.cpu().numpy())
+    with pytest.raises(errors.Unsupported, match="K and V in 8 bits drop no weights"):
+        attile.torch.attention(*tensors, dropout_p=0.5, **words)
+    tensors[0].requires_grad_()
+    with pytest.raises(errors.NoBackward, match="or beside K and V of 8 bits"):
+        attile.attention(*tensors, **words)
+
+
+def test_dense_of_eight_bits(device):
+    """Without sequences, and compiled."""
+    _, (q, k, v), words = eight_bits(device, "int8", "head", None)
+    scales = {name: words[name] for name in ("k_scale", "v_scale")}
+
+    def call(q, k, v, k_scale, v_scale):
+        return attile.attention(q * 2, k, v, k_scale=k_scale, v_scale=v_scale, layout="bshd", mask="causal")
+
+    right = attile.attention(q * 2, *(one.half() * scale.half()[:, None] for one, scale in zip((k, v), scales.values())), mask="causal")
+    found = torch.compile(call, fullgraph=True, backend="aot_eager")(q, k, v, **scales)
+    seen = q.isfinite().all(-1, keepdim=True)
+    assert seen.all() and torch.allclose(found.float(), right.float(), atol=0.03, rtol=0.03)
+    assert torch.equal(found, call(q, k, v, **scales))
+
+
+def test_opcheck_of_eight_bits(device):
+    _, (q, k, v), words = eight_bits(device, "int8", "token")  # opcheck itself does not know float8
+    scales = words["k_scale"], words["v_scale"]
+    torch.library.opcheck(
+        torch.ops.attile.attention_sequences.default,
+        (q, k, v, [], [], "", None, "bshd", "", *words["sequences"], None, *scales, True, False),
+    )
 
 
 def test_opcheck_of_append(device):

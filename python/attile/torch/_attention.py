@@ -10,6 +10,7 @@ import torch
 from .. import errors
 from .._problem import Sizes, quoted
 from .._sequences import Sequences
+from .._stored import Stored
 from . import _backward  # noqa: F401  autograd of the operators
 from ._dropout import with_dropout
 from ._operator import attention as _operator
@@ -31,7 +32,8 @@ def attention(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, mask: str | None = None, score: str | None = None,
     scale: float | None = None, params: Mapping[str, Any] | None = None, sinks: torch.Tensor | None = None,
     schedule: str | None = None, return_lse: bool = False, layout: str = "bshd", stream: int | None = None,
-    sequences: Sequences | None = None, check: bool = False, dropout_p: float = 0.0,
+    sequences: Sequences | None = None, dtype_kv: str | None = None, k_scale: torch.Tensor | None = None,
+    v_scale: torch.Tensor | None = None, check: bool = False, dropout_p: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> Any:  # fmt: skip
     """attile.attention on PyTorch's tensors, by an operator: under torch.compile, torch.export, autocast and in CUDA graphs.
@@ -39,27 +41,31 @@ def attention(
     Arguments and results are those of attile.attention. Runs on the current stream unless one is given; o lies as q does,
     with heads within rows or rows within heads. Workspace comes from PyTorch's allocator. Gradients flow to q, k, v,
     sinks and float tensors that the score reads. The backward pass raises NoBackward for a tensor without a gradient, as
-    only the mask reads it, and for any gradient with sequences.
+    only the mask reads it, and for any gradient with sequences or with k and v of 8 bits.
 
     dropout_p: each weight of the softmax is 0 with this probability, and the others are divided by 1 - dropout_p
     (docs/dropout.md). generator: of the random numbers; None = PyTorch's own for the device of q. Raises Unsupported with
-    sequences.
+    sequences and with k and v of 8 bits.
     """
     if stream is not None:
         with torch.cuda.stream(torch.cuda.ExternalStream(stream, device=q.device)):
             return attention(
                 q, k, v, mask=mask, score=score, scale=scale, params=params, sinks=sinks, schedule=schedule,
-                return_lse=return_lse, layout=layout, sequences=sequences, check=check, dropout_p=dropout_p,
-                generator=generator,
+                return_lse=return_lse, layout=layout, sequences=sequences, dtype_kv=dtype_kv, k_scale=k_scale,
+                v_scale=v_scale, check=check, dropout_p=dropout_p, generator=generator,
             )  # fmt: skip
     sizes = sizes_of(q, k, layout, sequences) if params else None
     tensors, numbers, rule = rule_of(mask, score, params, sinks, sizes)
-    if dropout_p and sequences is not None:
-        raise errors.Unsupported(f"dropout_p is {dropout_p}, and kernels of sequences drop no weights; call it with 0")
+    stored = Stored(dtype_kv, k_scale, v_scale)
+    apart = sequences is not None or k.dtype.itemsize == 1 or any(one is not None for one in stored)
+    if dropout_p and apart:
+        raise errors.Unsupported(
+            f"dropout_p is {dropout_p}, and kernels of sequences or of K and V in 8 bits drop no weights; call it with 0"
+        )
     tensors, numbers, rule = with_dropout(dropout_p, generator, q, tensors, numbers, rule)
     arguments = (q, k, v, tensors, numbers, rule, scale, layout, schedule or "")
-    if sequences is not None:
-        o, lse = attention_sequences(*arguments, *sequences, return_lse, check)
+    if apart:
+        o, lse = attention_sequences(*arguments, *(sequences or Sequences()), *stored, return_lse, check)
         return (o, lse) if return_lse else o
     if return_lse:
         return _operator_lse(*arguments)

@@ -95,11 +95,7 @@ def _prepare(
     sizes = check_inputs(q, views["k"], v, layout)
     tensors, numbers, dropout_p, _ = apart(rule, tensors, numbers)
     parameters, parameter_views = _parameters(rule, tensors, numbers)
-    addresses, strides = 0, []
-    for one in views.values():
-        addresses |= one.data
-        strides += [stride for length, stride in zip(one.shape[:3], one.strides) if length > 1]
-    alignment = alignment_of(addresses, 4 if q.dtype == "float32" else 2, strides)
+    alignment = min(alignment_of(one) for one in views.values())
     deterministic = int(torch.are_deterministic_algorithms_enabled())
     problem = (
         f"family=attention_backward dtype={knob_of_dtype(q.dtype, 'q')} head_dim={q.shape[3]} head_dim_v={v.shape[3]} "

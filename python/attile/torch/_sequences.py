@@ -1,11 +1,12 @@
-"""The operator `torch.ops.attile.attention_sequences`: attention with sequences that have lengths of their own.
+"""The operator `torch.ops.attile.attention_sequences`: attention with sequences that have lengths of their own, or with K
+and V of 8 bits.
 
-    attention_sequences(q, k, v, tensors, numbers, rule, scale, layout, schedule, lengths_kv, ..., want_lse, check)
-        -> (o, lse)
+    attention_sequences(q, k, v, tensors, numbers, rule, scale, layout, schedule, lengths_kv, ..., dtype_kv, k_scale,
+        v_scale, want_lse, check) -> (o, lse)
 
-What comes before lengths_kv is as for torch.ops.attile.attention; the members of attile.Sequences follow in their order.
-lse has no elements where it is not wanted. check: wait, and check the numbers in the arrays before the launch. Gradients
-are refused: the backward pass has dense layouts alone.
+What comes before lengths_kv is as for torch.ops.attile.attention; the members of attile.Sequences follow in their order,
+none of them for dense tensors. lse has no elements where it is not wanted. check: wait, and check the numbers in the arrays
+before the launch. Gradients are refused: the backward pass has dense layouts of 16 and 32 bits alone.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from .._check import dims_of
 from .._plan import ALIGNMENT
 from .._problem import Sizes
 from .._sequences import ARRAYS, Sequences
+from .._stored import Stored
 from ..session import at_fork_forget
 from ._operator import (
     _ARGUMENTS,
@@ -37,8 +39,8 @@ from ._operator import (
 
 _ARRAYS = "".join(f", Tensor? {name}" for name in ARRAYS)
 _library.define(
-    f"attention_sequences({_ARGUMENTS.strip('()')}{_ARRAYS}, SymInt? max_len_q, SymInt? max_len_kv, bool want_lse, "
-    "bool check) -> (Tensor, Tensor)",
+    f"attention_sequences({_ARGUMENTS.strip('()')}{_ARRAYS}, SymInt? max_len_q, SymInt? max_len_kv, str? dtype_kv, "
+    "Tensor? k_scale, Tensor? v_scale, bool want_lse, bool check) -> (Tensor, Tensor)",
     tags=_TAGS,
 )
 
@@ -77,9 +79,15 @@ def sizes_of(q: torch.Tensor, k: torch.Tensor, layout: str, sequences: Sequences
 def _refuse_gradients(*tensors: torch.Tensor) -> None:
     if wants_gradients(*tensors):
         raise errors.NoBackward(
-            "a gradient is asked for of sequences with lengths of their own, and the backward pass has dense layouts alone; "
-            "use one sequence with mask='document(doc)', or torch.no_grad()"
+            "a gradient is asked for of sequences with lengths of their own, or beside K and V of 8 bits, and the backward "
+            "pass has neither; use one sequence with mask='document(doc)', K and V of 16 bits, or torch.no_grad()"
         )
+
+
+def _apart(*rest: Any) -> tuple[Sequences, Stored, bool, bool]:
+    """(sequences, stored, want_lse, check) of the arguments behind schedule."""
+    *first, dtype_kv, k_scale, v_scale, want_lse, check = rest
+    return Sequences(*first), Stored(dtype_kv, k_scale, v_scale), want_lse, check
 
 
 def _run(
@@ -87,7 +95,7 @@ def _run(
     rule: str, scale: float | None, layout: str, schedule: str, *rest: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     _refuse_gradients(q, k, v, *tensors)
-    sequences, want_lse, check = Sequences(*rest[:-2]), rest[-2], rest[-1]
+    sequences, stored, want_lse, check = _apart(*rest)
     at_q, at_k, at_v, index = q.data_ptr(), k.data_ptr(), v.data_ptr(), q.get_device()
     key: Any = (
         *((one.shape, one.stride(), one.dtype, one.get_device()) for one in (q, k, v, *tensors)),
@@ -96,7 +104,8 @@ def _run(
     )  # fmt: skip
     prepared = _prepared.get(key)
     if prepared is None:
-        prepared = prepare(q, k, v, tensors, numbers, rule, scale, layout, schedule, want_lse, sequences)
+        said = None if all(one is None for one in sequences) else sequences
+        prepared = prepare(q, k, v, tensors, numbers, rule, scale, layout, schedule, want_lse, said, stored)
         if len(_prepared) >= PLANS:
             _prepared.clear()
         _prepared[key] = prepared
@@ -107,17 +116,18 @@ def _run(
     if room:
         memory = torch.empty(room, dtype=torch.uint8, device=q.device)
         workspace = memory.data_ptr() + -memory.data_ptr() % ALIGNMENT
+    arrays = {**sequences._asdict(), **stored._asdict()}
     plan.launch(
         at_q, at_k, at_v, o.data_ptr(), lse.data_ptr() if want_lse else 0, workspace,
         [one.data_ptr() for one in tensors] if tensors else (), 0 if index < 0 else _stream_of(index),
-        [getattr(sequences, name).data_ptr() for name in plan.arrays], check,
+        [arrays[name].data_ptr() for name in plan.arrays], check,
     )  # fmt: skip
     return o, lse
 
 
 def _fake(q, k, v, tensors, numbers, rule, scale, layout, schedule, *rest):  # type: ignore[no-untyped-def]
     _refuse_gradients(q, k, v, *tensors)
-    sequences, want_lse = Sequences(*rest[:-2]), rest[-2]
+    sequences, _, want_lse, _ = _apart(*rest)
     sizes = sizes_of(q, k, layout, sequences)
     packed = sequences.cu_seqlens_q is not None
     shape, strides = (packed_strides if packed else out_strides)(q, v.shape[-1], layout)
