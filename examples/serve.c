@@ -1,10 +1,11 @@
 /* Continuous batching: sequences arrive, are prefilled together (ragged), decode one token a step together, and leave; K and V lie
    in pages. Each step is checked against attention in doubles.
 
-       example_serve [host | cuda]
+       example_serve [host | cuda] [fp16 | e4m3 | e5m2 | int8]      where, and what the cache is stored in (fp16)
 
    A decode step always has room for BATCH sequences; one that is not there has length 0. So the step is the same launches every
    time. On a GPU they are captured in a CUDA graph once and replayed: lengths and page numbers are read on the device.
+   A cache of 8 bits has a scale for each row of K and V, which append_kv computes; attention reads both.
    There is no model, only what attention needs of one: random embeddings, and random projections to Q, K and V. */
 #include <attile.h>
 #include <dlfcn.h>
@@ -29,11 +30,12 @@ enum {
     ROW_PAGES = LONGEST / PAGE,
     Q_ROW = HEADS * DIM,
     KV_ROW = KV_HEADS * DIM,
+    PAGE_ROWS = PAGES * KV_HEADS * PAGE, /* each with a scale, where it has one */
     PAGE_ELEMENTS = KV_HEADS * PAGE * DIM
 };
 static const double ROPE_BASE = 10000;
 
-#define KIND "dtype=fp16 head_dim=32 page_size=8 "
+#define KIND "dtype=fp16 head_dim=32 page_size=8 heads=4 kv_heads=2 "
 static const char *const problems[] = {"family=append_kv rope=halves layout=ragged " KIND,
                                        "family=attention_forward mask=causal layout=ragged " KIND,
                                        "family=append_kv rope=halves layout=padded " KIND,
@@ -66,6 +68,35 @@ static double number_of(uint16_t half) {
     double size = ldexp(fraction + (exponent ? 1024 : 0), (exponent ? exponent : 1) - 25);
     return half & 0x8000 ? -size : size;
 }
+
+/* The same of an element in memory, of each type that a cache may have. Infinity never comes, and NaN only where it is a fault. */
+static double fp16_at(const uint8_t *at) {
+    uint16_t half;
+    memcpy(&half, at, sizeof half);
+    return (half & 0x7C00) == 0x7C00 ? NAN : number_of(half);
+}
+static double e5m2_at(const uint8_t *at) { /* the upper half of fp16 */
+    return (*at & 0x7C) == 0x7C ? NAN : number_of((uint16_t)(*at << 8));
+}
+static double e4m3_at(const uint8_t *at) {
+    int exponent = *at >> 3 & 15, fraction = *at & 7;
+    double size = ldexp(fraction + (exponent ? 8 : 0), (exponent ? exponent : 1) - 10);
+    return (*at & 0x7F) == 0x7F ? NAN : *at & 0x80 ? -size : size;
+}
+static double int8_at(const uint8_t *at) { return (int8_t)*at; }
+
+/* Rounding x to a type moves it by at most unit |x|, or by `least` where that is more: half a step. */
+static const struct storage {
+    const char *name, *knobs;
+    size_t bytes; /* of an element */
+    double (*number_at)(const uint8_t *);
+    double most; /* that it can hold; 0 = numbers have no scale */
+    double unit, least;
+} storages[] = {{"fp16", "", 2, fp16_at, 0, 0x1p-11, 0x1p-25},
+                {"e4m3", "dtype_kv=e4m3 kv_scale=token ", 1, e4m3_at, 448, 0x1p-4, 0x1p-10},
+                {"e5m2", "dtype_kv=e5m2 kv_scale=token ", 1, e5m2_at, 57344, 0x1p-3, 0x1p-17},
+                {"int8", "dtype_kv=int8 kv_scale=token ", 1, int8_at, 127, 0, 0.5}};
+static const struct storage *stored = storages;
 
 /* Element `column` of what matrix `which` makes of a token: from -1 to 1. A projection of a one-hot vector is a look-up. */
 static uint16_t projected(int which, int token, int column) {
@@ -109,7 +140,8 @@ struct sequence {
 };
 static struct sequence running[BATCH];
 static int arrived, left, checked;
-static double worst;
+static double worst; /* error, in proportion to what is allowed */
+static double moved; /* O, by storing K and V */
 
 static void grow(struct sequence *s, int length) {
     for (int i = pages_of(s->length); i < pages_of(length); i++)
@@ -158,39 +190,119 @@ static void rotated(int which, int token, int head, int position, double *x) {
     }
 }
 
-/* O of the token at `position`, all heads, from the definition. The kernels round Q, K, weights and O to 16 bits, each by a factor
-   within 1 +- U: a score is off by 2 U sum |q k|, a weight by that as a factor, both ways, and O by its own and those of all
-   weights, times the largest V. Twice that is allowed, for what fp32 does besides. */
+static void compare(const struct sequence *s, const char *what, int position, int head, int column, double expected,
+                    double found, double allowed) {
+    double error = fabs(expected - found);
+    worst = fmax(worst, error / allowed);
+    checked++;
+    if (error <= allowed) /* NaN is not */
+        return;
+    fprintf(stderr, "request %d, token %d, %s, head %d, column %d: expected %g, found %g, allowed error %g\n",
+            s->number, position, what, head, column, expected, found, allowed);
+    exit(1);
+}
+
+/* By how much an element of a row of DIM may be off where the row is stored: half a step of the type. */
+static double half_step(const double *row, int column) {
+    double most = 0;
+    for (int i = 0; i < DIM; i++)
+        most = fmax(most, fabs(row[i]));
+    return fmax(stored->unit * fabs(row[column]), stored->least * (stored->most ? most / stored->most : 1));
+}
+
+/* The first tokens of a sequence at one K/V head: K and V as they are before they are stored, by how much storing may move
+   them, and what the cache holds of them. */
+struct keys {
+    double k[LONGEST][DIM], v[LONGEST][DIM];
+};
+static struct keys exact, step, held;
+
+static struct { /* of the device, copied after each launch */
+    uint8_t k[PAGES * PAGE_ELEMENTS * sizeof(uint16_t)], v[PAGES * PAGE_ELEMENTS * sizeof(uint16_t)];
+    float k_scale[PAGE_ROWS], v_scale[PAGE_ROWS];
+} cache;
+
+static void read_row(const struct sequence *s, int position, int kv, const uint8_t *elements, const float *scales,
+                     double *row) {
+    int at = (s->page[position / PAGE] * KV_HEADS + kv) * PAGE + position % PAGE;
+    for (int i = 0; i < DIM; i++)
+        row[i] = stored->number_at(elements + (size_t)(at * DIM + i) * stored->bytes) *
+                 (stored->most ? (double)scales[at] : 1);
+}
+
+/* Rows of the cache are within half a step of what was appended. fp32 may add to that, in units of 2^-24: RoPE less than 19, as its
+   elements are at most 1 (docs/numerics.md); the scale and the quotient 4 times the result, which is at most sqrt(2). */
+static void read_keys(const struct sequence *s, int kv, int count) {
+    const double FP32 = 25 * 0x1p-24;
+    for (int j = 0; j < count; j++) {
+        rotated(TO_K, s->token[j], kv, j, exact.k[j]);
+        for (int i = 0; i < DIM; i++)
+            exact.v[j][i] = number_of(projected(TO_V, s->token[j], kv * DIM + i));
+        read_row(s, j, kv, cache.k, cache.k_scale, held.k[j]);
+        read_row(s, j, kv, cache.v, cache.v_scale, held.v[j]);
+        for (int i = 0; i < DIM; i++) {
+            step.k[j][i] = half_step(exact.k[j], i) + FP32;
+            step.v[j][i] = half_step(exact.v[j], i) + FP32;
+            compare(s, "K in the cache", j, kv, i, exact.k[j][i], held.k[j][i], step.k[j][i]);
+            compare(s, "V in the cache", j, kv, i, exact.v[j][i], held.v[j][i], step.v[j][i]);
+        }
+    }
+}
+
+/* The largest sum of |q k| / sqrt(DIM) over the first `count` rows of k. */
+static double size_of_scores(const double *q, double (*k)[DIM], int count) {
+    double most = 0;
+    for (int j = 0; j < count; j++) {
+        double size = 0;
+        for (int i = 0; i < DIM; i++)
+            size += fabs(q[i] * k[j][i]) / sqrt(DIM);
+        most = fmax(most, size);
+    }
+    return most;
+}
+
+/* O of one query, from the definition. */
+static void attend(const double *q, const struct keys *keys, int count, double *o) {
+    double weight[LONGEST], sum = 0;
+    for (int j = 0; j < count; j++) {
+        double score = 0;
+        for (int i = 0; i < DIM; i++)
+            score += q[i] * keys->k[j][i] / sqrt(DIM);
+        sum += weight[j] = exp(score);
+    }
+    for (int i = 0; i < DIM; i++) {
+        o[i] = 0;
+        for (int j = 0; j < count; j++)
+            o[i] += weight[j] / sum * keys->v[j][i];
+    }
+}
+
+/* O of the token at `position`, all heads, beside two answers in doubles.
+   From what the cache holds: kernels round Q, weights and O to fp16, each by a factor within 1 +- U. A score is off by U sum |q k|,
+   so a weight by twice that, and O by that, its own rounding and those of all weights; elements of V are at most 1. Twice the sum is
+   allowed, for what fp32 does besides.
+   From what was appended: storing K moves scores by up to e, so weights by a factor within exp(+-2 e), and O by that and by
+   what storing V moves. */
 static void check(const struct sequence *s, int position, const uint16_t *o) {
     const double U = 0x1p-11;
-    double q[DIM], k[DIM], weight[LONGEST];
+    const int group = HEADS / KV_HEADS, count = position + 1;
+    double q[DIM], from_held[DIM], from_exact[DIM];
     for (int h = 0; h < HEADS; h++) {
-        int kv = h / (HEADS / KV_HEADS);
-        double sum = 0, size = 0, out[DIM] = {0};
+        if (h % group == 0)
+            read_keys(s, h / group, count);
         rotated(TO_Q, s->token[position], h, position, q);
-        for (int j = 0; j <= position; j++) {
-            double score = 0, terms = 0;
-            rotated(TO_K, s->token[j], kv, j, k);
-            for (int i = 0; i < DIM; i++) {
-                score += q[i] * k[i] / sqrt(DIM);
-                terms += fabs(q[i] * k[i]) / sqrt(DIM);
-            }
-            size = fmax(size, terms);
-            sum += weight[j] = exp(score);
-        }
-        for (int j = 0; j <= position; j++)
+        attend(q, &held, count, from_held);
+        attend(q, &exact, count, from_exact);
+        double allowed = 2 * (2 * size_of_scores(q, held.k, count) + 2) * U, of_v = 0;
+        for (int j = 0; j < count; j++)
             for (int i = 0; i < DIM; i++)
-                out[i] += weight[j] / sum * number_of(projected(TO_V, s->token[j], kv * DIM + i));
-        double allowed = 2 * (2 * 2 * size + 2) * U;
+                of_v = fmax(of_v, step.v[j][i]);
+        double stored_apart = expm1(2 * size_of_scores(q, step.k, count)) + of_v;
         for (int i = 0; i < DIM; i++) {
-            double error = fabs(out[i] - number_of(o[h * DIM + i]));
-            worst = fmax(worst, error / allowed);
-            checked++;
-            if (error <= allowed)
-                continue;
-            fprintf(stderr, "request %d, token %d, head %d, column %d: expected %g, found %g, allowed error %g\n",
-                    s->number, position, h, i, out[i], number_of(o[h * DIM + i]), allowed);
-            exit(1);
+            double found = number_of(o[h * DIM + i]);
+            compare(s, "O of the cache", position, h, i, from_held[i], found, allowed);
+            compare(s, "O of what was appended", position, h, i, from_exact[i], found, allowed + stored_apart);
+            moved = fmax(moved, fabs(from_held[i] - from_exact[i]));
         }
     }
 }
@@ -198,7 +310,9 @@ static void check(const struct sequence *s, int position, const uint16_t *o) {
 /* --- the device -------------------------------------------------------------------------------------------------- */
 
 static struct { /* in device memory; room for the prompts of all */
-    uint16_t *q, *k, *v, *o, *pages_k, *pages_v;
+    uint16_t *q, *k, *v, *o;
+    void *pages_k, *pages_v;
+    float *k_scale, *v_scale; /* null without */
     int32_t *cu_seqlens, *lengths, *table;
     void *workspace;
     size_t workspace_size;
@@ -210,6 +324,7 @@ static void *reserve(size_t bytes) {
     return memory;
 }
 
+static void receive(void *to, const void *from, size_t bytes) { must(att_copy_out(session, to, from, bytes), "copy"); }
 static void send(void *to, const void *from, size_t bytes) { must(att_copy_in(session, to, from, bytes), "copy"); }
 
 /* One token of a batch: row `row` of Q, K and V. */
@@ -245,6 +360,8 @@ static struct att_args append_args(int most_new, int tokens) {
                                         .lengths_kv = device.lengths,
                                         .page_table = device.table,
                                         .pages = PAGES,
+                                        .k_scale = device.k_scale,
+                                        .v_scale = device.v_scale,
                                         .rope_base = (float)ROPE_BASE}};
 }
 
@@ -267,7 +384,9 @@ static struct att_args attention_args(int most_new, int tokens) {
                                            .total_q = ragged ? tokens : 0,
                                            .lengths_kv = device.lengths,
                                            .page_table = device.table,
-                                           .pages = PAGES}};
+                                           .pages = PAGES,
+                                           .k_scale = device.k_scale,
+                                           .v_scale = device.v_scale}};
 }
 
 /* --- the graph of a decode step, on a GPU ------------------------------------------------------------------------------ */
@@ -344,6 +463,18 @@ static void send_lengths(void) {
     send(device.table, table, sizeof table);
 }
 
+/* What a launch has left: rows of O, and the cache. */
+static void receive_results(uint16_t *o, int tokens) {
+    size_t bytes = PAGES * PAGE_ELEMENTS * stored->bytes;
+    receive(o, device.o, (size_t)tokens * Q_ROW * sizeof *o);
+    receive(cache.k, device.pages_k, bytes);
+    receive(cache.v, device.pages_v, bytes);
+    if (device.k_scale) {
+        receive(cache.k_scale, device.k_scale, sizeof cache.k_scale);
+        receive(cache.v_scale, device.v_scale, sizeof cache.v_scale);
+    }
+}
+
 /* All prompts that have just arrived, packed. The others have no new token in this launch. */
 static void prefill(const bool *is_new) {
     static uint16_t q[BATCH * LONGEST * Q_ROW], k[BATCH * LONGEST * KV_ROW], v[BATCH * LONGEST * KV_ROW],
@@ -365,7 +496,7 @@ static void prefill(const bool *is_new) {
     struct att_args append = append_args(LONGEST, tokens), attention = attention_args(LONGEST, tokens);
     must(att_launch(kernel[PREFILL_APPEND], &append, NULL), "append");
     must(att_launch(kernel[PREFILL], &attention, NULL), "prefill");
-    must(att_copy_out(session, o, device.o, (size_t)tokens * Q_ROW * sizeof *o), "copy");
+    receive_results(o, tokens);
     for (int b = 0; b < BATCH; b++) {
         for (int i = 0; is_new[b] && i < running[b].prompt; i++)
             check(&running[b], i, o + (cu_seqlens[b] + i) * Q_ROW);
@@ -387,7 +518,7 @@ static void decode(bool gpu) {
     send(device.v, v, sizeof v);
     send_lengths();
     run_decode(gpu);
-    must(att_copy_out(session, o, device.o, sizeof o), "copy");
+    receive_results(o, BATCH);
     for (int b = 0; b < BATCH; b++) {
         struct sequence *s = &running[b];
         if (s->number < 0)
@@ -400,22 +531,28 @@ static void decode(bool gpu) {
     }
 }
 
+static void *reserve_rubbish(size_t bytes) {
+    static uint8_t rubbish[PAGES * PAGE_ELEMENTS * sizeof(uint16_t)];
+    memset(rubbish, 0xFF, sizeof rubbish); /* NaN in all types of floats */
+    void *memory = reserve(bytes);
+    send(memory, rubbish, bytes);
+    return memory;
+}
+
 static void make_memory(void) {
     size_t tokens = BATCH * LONGEST, two = sizeof(uint16_t);
     device.q = reserve(tokens * Q_ROW * two);
     device.k = reserve(tokens * KV_ROW * two);
     device.v = reserve(tokens * KV_ROW * two);
     device.o = reserve(tokens * Q_ROW * two);
-    device.pages_k = reserve(PAGES * PAGE_ELEMENTS * two);
-    device.pages_v = reserve(PAGES * PAGE_ELEMENTS * two);
+    /* A new page holds whatever was there: NaN here, so that a kernel that reads too much is noticed. */
+    device.pages_k = reserve_rubbish(PAGES * PAGE_ELEMENTS * stored->bytes);
+    device.pages_v = reserve_rubbish(PAGES * PAGE_ELEMENTS * stored->bytes);
+    device.k_scale = stored->most ? reserve_rubbish(PAGE_ROWS * sizeof(float)) : NULL;
+    device.v_scale = stored->most ? reserve_rubbish(PAGE_ROWS * sizeof(float)) : NULL;
     device.cu_seqlens = reserve((BATCH + 1) * sizeof(int32_t));
     device.lengths = reserve(BATCH * sizeof(int32_t));
     device.table = reserve(BATCH * ROW_PAGES * sizeof(int32_t));
-    /* A new page holds whatever was there: NaN here, so that a kernel that reads too much is noticed. */
-    static uint16_t rubbish[PAGES * PAGE_ELEMENTS];
-    memset(rubbish, 0xFF, sizeof rubbish);
-    send(device.pages_k, rubbish, sizeof rubbish);
-    send(device.pages_v, rubbish, sizeof rubbish);
     struct att_args most[] = {attention_args(LONGEST, BATCH * LONGEST), attention_args(1, BATCH)};
     for (int i = 0; i < 2; i++) {
         size_t size;
@@ -425,18 +562,34 @@ static void make_memory(void) {
     device.workspace = reserve(device.workspace_size);
 }
 
+/* What a word of the command line asks for. */
+static bool understood(const char *word, struct att_options *options) {
+    if (strcmp(word, "host") == 0 || strcmp(word, "cuda") == 0) {
+        options->device = *word == 'h' ? ATT_DEVICE_HOST : ATT_DEVICE_CUDA;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof storages / sizeof *storages; i++)
+        if (strcmp(word, storages[i].name) == 0) {
+            stored = &storages[i];
+            return true;
+        }
+    fprintf(stderr, "example_serve: expected host or cuda, and fp16, e4m3, e5m2 or int8; found '%s'\n", word);
+    return false;
+}
+
 int main(int count, char **word) {
-    bool host = count > 1 && strcmp(word[1], "host") == 0, cuda = count > 1 && strcmp(word[1], "cuda") == 0;
-    struct att_options options = {.size = sizeof options,
-                                  .device = host   ? ATT_DEVICE_HOST
-                                            : cuda ? ATT_DEVICE_CUDA
-                                                   : ATT_DEVICE_AUTO};
+    struct att_options options = {.size = sizeof options, .device = ATT_DEVICE_AUTO};
+    for (int i = 1; i < count; i++)
+        if (!understood(word[i], &options))
+            return 2;
     must(att_open(&options, &session), "open");
     struct att_session_info info = {.size = sizeof info};
     must(att_session_describe(session, &info), "describe");
     bool gpu = info.device == ATT_DEVICE_CUDA;
     for (int i = 0; i < KERNELS; i++) {
-        must(att_find(session, problems[i], NULL, &kernel[i]), problems[i]);
+        char problem[200];
+        snprintf(problem, sizeof problem, "%s%s", problems[i], stored->knobs);
+        must(att_find(session, problem, NULL, &kernel[i]), problem);
         must(att_prepare(kernel[i]), "prepare"); /* before capture */
         printf("%s\n", att_kernel_name(kernel[i]));
     }
@@ -462,6 +615,7 @@ int main(int count, char **word) {
     printf("%d steps on %s, %d replays of one graph; %d numbers checked, the largest error is %.0f %% of what is "
            "allowed\n",
            steps, info.device_name, replays, checked, 100 * worst);
+    printf("storing K and V as %s moves O by up to %.1g\n", stored->name, moved);
     if (gpu) {
         cuGraphExecDestroy(replay);
         cuGraphDestroy(graph);

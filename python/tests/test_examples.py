@@ -27,8 +27,9 @@ def test_explore_tiles(tmp_path):
     assert (tmp_path / "page" / "index.html").exists()
 
 
-def test_serve(tmp_path):
-    said = run(sys.executable, EXAMPLES / "serve.py", cwd=tmp_path)
+@pytest.mark.parametrize("stored", ["fp16", "e4m3", "int8"])
+def test_serve(tmp_path, stored):
+    said = run(sys.executable, EXAMPLES / "serve.py", stored, cwd=tmp_path)
     assert said.count("leaves with") == 7 and "% of what is allowed" in said
 
 
