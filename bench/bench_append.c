@@ -34,6 +34,7 @@ static const struct kind {
 
 static att_session *session;
 static const char *commit = "";
+static char driver[80]; /* its version; "" where NVML is missing */
 static int (*copy)(unsigned long long to, unsigned long long from, size_t bytes, void *stream);
 
 static void must(enum att_status status, const char *what) {
@@ -41,6 +42,15 @@ static void must(enum att_status status, const char *what) {
         return;
     fprintf(stderr, "%s: %s\n", what, att_message(session));
     exit(1);
+}
+
+static void read_driver(void) {
+    void *nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    int (*init)(void), (*version)(char *, unsigned);
+    *(void **)&init = nvml ? dlsym(nvml, "nvmlInit_v2") : NULL;
+    *(void **)&version = nvml ? dlsym(nvml, "nvmlSystemGetDriverVersion") : NULL;
+    if (!init || !version || init() || version(driver, sizeof driver))
+        *driver = '\0';
 }
 
 static void *reserve(size_t bytes) {
@@ -135,9 +145,9 @@ static void measure(const struct step *step, const struct kind *kind) {
     must(att_session_describe(session, &info), "describe");
     printf("{\"bench\": \"append\", \"step\": \"%s\", \"kind\": \"%s\", \"kernel\": \"%s\", \"device\": \"%s\", "
            "\"microseconds\": %.2f, \"copy_microseconds\": %.2f, \"bytes\": %zu, \"gigabytes_per_second\": %.0f, "
-           "\"of_copy\": %.3f, \"version\": \"%s\", \"commit\": \"%s\"}\n",
+           "\"of_copy\": %.3f, \"driver\": \"%s\", \"version\": \"%s\", \"commit\": \"%s\"}\n",
            step->name, kind->name, att_kernel_name(kernel), info.device_name, seconds * 1e6, copied * 1e6, bytes,
-           (double)bytes / seconds / 1e9, copied / seconds, att_version(), commit);
+           (double)bytes / seconds / 1e9, copied / seconds, driver, att_version(), commit);
     fflush(stdout);
     void *const memory[] = {q.data,
                             args.append.k.data,
@@ -161,6 +171,7 @@ int main(int count, char **word) {
     const struct att_options options = {.size = sizeof options, .device = ATT_DEVICE_CUDA};
     commit = count > 1 ? word[1] : "";
     must(att_open(&options, &session), "open");
+    read_driver();
     void *library = dlopen("libcuda.so.1", RTLD_NOW), *context;
     int (*retain)(void **, int), (*make_current)(void *);
     *(void **)&copy = library ? dlsym(library, "cuMemcpyDtoDAsync_v2") : NULL;

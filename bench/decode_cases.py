@@ -15,11 +15,14 @@ class Case:
     head_dim: int = 128
     order: str = "hnd"  # of a cache in memory: heads before tokens, or tokens before heads
     goal_us: float = 0  # 0: none is set
+    dtype_kv: str = ""  # of a cache of 8 bits; "" = as q
+    kv_scale: str = "none"
 
     @property
     def name(self):
         queries = f" q{self.len_q}" if self.len_q > 1 else ""
-        return f"d{self.head_dim} b{self.batch} h{self.heads}/{self.kv_heads} s{self.len_kv}{queries} {self.order}"
+        stored = f" {self.dtype_kv} scale-{self.kv_scale}" if self.dtype_kv else ""
+        return f"d{self.head_dim} b{self.batch} h{self.heads}/{self.kv_heads} s{self.len_kv}{queries} {self.order}{stored}"
 
     def matches(self, wanted):
         """wanted: texts of words; one whose words are all in the name suffices, and so does no text."""
@@ -32,8 +35,9 @@ class Case:
 
     @property
     def cache_bytes(self):
-        """Of K and V of all sequences, 16 bits an element."""
-        return 2 * 2 * self.batch * self.kv_heads * self.len_kv * self.head_dim
+        """Of K and V of all sequences, with scales of tokens."""
+        row = self.head_dim * (1 if self.dtype_kv else 2) + (4 if self.kv_scale == "token" else 0)
+        return 2 * self.batch * self.kv_heads * self.len_kv * row
 
     @property
     def bytes(self):
@@ -52,11 +56,24 @@ class Case:
     @property
     def problem(self):
         mask = "causal" if self.len_q > 1 else "none"
-        return (f"family=attention_forward dtype=bf16 head_dim={self.head_dim} mask={mask} batch={self.batch} "
+        stored = f"dtype_kv={self.dtype_kv} kv_scale={self.kv_scale} " if self.dtype_kv else ""
+        return (f"family=attention_forward dtype=bf16 {stored}head_dim={self.head_dim} mask={mask} batch={self.batch} "
                 f"heads={self.heads} kv_heads={self.kv_heads} len_q={self.len_q} len_kv={self.len_kv} alignment=16")
 
 
 def cases():
+    return _in_16_bits() + _in_8_bits()
+
+
+def _in_8_bits():
+    large = {("e4m3", "none"): 242}  # goals
+    return [Case(64, 8192, dtype_kv=dtype_kv, kv_scale=kv_scale, goal_us=large.get((dtype_kv, kv_scale), 0))
+            for dtype_kv in ("e4m3", "int8") for kv_scale in ("none", "head", "token")] + [
+        Case(64, 8192, order="nhd", dtype_kv="e4m3"), Case(1, 8192, dtype_kv="e4m3", goal_us=8.5),
+        Case(1, 8192, dtype_kv="e4m3", kv_scale="token"), Case(1, 8192, dtype_kv="int8", kv_scale="token")]
+
+
+def _in_16_bits():
     return [Case(64, 8192, goal_us=475), Case(64, 8192, order="nhd"), Case(64, 8192, len_q=2),
             Case(64, 8192, len_q=4, goal_us=485), Case(64, 8192, len_q=8, goal_us=500),
             Case(64, 8192, heads=16, kv_heads=16), Case(256, 1024, goal_us=248), Case(16, 32768),

@@ -9,6 +9,7 @@ import attile
 import side_cuda
 
 DEVICE = "cuda"
+EIGHT_BITS = {"e4m3": (torch.float8_e4m3fn, 448), "int8": (torch.int8, 127)}  # the type, and the most that it holds
 
 
 def machine():
@@ -26,7 +27,22 @@ class Side:
         torch.manual_seed(1)
         self.q = torch.randn(case.batch, case.heads, case.len_q, case.head_dim, dtype=torch.bfloat16, device=DEVICE)
         self.out = torch.empty_like(self.q)
-        self.caches = [(self._cache(), self._cache()) for _ in range(case.caches)]
+        stored = [(self._stored(), self._stored()) for _ in range(case.caches)]
+        self.caches = [(k, v) for (k, _), (v, _) in stored]
+        self.scales = [(of_k, of_v) for (_, of_k), (_, of_v) in stored]  # None without
+
+    def _stored(self):
+        """A cache as the case stores it, and its scales: (kv_heads,), (batch, kv_heads, len_kv), or None."""
+        cache = self._cache()
+        if not self.case.dtype_kv:
+            return cache, None
+        dtype, most = EIGHT_BITS[self.case.dtype_kv]
+        if self.case.kv_scale == "none":
+            scale, numbers = None, cache.float()
+        else:
+            scale = cache.abs().amax((0, 2, 3) if self.case.kv_scale == "head" else 3).float() / most
+            numbers = cache.float() / _spread(scale)
+        return (numbers.round() if dtype == torch.int8 else numbers).clamp(-most, most).to(dtype), scale
 
     def _cache(self):
         """(batch, kv_heads, len_kv, head_dim), in memory as the case orders it."""
@@ -38,7 +54,8 @@ class Side:
     def attile(self, schedule):
         kernel = attile.compile(self.case.problem, schedule)
         self.kernel_name = self.kernel_name or kernel.name
-        launches = [kernel.bind(self.q, k, v, self.out) for k, v in self.caches]
+        launches = [kernel.bind(self.q, k, v, self.out, k_scale=of_k, v_scale=of_v)
+                    for (k, v), (of_k, of_v) in zip(self.caches, self.scales)]
 
         def work(number):
             launches[number](torch.cuda.current_stream().cuda_stream)
@@ -86,8 +103,10 @@ class Side:
         return work
 
     def error(self, work):
-        """Relative, of the first sequence's O, in the Frobenius norm."""
-        case, (k, v) = self.case, self.caches[0]
+        """Relative, of the first sequence's O, in the Frobenius norm. Of 8 bits, the reference takes the numbers that they
+        stand for, which kernels multiply in fp16: rounding O to bf16 remains the largest error."""
+        case, (k, v) = self.case, ((one if scale is None else one[:1].float() * _spread(scale)[:1])
+                                   for one, scale in zip(self.caches[0], self.scales[0]))
         self.out.fill_(torch.nan)
         found = work(0)[0].float()
         group = case.heads // case.kv_heads
@@ -132,6 +151,11 @@ class Side:
         return run(count) / count / self.case.launches
 
     def close(self):
-        self.caches, self._kept = None, []
+        self.caches, self.scales, self._kept = None, None, []
         gc.collect()
         torch.cuda.empty_cache()
+
+
+def _spread(scale):
+    """Scales beside (batch, kv_heads, len_kv, head_dim)."""
+    return scale[None, :, None, None] if scale.dim() == 1 else scale[..., None]

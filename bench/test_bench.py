@@ -705,7 +705,18 @@ class Decode(unittest.TestCase):
         names = [case.name for case in decode_cases.cases()]
         self.assertEqual(len(set(names)), len(names))
         self.assertEqual([case.name for case in decode_cases.cases() if case.matches(["b1 s8192", "q4"])],
-                         ["d128 b64 h64/8 s8192 q4 hnd", "d128 b1 h64/8 s8192 hnd"])
+                         ["d128 b64 h64/8 s8192 q4 hnd", "d128 b1 h64/8 s8192 hnd",
+                          *(f"d128 b1 h64/8 s8192 hnd {stored}"
+                            for stored in ("e4m3 scale-none", "e4m3 scale-token", "int8 scale-token"))])
+
+    def test_caches_of_8_bits_have_half_the_bytes_and_their_scales(self):
+        whole, half, scaled = (decode_cases.Case(2, 64, **words).cache_bytes for words in (
+            {}, {"dtype_kv": "e4m3", "kv_scale": "head"}, {"dtype_kv": "int8", "kv_scale": "token"}))
+        self.assertEqual(whole, 2 * half)
+        self.assertEqual(scaled - half, 2 * 2 * 8 * 64 * 4)  # K and V, sequences, heads, tokens, bytes of fp32
+        case = decode_cases.Case(2, 64, heads=4, kv_heads=2, dtype_kv="int8", kv_scale="token")
+        kernel = attile.compile(case.problem + " target=sm_80", "algorithm=decode block_m=8", device="host")
+        self.assertIn("_kv_int8_scale_token_decode_m8_", kernel.name)
 
     def test_problems_are_those_of_the_kernel_for_few_queries(self):
         case = decode_cases.Case(2, 64, heads=4, kv_heads=2, len_q=3)
