@@ -215,9 +215,22 @@ static struct block find_block(const struct run *run, const char *name, bool out
     return (struct block){0};
 }
 
+static void fill_sequences(const struct run *run, struct att_attention_args *args) {
+    const struct lengths *l = &run->workload->lengths;
+    args->cu_seqlens_q = run->numbers[CU_SEQLENS_Q];
+    args->cu_seqlens_kv = run->numbers[CU_SEQLENS_KV];
+    args->lengths_kv = run->numbers[LENGTHS_OF_KV];
+    args->page_table = run->numbers[PAGE_TABLE];
+    args->page_table_row_stride = run->numbers[PAGE_TABLE] ? l->columns : 0;
+    args->page_indptr = run->numbers[PAGE_INDPTR];
+    args->page_indices = run->numbers[PAGE_INDICES];
+    args->pages = l->pages;
+    args->total_q = l->layout == layout_ragged ? l->cu_seqlens_q[l->batch] : 0;
+    args->total_kv = run->numbers[CU_SEQLENS_KV] ? l->cu_seqlens_kv[l->batch] : 0;
+}
+
 static void fill_attention(struct run *run) {
     const struct shape *shape = &run->workload->shape;
-    const struct lengths *l = &run->workload->lengths;
     const struct block *lse = &run->output[1];
     const struct block k_scale = find_block(run, "k_scale", false), v_scale = find_block(run, "v_scale", false);
     bool token = run->workload->problem.kv_scale == kv_scale_token; /* the others have no strides */
@@ -242,16 +255,6 @@ static void fill_attention(struct run *run) {
                                     .dropout_offset = run->workload->dropout.offset,
                                     .params = run->param,
                                     .param_count = run->workload->params->formulas.scope.count,
-                                    .cu_seqlens_q = run->numbers[CU_SEQLENS_Q],
-                                    .cu_seqlens_kv = run->numbers[CU_SEQLENS_KV],
-                                    .lengths_kv = run->numbers[LENGTHS_OF_KV],
-                                    .page_table = run->numbers[PAGE_TABLE],
-                                    .page_table_row_stride = run->numbers[PAGE_TABLE] ? l->columns : 0,
-                                    .page_indptr = run->numbers[PAGE_INDPTR],
-                                    .page_indices = run->numbers[PAGE_INDICES],
-                                    .pages = l->pages,
-                                    .total_q = l->layout == layout_ragged ? l->cu_seqlens_q[l->batch] : 0,
-                                    .total_kv = run->numbers[CU_SEQLENS_KV] ? l->cu_seqlens_kv[l->batch] : 0,
                                     .k_scale = k_scale.device,
                                     .v_scale = v_scale.device,
                                     .k_scale_batch_stride = token ? k_scale.tensor.stride[DIM_BATCH] : 0,
@@ -260,6 +263,7 @@ static void fill_attention(struct run *run) {
                                     .v_scale_batch_stride = token ? v_scale.tensor.stride[DIM_BATCH] : 0,
                                     .v_scale_head_stride = token ? v_scale.tensor.stride[DIM_HEAD] : 0,
                                     .v_scale_row_stride = token ? v_scale.tensor.stride[DIM_ROW] : 0};
+    fill_sequences(run, &run->args.attention);
 }
 
 static void fill_append(struct run *run) {
@@ -396,6 +400,7 @@ static void fill_attention_backward(struct run *run) {
                                                          .dropout_offset = run->workload->dropout.offset,
                                                          .params = run->param,
                                                          .param_count = run->workload->params->formulas.scope.count}};
+    fill_sequences(run, &run->args.attention_backward.forward);
 }
 
 static bool make_arguments(struct run *run) {

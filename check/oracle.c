@@ -23,19 +23,32 @@ static double softmax_row(double *score, int64_t n, double sink) {
     return max + log(sum);
 }
 
+int64_t oracle_len_q(const struct oracle_attention *p, int64_t b) { return p->own_len_q ? p->own_len_q[b] : p->len_q; }
+int64_t oracle_len_kv(const struct oracle_attention *p, int64_t b) {
+    return p->own_len_kv ? p->own_len_kv[b] : p->len_kv;
+}
+
+static int64_t position_of(const struct oracle_attention *p, int64_t b, int64_t query) {
+    return p->from.query + query + oracle_len_kv(p, b) - oracle_len_q(p, b);
+}
+
 struct formula_env oracle_env(const struct oracle_attention *p, int64_t b, int64_t h, int64_t query, int64_t key) {
     struct formula_env env = *p->env;
     env.name[FORMULA_B] = p->from.batch + b;
     env.name[FORMULA_H] = p->from.head + h;
     env.name[FORMULA_HK] = p->from.kv_head + h / (p->heads / p->kv_heads);
-    env.name[FORMULA_Q] = p->from.query + query + p->len_kv - p->len_q;
+    env.name[FORMULA_Q] = position_of(p, b, query);
     env.name[FORMULA_K] = key;
+    if (p->own_len_q)
+        env.name[FORMULA_LEN_Q] = oracle_len_q(p, b);
+    if (p->own_len_kv)
+        env.name[FORMULA_LEN_KV] = oracle_len_kv(p, b);
     return env;
 }
 
 bool oracle_sees(const struct oracle_attention *p, int64_t b, int64_t h, int64_t query, int64_t key) {
     if (!p->mask)
-        return !p->causal || key <= p->from.query + query + p->len_kv - p->len_q;
+        return !p->causal || key <= position_of(p, b, query);
     struct formula_env env = oracle_env(p, b, h, query, key);
     return formula_mask(p->mask, &env);
 }
@@ -66,7 +79,8 @@ bool oracle_attention(const struct oracle_attention *p, double *o, double *lse) 
         int64_t i = row % p->len_q, h = row / p->len_q % p->heads, b = row / p->len_q / p->heads, seen = 0;
         const float *k = p->k + (b * p->kv_heads + h / group) * p->len_kv * p->head_dim;
         const float *v = p->v + (b * p->kv_heads + h / group) * p->len_kv * p->head_dim_v;
-        for (int64_t j = 0; j < p->len_kv; j++) {
+        bool there = i < oracle_len_q(p, b);
+        for (int64_t j = 0; there && j < oracle_len_kv(p, b); j++) {
             if (!oracle_sees(p, b, h, i, j))
                 continue;
             double dot = 0;
@@ -76,7 +90,7 @@ bool oracle_attention(const struct oracle_attention *p, double *o, double *lse) 
             score[seen] = oracle_score(p, b, h, i, j, p->scale * dot);
             key[seen++] = j;
         }
-        lse[row] = softmax_row(score, seen, p->sinks ? p->sinks[h] : -INFINITY);
+        lse[row] = softmax_row(score, seen, p->sinks && there ? p->sinks[h] : -INFINITY);
         for (int64_t j = 0; j < seen; j++)
             score[j] *= oracle_keep(p, b, h, i, key[j]);
         for (int64_t d = 0; d < p->head_dim_v; d++) {

@@ -25,10 +25,16 @@ struct oracle_attention {
     struct {
         int64_t batch, head, kv_head, query;
     } from;
+    /* (batch): how many of the len_q queries and len_kv keys each sequence has; null = all of them. Mask and score are told these. */
+    const int64_t *own_len_q, *own_len_kv;
     const float *k_scale, *v_scale; /* (batch, kv_heads, len_kv): what rows of K and V are multiplied with; null = 1 */
     bool
         queries_in_fp16; /* for the tolerance: the kernel divides rows of Q by a power of two and rounds them to fp16 */
 };
+
+/* Queries and keys of a sequence. */
+int64_t oracle_len_q(const struct oracle_attention *problem, int64_t b);
+int64_t oracle_len_kv(const struct oracle_attention *problem, int64_t b);
 
 /* What a row of K or V is multiplied with: key j of a head. `scale`: k_scale or v_scale. */
 double oracle_scale(const struct oracle_attention *problem, const float *scale, int64_t b, int64_t h, int64_t j);
@@ -44,7 +50,8 @@ double oracle_keep(const struct oracle_attention *problem, int64_t b, int64_t h,
 struct formula_env oracle_env(const struct oracle_attention *problem, int64_t b, int64_t h, int64_t query, int64_t key);
 
 /* o: (batch, heads, len_q, head_dim_v); lse: (batch, heads, len_q), natural logarithm; both contiguous and not null.
-   A row that sees no key gives o = 0 and lse = -inf, or lse = its sink. False when memory runs out (one row of scores is needed). */
+   A row that sees no key gives o = 0 and lse = -inf, or lse = its sink; so does, without a sink, one that its sequence does not
+   have. False when memory runs out (one row of scores is needed). */
 bool oracle_attention(const struct oracle_attention *problem, double *o, double *lse);
 
 /* y[r][c] = exp(x[r][c]) / sum over c of exp(x[r][c]); x and y: (rows, cols), contiguous. */

@@ -26,10 +26,10 @@ int64_t oracle_param_count(const struct formula_scope *scope, int param, const s
 }
 
 int64_t oracle_place(const struct formula_scope *scope, const struct formula_read *read,
-                     const struct formula_env *env) {
+                     const struct formula_env *sizes, const struct formula_env *env) {
     int64_t place = 0;
     for (int d = 0; d < read->indices; d++)
-        place = place * formula_dim(scope, read->param, d, env) + formula_integer(read->index[d], env);
+        place = place * formula_dim(scope, read->param, d, sizes) + formula_integer(read->index[d], env);
     return place;
 }
 
@@ -38,7 +38,8 @@ static void add_reads(const struct oracle_backward *p, const struct formula_env 
                       const struct oracle_gradients *to) {
     for (int i = 0; p->reads && d_score != 0 && i < p->reads->count; i++) {
         const struct formula_read *read = &p->reads->read[i];
-        to->d_param[read->param][oracle_place(p->scope, read, env)] += d_score * formula_score(read->slope, env);
+        to->d_param[read->param][oracle_place(p->scope, read, p->forward->env, env)] +=
+            d_score * formula_score(read->slope, env);
     }
 }
 
@@ -50,7 +51,7 @@ static void add_row(const struct oracle_backward *p, int64_t row, int64_t kv, co
     double of_row = p->d_lse ? -(double)p->d_lse[row] : 0;
     for (int64_t d = 0; d < f->head_dim_v; d++)
         of_row += (double)d_o[d] * p->o[row * f->head_dim_v + d];
-    for (int64_t j = 0; j < f->len_kv; j++) {
+    for (int64_t j = 0; j < oracle_len_kv(f, b); j++) {
         if (!oracle_sees(f, b, h, query, j))
             continue;
         const float *k = f->k + (kv + j) * f->head_dim, *v = f->v + (kv + j) * f->head_dim_v;
@@ -93,6 +94,7 @@ void oracle_backward(const struct oracle_backward *p, const struct oracle_gradie
             zero(to->d_param[i], oracle_param_count(p->scope, i, f->env));
     for (int64_t row = 0; row < rows; row++) {
         int64_t h = row / f->len_q % f->heads, b = row / f->len_q / f->heads;
-        add_row(p, row, (b * f->kv_heads + h / group) * f->len_kv, to);
+        if (row % f->len_q < oracle_len_q(f, b))
+            add_row(p, row, (b * f->kv_heads + h / group) * f->len_kv, to);
     }
 }

@@ -33,8 +33,10 @@ void oracle_backward(const struct oracle_backward *problem, const struct oracle_
 double oracle_derivative(const struct oracle_backward *problem, int64_t b, int64_t h, int64_t query, int64_t key,
                          double s);
 
-/* Elements of a parameter, and which of them a read is, for what `env` says. */
+/* Elements of a parameter, and which of them a read is, for what `env` says. `sizes` says how large the parameter is: it knows the most
+   queries and keys, where `env` knows those of a sequence. */
 int64_t oracle_param_count(const struct formula_scope *scope, int param, const struct formula_env *env);
-int64_t oracle_place(const struct formula_scope *scope, const struct formula_read *read, const struct formula_env *env);
+int64_t oracle_place(const struct formula_scope *scope, const struct formula_read *read,
+                     const struct formula_env *sizes, const struct formula_env *env);
 
 #endif

@@ -150,7 +150,7 @@ static int64_t score_row(const struct oracle_attention *p, int64_t row, enum tol
     int64_t query = row % p->len_q, head = row / p->len_q % p->heads, batch = row / p->len_q / p->heads, seen = 0;
     const float *k = p->k + (batch * p->kv_heads + head / (p->heads / p->kv_heads)) * p->len_kv * p->head_dim;
     const double off = query_error(p, row);
-    for (int64_t j = 0; j < p->len_kv; j++) {
+    for (int64_t j = 0; j < oracle_len_kv(p, batch); j++) {
         if (!oracle_sees(p, batch, head, query, j))
             continue;
         double dot = 0, size_of_terms = 0, squares = 0, size_of_k = 0;
@@ -189,6 +189,8 @@ bool tolerance_attention(const struct oracle_attention *p, enum tolerance_type w
     for (int64_t row = 0; score && error && keep && key && row < rows; row++) {
         int64_t head = row / p->len_q % p->heads, batch = row / p->len_q / p->heads;
         int64_t kv = (batch * p->kv_heads + head / (p->heads / p->kv_heads)) * p->len_kv;
+        if (row % p->len_q >= oracle_len_q(p, batch))
+            continue;
         int64_t seen = score_row(p, row, weights, key, score, error);
         double max = softmax_with_errors(seen, score, error, lse[row]);
         for (int64_t j = 0; p->dropout && j < seen; j++)

@@ -100,8 +100,8 @@ static void add_reads(struct bounds *to, const struct formula_env *env, int64_t 
         double error_of_slope =
             derivative_error(p->forward, read->slope, b, h, query, key, env->score, error_of_s * UNIT) / UNIT;
         double of_share = fabs(slope) * error + fabs(d_score) * error_of_slope + fabs(slope * d_score);
-        add(&to->d_param[read->param][oracle_place(p->scope, read, env)], (struct term){slope * d_score, of_share, 0},
-            1);
+        add(&to->d_param[read->param][oracle_place(p->scope, read, p->forward->env, env)],
+            (struct term){slope * d_score, of_share, 0}, 1);
     }
 }
 
@@ -168,10 +168,12 @@ static void bound_rows(struct bounds *sums, enum tolerance_type output, const st
     for (int64_t row = 0; row < rows; row++) {
         int64_t query = row % f->len_q, h = row / f->len_q % f->heads, b = row / f->len_q / f->heads;
         int64_t kv = (b * f->kv_heads + h / group) * f->len_kv;
+        if (query >= oracle_len_q(f, b))
+            continue;
         struct of_row of = of_row(p, row);
         for (int64_t d = 0; d < f->head_dim; d++)
             sums->dq[d] = (struct sum){0};
-        for (int64_t key = 0; key < f->len_kv; key++)
+        for (int64_t key = 0; key < oracle_len_kv(f, b); key++)
             if (oracle_sees(f, b, h, query, key))
                 add_pair(sums, row, key, kv + key, of);
         if (f->sinks && f->sinks[h] != -INFINITY)

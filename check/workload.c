@@ -227,8 +227,7 @@ enum { SEEDS = 3 }; /* apart, those of tensors for neighbouring seeds */
 static enum tensor_dim find_rows(const struct operand *operand, const struct knobs *problem, enum lengths_side *side) {
     int family = problem->family, kv = family == family_append_kv && problem->page_size > 0 ? CACHE_ROWS : SHAPE_len_kv;
     *side = LENGTHS_EQUAL;
-    for (int d = 0;
-         d < TENSOR_DIMS && (family == family_attention_forward || (family == family_append_kv && !operand->made));
+    for (int d = 0; d < TENSOR_DIMS && (family_is_attention(family) || (family == family_append_kv && !operand->made));
          d++) {
         if (operand->dim[d] != SHAPE_len_q && operand->dim[d] != kv)
             continue;
@@ -378,64 +377,6 @@ int workload_weights(const struct knobs *knobs) {
     return !unit ? dtype_fp32 : knobs_quantised(knobs) ? dtype_fp16 : knobs->dtype;
 }
 
-/* The first `rows` of `of` rows of each head of a sequence, one head after the other. */
-static float *gather(const float *from, int64_t heads, int64_t of, int64_t rows, int64_t columns) {
-    float *to = malloc(sizeof *to * (size_t)(heads * rows * columns + 1));
-    for (int64_t h = 0; to && h < heads; h++)
-        memcpy(to + h * rows * columns, from + h * of * columns, sizeof *to * (size_t)(rows * columns));
-    return to;
-}
-
-static void scatter(const double *from, int64_t heads, int64_t of, int64_t rows, int64_t columns, double *to) {
-    for (int64_t h = 0; h < heads; h++)
-        memcpy(to + h * of * columns, from + h * rows * columns, sizeof *to * (size_t)(rows * columns));
-}
-
-/* The answer for one sequence of a batch, as a problem of its own. */
-static bool answer_sequence(const struct workload *w, const struct oracle_attention *all, int64_t b) {
-    const struct workload_output *o = &w->output[0], *lse = &w->output[1];
-    struct formula_env env = *all->env;
-    struct oracle_attention one = *all;
-    int64_t heads = all->heads, kv_heads = all->kv_heads, d = all->head_dim, dv = all->head_dim_v;
-    one.batch = 1;
-    one.from.batch = b;
-    one.len_q = w->lengths.len_q[b];
-    one.len_kv = w->lengths.len_kv[b];
-    env.name[FORMULA_LEN_Q] = one.len_q;
-    env.name[FORMULA_LEN_KV] = one.len_kv;
-    one.env = &env;
-    float *q = gather(all->q + b * heads * all->len_q * d, heads, all->len_q, one.len_q, d);
-    float *k = gather(all->k + b * kv_heads * all->len_kv * d, kv_heads, all->len_kv, one.len_kv, d);
-    float *v = gather(all->v + b * kv_heads * all->len_kv * dv, kv_heads, all->len_kv, one.len_kv, dv);
-    float *k_scale = NULL, *v_scale = NULL;
-    if (all->k_scale) {
-        one.k_scale = k_scale = gather(all->k_scale + b * kv_heads * all->len_kv, kv_heads, all->len_kv, one.len_kv, 1);
-        one.v_scale = v_scale = gather(all->v_scale + b * kv_heads * all->len_kv, kv_heads, all->len_kv, one.len_kv, 1);
-    }
-    one.q = q, one.k = k, one.v = v;
-    int64_t rows = heads * one.len_q;
-    double *answer = calloc((size_t)(2 * rows * (dv + 1)) + 1, sizeof *answer);
-    double *own_o = answer, *own_lse = own_o + rows * dv, *allowed = own_lse + rows, *allowed_lse = allowed + rows * dv;
-    bool good = q && k && v && answer && (!all->k_scale || (k_scale && v_scale)) &&
-                oracle_attention(&one, own_o, own_lse) &&
-                tolerance_attention(&one, (enum tolerance_type)workload_weights(&w->problem),
-                                    (enum tolerance_type)o->type, own_o, own_lse, allowed, allowed_lse);
-    int64_t first = b * heads * all->len_q;
-    if (good) {
-        scatter(own_o, heads, all->len_q, one.len_q, dv, o->expected + first * dv);
-        scatter(allowed, heads, all->len_q, one.len_q, dv, o->allowed + first * dv);
-        scatter(own_lse, heads, all->len_q, one.len_q, 1, lse->expected + first);
-        scatter(allowed_lse, heads, all->len_q, one.len_q, 1, lse->allowed + first);
-    }
-    free(q);
-    free(k);
-    free(v);
-    free(k_scale);
-    free(v_scale);
-    free(answer);
-    return good;
-}
-
 /* The forward pass, of the inputs from the first on. */
 static struct oracle_attention forward_of(const struct workload *w) {
     const struct shape *s = &w->shape;
@@ -457,6 +398,8 @@ static struct oracle_attention forward_of(const struct workload *w) {
                                        .mask = w->params->formulas.mask,
                                        .score = w->params->formulas.score,
                                        .env = &w->params->env};
+    if (w->problem.layout > layout_dense)
+        problem.own_len_q = w->lengths.len_q, problem.own_len_kv = w->lengths.len_kv;
     if (w->problem.dropout > 0)
         problem.dropout = &w->dropout;
     if (w->problem.sinks > 0) /* the last parameter */
@@ -477,11 +420,6 @@ static float *scales_of_rows(const struct workload *w, const struct workload_inp
 
 static bool answer_scaled(const struct workload *w, const struct oracle_attention *problem) {
     const struct workload_output *o = &w->output[0], *lse = &w->output[1];
-    bool good = true;
-    for (int64_t b = 0; good && w->problem.layout > layout_dense && b < w->shape.batch; b++)
-        good = answer_sequence(w, problem, b);
-    if (w->problem.layout > layout_dense)
-        return good;
     return oracle_attention(problem, o->expected, lse->expected) &&
            tolerance_attention(problem, (enum tolerance_type)workload_weights(&w->problem),
                                (enum tolerance_type)o->type, o->expected, lse->expected, o->allowed, lse->allowed);
