@@ -69,7 +69,30 @@ static struct tensor tensor_4d(const char *name, const struct att_tensor *from, 
         tensor.dim[i].name = names[i];
         tensor.dim[i].extent = extents[i];
     }
+    if (knobs->layout == layout_ragged && extents[0] == 1) /* packed: there is no such dimension */
+        tensor.dim[0].step = 0;
     return tensor;
+}
+
+/* The dimensions of Q, K, V and O, and so of their gradients: what they are called, and how large they are. */
+struct attention_dims {
+    const char *q_names[4], *k_names[4], *v_names[4], *o_names[4];
+    int64_t q[4], k[4], v[4], o[4];
+    struct shape lse; /* its batch, heads and len_q are the dimensions of LSE */
+};
+
+static struct attention_dims dims_of(const struct knobs *knobs, const struct shape *s, const struct extents *e) {
+    return (struct attention_dims){
+        .q_names = {e->batch, "heads", e->rows_q, "head_dim"},
+        .k_names = {e->pages, "kv_heads", e->rows_kv, "head_dim"},
+        .v_names = {e->pages, "kv_heads", e->rows_kv, "head_dim_v"},
+        .o_names = {e->batch, "heads", e->rows_q, "head_dim_v"},
+        .q = {e->size_batch, s->heads, e->size_rows_q, knobs->head_dim},
+        .k = {e->size_pages, s->kv_heads, e->size_rows_kv, knobs->head_dim},
+        .v = {e->size_pages, s->kv_heads, e->size_rows_kv, knobs->head_dim_v},
+        .o = {e->size_batch, s->heads, e->size_rows_q, knobs->head_dim_v},
+        .lse = {.batch = e->size_batch, .heads = s->heads, .len_q = e->size_rows_q},
+    };
 }
 
 /* (batch, heads, len_q) floats; strides of zero mean contiguous. */
@@ -118,7 +141,7 @@ static enum att_status read_values(const struct knobs *knobs, const struct att_a
 
 /* Q, K, V, O and LSE; the last two are outputs of the forward pass, and inputs of the backward pass. */
 static enum att_status read_attention_tensors(const struct knobs *knobs, const struct att_attention_args *args,
-                                              struct arguments *out, struct failure *failure) {
+                                              struct arguments *out, struct extents *extents, struct failure *failure) {
     if (read_attention_sizes(knobs, args, &out->shape, failure) != ATT_OK)
         return failure->status;
     bool forward = knobs->family == family_attention_forward;
@@ -129,32 +152,19 @@ static enum att_status read_attention_tensors(const struct knobs *knobs, const s
     if (read_values(knobs, args, &values, failure) != ATT_OK)
         return failure->status;
     const struct shape *s = &out->shape;
-    struct extents extents;
-    if (sequences_read(knobs, args, s, &extents, out, failure) != ATT_OK ||
+    if (sequences_read(knobs, args, s, extents, out, failure) != ATT_OK ||
         dropout_read(knobs, args, out, failure) != ATT_OK)
         return failure->status;
-    const struct extents *e = &extents;
-    const char *const q_names[] = {e->batch, "heads", e->rows_q, "head_dim"};
-    const char *const k_names[] = {e->pages, "kv_heads", e->rows_kv, "head_dim"};
-    const char *const v_names[] = {e->pages, "kv_heads", e->rows_kv, "head_dim_v"};
-    const char *const o_names[] = {e->batch, "heads", e->rows_q, "head_dim_v"};
-    const int64_t q[] = {e->size_batch, s->heads, e->size_rows_q, knobs->head_dim};
-    const int64_t k[] = {e->size_pages, s->kv_heads, e->size_rows_kv, knobs->head_dim};
-    const int64_t v[] = {e->size_pages, s->kv_heads, e->size_rows_kv, knobs->head_dim_v};
-    const int64_t o[] = {e->size_batch, s->heads, e->size_rows_q, knobs->head_dim_v};
+    const struct attention_dims dims = dims_of(knobs, s, extents), *d = &dims;
     int64_t lse_batch_stride = args->lse_batch_stride, lse_head_stride = args->lse_head_stride;
-    struct tensor lse = tensor_lse(args->lse, &lse_batch_stride, &lse_head_stride,
-                                   &(struct shape){.batch = e->size_batch, .heads = s->heads, .len_q = e->size_rows_q});
+    struct tensor lse = tensor_lse(args->lse, &lse_batch_stride, &lse_head_stride, &d->lse);
     struct tensor *tensor = out->tensor; /* in the order of enum plan_tensor; those of the lengths follow */
-    tensor[PLAN_Q] = tensor_4d("q", &args->q, knobs, false, q_names, q);
-    tensor[PLAN_K] = tensor_4d("k", &args->k, knobs, false, k_names, k);
-    tensor[PLAN_V] = tensor_4d("v", &values, knobs, false, v_names, v);
-    tensor[PLAN_O] = tensor_4d("o", &args->o, knobs, forward, o_names, o);
+    tensor[PLAN_Q] = tensor_4d("q", &args->q, knobs, false, d->q_names, d->q);
+    tensor[PLAN_K] = tensor_4d("k", &args->k, knobs, false, d->k_names, d->k);
+    tensor[PLAN_V] = tensor_4d("v", &values, knobs, false, d->v_names, d->v);
+    tensor[PLAN_O] = tensor_4d("o", &args->o, knobs, forward, d->o_names, d->o);
     if (knobs_quantised(knobs))
         tensor[PLAN_K].element = tensor[PLAN_V].element = element_size(knobs->dtype_kv);
-    for (int i = 0; i < PLAN_FORWARD_TENSORS; i++)
-        if (knobs->layout == layout_ragged && tensor[i].dim[0].extent == 1) /* packed: there is no such dimension */
-            tensor[i].dim[0].step = 0;
     lse.output = forward;
     if (args->lse || !forward)
         out->tensor[out->tensors++] = lse;
@@ -188,7 +198,7 @@ static enum att_status read_attention_tensors(const struct knobs *knobs, const s
     };
     sequences_fill(knobs, args, s, arguments_attention(out));
     dropout_fill(args, arguments_attention(out));
-    return scales_read(knobs, args, e, out, failure);
+    return scales_read(knobs, args, extents, out, failure);
 }
 
 /* Members that only some problems have, in their order; each stands up to the next, the last one up to the end. */
@@ -229,21 +239,26 @@ static bool attention_is_empty(const struct knobs *knobs, const struct att_atten
 
 static enum att_status read_attention(const struct knobs *knobs, const struct att_attention_args *args,
                                       struct arguments *out, struct failure *failure) {
+    struct extents extents;
     out->empty = attention_is_empty(knobs, args);
-    return read_attention_tensors(knobs, args, out, failure);
+    return read_attention_tensors(knobs, args, out, &extents, failure);
 }
 
 /* --- attention_backward ------------------------------------------------------------------------------------------ */
 
 static bool backward_is_empty(const struct knobs *knobs, const struct att_attention_backward_args *args) {
-    return args->forward.len_q == 0 && args->forward.len_kv == 0 && !(knobs->sinks > 0 && args->d_sinks) &&
-           args->param_gradient_count == 0;
+    const struct att_attention_args *forward = &args->forward;
+    bool packed = knobs->layout == layout_ragged;
+    bool queries = forward->len_q != 0 && !(packed && forward->total_q == 0);
+    bool keys = forward->len_kv != 0 && !(packed && forward->total_kv == 0);
+    return !queries && !keys && !(knobs->sinks > 0 && args->d_sinks) && args->param_gradient_count == 0;
 }
 
 static enum att_status read_attention_backward(const struct knobs *knobs,
                                                const struct att_attention_backward_args *args, struct arguments *out,
                                                struct failure *failure) {
-    if (read_attention_tensors(knobs, &args->forward, out, failure) != ATT_OK)
+    struct extents extents;
+    if (read_attention_tensors(knobs, &args->forward, out, &extents, failure) != ATT_OK)
         return failure->status;
     if (args->d_sinks && knobs->sinks == 0)
         return failure_set(failure, ATT_INVALID_ARGUMENT,
@@ -252,29 +267,22 @@ static enum att_status read_attention_backward(const struct knobs *knobs,
         return failure_set(failure, ATT_INVALID_ARGUMENT,
                            "d_sinks is given, expected null: the problem does not want it (knob wants)");
     const struct shape *s = &out->shape;
-    static const char *const q_names[] = {"batch", "heads", "len_q", "head_dim"};
-    static const char *const k_names[] = {"batch", "kv_heads", "len_kv", "head_dim"};
-    static const char *const v_names[] = {"batch", "kv_heads", "len_kv", "head_dim_v"};
-    static const char *const o_names[] = {"batch", "heads", "len_q", "head_dim_v"};
-    const int64_t q[] = {s->batch, s->heads, s->len_q, knobs->head_dim};
-    const int64_t k[] = {s->batch, s->kv_heads, s->len_kv, knobs->head_dim};
-    const int64_t v[] = {s->batch, s->kv_heads, s->len_kv, knobs->head_dim_v};
-    const int64_t o[] = {s->batch, s->heads, s->len_q, knobs->head_dim_v};
+    const struct attention_dims dims = dims_of(knobs, s, &extents), *d = &dims;
     int64_t d_lse_batch_stride = args->d_lse_batch_stride, d_lse_head_stride = args->d_lse_head_stride;
-    struct tensor d_lse = tensor_lse(args->d_lse, &d_lse_batch_stride, &d_lse_head_stride, s);
+    struct tensor d_lse = tensor_lse(args->d_lse, &d_lse_batch_stride, &d_lse_head_stride, &d->lse);
     d_lse.name = "d_lse";
     d_lse.dim[0].stride = "d_lse_batch_stride";
     d_lse.dim[1].stride = "d_lse_head_stride";
     d_lse.output = false;
-    out->tensor[PLAN_D_O] = tensor_4d("d_o", &args->d_o, knobs, false, o_names, o);
+    out->tensor[PLAN_D_O] = tensor_4d("d_o", &args->d_o, knobs, false, d->o_names, d->o);
     if (args->d_lse)
         out->tensor[out->tensors++] = d_lse;
     if (wants_has(knobs->formulas.wants, "dq"))
-        out->tensor[out->tensors++] = tensor_4d("dq", &args->dq, knobs, true, q_names, q);
+        out->tensor[out->tensors++] = tensor_4d("dq", &args->dq, knobs, true, d->q_names, d->q);
     if (wants_has(knobs->formulas.wants, "dk"))
-        out->tensor[out->tensors++] = tensor_4d("dk", &args->dk, knobs, true, k_names, k);
+        out->tensor[out->tensors++] = tensor_4d("dk", &args->dk, knobs, true, d->k_names, d->k);
     if (wants_has(knobs->formulas.wants, "dv"))
-        out->tensor[out->tensors++] = tensor_4d("dv", &args->dv, knobs, true, v_names, v);
+        out->tensor[out->tensors++] = tensor_4d("dv", &args->dv, knobs, true, d->v_names, d->v);
     if (args->d_sinks)
         out->tensor[out->tensors++] = (struct tensor){.name = "d_sinks",
                                                       .data = args->d_sinks,

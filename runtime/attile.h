@@ -346,7 +346,7 @@ struct att_param_gradient {
    dk and dv are summed over the query heads that share a K/V head. A pair that the mask leaves out adds nothing, and a query
    that sees no key has a gradient of 0. The same inputs give the same bits, except in gradients of parameters. What problem knob
    wants leaves out is neither computed nor written, and may be null. */
-struct att_attention_backward_args { /* family attention_backward */
+struct att_attention_backward_args { /* family attention_backward; with sequences, shaped as in `forward` */
     struct att_tensor d_o;           /* (batch, heads, len_q, head_dim_v), of the input type */
     const float *d_lse;              /* (batch, heads, len_q); null = 0 */
     struct att_tensor dq;            /* (batch, heads, len_q, head_dim); outputs must not overlap anything */

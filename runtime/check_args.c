@@ -72,12 +72,14 @@ static enum att_status check(const att_kernel *kernel, struct att_args *args, st
     if (read_args(kernel, args, &arguments, failure) != ATT_OK)
         return failure->status;
     bool host = copies->session->type == &backend_host; /* the arrays are there */
-    bool attention = knobs->family == family_attention_forward && knobs->layout > layout_dense;
+    bool attention = family_is_attention(knobs->family) && knobs->layout > layout_dense;
     bool append = knobs->family == family_append_kv && knobs->layout > layout_dense;
     if (host || (!attention && !append))
         return read_numbers(kernel, args, &arguments, failure);
+    struct att_attention_args *sequences =
+        knobs->family == family_attention_backward ? &args->attention_backward.forward : &args->attention;
     if (copies->session->type->synchronize(copies->session->backend, failure) != ATT_OK ||
-        (attention && copy_attention(copies, knobs, &arguments.shape, &args->attention, failure) != ATT_OK) ||
+        (attention && copy_attention(copies, knobs, &arguments.shape, sequences, failure) != ATT_OK) ||
         (append && copy_append(copies, &arguments.shape, &args->append, failure) != ATT_OK))
         return failure->status;
     return read_numbers(kernel, args, &arguments, failure);

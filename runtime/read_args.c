@@ -20,8 +20,9 @@ enum att_status read_args(const att_kernel *kernel, const struct att_args *args,
 enum att_status read_numbers(const att_kernel *kernel, const struct att_args *args, const struct arguments *arguments,
                              struct failure *failure) {
     const struct knobs *knobs = &kernel->variant.knobs;
-    if (knobs->family == family_attention_forward)
-        return sequences_check(knobs, &kernel->formulas, &args->attention, arguments, failure);
+    if (family_is_attention(knobs->family))
+        return sequences_check(knobs, &kernel->formulas, arguments_attention_args(knobs->family, args), arguments,
+                               failure);
     if (knobs->family == family_append_kv)
         return append_check(knobs, &args->append, &arguments->shape, failure);
     return ATT_OK;
