@@ -83,6 +83,7 @@
 //$ let d_o_stages = 1
 //$ end
 //$ let shared_keys = (key_bytes + gradient_bytes + stages * step_bytes + d_o_stages * d_o_bytes + 64 + 1023) / 1024 * 1024
+//$ include "backward/dense.cuh"
 //$ if mask_tables > 0
 //$ include "expression/tables_launch.cuh"
 //$ end

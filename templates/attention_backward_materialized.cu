@@ -9,6 +9,7 @@
 //$ default threads = 128
 //$ tune threads in [64, 128, 256]
 //$ require threads % 32 == 0
+//$ include "backward/dense.cuh"
 //$ if mask_tables > 0
 //$ include "expression/tables_launch.cuh"
 //$ end

@@ -9,7 +9,6 @@
 // Each warp owns 16 or 32 rows. With them in front, P and dS stand in its registers as the next product wants them.
 //$ note Rows of more than 128 elements leave no room for dK beside dV: they are two launches then.
 //$ require max(head_dim, head_dim_v) <= 256
-//$ require layout == dense
 //$ require target != any
 //$ require dtype != fp32
 //$ let columns_qk = (head_dim + 7) / 8 * 8
@@ -17,9 +16,12 @@
 //$ let widest = max(columns_qk, columns_v)
 //$ let apart = widest > 128 or wants_dk == 0 or wants_dv == 0
 //$ default threads = 128
-//$ if score == custom_score or dropout == 1
-//$ note What a score holds, or the random numbers, stand beside S and dP of 16 rows a warp.
+//$ if score == custom_score or dropout == 1 or (layout != dense and (widest > 64 or mask == custom_mask))
+//$ note What a score holds, the random numbers, or the lengths and first rows of a sequence, stand beside S and dP of 16 rows a warp.
 //$ default block_m = 64
+//$ default block_n = 64
+//$ elif layout != dense
+//$ default block_m = 128
 //$ default block_n = 64
 //$ elif widest <= 64
 //$ default block_m = 128
@@ -41,7 +43,7 @@
 //$ require block_n * 2 in [threads, threads * 2]
 //$ let row_tiles_m = block_m * 2 / threads
 //$ let row_tiles_n = block_n * 2 / threads
-//$ if row_tiles_n == 2 or widest > 128 or (widest > 64 and score == custom_score)
+//$ if row_tiles_n == 2 or widest > 128 or (widest > 64 and (score == custom_score or layout != dense))
 //$ let step_m = 32
 //$ elif widest > 64
 //$ let step_m = 48
@@ -79,6 +81,14 @@
 //$ end
 //$ require row_tiles_m * (columns_qk / 2 + step_n) <= 200
 //$ let blocks_at_once = 256 / threads
+//$ note Sequences with lengths of their own: a block works on one of them.
+//$ if layout == padded
+//$ include "backward/padded.cuh"
+//$ elif layout == ragged
+//$ include "backward/ragged.cuh"
+//$ else
+//$ include "backward/dense.cuh"
+//$ end
 //$ if mask_tables > 0
 //$ include "expression/tables_launch.cuh"
 //$ end
@@ -254,11 +264,16 @@ __device__ __forceinline__ void go_over_queries(const attention_backward_params 
 }
 
 // The block's keys.
-template <bool DK, bool DV> __device__ __forceinline__ void sum_of_keys(const attention_backward_params &params) {
+template <bool DK, bool DV> __device__ __forceinline__ void sum_of_keys(const attention_backward_params &all) {
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
-    const attention_params &p = params.forward;
-    const int tiles = (p.len_kv + BLOCK_N - 1) / BLOCK_N;
+    const int tiles = (all.forward.len_kv + BLOCK_N - 1) / BLOCK_N;
     const int key0 = static_cast<int>(blockIdx.x) % tiles * BLOCK_N, kv_index = static_cast<int>(blockIdx.x) / tiles;
+    const attention_backward_params &params = sequence_of(all, kv_index / all.forward.kv_heads);
+    const attention_params &p = params.forward;
+    //$ if layout != dense
+    if (key0 >= p.len_kv)
+        return;
+    //$ end
     const int first = static_cast<int>(threadIdx.x) / 32 * 16 * ROW_TILES_N; // row of this warp
     float dk[ROW_TILES_N][COLUMNS_QK / 2], dv[ROW_TILES_N][COLUMNS_V / 2];
 #pragma unroll 1
@@ -395,7 +410,7 @@ struct QueryPlace {
     int query0, first;
 };
 __device__ __forceinline__ QueryPlace place_of_queries(const attention_params &p) {
-    const int tiles = (p.len_q + BLOCK_M - 1) / BLOCK_M, block = set_apart(static_cast<int>(blockIdx.x));
+    const int tiles = (most_queries(p) + BLOCK_M - 1) / BLOCK_M, block = set_apart(static_cast<int>(blockIdx.x));
     // the last tiles see most keys where a mask is causal: they begin first
     return {block / tiles, (tiles - 1 - block % tiles) * BLOCK_M, set_apart(threadIdx.x) / 32 * 16 * ROW_TILES_M};
 }
@@ -466,10 +481,15 @@ __device__ __forceinline__ void go_over_keys(const attention_backward_params &pa
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
-    attention_dq(const __grid_constant__ attention_backward_params params) {
+    attention_dq(const __grid_constant__ attention_backward_params all) {
     SharedQueries &shared = *dynamic_shared<SharedQueries>();
+    const QueryPlace place = place_of_queries(all.forward);
+    const attention_backward_params &params = sequence_of(all, place.index / all.forward.heads);
     const attention_params &p = params.forward;
-    const QueryPlace place = place_of_queries(p);
+    //$ if layout == ragged
+    if (place.query0 >= p.len_q)
+        return;
+    //$ end
     for (int row = threadIdx.x; row < BLOCK_M; row += THREADS) {
         const int query = min(place.query0 + row, p.len_q - 1);
         shared.lse2[row] = row_lse2(p, place.index)[query];

@@ -15,7 +15,6 @@
 //
 // Threads stand in a grid of THREADS_M x THREADS_N over whatever they multiply; thread (y, x) has elements (y + i THREADS_M, x + j THREADS_N).
 //$ require max(head_dim, head_dim_v) <= 256
-//$ require layout == dense
 //$ if target != any and head_dim <= 64 and head_dim_v <= 64
 //$ default block_m = 64
 //$ default block_n = 64
@@ -61,6 +60,14 @@
 //$ let shared_bytes = shared_tiles + 4 * block_m * (block_n + 1)
 //$ else
 //$ let shared_bytes = shared_tiles
+//$ end
+//$ note Sequences with lengths of their own: a block works on one of them.
+//$ if layout == padded
+//$ include "backward/padded.cuh"
+//$ elif layout == ragged
+//$ include "backward/ragged.cuh"
+//$ else
+//$ include "backward/dense.cuh"
 //$ end
 //$ if mask_tables > 0
 //$ include "expression/tables_launch.cuh"
@@ -171,12 +178,17 @@ __device__ __forceinline__ void form_pairs(PairGradient (&pair)[PER_M][PER_N], c
 //$ if wants_dk == 1 or wants_dv == 1
 // dK and dV of BLOCK_N keys.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    attention_dk_dv(const __grid_constant__ attention_backward_params params) {
+    attention_dk_dv(const __grid_constant__ attention_backward_params all) {
     Shared &tile = *dynamic_shared<Shared>();
-    const attention_params &p = params.forward;
-    const int tiles = (p.len_kv + BLOCK_N - 1) / BLOCK_N, group = p.heads / p.kv_heads;
+    const int tiles = (all.forward.len_kv + BLOCK_N - 1) / BLOCK_N, group = all.forward.heads / all.forward.kv_heads;
     const int key0 = static_cast<int>(blockIdx.x % tiles) * BLOCK_N;
     const long long first = blockIdx.x / tiles * group; // batch * heads + first head of those that share the keys
+    const attention_backward_params &params = sequence_of(all, static_cast<int>(first / all.forward.heads));
+    const attention_params &p = params.forward;
+    //$ if layout != dense
+    if (key0 >= p.len_kv)
+        return;
+    //$ end
     const int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
     const Head keys = head_at(p, first);
     load_rows<HEAD_DIM>(tile.k, keys.k, p.k_row_stride, key0, p.len_kv);
@@ -263,12 +275,17 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 // dQ of BLOCK_M queries.
 //$ end
 extern "C" __global__ void __launch_bounds__(THREADS)
-    attention_dq(const __grid_constant__ attention_backward_params params) {
+    attention_dq(const __grid_constant__ attention_backward_params all) {
     Shared &tile = *dynamic_shared<Shared>();
-    const attention_params &p = params.forward;
-    const int tiles = (p.len_q + BLOCK_M - 1) / BLOCK_M;
+    const int tiles = (all.forward.len_q + BLOCK_M - 1) / BLOCK_M;
     const int query0 = static_cast<int>(blockIdx.x % tiles) * BLOCK_M;
     const long long index = blockIdx.x / tiles;
+    const attention_backward_params &params = sequence_of(all, static_cast<int>(index / all.forward.heads));
+    const attention_params &p = params.forward;
+    //$ if layout == ragged
+    if (query0 >= p.len_q)
+        return;
+    //$ end
     const int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
     const Where at = where_is(p, index);
     const Head head = head_at(p, index);

@@ -16,18 +16,18 @@
 //$ code gradients
 
 //$ if head_reads > 0
-// Sums of the warps that work on one head, for each read: so many.
-__device__ __forceinline__ int head_parts(const attention_params &p) {
-    return (p.len_q + HEAD_PART_ROWS - 1) / HEAD_PART_ROWS * (THREADS / 32);
+// Sums of the warps that work on one head of so many queries, for each read: so many.
+__device__ __forceinline__ int head_parts(int queries) {
+    return (queries + HEAD_PART_ROWS - 1) / HEAD_PART_ROWS * (THREADS / 32);
 }
 
 // entry = read * batch * heads + index
 __device__ __forceinline__ float *head_sums_of(const attention_params &p, long long entry) {
     const long long indices = static_cast<long long>(p.batch) * p.heads;
     //$ if algorithm == flash_mma
-    return row_lse2(p, indices) + entry * head_parts(p);
+    return row_lse2(p, indices) + entry * head_parts(most_queries(p));
     //$ else
-    return row_dots(p, indices) + entry * head_parts(p);
+    return row_dots(p, indices) + entry * head_parts(most_queries(p));
     //$ end
 }
 

@@ -14,11 +14,12 @@ extern "C" __global__ void __launch_bounds__(256)
     attention_d_sinks(const __grid_constant__ attention_backward_params params) {
     if (!params.d_sinks)
         return;
-    const attention_params &p = params.forward;
+    const attention_params &all = params.forward;
     const int head = blockIdx.x;
-    const float sink = tensor_sinks(p, head);
+    const float sink = tensor_sinks(all, head);
     float sum = 0;
-    for (int batch = 0; batch < p.batch; batch++) {
+    for (int batch = 0; batch < all.batch; batch++) {
+        const attention_params &p = sequence_of(all, batch);
         const float *lse = p.lse + batch * p.lse_batch_stride + head * p.lse_head_stride;
         const float *dots = row_dots(p, static_cast<long long>(batch) * p.heads + head);
         for (int query = threadIdx.x; query < p.len_q; query += 256) {

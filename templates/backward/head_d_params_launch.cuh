@@ -2,20 +2,27 @@
 //$ launch attention_head_d_params grid batch * heads * head_reads block 256 shared 32
 //$ include "backward/d_params.cuh"
 
-// Where the gradient of an entry is: of a read, in a head.
+// The sequence of an entry: of a read, in a head.
+__device__ __forceinline__ int batch_of(const attention_params &p, int entry) { return entry % (p.batch * p.heads) / p.heads; }
+
+// Where the gradient of an entry is; null where the head has no pair that reads it.
 __device__ __forceinline__ float *head_place(const attention_backward_params &params, int entry) {
-    const attention_params &p = params.forward;
+    const attention_params &p = sequence_of(params.forward, batch_of(params.forward, entry));
     const int indices = p.batch * p.heads, read = entry / indices;
     const Where at = where_is(p, entry % indices);
+    if (p.len_q == 0 || p.len_kv == 0)
+        return nullptr;
     //$ code head_places
 }
 
 // The sums of all warps that are for one element. Heads may share it: the first entry that is for it adds all.
 extern "C" __global__ void __launch_bounds__(256)
     attention_head_d_params(const __grid_constant__ attention_backward_params params) {
-    const attention_params &p = params.forward;
-    const int own = blockIdx.x, entries = gridDim.x, parts = head_parts(p);
+    const attention_params &all = params.forward;
+    const int own = blockIdx.x, entries = gridDim.x;
     float *place = head_place(params, own), *shared = dynamic_shared<float>();
+    if (!place)
+        return;
     float before = 0;
     for (int entry = threadIdx.x; entry < own; entry += 256)
         before += head_place(params, entry) == place;
@@ -23,9 +30,11 @@ extern "C" __global__ void __launch_bounds__(256)
         return;
     float sum = 0;
     for (int entry = own; entry < entries; entry++)
-        if (head_place(params, entry) == place)
+        if (head_place(params, entry) == place) {
+            const int parts = head_parts(sequence_of(all, batch_of(all, entry)).len_q);
             for (int part = threadIdx.x; part < parts; part += 256)
-                sum += head_sums_of(p, entry)[part];
+                sum += head_sums_of(all, entry)[part];
+        }
     sum = block_reduce<float, plus>(sum, shared);
     if (threadIdx.x == 0)
         *place = sum;

@@ -1,4 +1,4 @@
-//$ needs head_dim_v algorithm
+//$ needs head_dim_v algorithm layout
 //$ launch attention_row_dots grid (batch * heads * len_q + 3) / 4 block 128 shared 0
 //$ include "backward/gradients.cuh"
 //$ include "fragment/reduce.cuh"
@@ -10,7 +10,7 @@
 //$ end
 
 __device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
-    return static_cast<float *>(p.workspace) + index * p.len_q;
+    return static_cast<float *>(p.workspace) + index * most_queries(p);
 }
 
 //$ if algorithm == flash_mma
@@ -21,12 +21,17 @@ __device__ __forceinline__ float *row_lse2(const attention_params &p, long long 
 //$ end
 // One warp a row.
 extern "C" __global__ void __launch_bounds__(128)
-    attention_row_dots(const __grid_constant__ attention_backward_params p) {
+    attention_row_dots(const __grid_constant__ attention_backward_params all) {
     const long long row = static_cast<long long>(blockIdx.x) * 4 + threadIdx.x / 32; // (batch, head, query) in one
-    if (row >= static_cast<long long>(p.forward.batch) * p.forward.heads * p.forward.len_q)
+    if (row >= static_cast<long long>(all.forward.batch) * all.forward.heads * all.forward.len_q)
         return;
-    const HeadGradients head = gradients_at(p, row / p.forward.len_q);
-    const long long query = row % p.forward.len_q;
+    const long long index = row / all.forward.len_q, query = row % all.forward.len_q;
+    const attention_backward_params &p = sequence_of(all, static_cast<int>(index / all.forward.heads));
+    //$ if layout == ragged
+    if (query >= p.forward.len_q)
+        return;
+    //$ end
+    const HeadGradients head = gradients_at(p, index);
     const Input *o = head.o + query * p.forward.o_row_stride, *d_o = head.d_o + query * p.d_o_row_stride;
     float sum = 0;
 #pragma unroll
@@ -37,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(128)
         row_dots(p.forward, 0)[row] = head.d_lse ? sum - head.d_lse[query] : sum;
     //$ if algorithm == flash_mma
     if (threadIdx.x % 32 == 0) {
-        const float lse = head_at(p.forward, row / p.forward.len_q).lse[query];
+        const float lse = head_at(p.forward, index).lse[query];
         row_lse2(p.forward, 0)[row] = lse == -INFINITY ? INFINITY : lse * 1.44269504f;
     }
     //$ end
