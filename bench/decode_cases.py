@@ -17,12 +17,14 @@ class Case:
     goal_us: float = 0  # 0: none is set
     dtype_kv: str = ""  # of a cache of 8 bits; "" = as q
     kv_scale: str = "none"
+    head_dim_v: int = 0  # of latent attention, V being the first columns of K; 0 = V is a tensor of its own
 
     @property
     def name(self):
         queries = f" q{self.len_q}" if self.len_q > 1 else ""
         stored = f" {self.dtype_kv} scale-{self.kv_scale}" if self.dtype_kv else ""
-        return f"d{self.head_dim} b{self.batch} h{self.heads}/{self.kv_heads} s{self.len_kv}{queries} {self.order}{stored}"
+        wide = f"/{self.head_dim_v}" if self.head_dim_v else ""
+        return f"d{self.head_dim}{wide} b{self.batch} h{self.heads}/{self.kv_heads} s{self.len_kv}{queries} {self.order}{stored}"
 
     def matches(self, wanted):
         """wanted: texts of words; one whose words are all in the name suffices, and so does no text."""
@@ -37,12 +39,13 @@ class Case:
     def cache_bytes(self):
         """Of K and V of all sequences, with scales of tokens."""
         row = self.head_dim * (1 if self.dtype_kv else 2) + (4 if self.kv_scale == "token" else 0)
-        return 2 * self.batch * self.kv_heads * self.len_kv * row
+        return (1 if self.head_dim_v else 2) * self.batch * self.kv_heads * self.len_kv * row
 
     @property
     def bytes(self):
         """That a launch has to move."""
-        return self.cache_bytes + 2 * 2 * self.batch * self.heads * self.len_q * self.head_dim
+        return self.cache_bytes + 2 * self.batch * self.heads * self.len_q * (
+            self.head_dim + (self.head_dim_v or self.head_dim))
 
     @property
     def caches(self):
@@ -57,12 +60,18 @@ class Case:
     def problem(self):
         mask = "causal" if self.len_q > 1 else "none"
         stored = f"dtype_kv={self.dtype_kv} kv_scale={self.kv_scale} " if self.dtype_kv else ""
+        stored += f"head_dim_v={self.head_dim_v} shared_kv=1 " if self.head_dim_v else ""
         return (f"family=attention_forward dtype=bf16 {stored}head_dim={self.head_dim} mask={mask} batch={self.batch} "
                 f"heads={self.heads} kv_heads={self.kv_heads} len_q={self.len_q} len_kv={self.len_kv} alignment=16")
 
 
 def cases():
-    return _in_16_bits() + _in_8_bits()
+    return _in_16_bits() + _in_8_bits() + _latent()
+
+
+def _latent():
+    return [Case(128, 4096, heads=heads, kv_heads=1, head_dim=576, head_dim_v=512, goal_us=goal)
+            for heads, goal in ((128, 221), (16, 0))]
 
 
 def _in_8_bits():

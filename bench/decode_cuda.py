@@ -26,10 +26,14 @@ class Side:
         self.case, self.kernel_name, self._kept = case, None, []
         torch.manual_seed(1)
         self.q = torch.randn(case.batch, case.heads, case.len_q, case.head_dim, dtype=torch.bfloat16, device=DEVICE)
-        self.out = torch.empty_like(self.q)
-        stored = [(self._stored(), self._stored()) for _ in range(case.caches)]
+        self.out = torch.empty(*self.q.shape[:3], case.head_dim_v or case.head_dim, dtype=torch.bfloat16, device=DEVICE)
+        stored = [self._pair() for _ in range(case.caches)]
         self.caches = [(k, v) for (k, _), (v, _) in stored]
         self.scales = [(of_k, of_v) for (_, of_k), (_, of_v) in stored]  # None without
+
+    def _pair(self):
+        k = self._stored()
+        return k, (k[0][..., :self.case.head_dim_v], None) if self.case.head_dim_v else self._stored()
 
     def _stored(self):
         """A cache as the case stores it, and its scales: (kv_heads,), (batch, kv_heads, len_kv), or None."""
@@ -94,13 +98,18 @@ class Side:
 
         size, programs = 4096, 4 * torch.cuda.get_device_properties(0).multi_processor_count
         to = torch.empty(programs, dtype=torch.int32, device=DEVICE)
-        flat = [tuple(one.as_strided((one.numel(),), (1,)).view(torch.int32) for one in cache) for cache in self.caches]
+        flat = [tuple(one.as_strided((one.numel(),), (1,)).view(torch.int32) for one in self._memory(*cache))
+                for cache in self.caches]
 
         def work(number):
             read[(programs,)](*flat[number], to, flat[number][0].numel() // size, BLOCK=size, num_warps=8)
             return to
 
         return work
+
+    def _memory(self, k, v):
+        """Two tensors that are all that is read: K and V, or the halves of what has both."""
+        return k.flatten().chunk(2) if self.case.head_dim_v else (k, v)
 
     def error(self, work):
         """Relative, of the first sequence's O, in the Frobenius norm. Of 8 bits, the reference takes the numbers that they

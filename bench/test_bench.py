@@ -724,6 +724,12 @@ class Decode(unittest.TestCase):
         self.assertIn("_causal_decode_m8_", kernel.name)
         self.assertEqual(case.rows, 6)
 
+    def test_latent_attention_reads_a_row_once(self):
+        case = decode_cases.Case(2, 64, heads=4, kv_heads=1, head_dim=576, head_dim_v=512)
+        self.assertEqual(case.cache_bytes, 2 * 2 * 64 * 576)
+        self.assertEqual(case.bytes, case.cache_bytes + 2 * 2 * 4 * (576 + 512))
+        self.assertEqual(case.name, "d576/512 b2 h4/1 s64 hnd")
+
     def test_the_table_has_shares_and_faults(self):
         page = decode_cases.markdown([{"case": "x", "us": {"attile": 10.0, "fetch": 9.0, "cudnn": 12.0}, "goal_us": 9.5},
                                       {"case": "y", "us": {}, "faults": {"attile": "bad"}}])
