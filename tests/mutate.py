@@ -175,6 +175,10 @@ MUTANTS = [
     ("templates/fragment/softmax_exponents.cuh", "? -top[r]", "? (from[r] - rows.max[r]) * LOG2_E", "test_large_scores"),
     ("templates/fragment/sinks.cuh", "counts ? 1 : 0;\n    //$ if not folded\n    rows.far = is_far(rows, c);",
      "counts ? 1 : 0;\n    //$ if not folded", "test_large_scores"),
+    ("templates/backward/ragged.cuh", "p.forward.first_kv * all.dk_row_stride", "first_q * all.dk_row_stride",
+     "test_backward_sequences"),
+    ("templates/backward/ragged.cuh", "first_q * all.dq_row_stride", "0 * all.dq_row_stride",
+     "test_backward_sequences"),
     # --- the oracle and its tolerance ---------------------------------------------------------------------------------
     ("check/score_error.c", "UNIT = 0x1p-24", "UNIT = 0x1p-17", "test_tolerance test_masks"),
     ("check/oracle.c", "= p->from.batch + b;", "= b;", "test_oracle test_stage"),
