@@ -464,7 +464,8 @@ static enum att_status read_family(const struct knobs *knobs, const struct att_a
 
 enum att_status arguments_read(const struct knobs *knobs, const struct att_args *args, struct arguments *out,
                                struct failure *failure) {
-    *out = (struct arguments){.family = knobs->family};
+    memset(out, 0, offsetof(struct arguments, tensor));
+    out->family = knobs->family;
     if (check_family(knobs, args->family, failure) != ATT_OK || read_family(knobs, args, out, failure) != ATT_OK)
         return failure->status;
     for (int i = 0; i < out->tensors; i++)

@@ -33,13 +33,7 @@ struct tensor {
 struct arguments {
     struct shape shape;
     bool empty; /* nothing to compute */
-    int tensors;
-    struct tensor tensor[ARGUMENT_TENSORS];
-    int memories; /* of the tensors that mask and score read (formula_args.h), and of their gradients */
-    struct memory {
-        const char *name;
-        uintptr_t begin, end;
-    } memory[2 * FORMULA_PARAMS];
+    int tensors, memories; /* of the arrays at the end */
     int family;
     size_t params_begin, params_size; /* of what the kernel is given, in params */
     union {
@@ -49,6 +43,13 @@ struct arguments {
         struct attention_backward_params attention_backward;
         struct append_kv_params append;
     } params;
+
+    /* Elements behind the last one hold anything: a launch does not clear 5 KB that it does not read. */
+    struct tensor tensor[ARGUMENT_TENSORS];
+    struct memory { /* of the tensors that mask and score read (formula_args.h), and of their gradients */
+        const char *name;
+        uintptr_t begin, end;
+    } memory[2 * FORMULA_PARAMS];
 };
 
 /* Of a family that has masks and scores, what it shares with attention_forward: what a caller passes, and what a kernel
