@@ -32,7 +32,7 @@ struct tensor {
 
 struct arguments {
     struct shape shape;
-    bool empty; /* nothing to compute */
+    bool empty;            /* nothing to compute */
     int tensors, memories; /* of the arrays at the end */
     int family;
     size_t params_begin, params_size; /* of what the kernel is given, in params */
