@@ -515,7 +515,8 @@ enum exit_code verb_build(struct cli *cli) {
     if (budget && !byte_size_read(budget, &build.budget))
         return cli_error(cli, CLI_USAGE, "--budget expects a size, '500000', '640K' or '2M' say, found '%s'", budget);
     enum exit_code code = catalog_open(&build.catalog, cli);
-    if (!code)
+    bool asks = cli_given(cli, "for") && !build.catalog.spec; /* a problem alone: the library says whether it can be */
+    if (!code && !asks)
         code = catalog_count(&build.catalog, cli, &feasible, &pruned);
     if (!code && cli_given(cli, "for"))
         code = chosen_open(&build.chosen, cli, &build.catalog);

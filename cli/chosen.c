@@ -81,7 +81,8 @@ enum exit_code chosen_each(struct chosen *chosen, struct catalog *catalog,
     while (!code && catalog_next(catalog, &variant)) {
         struct text problem = {0};
         field_print_problem(&variant.knobs, &problem);
-        bool wanted = variant.feasible && is_new(chosen, &problem);
+        /* A problem alone names no schedule: that its default one is not feasible says nothing. */
+        bool wanted = (variant.feasible || !catalog->spec) && is_new(chosen, &problem);
         for (int i = 0; !code && wanted && i < chosen->shapes.count; i++) {
             if (!field_fits(&variant.knobs, &chosen->shapes.shape[i]))
                 continue;

@@ -550,8 +550,13 @@ Test(cli, build_takes_the_schedules_that_a_gpu_would_choose) {
     struct outcome outcome = command_run("ATTILE_TUNED=t.yaml", arguments);
     struct outcome wrong = run("build 'family=attention_forward head_dim=16' --for nothing");
     struct outcome given = run("build 'family=attention_forward head_dim=16 algorithm=flash' --for h200");
+    struct outcome none = run("build 'family=attention_forward dtype=fp32 head_dim=512' --for h200");
+    struct outcome latent =
+        run(/* the default schedule, flash_tiled, cannot do this */
+            "build 'family=attention_forward dtype=bf16 head_dim=576 head_dim_v=512 shared_kv=1' --for h200 -o latent");
     cr_expect(wrong.code == 2 && holds(&wrong.err, "no file of devices/"), "%s", text_string(&wrong.err));
     cr_expect(given.code == 2 && holds(&given.err, "leave algorithm out"), "%s", text_string(&given.err));
+    cr_expect(none.code == 3 && holds(&none.err, "no kernel answers"), "%d: %s", none.code, text_string(&none.err));
     if (outcome.code == 4)
         cr_skip_test("no NVRTC");
     cr_assert_eq(outcome.code, 0, "%s", text_string(&outcome.err));
@@ -559,7 +564,9 @@ Test(cli, build_takes_the_schedules_that_a_gpu_would_choose) {
               text_string(&outcome.err));
     cr_expect(holds(&outcome.err, "b: 1 kernels"), "what is chosen twice is built once: %s", text_string(&outcome.err));
     cr_expect_eq(system("ls b/*_m64_n32_*.sm_90a.cubin >/dev/null"), 0);
-    command_done(&outcome), command_done(&wrong), command_done(&given);
+    cr_expect(latent.code == 0 && holds(&latent.err, "latent: 1 kernels"), "%s", text_string(&latent.err));
+    cr_expect_eq(system("ls latent/*_mla_*.sm_90a.cubin >/dev/null"), 0);
+    command_done(&outcome), command_done(&wrong), command_done(&given), command_done(&none), command_done(&latent);
 }
 
 Test(cli, build_keeps_what_wins_most_within_a_budget) {
