@@ -1,5 +1,5 @@
 #include "check.h"
-#include "arguments.h"
+#include "launch_arguments.h"
 #include "session.h"
 #include "tolerance.h"
 

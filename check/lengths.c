@@ -79,7 +79,7 @@ static bool make_pages(struct lengths *l, const struct shape *shape, uint64_t se
     return good;
 }
 
-bool lengths_make(struct lengths *l, const struct knobs *problem, const struct shape *shape, uint64_t seed) {
+static bool make(struct lengths *l, const struct knobs *problem, const struct shape *shape, uint64_t seed, bool full) {
     *l = (struct lengths){.layout = problem->layout,
                           .page_size = problem->page_size > 0 ? problem->page_size : 0,
                           .page_table = problem->page_table,
@@ -97,7 +97,12 @@ bool lengths_make(struct lengths *l, const struct knobs *problem, const struct s
     if (good) {
         tensor_random(seed + 0x30000, noise, (int64_t)(2 * count));
         for (int64_t b = 0; b < l->batch; b++) {
-            choose_length(l, problem, shape, seed, b, noise + 2 * b);
+            if (full) {
+                l->len_q[b] = shape->len_q;
+                l->len_kv[b] = shape->len_kv;
+            } else {
+                choose_length(l, problem, shape, seed, b, noise + 2 * b);
+            }
             l->lengths_kv[b] = (int32_t)l->len_kv[b];
         }
         sum(l->len_q, l->batch, l->cu_seqlens_q);
@@ -105,6 +110,14 @@ bool lengths_make(struct lengths *l, const struct knobs *problem, const struct s
     }
     free(noise);
     return good && (l->page_size == 0 || make_pages(l, shape, seed));
+}
+
+bool lengths_make(struct lengths *l, const struct knobs *problem, const struct shape *shape, uint64_t seed) {
+    return make(l, problem, shape, seed, false);
+}
+
+bool lengths_make_full(struct lengths *l, const struct knobs *problem, const struct shape *shape, uint64_t seed) {
+    return make(l, problem, shape, seed, true);
 }
 
 void lengths_free(struct lengths *l) {

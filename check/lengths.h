@@ -25,6 +25,8 @@ struct lengths {
    pages that nobody uses, and page numbers that are none behind those of a sequence. Where mask or score read tensors, no
    sequence has more queries than keys. False when memory runs out. Free it in any case. */
 bool lengths_make(struct lengths *lengths, const struct knobs *problem, const struct shape *shape, uint64_t seed);
+/* The same with every sequence as long as the shape says, for timing. */
+bool lengths_make_full(struct lengths *lengths, const struct knobs *problem, const struct shape *shape, uint64_t seed);
 void lengths_free(struct lengths *lengths);
 
 /* Batch and rows of a workload's tensor -> those of the tensor in memory. */

@@ -265,12 +265,9 @@ static void take_columns(const struct workload_input *k, struct workload_input *
         memcpy(v->value + row * columns, k->value + row * of, sizeof *v->value * (size_t)columns);
 }
 
-static bool make_input(struct workload *workload, int i, const struct npy *file, uint64_t seed) {
-    const struct operand *operand = &families[workload->problem.family].input[i];
-    struct workload_input *input = &workload->input[workload->inputs];
+static bool describe_input(const struct workload *workload, const struct operand *operand,
+                           struct workload_input *input) {
     struct tensor plan;
-    if (!is_wanted(operand, &workload->problem))
-        return true;
     input->name = operand->name;
     input->type = type_of(&workload->problem, operand->element);
     input->rows = find_rows(operand, &workload->problem, &input->side);
@@ -279,8 +276,16 @@ static bool make_input(struct workload *workload, int i, const struct npy *file,
     if (!tensor_plan(&plan, NPY_FP32, input->dim, LAYOUT_PACKED))
         return false;
     input->count = plan.count;
-    input->value = malloc(plan.bytes ? plan.bytes : 1);
-    if (!input->value)
+    return true;
+}
+
+static bool make_input(struct workload *workload, int i, const struct npy *file, uint64_t seed) {
+    const struct operand *operand = &families[workload->problem.family].input[i];
+    struct workload_input *input = &workload->input[workload->inputs];
+    if (!is_wanted(operand, &workload->problem))
+        return true;
+    if (!describe_input(workload, operand, input) ||
+        !(input->value = malloc(sizeof *input->value * (size_t)(input->count + 1))))
         return false;
     workload->inputs++;
     const char *data = file ? file->data : NULL;
@@ -314,18 +319,22 @@ static void empty_some_parts(struct workload *workload) {
 /* --- answers and what is allowed ---------------------------------------------------------------------------------- */
 
 /* Room for the answer of the output that has its name, type and dimensions. */
-static bool make_answer(struct workload *workload, struct workload_output *output) {
+static bool make_answer(struct workload *workload, struct workload_output *output, bool with_answer) {
     struct tensor plan;
     if (!tensor_plan(&plan, NPY_FP32, output->dim, LAYOUT_PACKED))
         return false;
     output->count = plan.count;
+    if (!with_answer) {
+        workload->outputs++;
+        return true;
+    }
     output->expected = calloc((size_t)plan.count + 1, sizeof(double));
     output->allowed = calloc((size_t)plan.count + 1, sizeof(double));
     workload->outputs++;
     return output->expected && output->allowed;
 }
 
-static bool make_outputs(struct workload *workload) {
+static bool make_outputs(struct workload *workload, bool with_answer) {
     for (int i = 0; i < FAMILY_OUTPUTS; i++) {
         const struct operand *operand = &families[workload->problem.family].output[i];
         struct workload_output *output = &workload->output[workload->outputs];
@@ -336,14 +345,14 @@ static bool make_outputs(struct workload *workload) {
         output->rows = find_rows(operand, &workload->problem, &output->side);
         for (int d = 0; d < TENSOR_DIMS; d++)
             output->dim[d] = size_of(&workload->problem, &workload->shape, operand->dim[d]);
-        if (!make_answer(workload, output))
+        if (!make_answer(workload, output, with_answer))
             return false;
     }
     return true;
 }
 
 /* Gradients of what the score reads: as many dimensions as the parameter has, the last ones of a tensor here. */
-static bool make_param_outputs(struct workload *workload) {
+static bool make_param_outputs(struct workload *workload, bool with_answer) {
     const struct params *params = workload->params;
     for (int i = 0; params && i < params->formulas.scope.count; i++) {
         struct workload_output *output = &workload->output[workload->outputs];
@@ -354,7 +363,7 @@ static bool make_param_outputs(struct workload *workload) {
         output->type = NPY_FP32;
         for (int d = 0; d < TENSOR_DIMS; d++)
             output->dim[d] = d < TENSOR_DIMS - dims ? 1 : params->param[i].size[d - (TENSOR_DIMS - dims)];
-        if (!make_answer(workload, output))
+        if (!make_answer(workload, output, with_answer))
             return false;
     }
     return true;
@@ -541,15 +550,38 @@ static void refuse_size(const struct workload *workload, struct text *error) {
         text_print(error, "; %s takes most, %.3g GiB; make the shape smaller", most->name, largest / 0x1p30);
 }
 
-bool workload_make(struct workload *workload, const struct knobs *problem, const struct shape *shape,
-                   const struct workload_files *files, uint64_t seed, struct text *error) {
+/* What all parts of it depend on; false where lengths or places do not fit in memory. */
+static bool open_workload(struct workload *workload, const struct knobs *problem, const struct shape *shape,
+                          uint64_t seed, bool full) {
     *workload = (struct workload){.problem = *problem, .shape = *shape};
     workload->scale = (double)(float)(1 / sqrt((double)(problem->head_dim > 0 ? problem->head_dim : 1)));
     if (problem->dropout > 0) /* heads from the third on have a carry in the counter */
         workload->dropout =
             (struct oracle_dropout){0.3, UINT64_C(0x9E3779B97F4A7C15) * (seed + 1), UINT64_C(0x1fffffffe)};
-    bool ok =
-        lengths_make(&workload->lengths, problem, shape, seed) && append_make(&workload->places, problem, shape, seed);
+    return (full ? lengths_make_full : lengths_make)(&workload->lengths, problem, shape, seed) &&
+           append_make(&workload->places, problem, shape, seed);
+}
+
+bool workload_outline(struct workload *workload, const struct knobs *problem, const struct shape *shape, uint64_t seed,
+                      struct text *error) {
+    bool ok = open_workload(workload, problem, shape, seed, true);
+    if (family_is_attention(problem->family) &&
+        !(workload->params = params_make_given(problem, shape, seed, NULL, error)))
+        return false;
+    for (int i = 0; ok && i < WORKLOAD_INPUTS; i++) {
+        const struct operand *operand = &families[problem->family].input[i];
+        if (is_wanted(operand, problem))
+            ok = describe_input(workload, operand, &workload->input[workload->inputs++]);
+    }
+    ok = ok && make_outputs(workload, false) && make_param_outputs(workload, false);
+    if (!ok)
+        refuse_size(workload, error);
+    return ok;
+}
+
+bool workload_make(struct workload *workload, const struct knobs *problem, const struct shape *shape,
+                   const struct workload_files *files, uint64_t seed, struct text *error) {
+    bool ok = open_workload(workload, problem, shape, seed, false);
     if (family_is_attention(problem->family) &&
         !(workload->params = params_make_given(problem, shape, seed, files ? files->params : NULL, error)))
         return false;
@@ -559,7 +591,7 @@ bool workload_make(struct workload *workload, const struct knobs *problem, const
         memset(workload->input[BACKWARD_D_LSE].value, 0, sizeof(float) * (size_t)workload->input[BACKWARD_D_LSE].count);
     if (ok && problem->family == family_merge && !files)
         empty_some_parts(workload);
-    ok = ok && make_outputs(workload) && make_param_outputs(workload) && answer(workload);
+    ok = ok && make_outputs(workload, true) && make_param_outputs(workload, true) && answer(workload);
     if (!ok)
         refuse_size(workload, error);
     return ok;

@@ -68,6 +68,11 @@ bool workload_shape(const struct knobs *problem, const struct workload_files *fi
 /* Make inputs, from files or at random, and answers. False with a sentence in *error. Free it in any case. */
 bool workload_make(struct workload *workload, const struct knobs *problem, const struct shape *shape,
                    const struct workload_files *files, uint64_t seed, struct text *error);
+
+/* Names, types and dimensions without numbers and answers, every sequence as long as the shape says: for tensors that are too large
+   for the oracle. False with a sentence in *error. Free it in any case. */
+bool workload_outline(struct workload *workload, const struct knobs *problem, const struct shape *shape, uint64_t seed,
+                      struct text *error);
 void workload_free(struct workload *workload);
 
 /* What a kernel of these knobs rounds its weights to, a dtype: it decides how far answers may lie from the oracle's. */

@@ -95,8 +95,9 @@ static enum exit_code open_spec(struct job *job) {
     if (!job->spec)
         code = cli_report(job->cli, CLI_SPEC, text_string(&diag.text));
     diag_free(&diag);
-    if (!code && job->spec->family != family_attention_forward)
-        code = cli_error(job->cli, CLI_USAGE, "tune knows how to time attention_forward; found family %s",
+    if (!code && !family_is_attention(job->spec->family))
+        code = cli_error(job->cli, CLI_USAGE,
+                         "tune knows how to time attention_forward and attention_backward; found family %s",
                          knob_word_name(KNOB_family, job->spec->family));
     return code;
 }

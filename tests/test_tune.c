@@ -105,6 +105,43 @@ Test(tune, writes_a_lock_file_that_programs_follow) {
     cr_expect_eq(occurrences(".err", "this lock file is for attile 0.0.1"), 1);
 }
 
+/* The whole way of a family whose large results no row tells: table, choice, lock file, going on, what is wrong. */
+Test(tune, measures_the_backward_pass) {
+#define BACKWARD "'family=attention_backward dtype=fp32 head_dim=8 algorithm=materialized' -n 1"
+    expect_done(BACKWARD " " SHORT " -o b.jsonl -t b.yaml", "rows put in");
+    cr_expect_eq(occurrences("b.yaml", "family: attention_backward"), 1);
+    cr_expect_eq(occurrences("b.yaml", "- shape:"), 2);
+    int lines = occurrences("b.jsonl", "\n");
+    expect(BACKWARD " " SHORT " -o b.jsonl --lock b.lock", 0, "0 failures");
+    cr_expect_geq(occurrences("b.jsonl", "\n"), lines);
+    setenv("ATTILE_TUNED", "b.yaml", 1);
+    cr_expect_eq(system(ATTILE " explain --device host 'family=attention_backward dtype=fp32 head_dim=8' >.out 2>.err"),
+                 0);
+    cr_expect_geq(occurrences(".out", "b.yaml:"), 1);
+    setenv("ATTILE_TUNED", "b.lock", 1);
+    cr_expect_eq(system(ATTILE " explain --device host 'family=attention_backward dtype=fp32 head_dim=8' >.out 2>.err"),
+                 0);
+    cr_expect_eq(occurrences(".out", "  lock: as b.lock:"), 1);
+}
+
+Test(tune, measures_sequences_pages_and_8_bits) {
+    static const char *const problems[] = {
+        "'family=attention_forward dtype=fp32 head_dim=8 layout=padded page_size=16 algorithm=flash threads=64'",
+        "'family=attention_forward dtype=fp32 head_dim=8 layout=ragged algorithm=flash threads=64'",
+        "'family=attention_forward dtype=bf16 head_dim=32 dtype_kv=e4m3 kv_scale=head algorithm=decode target=sm_80 "
+        "block_m=8 block_n=32'"};
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        struct text all = {0};
+        text_print(&all,
+                   "%s -n 1 --shapes 'batch=2,heads=2,kv_heads=1,len_q=4,len_kv=40' --device host --budget 2s "
+                   "-o s%zu.jsonl -t s.yaml",
+                   problems[i], i);
+        expect_done(text_string(&all), "row put in");
+        text_free(&all);
+    }
+    cr_expect_eq(occurrences("s.yaml", "- shape:"), 3);
+}
+
 Test(tune, reports_as_json) {
     expect_done(PROBLEM " " SHORT " --json", NULL);
     struct outcome outcome = run(PROBLEM " " SHORT " --json");

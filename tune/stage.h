@@ -3,10 +3,12 @@
 #ifndef ATTILE_STAGE_H
 #define ATTILE_STAGE_H
 
+#include "launch_arguments.h"
 #include "npy.h"
 #include "params.h"
 #include "record.h"
 #include "session.h"
+#include "workload.h"
 
 enum { STAGE_ROWS = 8, STAGE_INPUTS = 3 };
 
@@ -30,7 +32,12 @@ struct stage {
     struct att_param param[FORMULA_PARAMS];
     void *param_memory[FORMULA_PARAMS]; /* on the device; owned */
     struct stage_row row[STAGE_ROWS];
+    struct workload outline;    /* instead of the rest, of problems whose rows the stage does not know */
+    struct arguments arguments; /* of the outline */
 };
+
+/* Does the stage know the right rows of these? Else it only holds tensors to time on, and a kernel must be checked elsewhere. */
+bool stage_knows_rows(const struct knobs *problem);
 
 void stage_open(struct stage *stage, att_session *session);
 void stage_close(struct stage *stage);
@@ -48,7 +55,8 @@ enum att_status stage_check(struct stage *stage, att_kernel *kernel, double *wor
                             struct failure *failure);
 
 /* Multiplications and additions, without those that causal masks leave out (expressions count as seeing everything),
-   and bytes of q, k, v, o and lse, each once. */
+   and bytes of all tensors, each once. The backward pass has five
+   products where the forward pass has two. */
 double stage_operations(const struct knobs *problem, const struct shape *shape);
 double stage_bytes(const struct knobs *problem, const struct shape *shape);
 

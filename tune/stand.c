@@ -86,6 +86,8 @@ static struct shape small_shape(const struct stand *stand, const struct knobs *k
     for (int i = 0; i < FIXED_SIZES; i++)
         if (knob_get(knobs, fixed_sizes[i].knob) > 0)
             shape_set(&shape, fixed_sizes[i].shape, knob_get(knobs, fixed_sizes[i].knob));
+    if (knobs->layout > layout_dense)
+        shape.batch = 6; /* sequences of all kinds: none, one, some and all rows */
     if (shape.heads % shape.kv_heads != 0)
         shape.heads = shape.kv_heads;
     return shape;
@@ -116,8 +118,11 @@ static struct workload *make_workload(struct stand *stand, const struct knobs *k
 static bool check_small(struct stand *stand, att_kernel *kernel) {
     static const struct check_options options = {.layout = LAYOUT_PACKED, .shown = 2};
     struct shape shape = small_shape(stand, &kernel->variant.knobs);
-    if (knows(&stand->small, kernel) || !is_small(&shape))
+    if (knows(&stand->small, kernel) || (!is_small(&shape) && stage_knows_rows(&kernel->variant.knobs)))
         return true;
+    if (!is_small(&shape))
+        return refuse(stand, ATT_UNSUPPORTED, "refused",
+                      "its pinned sizes are too large to check every element; leave out fixed_len_q or fixed_len_kv");
     const struct workload *workload = make_workload(stand, &kernel->variant.knobs, &shape);
     if (!workload)
         return false;

@@ -1,4 +1,4 @@
-#include "arguments.h"
+#include "launch_arguments.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* arguments: a workload's tensors in device memory, and the arguments of a launch with them. Who makes them fills the tensors:
+/* launch_arguments: a workload's tensors in device memory, and the arguments of a launch with them. Who makes them fills the tensors:
    check.c with every number of the workload, the tuner's stage, whose tensors are large, with numbers that repeat. */
-#ifndef ATTILE_ARGUMENTS_H
-#define ATTILE_ARGUMENTS_H
+#ifndef ATTILE_LAUNCH_ARGUMENTS_H
+#define ATTILE_LAUNCH_ARGUMENTS_H
 
 #include "attile.h"
 #include "failure.h"
