@@ -9,8 +9,8 @@ A time is that of one launch in a graph of launches over so many caches that no 
 MB, three at least). Kernels take turns, in an order drawn at random for each round; the median of the rounds counts. All
 are compared with a reference in fp32 first. `fetch` reads K and V of a case and computes nothing. cuDNN and
 FlashAttention-2 come through PyTorch; where several queries are causal, cuDNN runs without the mask, which it cannot align
-with the last key. Neither of them reads a cache of 8 bits, nor is here for
-latent attention (V in K). Rows are appended to --results as JSON lines.
+with the last key. Caches of 8 bits, pages, lengths that vary and latent attention (V in K) are measured without peers. Rows are
+appended to --results as JSON lines.
 """
 import argparse
 import json
@@ -48,7 +48,7 @@ def main():
         works, faults = {}, {}
         makers = {"attile": lambda: side.attile(None), "fetch": side.fetch}
         makers |= {f"attile {knobs}": lambda knobs=knobs: side.attile(knobs) for knobs in chosen.schedule}
-        if not chosen.no_peers and not case.dtype_kv and not case.head_dim_v:
+        if not chosen.no_peers and not case.dtype_kv and not case.head_dim_v and case.is_dense:
             makers |= {"cudnn": side.cudnn, "fa2": side.fa2}
         for name, make in makers.items():
             try:

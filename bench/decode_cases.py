@@ -1,5 +1,6 @@
 """The problems of decoding that are measured, and how many caches they rotate over."""
 import dataclasses
+import random
 
 ROTATED_BYTES = 300 << 20  # caches together: no launch finds in L2 what an earlier one left there
 LEAST_CACHES, LEAST_LAUNCHES = 3, 12
@@ -18,13 +19,17 @@ class Case:
     dtype_kv: str = ""  # of a cache of 8 bits; "" = as q
     kv_scale: str = "none"
     head_dim_v: int = 0  # of latent attention, V being the first columns of K; 0 = V is a tensor of its own
+    page_size: int = 0  # 0 = no pages
+    varied: bool = False  # lengths are drawn between 1 and 2 len_kv - 1, and len_kv is their mean
 
     @property
     def name(self):
         queries = f" q{self.len_q}" if self.len_q > 1 else ""
         stored = f" {self.dtype_kv} scale-{self.kv_scale}" if self.dtype_kv else ""
         wide = f"/{self.head_dim_v}" if self.head_dim_v else ""
-        return f"d{self.head_dim}{wide} b{self.batch} h{self.heads}/{self.kv_heads} s{self.len_kv}{queries} {self.order}{stored}"
+        paged = f" page-{self.page_size}" if self.page_size else ""
+        return (f"d{self.head_dim}{wide} b{self.batch} h{self.heads}/{self.kv_heads} s{self.len_kv}{queries} {self.order}{stored}"
+                f"{paged}{' varied' if self.varied else ''}")
 
     def matches(self, wanted):
         """wanted: texts of words; one whose words are all in the name suffices, and so does no text."""
@@ -36,10 +41,28 @@ class Case:
         return self.len_q * self.heads // self.kv_heads
 
     @property
+    def lengths(self):
+        """Of the sequences' keys."""
+        if not self.varied:
+            return [self.len_kv] * self.batch
+        draw = random.Random(1)
+        half = [draw.randrange(1, self.len_kv) for _ in range(self.batch // 2)]
+        return half + [2 * self.len_kv - length for length in half] + [self.len_kv] * (self.batch % 2)
+
+    @property
+    def room(self):
+        """Keys that a sequence has room for."""
+        return 2 * self.len_kv if self.varied else self.len_kv
+
+    @property
+    def is_dense(self):
+        return not self.page_size and not self.varied
+
+    @property
     def cache_bytes(self):
         """Of K and V of all sequences, with scales of tokens."""
         row = self.head_dim * (1 if self.dtype_kv else 2) + (4 if self.kv_scale == "token" else 0)
-        return (1 if self.head_dim_v else 2) * self.batch * self.kv_heads * self.len_kv * row
+        return (1 if self.head_dim_v else 2) * sum(self.lengths) * self.kv_heads * row
 
     @property
     def bytes(self):
@@ -61,17 +84,25 @@ class Case:
         mask = "causal" if self.len_q > 1 else "none"
         stored = f"dtype_kv={self.dtype_kv} kv_scale={self.kv_scale} " if self.dtype_kv else ""
         stored += f"head_dim_v={self.head_dim_v} shared_kv=1 " if self.head_dim_v else ""
+        stored += "" if self.is_dense else "layout=padded "
+        stored += f"page_size={self.page_size} " if self.page_size else ""
         return (f"family=attention_forward dtype=bf16 {stored}head_dim={self.head_dim} mask={mask} batch={self.batch} "
-                f"heads={self.heads} kv_heads={self.kv_heads} len_q={self.len_q} len_kv={self.len_kv} alignment=16")
+                f"heads={self.heads} kv_heads={self.kv_heads} len_q={self.len_q} len_kv={self.room} alignment=16")
 
 
 def cases():
-    return _in_16_bits() + _in_8_bits() + _latent()
+    return _in_16_bits() + _of_sequences() + _in_8_bits() + _latent()
 
 
 def _latent():
     return [Case(128, 4096, heads=heads, kv_heads=1, head_dim=576, head_dim_v=512, goal_us=goal)
             for heads, goal in ((128, 221), (16, 0))]
+
+
+def _of_sequences():
+    return [Case(64, 8192, page_size=page_size, goal_us=goal) for page_size, goal in ((128, 0), (16, 490), (1, 500))] + [
+        Case(256, 1024, varied=True, goal_us=252), Case(256, 1024, varied=True, page_size=16),
+        Case(64, 8192, page_size=16, dtype_kv="e4m3", kv_scale="token")]
 
 
 def _in_8_bits():

@@ -30,13 +30,14 @@ class Side:
         stored = [self._pair() for _ in range(case.caches)]
         self.caches = [(k, v) for (k, _), (v, _) in stored]
         self.scales = [(of_k, of_v) for (_, of_k), (_, of_v) in stored]  # None without
+        self.sequences = None if case.is_dense else self._sequences()
 
     def _pair(self):
         k = self._stored()
         return k, (k[0][..., :self.case.head_dim_v], None) if self.case.head_dim_v else self._stored()
 
     def _stored(self):
-        """A cache as the case stores it, and its scales: (kv_heads,), (batch, kv_heads, len_kv), or None."""
+        """A cache as the case stores it, and its scales: (kv_heads,), one of each row, (blocks, kv_heads, rows), or None."""
         cache = self._cache()
         if not self.case.dtype_kv:
             return cache, None
@@ -45,20 +46,47 @@ class Side:
             scale, numbers = None, cache.float()
         else:
             scale = cache.abs().amax((0, 2, 3) if self.case.kv_scale == "head" else 3).float() / most
-            numbers = cache.float() / _spread(scale)
+            numbers = cache.float() / _spread(scale, cache)
         return (numbers.round() if dtype == torch.int8 else numbers).clamp(-most, most).to(dtype), scale
 
     def _cache(self):
-        """(batch, kv_heads, len_kv, head_dim), in memory as the case orders it."""
-        case, shape = self.case, (self.case.batch, self.case.kv_heads, self.case.len_kv, self.case.head_dim)
+        """(blocks, kv_heads, rows, head_dim), in memory as the case orders it; a block is a sequence or a page."""
+        case = self.case
+        blocks, rows = (self._pages(), case.page_size) if case.page_size else (case.batch, case.room)
+        shape = blocks, case.kv_heads, rows, case.head_dim
         if case.order == "hnd":
             return torch.randn(shape, dtype=torch.bfloat16, device=DEVICE)
         return torch.randn(shape[0], shape[2], shape[1], shape[3], dtype=torch.bfloat16, device=DEVICE).transpose(1, 2)
 
+    def _pages(self):
+        return sum(-(-length // self.case.page_size) for length in self.case.lengths)
+
+    def _sequences(self):
+        """Lengths, and where there are pages their numbers, in no order."""
+        case = self.case
+        found = attile.Sequences(lengths_kv=torch.tensor(case.lengths, dtype=torch.int32, device=DEVICE))
+        if not case.page_size:
+            return found
+        table = torch.full((case.batch, -(-case.room // case.page_size)), -1, dtype=torch.int32)
+        numbers = iter(torch.randperm(self._pages(), dtype=torch.int32).split(
+            [-(-length // case.page_size) for length in case.lengths]))
+        for row in table:
+            own = next(numbers)
+            row[: len(own)] = own
+        return found._replace(page_table=table.to(DEVICE))
+
+    def _first(self, cache):
+        """The keys of the first sequence, (kv_heads, length, head_dim), from a cache or its scales."""
+        length = self.case.lengths[0]
+        if not self.case.page_size:
+            return cache[0, :, :length]
+        own = self.sequences.page_table[0, : -(-length // self.case.page_size)].long()
+        return cache[own].transpose(0, 1).flatten(1, 2)[:, :length]
+
     def attile(self, schedule):
         kernel = attile.compile(self.case.problem, schedule)
         self.kernel_name = self.kernel_name or kernel.name
-        launches = [kernel.bind(self.q, k, v, self.out, k_scale=of_k, v_scale=of_v)
+        launches = [kernel.bind(self.q, k, v, self.out, sequences=self.sequences, k_scale=of_k, v_scale=of_v)
                     for (k, v), (of_k, of_v) in zip(self.caches, self.scales)]
 
         def work(number):
@@ -114,17 +142,17 @@ class Side:
     def error(self, work):
         """Relative, of the first sequence's O, in the Frobenius norm. Of 8 bits, the reference takes the numbers that they
         stand for, which kernels multiply in fp16: rounding O to bf16 remains the largest error."""
-        case, (k, v) = self.case, ((one if scale is None else one[:1].float() * _spread(scale)[:1])
+        case, (k, v) = self.case, (self._first(one).float() * (1 if scale is None else self._first(_spread(scale, one)))
                                    for one, scale in zip(self.caches[0], self.scales[0]))
         self.out.fill_(torch.nan)
         found = work(0)[0].float()
         group = case.heads // case.kv_heads
-        scores = torch.matmul(self.q[0].float(), k[0].float().repeat_interleave(group, 0).transpose(1, 2))
+        scores = torch.matmul(self.q[0].float(), k.repeat_interleave(group, 0).transpose(1, 2))
         scores *= case.head_dim**-0.5
         if case.len_q > 1 and getattr(work, "masked", True):
-            last = torch.arange(case.len_q, device=DEVICE)[:, None] + case.len_kv - case.len_q
-            scores.masked_fill_(torch.arange(case.len_kv, device=DEVICE)[None] > last, -torch.inf)
-        expected = torch.matmul(scores.softmax(-1), v[0].float().repeat_interleave(group, 0))
+            last = torch.arange(case.len_q, device=DEVICE)[:, None] + k.shape[1] - case.len_q
+            scores.masked_fill_(torch.arange(k.shape[1], device=DEVICE)[None] > last, -torch.inf)
+        expected = torch.matmul(scores.softmax(-1), v.repeat_interleave(group, 0))
         return float((found - expected).norm() / expected.norm())
 
     def graph(self, work):
@@ -165,6 +193,6 @@ class Side:
         torch.cuda.empty_cache()
 
 
-def _spread(scale):
-    """Scales beside (batch, kv_heads, len_kv, head_dim)."""
-    return scale[None, :, None, None] if scale.dim() == 1 else scale[..., None]
+def _spread(scale, cache):
+    """Scales beside (blocks, kv_heads, rows, head_dim)."""
+    return scale[None, :, None, None].expand(*cache.shape[:3], 1) if scale.dim() == 1 else scale[..., None]

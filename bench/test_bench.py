@@ -724,6 +724,15 @@ class Decode(unittest.TestCase):
         self.assertIn("_causal_decode_m8_", kernel.name)
         self.assertEqual(case.rows, 6)
 
+    def test_sequences_have_their_mean_and_their_pages(self):
+        case = decode_cases.Case(5, 64, kv_heads=2, varied=True, page_size=16)
+        self.assertEqual(sum(case.lengths), 5 * 64)
+        self.assertTrue(all(1 <= length < case.room for length in case.lengths))
+        self.assertEqual(case.cache_bytes, decode_cases.Case(5, 64, kv_heads=2).cache_bytes)
+        self.assertIn(" layout=padded page_size=16 ", case.problem)
+        self.assertIn(" len_kv=128 ", case.problem)
+        self.assertEqual(case.name, "d128 b5 h64/2 s64 hnd page-16 varied")
+
     def test_latent_attention_reads_a_row_once(self):
         case = decode_cases.Case(2, 64, heads=4, kv_heads=1, head_dim=576, head_dim_v=512)
         self.assertEqual(case.cache_bytes, 2 * 2 * 64 * 576)
