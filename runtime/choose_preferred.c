@@ -52,16 +52,15 @@ int choose_preferences(void) { return PREFERENCES; }
 
 /* --- few rows ---------------------------------------------------------------------------------------------------- */
 
-enum { FEW_ROWS = 32, LEAST_ROWS = 8, USUAL_HEAD_DIM = 256 };
+enum { FEW_ROWS = TUNED_FEW_ROWS, LEAST_ROWS = 8, USUAL_HEAD_DIM = 256 };
 
-/* Rows of Q that share a K/V head, as the request says; 0 when it does not. */
+/* Rows of Q that share a K/V head, as the request says (tuned_few_rows). */
 static int64_t rows_of(const struct request *request) {
     struct shape shape = request->hints.shape;
     for (int i = 0; i < FIXED_SIZES; i++)
         if (knob_get(&request->knobs, fixed_sizes[i].knob) > 0)
             shape_set(&shape, fixed_sizes[i].shape, knob_get(&request->knobs, fixed_sizes[i].knob));
-    int64_t group = shape.heads > 0 && shape.kv_heads > 0 ? shape.heads / shape.kv_heads : 1;
-    return shape.len_q > 0 && shape.len_q <= FEW_ROWS && group <= FEW_ROWS ? shape.len_q * group : 0;
+    return tuned_few_rows(&shape);
 }
 
 /* Other kernels for tensor cores take no larger head dimension. */

@@ -161,11 +161,43 @@ Test(tuned, nearest_counts_doublings_of_lengths_and_of_batch_times_heads) {
         {{.batch = 1, .heads = 64, .len_q = 100000, .len_kv = 8192}, 0},
         {{.batch = 64, .heads = 8, .len_q = 600, .len_kv = 300}, 1},
         {{.batch = 1, .heads = 1, .len_q = 0, .len_kv = 0}, 1},
+        {{.batch = 1, .heads = 1, .len_q = 1, .len_kv = 1}, 1},         /* there is no row for few queries */
         {{.batch = 8, .heads = 16, .len_q = 2048, .len_kv = 2048}, 0},  /* 1 + 1 + 1 against 2 + 2 + 2 */
         {{.batch = 16, .heads = 16, .len_q = 1024, .len_kv = 1024}, 1}, /* 2 + 2 + 2 against 1 + 1 + 1 */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         cr_expect_eq(tuned_nearest(tuned, &causal, &cases[i].shape), &tuned->row[cases[i].row], "case %zu", i);
+    tuned_free(tuned);
+}
+
+Test(tuned, rows_for_few_queries_and_for_many_say_nothing_of_each_other) {
+    struct tuned *tuned = read_table("device: NVIDIA H200\n"
+                                     "best:\n"
+                                     "  - problem: {family: attention_forward, dtype: bf16, head_dim: 128}\n"
+                                     "    shapes:\n"
+                                     "      - shape: {batch: 64, heads: 64, kv_heads: 8, len_q: 1, len_kv: 8192}\n"
+                                     "        schedule: {target: sm_90, algorithm: decode, block_m: 8}\n"
+                                     "      - shape: {batch: 8, heads: 64, kv_heads: 8, len_q: 4, len_kv: 8192}\n"
+                                     "        schedule: {target: sm_90, algorithm: decode, block_m: 32}\n"
+                                     "      - shape: {batch: 64, heads: 64, kv_heads: 8, len_q: 5, len_kv: 8192}\n"
+                                     "        schedule: {target: sm_90a, algorithm: flash_async, block_m: 128}\n");
+    struct knobs problem = problem_of("family=attention_forward dtype=bf16 head_dim=128");
+    static const struct {
+        struct shape shape;
+        int row;
+    } cases[] = {
+        {{.batch = 64, .heads = 64, .kv_heads = 8, .len_q = 4, .len_kv = 8192}, 0}, /* 2 + 0 + 0 against 0 + 0 + 3 */
+        {{.batch = 64, .heads = 64, .kv_heads = 8, .len_q = 2, .len_kv = 65536}, 0},
+        {{.batch = 64, .heads = 8, .kv_heads = 8, .len_q = 8, .len_kv = 8192}, 0}, /* as many rows, in another way */
+        {{.batch = 1, .heads = 32, .kv_heads = 1, .len_q = 1, .len_kv = 100}, 1},
+        {{.batch = 1, .heads = 33, .kv_heads = 1, .len_q = 1, .len_kv = 100}, 2},
+        {{.batch = 8, .heads = 64, .kv_heads = 8, .len_q = 5, .len_kv = 8192}, 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        cr_expect_eq(tuned_nearest(tuned, &problem, &cases[i].shape), &tuned->row[cases[i].row], "case %zu", i);
+    cr_expect_eq(tuned_few_rows(&cases[0].shape), 32);
+    cr_expect_eq(tuned_few_rows(&cases[5].shape), TUNED_FEW_ROWS + 1);
+    cr_expect_eq(tuned_few_rows(&(struct shape){.heads = 8, .kv_heads = 1}), 0);
     tuned_free(tuned);
 }
 

@@ -142,7 +142,31 @@ bool tuned_is_for(const struct tuned *tuned, const char *device) {
 
 static double doublings(double a, double b) { return fabs(log2(fmax(a, 1)) - log2(fmax(b, 1))); }
 
+int64_t tuned_few_rows(const struct shape *shape) {
+    int64_t group = shape->heads > 0 && shape->kv_heads > 0 ? shape->heads / shape->kv_heads : 1;
+    if (shape->len_q <= 0)
+        return 0;
+    bool few = shape->len_q <= TUNED_FEW_ROWS && group <= TUNED_FEW_ROWS && shape->len_q * group <= TUNED_FEW_ROWS;
+    return few ? shape->len_q * group : TUNED_FEW_ROWS + 1;
+}
+
+static bool has_few_rows(const struct shape *shape) {
+    int64_t rows = tuned_few_rows(shape);
+    return rows > 0 && rows <= TUNED_FEW_ROWS;
+}
+
+static double kv_heads_of(const struct shape *shape) {
+    return (double)shape->batch * (double)(shape->kv_heads > 0 ? shape->kv_heads : shape->heads);
+}
+
 static double distance(int family, const struct shape *a, const struct shape *b) {
+    static const double farthest = 1000; /* doublings between what says nothing of each other */
+    bool few = family_is_attention(family) && has_few_rows(a);
+    if (family_is_attention(family) && few != has_few_rows(b))
+        return farthest + doublings((double)a->len_kv, (double)b->len_kv);
+    if (few)
+        return doublings((double)tuned_few_rows(a), (double)tuned_few_rows(b)) +
+               doublings((double)a->len_kv, (double)b->len_kv) + doublings(kv_heads_of(a), kv_heads_of(b));
     if (family_is_attention(family))
         return doublings((double)a->len_q, (double)b->len_q) + doublings((double)a->len_kv, (double)b->len_kv) +
                doublings((double)a->batch * (double)a->heads, (double)b->batch * (double)b->heads);

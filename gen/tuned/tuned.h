@@ -88,9 +88,18 @@ struct shape tuned_shape(const struct shape *shape);
 
 bool tuned_is_for(const struct tuned *tuned, const char *device);
 
-/* The row of this problem (as tuned_problem gives it) whose shape is nearest, or null when there is none. Distance is how
-   many times len_q, len_kv and batch * heads must be doubled or halved, added up; the earlier of equals wins. Families
-   without these sizes compare all their sizes so. */
+/* Up to so many rows of Q that share a K/V head are few: the launch is bound by the bytes of K and V, and all others by
+   products, so what was measured of one kind says nothing of the other. */
+enum { TUNED_FEW_ROWS = 32 };
+
+/* Rows of Q that share a K/V head: len_q * heads / kv_heads. 0 when the shape does not say; TUNED_FEW_ROWS + 1 when there
+   are more. */
+int64_t tuned_few_rows(const struct shape *shape);
+
+/* The row of this problem (as tuned_problem gives it) whose shape is nearest, or null when there is none. Rows for few rows
+   of Q are nearest to such shapes, and the others to the others. Among them distance is how many times len_q, len_kv and
+   batch * heads must be doubled or halved, added up, or with few rows of Q their number, len_kv and batch * kv_heads; the
+   earlier of equals wins. Families without these sizes compare all their sizes so. */
 const struct tuned_row *tuned_nearest(const struct tuned *tuned, const struct knobs *problem,
                                       const struct shape *shape);
 
