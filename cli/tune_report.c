@@ -179,6 +179,7 @@ enum exit_code tune_report(struct cli *cli, const struct results *results, int s
                                            "TFLOP/s", "margin", "measured", "failed"};
     struct table table;
     struct json json;
+    enum exit_code code = CLI_OK;
     table_open(&table, 8, headings, "lllrrrrr");
     if (cli->json) {
         cli_json_open(cli, &json);
@@ -191,6 +192,8 @@ enum exit_code tune_report(struct cli *cli, const struct results *results, int s
         if (results->cell[i].setting != setting)
             continue;
         struct row row = look(&results->cell[i], set);
+        if (row.failed && !row.measured)
+            code = CLI_MISMATCH;
         if (cli->json)
             print_json(&json, &row);
         else
@@ -201,9 +204,10 @@ enum exit_code tune_report(struct cli *cli, const struct results *results, int s
     else
         table_print(&table, cli->color_out, cli->width, &cli->out);
     table_free(&table);
-    enum exit_code code = CLI_OK;
-    for (int i = 0; !code && i < TABLE_OPTIONS; i++)
+    enum exit_code written = CLI_OK;
+    for (int i = 0; !written && i < TABLE_OPTIONS; i++)
         if (cli_given(cli, table_options[i]))
-            code = write_table(cli, table_options[i], results, setting, set);
+            written = write_table(cli, table_options[i], results, setting, set);
+    code = cli_worse(code, written);
     return code;
 }

@@ -235,6 +235,19 @@ Test(tune, says_what_is_wrong) {
         expect(cases[i].arguments, cases[i].code, cases[i].words);
 }
 
+Test(tune, fails_where_no_kernel_is_right) {
+    static const char refuses[] = "#!/bin/sh\n[ \"$1\" = --version ] && echo 'compiler 1' || exit 1\n";
+    struct text error = {0};
+    cr_assert(file_save("refuses", refuses, strlen(refuses), NULL, &error));
+    cr_assert_eq(system("chmod +x refuses"), 0);
+    struct outcome outcome =
+        command_run("CXX=$PWD/refuses ATTILE_CACHE_DIR=$PWD/cache", "tune " PROBLEM " " SHORT " -o r.jsonl -t t.yaml");
+    cr_expect_eq(outcome.code, 1, "%d: %s", outcome.code, text_string(&outcome.err));
+    cr_expect(strstr(text_string(&outcome.out), "no kernel was right"), "%s", text_string(&outcome.out));
+    cr_expect_eq(occurrences("t.yaml", "- shape:"), 0, "the table is written all the same, without rows");
+    command_done(&outcome);
+}
+
 Test(tune, says_so_when_there_is_no_gpu) {
     setenv("LD_LIBRARY_PATH", "", 1);
     struct outcome outcome = run(PROBLEM " --shapes 'len_q=9,len_kv=9' --device cuda --budget 1s");
