@@ -31,7 +31,7 @@ ROWS = {
         None,
         lambda s, b, h, q, k: s - np.stack([SLOPES, 2 * SLOPES]).astype(np.float64)[b, h] * abs(q - k),
     ),
-    "the same, with gradients": (
+    "the same as one sequence": (
         {"doc": DOCUMENTS},
         lambda b, h, q, k: DOCUMENTS[b, np.maximum(q, 0)] == DOCUMENTS[b, k],
         None,

@@ -16,7 +16,7 @@ from ._dropout import with_dropout
 from ._operator import attention as _operator
 from ._operator import attention_lse as _operator_lse
 from ._operator import wants_gradients
-from ._sequences import attention_sequences, sizes_of
+from ._sequences import attention_sequences, recorded, sizes_of
 
 _TYPES = {
     torch.bool: "bool",
@@ -41,7 +41,8 @@ def attention(
     Arguments and results are those of attile.attention. Runs on the current stream unless one is given; o lies as q does,
     with heads within rows or rows within heads. Workspace comes from PyTorch's allocator. Gradients flow to q, k, v,
     sinks and float tensors that the score reads. The backward pass raises NoBackward for a tensor without a gradient, as
-    only the mask reads it, and for any gradient with sequences or with k and v of 8 bits.
+    only the mask reads it; the call raises it where a gradient is wanted with pages, or with k and v of 8 bits. Rows of
+    gradients that belong to no sequence are 0.
 
     dropout_p: each weight of the softmax is 0 with this probability, and the others are divided by 1 - dropout_p
     (docs/dropout.md). generator: of the random numbers; None = PyTorch's own for the device of q. Raises Unsupported with
@@ -64,12 +65,14 @@ def attention(
         )
     tensors, numbers, rule = with_dropout(dropout_p, generator, q, tensors, numbers, rule)
     arguments = (q, k, v, tensors, numbers, rule, scale, layout, schedule or "")
+    wanted = wants_gradients(q, k, v, *tensors)
     if apart:
-        o, lse = attention_sequences(*arguments, *(sequences or Sequences()), *stored, return_lse, check)
+        run = recorded if wanted else attention_sequences
+        o, lse = run(*arguments, *(sequences or Sequences()), *stored, return_lse, check)
         return (o, lse) if return_lse else o
     if return_lse:
         return _operator_lse(*arguments)
-    if wants_gradients(q, k, v, *tensors):
+    if wanted:
         return _operator_lse(*arguments)[0]
     return _operator(*arguments)
 

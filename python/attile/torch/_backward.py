@@ -1,9 +1,10 @@
 """The operator `torch.ops.attile.attention_backward`, and autograd by it.
 
-    attention_backward(d_o, d_lse, q, k, v, o, lse, tensors, numbers, rule, wants, scale, layout, schedule)
-        -> (dq, dk, dv, d_sinks, d_tensors)
+    attention_backward(d_o, d_lse, q, k, v, o, lse, tensors, numbers, rule, wants, scale, layout, schedule, lengths_kv=None,
+        cu_seqlens_q=None, cu_seqlens_kv=None, max_len_q=None, max_len_kv=None) -> (dq, dk, dv, d_sinks, d_tensors)
 
-It differentiates attention_lse, whose outputs the backward pass reads. wants is the problem's, "dq, dk, d_bias" say, or ""
+It differentiates attention_lse, and with members of attile.Sequences attention_sequences_lse; the backward pass reads the
+outputs of both. Rows of dq, dk and dv that belong to no sequence are 0. wants is the problem's, "dq, dk, d_bias" say, or ""
 for dq, dk, dv and d_sinks; a gradient that it leaves out has no elements. d_tensors are gradients in fp32, one for each
 tensor of the rule except sinks. Under autograd the library chooses the kernels of the backward pass, whatever the schedule
 of the forward pass is.
@@ -18,18 +19,20 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import errors
-from .._check import check_inputs, dims_of
+from .._check import dims_of
 from .._library import ATTENTION_BACKWARD, SCALE_ZERO, STRIDES, BackwardArgs, ParamGradient, library
 from .._plan import ALIGNMENT, alignment_of, params_of
 from .._problem import declared_in, hints, knob_of_dtype, quoted
+from .._sequences import Sequences, inputs_of, packed
 from .._tensor import view
 from ..session import at_fork_forget, session_for
 from ._dropout import apart, drops
-from ._operator import _library, _parameters, _stream_of, out_strides
+from ._operator import _library, _parameters, _stream_of, out_strides, packed_strides
+from ._sequences import OWN_ARRAYS, given_by, key_of, own_members, own_sequences
 
 _DEFINITION = (
     "attention_backward(Tensor d_o, Tensor? d_lse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor[] tensors, "
-    "float[] numbers, str rule, str wants, float? scale, str layout, str schedule) "
+    f"float[] numbers, str rule, str wants, float? scale, str layout, str schedule{own_members('=None')}) "
     "-> (Tensor, Tensor, Tensor, Tensor, Tensor[])"
 )
 PLANS = 1024  # that are kept; all are forgotten when there are more
@@ -71,14 +74,18 @@ def _outputs(
     rule: str,
     wants: str,
     layout: str,
+    sequences: Sequences | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor]]:
     """dq, dk and dv lie as q, k and v do, with heads within rows or rows within heads; the others are contiguous."""
     wanted = _names(wants) or ["dq", "dk", "dv", "d_sinks"]
+    ragged = sequences is not None and sequences.cu_seqlens_q is not None
     made = []
     for name, one in (("dq", q), ("dk", k), ("dv", v)):
-        shape, strides = out_strides(one, one.shape[3], layout)
+        shape, strides = (packed_strides if ragged else out_strides)(one, one.shape[-1], layout)
         made.append(one.new_empty_strided(shape, strides) if name in wanted else one.new_empty((0,)))
-    heads = q.shape[dims_of(layout)[1]] if has_sinks(rule) and "d_sinks" in wanted else 0
+        if sequences is not None:
+            made[-1].zero_()  # kernels do not write rows of no sequence
+    heads = q.shape[1 if ragged else dims_of(layout)[1]] if has_sinks(rule) and "d_sinks" in wanted else 0
     of_tensors = [
         one.new_empty(one.shape if f"d_{name}" in wanted else (0,), dtype=torch.float32)
         for name, one in zip(_tensor_names(rule), tensors) if name != "sinks"
@@ -89,17 +96,21 @@ def _outputs(
 def _prepare(
     given: dict[str, torch.Tensor], d_lse: torch.Tensor | None, lse: torch.Tensor, tensors: Sequence[torch.Tensor],
     numbers: Sequence[float], rule: str, wants: str, scale: float | None, layout: str, schedule: str,
+    sequences: Sequences | None,
 ) -> Prepared:  # fmt: skip
     views = {name: view(one) for name, one in given.items()}
+    inputs = inputs_of(views["q"], views["k"], views["v"], layout, sequences, view)
+    if inputs.packed:
+        views = {name: packed(name, one, layout) for name, one in views.items()}
     q, v = views["q"], views["v"]
-    sizes = check_inputs(q, views["k"], v, layout)
     tensors, numbers, dropout_p, _ = apart(rule, tensors, numbers)
     parameters, parameter_views = _parameters(rule, tensors, numbers)
     alignment = min(alignment_of(one) for one in views.values())
     deterministic = int(torch.are_deterministic_algorithms_enabled())
     problem = (
         f"family=attention_backward dtype={knob_of_dtype(q.dtype, 'q')} head_dim={q.shape[3]} head_dim_v={v.shape[3]} "
-        f"deterministic={deterministic} {rule} {f'wants={quoted(wants)} ' if wants else ''}{hints(sizes, alignment)}"
+        f"deterministic={deterministic} {inputs.layout} {rule} {f'wants={quoted(wants)} ' if wants else ''}"
+        f"{hints(inputs.sizes, alignment)}"
     )
     session = session_for(q.device if q.device == "host" else "cuda", q.ordinal)
     handle = session.find(problem, schedule or None)
@@ -107,10 +118,12 @@ def _prepare(
     for name, one in views.items():
         for stride, dim in zip(STRIDES, dims_of(layout)):
             setattr(args, f"{name}_{stride}", one.strides[dim])
-    args.lse_batch_stride, args.lse_head_stride = lse.stride()[:2]
+    args.lse_batch_stride, args.lse_head_stride = _strides(lse)
     if d_lse is not None:
-        args.d_lse_batch_stride, args.d_lse_head_stride = d_lse.stride()[:2]
-    args.batch, args.heads, args.kv_heads, args.len_q, args.len_kv = sizes
+        args.d_lse_batch_stride, args.d_lse_head_stride = _strides(d_lse)
+    args.batch, args.heads, args.kv_heads, args.len_q, args.len_kv = inputs.sizes
+    for name, number in inputs.numbers:
+        setattr(args, name, number)
     args.dropout_p = dropout_p
     args.scale = 0.0 if scale is None else SCALE_ZERO if scale == 0 else scale
     params = params_of(parameters, parameter_views, q)
@@ -128,10 +141,15 @@ def _prepare(
     return Prepared(session, handle, args, params, gradients, size.value)
 
 
+def _strides(lse: torch.Tensor) -> tuple[int, int]:
+    """(batch, head): of lse, (batch, heads, len_q) or packed, (heads, tokens)."""
+    return (0, lse.stride(0)) if lse.dim() == 2 else (lse.stride(0), lse.stride(1))
+
+
 def _run(
     d_o: torch.Tensor, d_lse: torch.Tensor | None, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, o: torch.Tensor,
     lse: torch.Tensor, tensors: Sequence[torch.Tensor], numbers: Sequence[float], rule: str, wants: str,
-    scale: float | None, layout: str, schedule: str,
+    scale: float | None, layout: str, schedule: str, *rest: Any,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor]]:  # fmt: skip
     if torch.is_grad_enabled() and any(one.requires_grad for one in (d_o, q, k, v, *tensors)):
         raise errors.NoBackward("the gradient of a gradient is asked for, and there are no kernels for it")
@@ -140,7 +158,8 @@ def _run(
     if d_lse is not None:
         d_lse = d_lse.float().contiguous()
     lse = lse.contiguous()
-    dq, dk, dv, d_sinks, d_tensors = _outputs(q, k, v, tensors, rule, wants, layout)
+    sequences = given_by(own_sequences(*rest))
+    dq, dk, dv, d_sinks, d_tensors = _outputs(q, k, v, tensors, rule, wants, layout, sequences)
     given = {"q": q, "k": k, "v": v, "o": o, "d_o": d_o}
     for name, one in (("dq", dq), ("dk", dk), ("dv", dv)):
         if not wants or name in _names(wants):
@@ -148,17 +167,19 @@ def _run(
     key: Any = (
         *((one.shape, one.stride(), one.dtype, one.get_device(), one.data_ptr() & 15) for one in given.values()),
         *((one.shape, one.stride(), one.dtype) for one in tensors), *numbers, d_lse is None, rule, wants, scale, layout,
-        schedule, torch.are_deterministic_algorithms_enabled(),
+        schedule, *key_of(rest), torch.are_deterministic_algorithms_enabled(),
     )  # fmt: skip
     prepared = _prepared.get(key)
     if prepared is None:
-        prepared = _prepare(given, d_lse, lse, tensors, numbers, rule, wants, scale, layout, schedule)
+        prepared = _prepare(given, d_lse, lse, tensors, numbers, rule, wants, scale, layout, schedule, sequences)
         if len(_prepared) >= PLANS:
             _prepared.clear()
         _prepared[key] = prepared
     args = BackwardArgs.from_buffer_copy(prepared.args)
     for name, one in given.items():
         setattr(args, name, one.data_ptr())
+    for name, array in zip(OWN_ARRAYS, rest):
+        setattr(args, name, 0 if array is None else array.data_ptr())
     args.lse, args.d_lse = lse.data_ptr(), 0 if d_lse is None else d_lse.data_ptr()
     args.d_sinks = d_sinks.data_ptr() if d_sinks.numel() else 0
     params = type(prepared.params).from_buffer_copy(prepared.params)
@@ -183,15 +204,17 @@ def _run(
     return dq, dk, dv, d_sinks, d_tensors
 
 
-def _fake(d_o, d_lse, q, k, v, o, lse, tensors, numbers, rule, wants, scale, layout, schedule):  # type: ignore[no-untyped-def]
-    return _outputs(q, k, v, tensors, rule, wants, layout)
+def _fake(d_o, d_lse, q, k, v, o, lse, tensors, numbers, rule, wants, scale, layout, schedule, *rest):  # type: ignore[no-untyped-def]
+    return _outputs(q, k, v, tensors, rule, wants, layout, given_by(own_sequences(*rest)))
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
-    q, k, v, tensors, numbers, rule, scale, layout, _ = inputs
+    """Of attention_lse, and of attention_sequences_lse, which has more behind schedule."""
+    q, k, v, tensors, numbers, rule, scale, layout, _, *more = inputs
+    lengths_kv, cu_seqlens_q, cu_seqlens_kv, *_, max_len_q, max_len_kv = own_sequences(*more)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(q, k, v, *output, *tensors)
-    ctx.rest = numbers, rule, _wants(q, k, v, tensors, rule), scale, layout
+    ctx.save_for_backward(q, k, v, *output, lengths_kv, cu_seqlens_q, cu_seqlens_kv, *tensors)
+    ctx.rest = numbers, rule, _wants(q, k, v, tensors, rule), scale, layout, (max_len_q, max_len_kv), len(more)
 
 
 def _wants(
@@ -205,24 +228,20 @@ def _wants(
 
 
 def _backward(ctx: Any, d_o: torch.Tensor | None, d_lse: torch.Tensor | None) -> tuple[Any, ...]:
-    q, k, v, o, lse, *tensors = ctx.saved_tensors
-    numbers, rule, wants, scale, layout = ctx.rest
+    q, k, v, o, lse, lengths_kv, cu_seqlens_q, cu_seqlens_kv, *tensors = ctx.saved_tensors
+    numbers, rule, wants, scale, layout, most, more = ctx.rest
     gradients: list[torch.Tensor | None] = [None] * len(tensors)
-    others: tuple[Any, ...] = (
-        None if numbers else [],
-        None,
-        None,
-        None,
-        None,
-    )  # PyTorch takes an empty list for one of tensors
+    # PyTorch takes an empty list for one of tensors.
+    others: tuple[Any, ...] = (None if numbers else [], *(None,) * (4 + more))
     if d_o is None and d_lse is None:
         return None, None, None, gradients, *others
     if d_o is None:
         d_o = torch.zeros_like(o)
     try:
         dq, dk, dv, d_sinks, d_tensors = attention_backward(
-            d_o, d_lse, q, k, v, o, lse, tensors, numbers, rule, wants, scale, layout, ""
-        )
+            d_o, d_lse, q, k, v, o, lse, tensors, numbers, rule, wants, scale, layout, "",
+            lengths_kv, cu_seqlens_q, cu_seqlens_kv, *most,
+        )  # fmt: skip
     except (errors.InvalidText, errors.Unsupported) as error:
         if not wants:
             raise
@@ -245,6 +264,7 @@ for _key in ("CPU", "CUDA"):
     _library.impl("attention_backward", _run, _key)
 _library.impl("attention_backward", torch.library.fallthrough_kernel, "Autograd")
 torch.library.register_fake("attile::attention_backward", _fake, lib=_library)
-torch.library.register_autograd("attile::attention_lse", _backward, setup_context=_setup, lib=_library)
+for _name in ("attention_lse", "attention_sequences_lse"):
+    torch.library.register_autograd(f"attile::{_name}", _backward, setup_context=_setup, lib=_library)
 
 attention_backward = torch.ops.attile.attention_backward.default

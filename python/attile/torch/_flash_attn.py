@@ -30,11 +30,7 @@ def flash_attn_func(
     dropout_p: in [0, 1), of PyTorch's random numbers.
     Raises Unsupported for a gradient with deterministic=True where PyTorch does not ask for it.
     """
-    if deterministic and wants_gradients(q, k, v) and not torch.are_deterministic_algorithms_enabled():
-        raise errors.Unsupported(
-            "deterministic is True, and a gradient is asked for; call torch.use_deterministic_algorithms(True), which "
-            "gradients follow"
-        )
+    _refuse_own_determinism(deterministic, q, k, v)
     rule = _rule(causal, window_size, softcap, alibi_slopes)
     found = attention(q, k, v, scale=softmax_scale, return_lse=return_attn_probs, dropout_p=dropout_p, **rule)
     return (*found, None) if return_attn_probs else found
@@ -51,14 +47,11 @@ def flash_attn_varlen_func(
     With block_table, (batch, blocks) of int32, k and v are (num_blocks, block size, nheads_k, headdim), the block size a
     power of two up to 1024.
     Returns o, (total_q, nheads, headdim), or with return_attn_probs (o, lse, None), lse (nheads, total_q).
-    Raises Unsupported for dropout, NoBackward where a gradient is asked for.
+    Gradients are as those of flash_attn_func; rows of them that belong to no sequence are 0. Raises Unsupported for dropout,
+    and for a gradient as flash_attn_func does; NoBackward where a gradient is asked for with block_table.
     """
     _refuse(dropout_p=dropout_p)
-    if wants_gradients(q, k, v):
-        raise errors.NoBackward(
-            "flash_attn_varlen_func is asked for a gradient, and the backward pass has no packed layout; use "
-            "attile.attention on one sequence with mask='document(doc)', or torch.no_grad()"
-        )
+    _refuse_own_determinism(deterministic, q, k, v)
     rule = _rule(causal, window_size, softcap, alibi_slopes)
     sequences = Sequences(
         cu_seqlens_q=cu_seqlens_q, cu_seqlens_kv=cu_seqlens_k, max_len_q=max_seqlen_q, max_len_kv=max_seqlen_k
@@ -112,6 +105,14 @@ def _refuse(**arguments: Any) -> None:
         if value is not None and not (isinstance(value, float | int) and value == 0):
             what = f"{name} is {value}" if isinstance(value, float | int) else f"{name} is given"
             raise errors.Unsupported(f"{what}, and no kernel can do that; leave it out")
+
+
+def _refuse_own_determinism(deterministic: bool, *tensors: torch.Tensor) -> None:
+    if deterministic and wants_gradients(*tensors) and not torch.are_deterministic_algorithms_enabled():
+        raise errors.Unsupported(
+            "deterministic is True, and a gradient is asked for; call torch.use_deterministic_algorithms(True), which "
+            "gradients follow"
+        )
 
 
 def _rule(causal: bool, window_size: _Window, softcap: float, alibi_slopes: torch.Tensor | None) -> dict[str, Any]:

@@ -1,12 +1,15 @@
-"""The operator `torch.ops.attile.attention_sequences`: attention with sequences that have lengths of their own, or with K
-and V of 8 bits.
+"""The operators `torch.ops.attile.attention_sequences`, attention with sequences that have lengths of their own, or with K
+and V of 8 bits, and `attention_sequences_lse`, what autograd records of it.
 
     attention_sequences(q, k, v, tensors, numbers, rule, scale, layout, schedule, lengths_kv, ..., dtype_kv, k_scale,
         v_scale, want_lse, check) -> (o, lse)
+    attention_sequences_lse(q, k, v, tensors, numbers, rule, scale, layout, schedule, lengths_kv, cu_seqlens_q,
+        cu_seqlens_kv, max_len_q, max_len_kv, check) -> (o, lse)
 
 What comes before lengths_kv is as for torch.ops.attile.attention; the members of attile.Sequences follow in their order,
 none of them for dense tensors. lse has no elements where it is not wanted. check: wait, and check the numbers in the arrays
-before the launch. Gradients are refused: the backward pass has dense layouts of 16 and 32 bits alone.
+before the launch. Autograd, in _backward.py, belongs to attention_sequences_lse, which has neither pages nor 8 bits: so a
+step of a server, of which nothing is recorded, does not pay for it.
 """
 
 from __future__ import annotations
@@ -44,6 +47,20 @@ _library.define(
     tags=_TAGS,
 )
 
+# Members of attile.Sequences: those without pages.
+OWN_ARRAYS, _MOST = ("lengths_kv", "cu_seqlens_q", "cu_seqlens_kv"), ("max_len_q", "max_len_kv")
+
+
+def own_members(default: str = "") -> str:
+    """The part of a schema that takes them."""
+    members = (*(f"Tensor? {name}" for name in OWN_ARRAYS), *(f"SymInt? {name}" for name in _MOST))
+    return "".join(f", {member}{default}" for member in members)
+
+
+_library.define(
+    f"attention_sequences_lse({_ARGUMENTS.strip('()')}{own_members()}, bool check) -> (Tensor, Tensor)", tags=_TAGS
+)
+
 _prepared: dict[Any, Prepared] = {}
 at_fork_forget(_prepared.clear)
 
@@ -76,12 +93,43 @@ def sizes_of(q: torch.Tensor, k: torch.Tensor, layout: str, sequences: Sequences
     )
 
 
-def _refuse_gradients(*tensors: torch.Tensor) -> None:
-    if wants_gradients(*tensors):
+def own_sequences(*rest: Any) -> Sequences:
+    """Of these members. PyTorch leaves out the last ones where they are as by default."""
+    return Sequences(**dict(zip((*OWN_ARRAYS, *_MOST), rest)))
+
+
+def recorded(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: Sequence[torch.Tensor], numbers: Sequence[float],
+    rule: str, scale: float | None, layout: str, schedule: str, *rest: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """attention_sequences with gradients; lse is always there. Raises NoBackward for what has none."""
+    sequences, _, _, check = _apart(*rest)
+    if k.dtype.itemsize == 1:
         raise errors.NoBackward(
-            "a gradient is asked for of sequences with lengths of their own, or beside K and V of 8 bits, and the backward "
-            "pass has neither; use one sequence with mask='document(doc)', K and V of 16 bits, or torch.no_grad()"
+            "a gradient is asked for beside K and V of 8 bits, which are rounded to be stored; use K and V of 16 bits, or "
+            "torch.no_grad()"
         )
+    if sequences.page_table is not None or sequences.page_indptr is not None:
+        raise errors.NoBackward(
+            "a gradient is asked for of K and V in pages, which are for caches that serve; use packed tensors with "
+            "cu_seqlens_kv, padded ones with lengths_kv, or torch.no_grad()"
+        )
+    own = (getattr(sequences, name) for name in (*OWN_ARRAYS, *_MOST))
+    o, lse = attention_sequences_lse(q, k, v, tensors, numbers, rule, scale, layout, schedule, *own, check)
+    return o, lse
+
+
+def given_by(sequences: Sequences) -> Sequences | None:
+    """None for dense tensors."""
+    return None if all(one is None for one in sequences) else sequences
+
+
+def key_of(arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """What of tensors and values says that a prepared call fits."""
+    return tuple(
+        (one.shape, one.stride(), one.dtype, one.get_device()) if isinstance(one, torch.Tensor) else one
+        for one in arguments
+    )
 
 
 def _apart(*rest: Any) -> tuple[Sequences, Stored, bool, bool]:
@@ -90,22 +138,38 @@ def _apart(*rest: Any) -> tuple[Sequences, Stored, bool, bool]:
     return Sequences(*first), Stored(dtype_kv, k_scale, v_scale), want_lse, check
 
 
-def _run(
+def _run(q, k, v, tensors, *rest):  # type: ignore[no-untyped-def]
+    if not wants_gradients(q, k, v, *tensors):
+        return _forward(q, k, v, tensors, *rest)
+    o, lse = recorded(q, k, v, tensors, *rest)
+    *_, want_lse, _ = rest
+    return o, lse if want_lse else lse.new_empty((0,))
+
+
+def _run_lse(q, k, v, tensors, numbers, rule, scale, layout, schedule, *rest):  # type: ignore[no-untyped-def]
+    return _forward(q, k, v, tensors, numbers, rule, scale, layout, schedule, *_as_of_all(*rest))
+
+
+def _as_of_all(*rest: Any) -> tuple[Any, ...]:
+    """The arguments of attention_sequences_lse behind schedule as those of attention_sequences."""
+    *own, check = rest
+    return *own_sequences(*own), *Stored(), True, check
+
+
+def _forward(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: Sequence[torch.Tensor], numbers: Sequence[float],
     rule: str, scale: float | None, layout: str, schedule: str, *rest: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    _refuse_gradients(q, k, v, *tensors)
     sequences, stored, want_lse, check = _apart(*rest)
     at_q, at_k, at_v, index = q.data_ptr(), k.data_ptr(), v.data_ptr(), q.get_device()
     key: Any = (
-        *((one.shape, one.stride(), one.dtype, one.get_device()) for one in (q, k, v, *tensors)),
-        *((one.shape, one.stride(), one.dtype, one.get_device()) if isinstance(one, torch.Tensor) else one for one in rest),
-        *numbers, rule, scale, layout, schedule, (at_q | at_k | at_v) & 15,
+        *key_of((q, k, v, *tensors)), *key_of(rest), *numbers, rule, scale, layout, schedule, (at_q | at_k | at_v) & 15,
     )  # fmt: skip
     prepared = _prepared.get(key)
     if prepared is None:
-        said = None if all(one is None for one in sequences) else sequences
-        prepared = prepare(q, k, v, tensors, numbers, rule, scale, layout, schedule, want_lse, said, stored)
+        prepared = prepare(
+            q, k, v, tensors, numbers, rule, scale, layout, schedule, want_lse, given_by(sequences), stored
+        )  # fmt: skip
         if len(_prepared) >= PLANS:
             _prepared.clear()
         _prepared[key] = prepared
@@ -125,8 +189,19 @@ def _run(
     return o, lse
 
 
-def _fake(q, k, v, tensors, numbers, rule, scale, layout, schedule, *rest):  # type: ignore[no-untyped-def]
-    _refuse_gradients(q, k, v, *tensors)
+def _fake(q, k, v, tensors, *rest):  # type: ignore[no-untyped-def]
+    if wants_gradients(q, k, v, *tensors):
+        raise errors.NoBackward(
+            "a graph differentiates torch.ops.attile.attention_sequences_lse; call that, or attile.attention"
+        )
+    return _empty(q, k, v, tensors, *rest)
+
+
+def _fake_lse(q, k, v, tensors, numbers, rule, scale, layout, schedule, *rest):  # type: ignore[no-untyped-def]
+    return _empty(q, k, v, tensors, numbers, rule, scale, layout, schedule, *_as_of_all(*rest))
+
+
+def _empty(q, k, v, tensors, numbers, rule, scale, layout, schedule, *rest):  # type: ignore[no-untyped-def]
     sequences, _, want_lse, _ = _apart(*rest)
     sizes = sizes_of(q, k, layout, sequences)
     packed = sequences.cu_seqlens_q is not None
@@ -138,11 +213,16 @@ def _fake(q, k, v, tensors, numbers, rule, scale, layout, schedule, *rest):  # t
     )
 
 
-for _key in ("CPU", "CUDA"):
-    _library.impl("attention_sequences", _run, _key)
+for _name, _real, _abstract in (
+    ("attention_sequences", _run, _fake),
+    ("attention_sequences_lse", _run_lse, _fake_lse),
+):
+    for _kind in ("cpu", "cuda"):
+        _library.impl(_name, _real, _kind.upper())
+        _operator = getattr(torch.ops.attile, _name).default
+        _library.impl(_name, under_autocast(_operator, _kind), f"Autocast{_kind.upper()}")
+    torch.library.register_fake(f"attile::{_name}", _abstract, lib=_library)
 _library.impl("attention_sequences", torch.library.fallthrough_kernel, "Autograd")
-torch.library.register_fake("attile::attention_sequences", _fake, lib=_library)
 
 attention_sequences = torch.ops.attile.attention_sequences.default
-for _kind in ("cpu", "cuda"):
-    _library.impl("attention_sequences", under_autocast(attention_sequences, _kind), f"Autocast{_kind.upper()}")
+attention_sequences_lse = torch.ops.attile.attention_sequences_lse.default
