@@ -13,6 +13,7 @@ static const struct {
     {algorithm_flash_tiled, work_flash_tiled},
     {algorithm_flash_mma, work_flash_mma},
     {algorithm_decode, work_decode},
+    {algorithm_mla, work_mla},
     {algorithm_flash, work_row_by_row},
     {algorithm_multi_pass, work_row_by_row},
     {algorithm_materialized, work_materialized},

@@ -31,8 +31,8 @@ struct work {
 _Static_assert(DERIVED_COUNT <= 32, "work_has takes a bit for every derived value");
 
 typedef bool work_function(struct work *work);
-work_function work_flash_async, work_flash_mma, work_decode, work_flash_tiled, work_row_by_row, work_materialized,
-    work_softmax, work_merge, work_append, work_backward;
+work_function work_flash_async, work_flash_mma, work_decode, work_mla, work_flash_tiled, work_row_by_row,
+    work_materialized, work_softmax, work_merge, work_append, work_backward;
 
 /* Sum of `clocks` over units that work at once: the busiest decides, the more so the higher the exponent. */
 double work_overlap(const double *clocks, int count, double exponent);

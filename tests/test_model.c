@@ -378,6 +378,32 @@ Test(model, no_prediction_beats_the_peaks) {
     template_set_close(set);
 }
 
+/* 128 heads over one latent cache are bound by products, 16 by the memory: a Q tile has 64 rows, and the rest of it is idle. */
+Test(model, latent_attention_is_bound_by_products_with_many_heads_alone) {
+    struct template_set *set = open_set();
+    struct model_gpu gpu = h200();
+    struct model_terms many, few;
+    struct variant variant =
+        variant_of(set, "family=attention_forward dtype=bf16 head_dim=576 head_dim_v=512 shared_kv=1 "
+                        "algorithm=mla target=sm_90a");
+    struct shape shape = {.batch = 128, .heads = 128, .kv_heads = 1, .len_q = 1, .len_kv = 4096};
+    cr_assert(model_predict(&gpu, &variant, &shape, NULL, &many));
+    shape.heads = 16;
+    cr_assert(model_predict(&gpu, &variant, &shape, NULL, &few));
+    double cache = 128 * 4096 * 576 * 2.0;
+    cr_expect_eq(many.flops, 2.0 * (576 + 512) * 128 * 128 * 4096);
+    cr_expect_eq(few.flops * 8, many.flops);
+    cr_expect(many.bytes > cache && many.bytes < 1.2 * cache && few.bytes < many.bytes);
+    cr_expect_eq(few.useful, 0.25 * many.useful);
+    cr_expect_lt(many.flops / many.seconds, gpu.tensor * gpu.multiprocessors * gpu.clock);
+    cr_expect_lt(few.bytes / few.seconds, gpu.memory);
+    cr_expect_str_eq(few.bound, "memory");
+    cr_expect_str_neq(many.bound, "memory");
+    cr_expect(many.seconds > 1.2 * few.seconds && many.seconds < 2.2 * few.seconds, "%g and %g", many.seconds,
+              few.seconds);
+    template_set_close(set);
+}
+
 /* Few keys for many queries: what Q is read and O is written for takes longer than anything that is computed. */
 Test(model, what_memory_takes_is_counted) {
     static const struct shape shape = {.batch = 1, .heads = 16, .kv_heads = 16, .len_q = 65536, .len_kv = 16};
