@@ -25,13 +25,6 @@ int report_add_shape(struct report *report, const struct shape *shape) {
     return report->shapes++;
 }
 
-static bool same_problem(const struct knobs *a, const struct knobs *b) {
-    for (int id = 0; id < KNOB_COUNT; id++)
-        if (knob_table[id].group == KNOB_GROUP_PROBLEM && !knob_same(a, b, (enum knob_id)id))
-            return false;
-    return true;
-}
-
 /* "bf16 d128 causal": what a kernel's name says of its problem. */
 static void name_problem(const struct variant *variant, char *name, size_t size) {
     struct text text = {0};
@@ -52,7 +45,7 @@ static void name_problem(const struct variant *variant, char *name, size_t size)
 
 int report_add_problem(struct report *report, const struct variant *variant) {
     for (int i = report->problems - 1; i >= 0; i--)
-        if (same_problem(&report->problem[i].knobs, &variant->knobs))
+        if (knobs_same_problem(&report->problem[i].knobs, &variant->knobs))
             return i;
     if (report->problems == report->problem_room) {
         int room = 2 * report->problem_room + 8;
@@ -74,7 +67,7 @@ struct report_point *report_find(struct report *report, const struct variant *va
     for (int i = report->points - 1; i >= 0; i--) {
         struct report_point *point = &report->point[i];
         if (point->shape == shape && strcmp(point->name, variant->name) == 0 &&
-            same_problem(&report->problem[point->problem].knobs, &variant->knobs))
+            knobs_same_problem(&report->problem[point->problem].knobs, &variant->knobs))
             return point;
     }
     return NULL;

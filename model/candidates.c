@@ -51,20 +51,13 @@ static int more_frequent(const void *a, const void *b) {
 
 /* --- what there is ------------------------------------------------------------------------------------------------ */
 
-static bool same_problem(const struct knobs *a, const struct knobs *b) {
-    for (int id = 0; id < KNOB_COUNT; id++)
-        if (knob_table[id].group == KNOB_GROUP_PROBLEM && !knob_same(a, b, (enum knob_id)id))
-            return false;
-    return a->family == b->family;
-}
-
 /* The problem's number, or -1 when memory runs out. */
 static int find_problem(struct candidates *all, const struct knobs *knobs) {
     int last = all->count ? all->candidate[all->count - 1].problem : -1; /* neighbours are often of one problem */
-    if (last >= 0 && same_problem(&all->problem[last], knobs))
+    if (last >= 0 && knobs_same_problem(&all->problem[last], knobs))
         return last;
     for (int i = 0; i < all->problems; i++)
-        if (same_problem(&all->problem[i], knobs))
+        if (knobs_same_problem(&all->problem[i], knobs))
             return i;
     struct knobs *grown = realloc(all->problem, ((size_t)all->problems + 1) * sizeof *grown);
     if (!grown)

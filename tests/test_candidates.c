@@ -98,6 +98,19 @@ Test(candidates, problems_compete_among_themselves) {
     close_bench(&bench);
 }
 
+/* Algorithms use different knobs of a problem: flash_async has no dtype_kv, and decode no precision. */
+Test(candidates, every_algorithm_of_a_problem_competes) {
+    struct bench bench;
+    find(&bench, "family=attention_forward dtype=bf16 head_dim=128", 1, NULL);
+    unsigned algorithms = 0;
+    for (int i = 0; i < bench.all.count; i++)
+        algorithms |= 1u << bench.all.candidate[i].value[KNOB_algorithm];
+    cr_expect_eq(bench.all.problems, 1);
+    cr_expect(algorithms >> algorithm_flash_async & algorithms >> algorithm_decode & algorithms >> algorithm_flash_mma &
+              1);
+    close_bench(&bench);
+}
+
 Test(candidates, what_is_pruned_is_counted_by_constraint) {
     struct bench bench;
     find(&bench,

@@ -80,6 +80,25 @@ bool knob_same(const struct knobs *a, const struct knobs *b, enum knob_id id) {
     return !x || (strcmp(x, y) == 0 && strcmp(a->formulas.params, b->formulas.params) == 0);
 }
 
+int knob_meant(const struct knobs *knobs, enum knob_id id) {
+    if (knob_get(knobs, id) != AUTO)
+        return knob_get(knobs, id);
+    return id == KNOB_dtype_out || id == KNOB_dtype_kv ? knobs->dtype
+           : id == KNOB_head_dim_v                     ? knobs->head_dim
+                                                       : knob_table[id].fallback;
+}
+
+bool knobs_same_problem(const struct knobs *a, const struct knobs *b) {
+    for (enum knob_id id = 0; id < KNOB_COUNT; id++) {
+        bool asked = knob_table[id].group == KNOB_GROUP_PROBLEM || id == KNOB_family;
+        if (asked && knob_meant(a, id) != knob_meant(b, id))
+            return false;
+        if (asked && knob_get(a, id) == knob_get(b, id) && !knob_same(a, b, id)) /* expressions */
+            return false;
+    }
+    return true;
+}
+
 struct knobs knobs_default(void) {
     struct knobs knobs = knobs_filled(AUTO);
     for (int id = 0; id < KNOB_COUNT; id++)

@@ -129,6 +129,12 @@ const char *knob_formula(const struct knobs *knobs, enum knob_id id);
 /* Have both the same value of this knob, expression and its params included? */
 bool knob_same(const struct knobs *a, const struct knobs *b, enum knob_id id);
 
+/* The value of a problem knob, or what it means where it is left out, or not used by the algorithm that these knobs are of. */
+int knob_meant(const struct knobs *knobs, enum knob_id id);
+
+/* Are they knobs of one problem, whatever the schedules? */
+bool knobs_same_problem(const struct knobs *a, const struct knobs *b);
+
 /* One value as a user would write it: "causal", "64", "\"k <= q\"". */
 void knob_print(const struct knobs *knobs, enum knob_id id, struct text *text);
 

@@ -115,15 +115,9 @@ struct knobs tuned_problem(const struct knobs *knobs) {
         enum knob_id id = (enum knob_id)i;
         if (knob_table[id].group != KNOB_GROUP_PROBLEM && id != KNOB_family)
             knob_set(&problem, id, AUTO);
-        else if (knob_get(knobs, id) == AUTO) /* not given, or not used by the variant that these knobs are from */
-            knob_set(&problem, id, knob_table[id].fallback);
+        else
+            knob_set(&problem, id, knob_meant(knobs, id));
     }
-    if (problem.dtype_out == AUTO)
-        problem.dtype_out = problem.dtype;
-    if (problem.dtype_kv == AUTO)
-        problem.dtype_kv = problem.dtype;
-    if (problem.head_dim_v == AUTO)
-        problem.head_dim_v = problem.head_dim;
     for (int i = 0; i < FIXED_SIZES; i++) /* a pinned size is a size: it belongs to the shape */
         knob_set(&problem, fixed_sizes[i].knob, 0);
     return problem;
