@@ -18,6 +18,8 @@ _DTYPE_OF = {knob: dtype for dtype, knob in DTYPES.items()}
 _PARAM_TYPES = {"bool": "bool", "int32": "int", "int64": "int", "float32": "float", "float16": "fp16",
                 "bfloat16": "bf16"}  # fmt: skip
 
+_PLAIN = re.compile(r"[\w.+-]+")  # here, since torch.compile cannot trace the compilation of an expression
+
 Problem = str | Mapping[str, object]
 
 
@@ -47,7 +49,7 @@ def as_text(problem: Problem) -> str:
 
 
 def quoted(value: str) -> str:
-    if re.fullmatch(r"[\w.+-]+", value):
+    if _PLAIN.fullmatch(value):
         return value
     if "'" in value and '"' in value:
         raise errors.InvalidText(f"an expression cannot have both kinds of quotes: {value}")

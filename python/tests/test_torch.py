@@ -108,6 +108,16 @@ def test_compile(device, backend):
         assert torch.equal(one, other)
 
 
+def test_the_first_call_may_be_compiled():
+    """Before anything else of the process has filled caches, the one of `re` say."""
+    script = """
+import attile, torch
+x = torch.randn(1, 4, 2, 16)
+torch.compile(lambda x: attile.attention(x, x, x, mask="causal"), fullgraph=True, backend="eager")(x)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_dynamic_lengths_compile_once(device):
     count = torch._dynamo.testing.CompileCounter()
     compiled = torch.compile(
