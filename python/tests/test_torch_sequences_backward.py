@@ -250,6 +250,20 @@ def test_compile(device, ragged):
     assert all(torch.equal(*pair) for pair in zip(found, right))
 
 
+def test_compile_once_for_all_lengths(device):
+    def step(q, k, v, cu):
+        sequences = attile.Sequences(cu_seqlens_q=cu, cu_seqlens_kv=cu)
+        return attile.attention(q, k, v, mask="causal", sequences=sequences)
+
+    compiled = torch.compile(step, fullgraph=True, dynamic=True, backend="aot_eager")
+    for lengths in ([3, 5], [4, 9], [2, 5]):
+        cu = torch.tensor(sums(lengths), dtype=torch.int32, device=device)
+        leaves = [torch.randn(sum(lengths), HEADS, DIM, device=device, requires_grad=True) for _ in range(3)]
+        with torch._dynamo.config.patch(error_on_recompile=True):
+            found, right = (torch.autograd.grad(one(*leaves, cu).sum(), leaves) for one in (compiled, step))
+        assert all(torch.equal(*pair) for pair in zip(found, right))
+
+
 @pytest.mark.parametrize("ragged", [True, False], ids=["ragged", "padded"])
 def test_opcheck(device, ragged):
     """Without rows of nobody in o, which are never written."""
