@@ -112,6 +112,7 @@
 //$ include "backward/unit_products.cuh"
 //$ include "backward/weigh_keys.cuh"
 //$ include "backward/other_tiles.cuh"
+//$ include "backward/repeat_keys.cuh"
 //$ include "backward/store_rows.cuh"
 
 // A tile of 16-bit elements is stored in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by TMA.

@@ -10,27 +10,28 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { INPUTS = 4, LEN_Q = 70, LEN_KV = 100 };
+enum { INPUTS = 4, HEADS = 2, LEN_Q = 70, LEN_KV = 100 };
 
 static const char *const names[INPUTS] = {"q", "k", "v", "d_o"};
 
 /* Random tensors, with `value` in one place of a row in the middle of input `which`. */
 static void make_files(struct workload_files *files, int which, float value, int dim) {
     for (int i = 0; i < INPUTS; i++) {
-        int64_t rows = i == 1 || i == 2 ? LEN_KV : LEN_Q, count = rows * dim;
+        bool of_keys = i == 1 || i == 2;
+        int64_t heads = of_keys ? 1 : HEADS, rows = of_keys ? LEN_KV : LEN_Q, count = heads * rows * dim;
         float *data = malloc(sizeof *data * (size_t)count);
         cr_assert(data);
         tensor_random((uint64_t)(i + 1), data, count);
         if (i == which)
             data[rows / 2 * dim + 3] = value;
         files->file[i] =
-            (struct npy){.type = NPY_FP32, .dims = 4, .dim = {1, 1, rows, dim}, .count = count, .data = data};
+            (struct npy){.type = NPY_FP32, .dims = 4, .dim = {1, heads, rows, dim}, .count = count, .data = data};
         files->path[i] = names[i];
     }
 }
 
 static void check_input(att_session *session, att_kernel *kernel, int which, float value) {
-    static const struct shape shape = {.batch = 1, .heads = 1, .kv_heads = 1, .len_q = LEN_Q, .len_kv = LEN_KV};
+    static const struct shape shape = {.batch = 1, .heads = HEADS, .kv_heads = 1, .len_q = LEN_Q, .len_kv = LEN_KV};
     const struct knobs *knobs = &kernel->variant.knobs;
     struct workload_files files = {0};
     struct workload workload;
@@ -64,6 +65,24 @@ static void check_inputs(const char *problem, const char *schedule) {
 Test(backward_strange, reach_no_other_rows_on_tensor_cores) {
     check_inputs("family=attention_backward dtype=bf16 head_dim=64 mask=causal target=sm_80", "algorithm=flash_mma");
     check_inputs("family=attention_backward dtype=fp16 head_dim=136 target=sm_80" DOCUMENTS, "algorithm=flash_mma");
+}
+
+#define HOPPER "family=attention_backward target=sm_90a dtype="
+
+Test(backward_strange, reach_no_other_rows_on_hopper) {
+    check_inputs(HOPPER "bf16 head_dim=64 mask=causal", "algorithm=flash_async");
+    check_inputs(HOPPER "fp16 head_dim=72 mask=causal deterministic=1", "algorithm=flash_async");
+}
+
+Test(backward_strange, reach_no_other_rows_on_hopper_through_expressions) {
+    check_inputs(HOPPER "bf16 head_dim=96" DOCUMENTS, "algorithm=flash_async");
+    check_inputs(HOPPER "fp16 head_dim=64 mask=\"k <= q and q - k < 40\" score=\"s + 0.1 * (k - q)\"",
+                 "algorithm=flash_async");
+    check_inputs(HOPPER "bf16 head_dim=136" DOCUMENTS, "algorithm=flash_async");
+}
+
+Test(backward_strange, reach_no_other_rows_on_hopper_in_long_rows) {
+    check_inputs(HOPPER "bf16 head_dim=192 mask=causal", "algorithm=flash_async");
 }
 
 Test(backward_strange, reach_no_other_rows_without_tensor_cores) {

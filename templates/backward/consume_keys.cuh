@@ -87,7 +87,10 @@ struct QueriesConsumer {
     }
 
     __device__ __forceinline__ void store(int head) const {
+        const bool again = wants_repeat(dq[0]) && first < p.len_q;
         store_rows<HEAD_DIM>(dq, p.scale, params.dq, params.dq_batch_stride, params.dq_head_stride, params.dq_row_stride,
                              head / p.heads, head % p.heads, first, p.len_q - first);
+        if (again)
+            repeat_dq(params, head, first);
     }
 };

@@ -227,11 +227,20 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void store(int kv_index) const {
         const int row0 = key0 + 64 * index + static_cast<int>(threadIdx.x) % 128 / 32 * 16; // of this warp
         const int kv_head = kv_index % p.kv_heads, batch = kv_index / p.kv_heads;
+        const bool again_dk = DK && wants_repeat(dk[0]) && row0 < p.len_kv;
+        const bool again_dv = DV && wants_repeat(dv[0]) && row0 < p.len_kv;
         if constexpr (DK)
             store_rows<HEAD_DIM>(dk, p.scale, params.dk, params.dk_batch_stride, params.dk_head_stride, params.dk_row_stride, batch,
                                  kv_head, row0, p.len_kv - row0);
         if constexpr (DV)
             store_rows<HEAD_DIM_V>(dv, 1, params.dv, params.dv_batch_stride, params.dv_head_stride, params.dv_row_stride, batch,
                                    kv_head, row0, p.len_kv - row0);
+        // behind the stores: the sums are no longer in registers
+        if constexpr (DK)
+            if (again_dk)
+                repeat_dk(params, kv_index, row0);
+        if constexpr (DV)
+            if (again_dv)
+                repeat_dv(params, kv_index, row0);
     }
 };

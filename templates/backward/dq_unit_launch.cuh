@@ -10,6 +10,7 @@
 //$ end
 //$ let shared_queries = (query_bytes + stages * k_step_bytes + v_stages * v_step_bytes + 64 + 1023) / 1024 * 1024
 //$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block block_threads shared shared_queries
+//$ include "backward/repeat_queries.cuh"
 //$ include "backward/weigh_queries.cuh"
 
 // --- dQ: queries down, keys across

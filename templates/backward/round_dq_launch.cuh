@@ -1,6 +1,7 @@
 //$ needs head_dim dq_width
 //$ launch attention_round_dq grid batch * heads * ((len_q + 63) / 64) block 128 shared 0 params attention_backward_params
 //$ include "backward/row_statistics_launch.cuh"
+//$ include "backward/repeat_queries.cuh"
 //$ include "backward/store_rows.cuh"
 
 // The sums of 64 queries, times the scale -> dQ.
@@ -16,6 +17,9 @@ extern "C" __global__ void __launch_bounds__(128)
         const float4 four = sums[128 * i];
         dq[0][4 * i] = four.x, dq[0][4 * i + 1] = four.y, dq[0][4 * i + 2] = four.z, dq[0][4 * i + 3] = four.w;
     }
+    const bool again = wants_repeat(dq[0]) && query0 < p.len_q;
     store_rows<HEAD_DIM>(dq, p.scale, params.dq, params.dq_batch_stride, params.dq_head_stride, params.dq_row_stride,
                          index / p.heads, index % p.heads, query0, p.len_q - query0);
+    if (again)
+        repeat_dq(params, index, query0);
 }

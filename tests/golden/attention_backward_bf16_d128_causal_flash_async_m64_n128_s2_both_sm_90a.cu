@@ -13,25 +13,29 @@
      target/any.cuh
      fragment/reduce.cuh
      backward/round_dq_launch.cuh
+     backward/repeat_queries.cuh
+     backward/other_tiles.cuh
+     backward/weigh_tile.cuh
+     expression/formula.cuh
+     expression/derivative.cuh
+     walk/keys_seen.cuh
+     walk/keys_seen_causal.cuh
+     backward/repeat_rows.cuh
+     backward/pair_weight.cuh
+     backward/pair.cuh
      backward/store_rows.cuh
+     fragment/not_finite.cuh
+     target/sm_80.cuh
      params/attention_backward_tma.h
      params/tensor_map.h
      target/sm_90a_copies.cuh
      target/sm_90a_async.cuh
-     target/sm_80.cuh
      pipeline/ring.cuh
      pipeline/release.cuh
      backward/unit_products.cuh
      target/sm_90a_products.cuh
      backward/weigh_keys.cuh
-     backward/pair_weight.cuh
-     backward/pair.cuh
-     expression/formula.cuh
-     expression/derivative.cuh
-     walk/keys_seen.cuh
-     walk/keys_seen_causal.cuh
-     backward/weigh_tile.cuh
-     backward/other_tiles.cuh
+     backward/repeat_keys.cuh
      backward/produce_queries.cuh
      backward/consume_queries.cuh
 
@@ -349,6 +353,119 @@ extern "C" __global__ void __launch_bounds__(128)
         *reinterpret_cast<float4 *>(sums + column) = make_float4(0, 0, 0, 0);
 }
 
+// expression/formula.cuh
+
+// The mask and the score of this problem, printed from their expressions. Positions q and k are absolute: equal
+// positions are the same token, the last query and the last key are aligned.
+
+struct Where {
+    int b, h, hk; // batch, head of the queries, head of the keys and values
+};
+
+// index = batch * heads + head
+__device__ __forceinline__ Where where_is(const attention_params &p, long long index) {
+    const int head = static_cast<int>(index % p.heads);
+    return {static_cast<int>(index / p.heads), head, head / (p.heads / p.kv_heads)};
+}
+
+// walk/keys_seen_causal.cuh
+// How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
+// they hold, NaN included, stays out of the row. The last query and the last key are aligned; subtracting first keeps the
+// sum within int.
+__device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
+    return max(0, query - p.len_q + p.len_kv + 1);
+}
+
+// backward/weigh_tile.cuh
+
+// S and dP of a tile of pairs -> P and dS, in registers, in the accumulator layout of mma: element 4 j + 2 r + e of a thread is of
+// row lane / 4 + 8 r and column 8 j + lane % 4 * 2 + e of 16 rows.
+
+constexpr float LOG2_E = 1.44269504f;
+
+// Does every query from query0 on see every key from key0 on, so many of each?
+__device__ __forceinline__ bool all_pairs_seen(const attention_params &p, const Where &at, int query0, int queries, int key0,
+                                               int keys) {
+    if (query0 + queries > p.len_q || key0 + keys > p.len_kv)
+        return false;
+    return key0 + keys <= keys_seen(p, query0);
+}
+
+// Does one of them see one of those?
+__device__ __forceinline__ bool some_pair_seen(const attention_params &p, const Where &at, int query0, int queries, int key0,
+                                               int keys) {
+    const int last = min(query0 + queries, p.len_q) - 1;
+    return key0 < keys_seen(p, last);
+}
+
+// backward/other_tiles.cuh
+
+// Which tiles of the other side a block goes over: those of which some pair is seen. All threads ask together; where a mask is an
+// expression, each lane of a warp judges a tile of its own.
+
+struct OtherTile {
+    int index; // batch * heads + head
+    int first; // query; negative when there is no further tile
+};
+
+// Tiles of STEP_M queries of `left` heads from `index` on, which share the keys from key0 on.
+struct QueryTiles {
+    int index, left, query, key0;
+};
+
+// The first query that may see a key from key0 on, rounded down to a tile.
+__device__ __forceinline__ int first_query(const attention_params &p, int key0) {
+    return max(0, key0 - p.len_kv + p.len_q) / STEP_M * STEP_M;
+}
+
+__device__ __forceinline__ QueryTiles query_tiles(const attention_params &p, int index, int heads, int key0) {
+    return {index, heads, first_query(p, key0), key0};
+}
+
+__device__ __forceinline__ OtherTile next_queries(const attention_params &p, QueryTiles &walk) {
+    while (walk.left > 0) {
+        if (walk.query < p.len_q) {
+            const int query = walk.query;
+            walk.query += STEP_M;
+            return {walk.index, query};
+        }
+        walk.index++;
+        walk.left--;
+        walk.query = first_query(p, walk.key0);
+    }
+    return {0, -1};
+}
+
+// backward/pair.cuh
+
+// One query and one key.
+
+__device__ __forceinline__ bool sees_pair(const attention_params &p, const Where &at, int query, int key) {
+    return key < keys_seen(p, query);
+}
+
+// backward/pair_weight.cuh
+
+struct PairWeight {
+    float weight; // P = e^(f(scale s) - LSE)
+    float slope;  // P f'(scale s), by which dP - D is multiplied; 0 where the weight is, also if the derivative is infinite
+};
+
+// Of a pair that is not seen both are 0.
+template <bool MASKED>
+__device__ __forceinline__ PairWeight pair_weight(const attention_params &p, const Where &at, int query, int key, float lse2,
+                                                  float s) {
+    bool seen = true;
+    if constexpr (MASKED) {
+        seen = query < p.len_q && key < p.len_kv;
+        query = min(query, p.len_q - 1);
+        key = min(key, p.len_kv - 1);
+        seen = seen && sees_pair(p, at, query, key);
+    }
+    const float weight = exp2_approx(fmaf(s, p.scale * LOG2_E, -lse2));
+    return {seen ? weight : 0, seen ? weight : 0};
+}
+
 // backward/store_rows.cuh
 
 // The accumulators of a warp times a factor -> rows row0 .. of a head, of which `count` are there.
@@ -380,38 +497,12 @@ __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], floa
         }
 }
 
-// backward/round_dq_launch.cuh
-
-// The sums of 64 queries, times the scale -> dQ.
-extern "C" __global__ void __launch_bounds__(128)
-    attention_round_dq(const __grid_constant__ attention_backward_params params) {
-    const attention_params &p = params.forward;
-    const int tiles = padded_queries(p) / 64, index = static_cast<int>(blockIdx.x) / tiles;
-    const int query0 = static_cast<int>(blockIdx.x) % tiles * 64 + static_cast<int>(threadIdx.x) / 32 * 16; // of this warp
-    const float4 *const sums = reinterpret_cast<const float4 *>(dq_sums(p, blockIdx.x)) + threadIdx.x;
-    float dq[1][DQ_WIDTH / 2];
-#pragma unroll
-    for (int i = 0; i < DQ_WIDTH / 8; i++) {
-        const float4 four = sums[128 * i];
-        dq[0][4 * i] = four.x, dq[0][4 * i + 1] = four.y, dq[0][4 * i + 2] = four.z, dq[0][4 * i + 3] = four.w;
-    }
-    store_rows<HEAD_DIM>(dq, p.scale, params.dq, params.dq_batch_stride, params.dq_head_stride, params.dq_row_stride,
-                         index / p.heads, index % p.heads, query0, p.len_q - query0);
+// fragment/not_finite.cuh
+// All bits of those of two elements that are not finite.
+__device__ __forceinline__ unsigned not_finite(unsigned pair) {
+    unsigned signs = ((pair & 0x7fff7fff) + 0x00800080) & 0x80008000; // an exponent of ones carries over
+    return (signs >> 15) * 0xffff;
 }
-
-// params/tensor_map.h
-/* The TMA descriptor of a tensor (CUtensorMap): address, sizes, strides, box. Filled by the runtime, opaque to kernels. */
-struct tensor_map {
-    alignas(64) unsigned long long word[16];
-};
-
-// params/attention_backward_tma.h
-
-/* The parameters of a kernel with tensor maps: the maps in the order of its tensor_map directives, then the rest. */
-struct attention_backward_tma_params {
-    struct tensor_map q_map, k_map, v_map, d_o_map;
-    struct attention_backward_params backward;
-};
 
 // target/sm_80.cuh
 
@@ -438,6 +529,22 @@ __device__ __forceinline__ void load_matrices_at(unsigned (&pair)[4], SharedAddr
                  : "memory");
 }
 
+// sum (16, 8) += a (16, 16) b (16, 8)
+template <bool OF_BFLOAT16>
+__device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, const unsigned (&a)[4], unsigned b0,
+                                    unsigned b1) {
+    if constexpr (OF_BFLOAT16)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(s0), "+f"(s1), "+f"(s2), "+f"(s3)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 // Two floats to a pair of 16-bit elements, the first in the lower half.
 template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
     unsigned pair;
@@ -449,6 +556,207 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
 }
 
 #endif
+
+// backward/repeat_rows.cuh
+
+// NaN and infinity in rows of Q, K and dO. A pair that is not seen has P = 0 and dS = 0, but in a product of tiles 0 * NaN and
+// 0 * infinity are NaN. So a warp whose sums were not all finite forms them once more when it has stored them, and stores them again: 16
+// rows of the other side at a time, by mma.sync from global memory, by what is finite of these rows, and by the rest where it counts. Of Q
+// and K nothing else counts, for with them the score of a pair is not finite, and so dS is NaN where it is not 0. Accumulators of mma lie
+// as those of wgmma do.
+
+// So many columns of a gradient are formed at a time: what a warp holds meanwhile has to fit into the registers that its sums had.
+__device__ constexpr int columns_of_pass(int dim) {
+    return dim % 64 == 0 ? 64 : dim % 32 == 0 ? 32 : dim % 16 == 0 ? 16 : 8;
+}
+
+template <int COUNT> __device__ __forceinline__ bool wants_repeat(const float (&sum)[COUNT]) {
+    float all = 0; // finite only if all terms are
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        all += sum[i];
+    return __any_sync(0xffffffffu, !(fabsf(all) < INFINITY));
+}
+
+// Rows of a head. In place of a row that is not there the last one: it has no weight.
+struct MemoryRows {
+    const Input *first;
+    long long stride;
+    int count;
+
+    __device__ __forceinline__ const Input *row(int i) const { return first + min(i, count - 1) * stride; }
+    // The same rows from a column on.
+    __device__ __forceinline__ MemoryRows from(int column) const { return {first + column, stride, count}; }
+    // Two neighbouring elements, which TMA wants aligned.
+    __device__ __forceinline__ unsigned pair(int i, int column) const {
+        return *reinterpret_cast<const unsigned *>(row(i) + column);
+    }
+};
+
+// sum (16, 16) = own other^T, of rows `own_row` on and `other_row` on.
+template <int DIM>
+__device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRows &own, int own_row, const MemoryRows &other,
+                                                 int other_row) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, down = own_row + lane / 4, across = other_row + lane / 4;
+#pragma unroll
+    for (float &value : sum)
+        value = 0;
+#pragma unroll 1
+    for (int column = lane % 4 * 2; column < DIM; column += 16) {
+        const bool both = column + 8 < DIM;
+        const unsigned a[4] = {own.pair(down, column), own.pair(down + 8, column), both ? own.pair(down, column + 8) : 0,
+                               both ? own.pair(down + 8, column + 8) : 0};
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+            mma<BFLOAT16>(sum[4 * n], sum[4 * n + 1], sum[4 * n + 2], sum[4 * n + 3], a, other.pair(across + 8 * n, column),
+                          both ? other.pair(across + 8 * n, column + 8) : 0);
+    }
+}
+
+// sum (16, 2 COUNT) += weights (16, 16), which are rounded, times what is finite of 16 rows. True when something is not.
+template <int COUNT>
+__device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other, int other_row) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const unsigned a[4] = {pack<BFLOAT16>(weights[0], weights[1]), pack<BFLOAT16>(weights[2], weights[3]),
+                           pack<BFLOAT16>(weights[4], weights[5]), pack<BFLOAT16>(weights[6], weights[7])};
+    unsigned odd = 0;
+#pragma unroll
+    for (int i = 0; i < COUNT / 4; i++) {
+        unsigned b[2]; // of rows `row`, the next, and 8 further on
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int row = other_row + lane % 4 * 2 + 8 * half, column = 8 * i + lane / 4;
+            const unsigned pair = other.row(row)[column] | static_cast<unsigned>(other.row(row + 1)[column]) << 16;
+            odd |= not_finite(pair);
+            b[half] = pair & ~not_finite(pair);
+        }
+        mma<BFLOAT16>(sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3], a, b[0], b[1]);
+    }
+    return __any_sync(0xffffffffu, odd != 0);
+}
+
+// sum (16, 2 COUNT) += weights (16, 16) times what is not finite of 16 rows, but for weights of 0.
+template <int COUNT>
+__device__ __forceinline__ void add_not_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other,
+                                               int other_row) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 1
+    for (int row = 0; row < 16; row++) {
+        float weight[2]; // of this row, which another lane holds
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const float low = row % 2 ? weights[2 * r + 1] : weights[2 * r], high = row % 2 ? weights[2 * r + 5] : weights[2 * r + 4];
+            weight[r] = __shfl_sync(0xffffffffu, row < 8 ? low : high, lane / 4 * 4 + row % 8 / 2);
+        }
+#pragma unroll
+        for (int i = 0; i < COUNT / 4; i++) {
+            const unsigned pair = other.pair(other_row + row, 8 * i + lane % 4 * 2), odd = not_finite(pair);
+#pragma unroll
+            for (int e = 0; e < 2; e++)
+#pragma unroll
+                for (int r = 0; r < 2; r++)
+                    if ((odd >> 16 * e & 1) && weight[r] != 0)
+                        sum[4 * i + 2 * r + e] = fmaf(weight[r], to_float(static_cast<Input>(pair >> 16 * e)), sum[4 * i + 2 * r + e]);
+        }
+    }
+}
+
+// S -> P and dP -> dS, of 16 queries and 16 keys, keys down or queries down. One element at a time, the others move up, since masks and
+// scores may be long.
+template <bool KEYS_DOWN>
+__device__ __forceinline__ void weigh_sixteen(float (&s)[8], float (&d_weight)[8], const attention_params &p, const Where &at,
+                                              int index, int query0, int key0) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 1
+    for (int i = 0; i < 8; i++) {
+        const int down = lane / 4 + i / 2 % 2 * 8, across = lane % 4 * 2 + i / 4 * 8 + i % 2;
+        const int query = query0 + (KEYS_DOWN ? across : down), key = key0 + (KEYS_DOWN ? down : across), place = row_place(query);
+        const PairWeight pair = pair_weight<true>(p, at, query, key, row_lse2(p, index)[place], s[0]);
+        const float d_s = pair.slope == 0 ? 0 : pair.slope * (d_weight[0] - row_dots(p, index)[place]);
+#pragma unroll
+        for (int j = 0; j < 7; j++)
+            s[j] = s[j + 1], d_weight[j] = d_weight[j + 1];
+        s[7] = pair.weight, d_weight[7] = d_s;
+    }
+}
+
+// Heads of the inputs. index = batch * heads + head, or batch * kv_heads + kv_head.
+__device__ __forceinline__ MemoryRows queries_in_memory(const attention_params &p, int index) {
+    return {head_at(p, index).q, p.q_row_stride, p.len_q};
+}
+__device__ __forceinline__ MemoryRows d_o_in_memory(const attention_backward_params &params, int index) {
+    return {gradients_at(params, index).d_o, params.d_o_row_stride, params.forward.len_q};
+}
+__device__ __forceinline__ MemoryRows keys_in_memory(const attention_params &p, int kv_index) {
+    return {head_at(p, kv_index * (p.heads / p.kv_heads)).k, p.k_row_stride, p.len_kv};
+}
+__device__ __forceinline__ MemoryRows values_in_memory(const attention_params &p, int kv_index) {
+    return {head_at(p, kv_index * (p.heads / p.kv_heads)).v, p.v_row_stride, p.len_kv};
+}
+
+// backward/repeat_queries.cuh
+
+// dQ of 16 queries of a warp once more, to memory: dQ += dS K.
+__device__ __forceinline__ void repeat_dq(const attention_backward_params &params, int index, int query0) {
+    const attention_params &p = params.forward;
+    const int kv_index = index / (p.heads / p.kv_heads);
+    const MemoryRows q = queries_in_memory(p, index), d_o = d_o_in_memory(params, index);
+    const MemoryRows k = keys_in_memory(p, kv_index), v = values_in_memory(p, kv_index);
+    const Where at = where_is(p, index);
+    constexpr int PASS = columns_of_pass(HEAD_DIM);
+#pragma unroll 1
+    for (int column = 0; column < HEAD_DIM; column += PASS) {
+        float dq[1][PASS / 2] = {};
+#pragma unroll 1
+        for (int key0 = 0; key0 < p.len_kv; key0 += 16) {
+            if (!some_pair_seen(p, at, query0, 16, key0, 16))
+                continue;
+            float s[8], d_weight[8];
+            multiply_sixteen<HEAD_DIM>(s, q, query0, k, key0);
+            multiply_sixteen<HEAD_DIM_V>(d_weight, d_o, query0, v, key0);
+            weigh_sixteen<false>(s, d_weight, p, at, index, query0, key0);
+            add_finite(dq[0], d_weight, k.from(column), key0);
+        }
+        store_rows<PASS>(dq, p.scale, static_cast<Output *>(params.dq) + column, params.dq_batch_stride, params.dq_head_stride,
+                         params.dq_row_stride, index / p.heads, index % p.heads, query0, p.len_q - query0);
+    }
+}
+
+// backward/round_dq_launch.cuh
+
+// The sums of 64 queries, times the scale -> dQ.
+extern "C" __global__ void __launch_bounds__(128)
+    attention_round_dq(const __grid_constant__ attention_backward_params params) {
+    const attention_params &p = params.forward;
+    const int tiles = padded_queries(p) / 64, index = static_cast<int>(blockIdx.x) / tiles;
+    const int query0 = static_cast<int>(blockIdx.x) % tiles * 64 + static_cast<int>(threadIdx.x) / 32 * 16; // of this warp
+    const float4 *const sums = reinterpret_cast<const float4 *>(dq_sums(p, blockIdx.x)) + threadIdx.x;
+    float dq[1][DQ_WIDTH / 2];
+#pragma unroll
+    for (int i = 0; i < DQ_WIDTH / 8; i++) {
+        const float4 four = sums[128 * i];
+        dq[0][4 * i] = four.x, dq[0][4 * i + 1] = four.y, dq[0][4 * i + 2] = four.z, dq[0][4 * i + 3] = four.w;
+    }
+    const bool again = wants_repeat(dq[0]) && query0 < p.len_q;
+    store_rows<HEAD_DIM>(dq, p.scale, params.dq, params.dq_batch_stride, params.dq_head_stride, params.dq_row_stride,
+                         index / p.heads, index % p.heads, query0, p.len_q - query0);
+    if (again)
+        repeat_dq(params, index, query0);
+}
+
+// params/tensor_map.h
+/* The TMA descriptor of a tensor (CUtensorMap): address, sizes, strides, box. Filled by the runtime, opaque to kernels. */
+struct tensor_map {
+    alignas(64) unsigned long long word[16];
+};
+
+// params/attention_backward_tma.h
+
+/* The parameters of a kernel with tensor maps: the maps in the order of its tensor_map directives, then the rest. */
+struct attention_backward_tma_params {
+    struct tensor_map q_map, k_map, v_map, d_o_map;
+    struct attention_backward_params backward;
+};
 
 // target/sm_90a_async.cuh
 
@@ -729,74 +1037,6 @@ __device__ __forceinline__ void add_weighted(float (&sum)[DIM / 2], const unsign
         wgmma_rs<DIM, true, false, BFLOAT16>(sum, weights[step], other + step * ROWS_OF_STEP);
 }
 
-// expression/formula.cuh
-
-// The mask and the score of this problem, printed from their expressions. Positions q and k are absolute: equal
-// positions are the same token, the last query and the last key are aligned.
-
-struct Where {
-    int b, h, hk; // batch, head of the queries, head of the keys and values
-};
-
-// index = batch * heads + head
-__device__ __forceinline__ Where where_is(const attention_params &p, long long index) {
-    const int head = static_cast<int>(index % p.heads);
-    return {static_cast<int>(index / p.heads), head, head / (p.heads / p.kv_heads)};
-}
-
-// walk/keys_seen_causal.cuh
-// How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
-// they hold, NaN included, stays out of the row. The last query and the last key are aligned; subtracting first keeps the
-// sum within int.
-__device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
-    return max(0, query - p.len_q + p.len_kv + 1);
-}
-
-// backward/pair.cuh
-
-// One query and one key.
-
-__device__ __forceinline__ bool sees_pair(const attention_params &p, const Where &at, int query, int key) {
-    return key < keys_seen(p, query);
-}
-
-// backward/weigh_tile.cuh
-
-// S and dP of a tile of pairs -> P and dS, in registers, in the accumulator layout of mma: element 4 j + 2 r + e of a thread is of
-// row lane / 4 + 8 r and column 8 j + lane % 4 * 2 + e of 16 rows.
-
-constexpr float LOG2_E = 1.44269504f;
-
-// Does every query from query0 on see every key from key0 on, so many of each?
-__device__ __forceinline__ bool all_pairs_seen(const attention_params &p, const Where &at, int query0, int queries, int key0,
-                                               int keys) {
-    if (query0 + queries > p.len_q || key0 + keys > p.len_kv)
-        return false;
-    return key0 + keys <= keys_seen(p, query0);
-}
-
-// backward/pair_weight.cuh
-
-struct PairWeight {
-    float weight; // P = e^(f(scale s) - LSE)
-    float slope;  // P f'(scale s), by which dP - D is multiplied; 0 where the weight is, also if the derivative is infinite
-};
-
-// Of a pair that is not seen both are 0.
-template <bool MASKED>
-__device__ __forceinline__ PairWeight pair_weight(const attention_params &p, const Where &at, int query, int key, float lse2,
-                                                  float s) {
-    bool seen = true;
-    if constexpr (MASKED) {
-        seen = query < p.len_q && key < p.len_kv;
-        query = min(query, p.len_q - 1);
-        key = min(key, p.len_kv - 1);
-        seen = seen && sees_pair(p, at, query, key);
-    }
-    const float weight = exp2_approx(fmaf(s, p.scale * LOG2_E, -lse2));
-    return {seen ? weight : 0, seen ? weight : 0};
-}
-
 // backward/weigh_keys.cuh
 
 // S^T and dP^T of 64 keys -> P^T and dS^T, in the accumulator layout of wgmma: element 8 j + 4 h + 2 r + e of a thread is of row
@@ -855,42 +1095,73 @@ __device__ __forceinline__ void weigh_key_gradients(unsigned (&d_s)[STEP_M / 16]
     pack_values(d_s, d_weight);
 }
 
-// backward/other_tiles.cuh
+// backward/repeat_keys.cuh
 
-// Which tiles of the other side a block goes over: those of which some pair is seen. All threads ask together; where a mask is an
-// expression, each lane of a warp judges a tile of its own.
-
-struct OtherTile {
-    int index; // batch * heads + head
-    int first; // query; negative when there is no further tile
-};
-
-// Tiles of STEP_M queries of `left` heads from `index` on, which share the keys from key0 on.
-struct QueryTiles {
-    int index, left, query, key0;
-};
-
-// The first query that may see a key from key0 on, rounded down to a tile.
-__device__ __forceinline__ int first_query(const attention_params &p, int key0) {
-    return max(0, key0 - p.len_kv + p.len_q) / STEP_M * STEP_M;
+// The weights of the pairs of 16 keys and 16 queries, P^T in s, and dS^T in d_weight where DK.
+template <bool DK>
+__device__ __forceinline__ void weigh_sixteen_keys(float (&s)[8], float (&d_weight)[8], const attention_backward_params &params,
+                                                   const Where &at, int index, int query0, int key0) {
+    const attention_params &p = params.forward;
+    const int kv_index = index / (p.heads / p.kv_heads);
+    multiply_sixteen<HEAD_DIM>(s, keys_in_memory(p, kv_index), key0, queries_in_memory(p, index), query0);
+    if constexpr (DK)
+        multiply_sixteen<HEAD_DIM_V>(d_weight, values_in_memory(p, kv_index), key0, d_o_in_memory(params, index), query0);
+    weigh_sixteen<true>(s, d_weight, p, at, index, query0, key0);
 }
 
-__device__ __forceinline__ QueryTiles query_tiles(const attention_params &p, int index, int heads, int key0) {
-    return {index, heads, first_query(p, key0), key0};
-}
-
-__device__ __forceinline__ OtherTile next_queries(const attention_params &p, QueryTiles &walk) {
-    while (walk.left > 0) {
-        if (walk.query < p.len_q) {
-            const int query = walk.query;
-            walk.query += STEP_M;
-            return {walk.index, query};
+// Columns `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or dV += P^T dO.
+template <bool DK, int PASS>
+__device__ __forceinline__ void sum_over_queries(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
+                                                 int key0, int column) {
+    const attention_params &p = params.forward;
+    const int group = p.heads / p.kv_heads;
+#pragma unroll
+    for (float &value : sum)
+        value = 0;
+#pragma unroll 1
+    for (int index = kv_index * group; index < (kv_index + 1) * group; index++) {
+        const Where at = where_is(p, index);
+#pragma unroll 1
+        for (int query0 = first_query(p, key0); query0 < p.len_q; query0 += 16) {
+            if (!some_pair_seen(p, at, query0, 16, key0, 16))
+                continue;
+            float s[8], d_weight[8] = {};
+            weigh_sixteen_keys<DK>(s, d_weight, params, at, index, query0, key0);
+            if constexpr (DK) {
+                add_finite(sum, d_weight, queries_in_memory(p, index).from(column), query0);
+            } else {
+                const MemoryRows d_o = d_o_in_memory(params, index).from(column);
+                if (add_finite(sum, s, d_o, query0))
+                    add_not_finite(sum, s, d_o, query0);
+            }
         }
-        walk.index++;
-        walk.left--;
-        walk.query = first_query(p, walk.key0);
     }
-    return {0, -1};
+}
+
+// dK of 16 keys of a warp once more, to memory.
+__device__ __forceinline__ void repeat_dk(const attention_backward_params &params, int kv_index, int key0) {
+    const attention_params &p = params.forward;
+    constexpr int PASS = columns_of_pass(HEAD_DIM);
+#pragma unroll 1
+    for (int column = 0; column < HEAD_DIM; column += PASS) {
+        float dk[1][PASS / 2];
+        sum_over_queries<true, PASS>(dk[0], params, kv_index, key0, column);
+        store_rows<PASS>(dk, p.scale, static_cast<Output *>(params.dk) + column, params.dk_batch_stride, params.dk_head_stride,
+                         params.dk_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0, p.len_kv - key0);
+    }
+}
+
+// dV of 16 keys of a warp once more, to memory.
+__device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0) {
+    const attention_params &p = params.forward;
+    constexpr int PASS = columns_of_pass(HEAD_DIM_V);
+#pragma unroll 1
+    for (int column = 0; column < HEAD_DIM_V; column += PASS) {
+        float dv[1][PASS / 2];
+        sum_over_queries<false, PASS>(dv[0], params, kv_index, key0, column);
+        store_rows<PASS>(dv, 1, static_cast<Output *>(params.dv) + column, params.dv_batch_stride, params.dv_head_stride,
+                         params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0, p.len_kv - key0);
+    }
 }
 
 // A tile of 16-bit elements is stored in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by TMA.
@@ -1177,12 +1448,21 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void store(int kv_index) const {
         const int row0 = key0 + 64 * index + static_cast<int>(threadIdx.x) % 128 / 32 * 16; // of this warp
         const int kv_head = kv_index % p.kv_heads, batch = kv_index / p.kv_heads;
+        const bool again_dk = DK && wants_repeat(dk[0]) && row0 < p.len_kv;
+        const bool again_dv = DV && wants_repeat(dv[0]) && row0 < p.len_kv;
         if constexpr (DK)
             store_rows<HEAD_DIM>(dk, p.scale, params.dk, params.dk_batch_stride, params.dk_head_stride, params.dk_row_stride, batch,
                                  kv_head, row0, p.len_kv - row0);
         if constexpr (DV)
             store_rows<HEAD_DIM_V>(dv, 1, params.dv, params.dv_batch_stride, params.dv_head_stride, params.dv_row_stride, batch,
                                    kv_head, row0, p.len_kv - row0);
+        // behind the stores: the sums are no longer in registers
+        if constexpr (DK)
+            if (again_dk)
+                repeat_dk(params, kv_index, row0);
+        if constexpr (DV)
+            if (again_dv)
+                repeat_dv(params, kv_index, row0);
     }
 };
 

@@ -1,0 +1,70 @@
+//$ needs head_dim head_dim_v
+//$ include "backward/other_tiles.cuh"
+//$ include "backward/repeat_rows.cuh"
+
+// The weights of the pairs of 16 keys and 16 queries, P^T in s, and dS^T in d_weight where DK.
+template <bool DK>
+__device__ __forceinline__ void weigh_sixteen_keys(float (&s)[8], float (&d_weight)[8], const attention_backward_params &params,
+                                                   const Where &at, int index, int query0, int key0) {
+    const attention_params &p = params.forward;
+    const int kv_index = index / (p.heads / p.kv_heads);
+    multiply_sixteen<HEAD_DIM>(s, keys_in_memory(p, kv_index), key0, queries_in_memory(p, index), query0);
+    if constexpr (DK)
+        multiply_sixteen<HEAD_DIM_V>(d_weight, values_in_memory(p, kv_index), key0, d_o_in_memory(params, index), query0);
+    weigh_sixteen<true>(s, d_weight, p, at, index, query0, key0);
+}
+
+// Columns `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or dV += P^T dO.
+template <bool DK, int PASS>
+__device__ __forceinline__ void sum_over_queries(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
+                                                 int key0, int column) {
+    const attention_params &p = params.forward;
+    const int group = p.heads / p.kv_heads;
+#pragma unroll
+    for (float &value : sum)
+        value = 0;
+#pragma unroll 1
+    for (int index = kv_index * group; index < (kv_index + 1) * group; index++) {
+        const Where at = where_is(p, index);
+#pragma unroll 1
+        for (int query0 = first_query(p, key0); query0 < p.len_q; query0 += 16) {
+            if (!some_pair_seen(p, at, query0, 16, key0, 16))
+                continue;
+            float s[8], d_weight[8] = {};
+            weigh_sixteen_keys<DK>(s, d_weight, params, at, index, query0, key0);
+            if constexpr (DK) {
+                add_finite(sum, d_weight, queries_in_memory(p, index).from(column), query0);
+            } else {
+                const MemoryRows d_o = d_o_in_memory(params, index).from(column);
+                if (add_finite(sum, s, d_o, query0))
+                    add_not_finite(sum, s, d_o, query0);
+            }
+        }
+    }
+}
+
+// dK of 16 keys of a warp once more, to memory.
+__device__ __forceinline__ void repeat_dk(const attention_backward_params &params, int kv_index, int key0) {
+    const attention_params &p = params.forward;
+    constexpr int PASS = columns_of_pass(HEAD_DIM);
+#pragma unroll 1
+    for (int column = 0; column < HEAD_DIM; column += PASS) {
+        float dk[1][PASS / 2];
+        sum_over_queries<true, PASS>(dk[0], params, kv_index, key0, column);
+        store_rows<PASS>(dk, p.scale, static_cast<Output *>(params.dk) + column, params.dk_batch_stride, params.dk_head_stride,
+                         params.dk_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0, p.len_kv - key0);
+    }
+}
+
+// dV of 16 keys of a warp once more, to memory.
+__device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0) {
+    const attention_params &p = params.forward;
+    constexpr int PASS = columns_of_pass(HEAD_DIM_V);
+#pragma unroll 1
+    for (int column = 0; column < HEAD_DIM_V; column += PASS) {
+        float dv[1][PASS / 2];
+        sum_over_queries<false, PASS>(dv[0], params, kv_index, key0, column);
+        store_rows<PASS>(dv, 1, static_cast<Output *>(params.dv) + column, params.dv_batch_stride, params.dv_head_stride,
+                         params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0, p.len_kv - key0);
+    }
+}

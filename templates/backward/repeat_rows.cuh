@@ -1,0 +1,142 @@
+//$ needs bfloat16
+//$ include "backward/gradients.cuh"
+//$ include "backward/pair_weight.cuh"
+//$ include "backward/row_statistics_launch.cuh"
+//$ include "backward/store_rows.cuh"
+//$ include "fragment/not_finite.cuh"
+//$ include "target/sm_80.cuh"
+
+// NaN and infinity in rows of Q, K and dO. A pair that is not seen has P = 0 and dS = 0, but in a product of tiles 0 * NaN and
+// 0 * infinity are NaN. So a warp whose sums were not all finite forms them once more when it has stored them, and stores them again: 16
+// rows of the other side at a time, by mma.sync from global memory, by what is finite of these rows, and by the rest where it counts. Of Q
+// and K nothing else counts, for with them the score of a pair is not finite, and so dS is NaN where it is not 0. Accumulators of mma lie
+// as those of wgmma do.
+
+// So many columns of a gradient are formed at a time: what a warp holds meanwhile has to fit into the registers that its sums had.
+__device__ constexpr int columns_of_pass(int dim) {
+    return dim % 64 == 0 ? 64 : dim % 32 == 0 ? 32 : dim % 16 == 0 ? 16 : 8;
+}
+
+template <int COUNT> __device__ __forceinline__ bool wants_repeat(const float (&sum)[COUNT]) {
+    float all = 0; // finite only if all terms are
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        all += sum[i];
+    return __any_sync(0xffffffffu, !(fabsf(all) < INFINITY));
+}
+
+// Rows of a head. In place of a row that is not there the last one: it has no weight.
+struct MemoryRows {
+    const Input *first;
+    long long stride;
+    int count;
+
+    __device__ __forceinline__ const Input *row(int i) const { return first + min(i, count - 1) * stride; }
+    // The same rows from a column on.
+    __device__ __forceinline__ MemoryRows from(int column) const { return {first + column, stride, count}; }
+    // Two neighbouring elements, which TMA wants aligned.
+    __device__ __forceinline__ unsigned pair(int i, int column) const {
+        return *reinterpret_cast<const unsigned *>(row(i) + column);
+    }
+};
+
+// sum (16, 16) = own other^T, of rows `own_row` on and `other_row` on.
+template <int DIM>
+__device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRows &own, int own_row, const MemoryRows &other,
+                                                 int other_row) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, down = own_row + lane / 4, across = other_row + lane / 4;
+#pragma unroll
+    for (float &value : sum)
+        value = 0;
+#pragma unroll 1
+    for (int column = lane % 4 * 2; column < DIM; column += 16) {
+        const bool both = column + 8 < DIM;
+        const unsigned a[4] = {own.pair(down, column), own.pair(down + 8, column), both ? own.pair(down, column + 8) : 0,
+                               both ? own.pair(down + 8, column + 8) : 0};
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+            mma<BFLOAT16>(sum[4 * n], sum[4 * n + 1], sum[4 * n + 2], sum[4 * n + 3], a, other.pair(across + 8 * n, column),
+                          both ? other.pair(across + 8 * n, column + 8) : 0);
+    }
+}
+
+// sum (16, 2 COUNT) += weights (16, 16), which are rounded, times what is finite of 16 rows. True when something is not.
+template <int COUNT>
+__device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other, int other_row) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const unsigned a[4] = {pack<BFLOAT16>(weights[0], weights[1]), pack<BFLOAT16>(weights[2], weights[3]),
+                           pack<BFLOAT16>(weights[4], weights[5]), pack<BFLOAT16>(weights[6], weights[7])};
+    unsigned odd = 0;
+#pragma unroll
+    for (int i = 0; i < COUNT / 4; i++) {
+        unsigned b[2]; // of rows `row`, the next, and 8 further on
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int row = other_row + lane % 4 * 2 + 8 * half, column = 8 * i + lane / 4;
+            const unsigned pair = other.row(row)[column] | static_cast<unsigned>(other.row(row + 1)[column]) << 16;
+            odd |= not_finite(pair);
+            b[half] = pair & ~not_finite(pair);
+        }
+        mma<BFLOAT16>(sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3], a, b[0], b[1]);
+    }
+    return __any_sync(0xffffffffu, odd != 0);
+}
+
+// sum (16, 2 COUNT) += weights (16, 16) times what is not finite of 16 rows, but for weights of 0.
+template <int COUNT>
+__device__ __forceinline__ void add_not_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other,
+                                               int other_row) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 1
+    for (int row = 0; row < 16; row++) {
+        float weight[2]; // of this row, which another lane holds
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const float low = row % 2 ? weights[2 * r + 1] : weights[2 * r], high = row % 2 ? weights[2 * r + 5] : weights[2 * r + 4];
+            weight[r] = __shfl_sync(0xffffffffu, row < 8 ? low : high, lane / 4 * 4 + row % 8 / 2);
+        }
+#pragma unroll
+        for (int i = 0; i < COUNT / 4; i++) {
+            const unsigned pair = other.pair(other_row + row, 8 * i + lane % 4 * 2), odd = not_finite(pair);
+#pragma unroll
+            for (int e = 0; e < 2; e++)
+#pragma unroll
+                for (int r = 0; r < 2; r++)
+                    if ((odd >> 16 * e & 1) && weight[r] != 0)
+                        sum[4 * i + 2 * r + e] = fmaf(weight[r], to_float(static_cast<Input>(pair >> 16 * e)), sum[4 * i + 2 * r + e]);
+        }
+    }
+}
+
+// S -> P and dP -> dS, of 16 queries and 16 keys, keys down or queries down. One element at a time, the others move up, since masks and
+// scores may be long.
+template <bool KEYS_DOWN>
+__device__ __forceinline__ void weigh_sixteen(float (&s)[8], float (&d_weight)[8], const attention_params &p, const Where &at,
+                                              int index, int query0, int key0) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 1
+    for (int i = 0; i < 8; i++) {
+        const int down = lane / 4 + i / 2 % 2 * 8, across = lane % 4 * 2 + i / 4 * 8 + i % 2;
+        const int query = query0 + (KEYS_DOWN ? across : down), key = key0 + (KEYS_DOWN ? down : across), place = row_place(query);
+        const PairWeight pair = pair_weight<true>(p, at, query, key, row_lse2(p, index)[place], s[0]);
+        const float d_s = pair.slope == 0 ? 0 : pair.slope * (d_weight[0] - row_dots(p, index)[place]);
+#pragma unroll
+        for (int j = 0; j < 7; j++)
+            s[j] = s[j + 1], d_weight[j] = d_weight[j + 1];
+        s[7] = pair.weight, d_weight[7] = d_s;
+    }
+}
+
+// Heads of the inputs. index = batch * heads + head, or batch * kv_heads + kv_head.
+__device__ __forceinline__ MemoryRows queries_in_memory(const attention_params &p, int index) {
+    return {head_at(p, index).q, p.q_row_stride, p.len_q};
+}
+__device__ __forceinline__ MemoryRows d_o_in_memory(const attention_backward_params &params, int index) {
+    return {gradients_at(params, index).d_o, params.d_o_row_stride, params.forward.len_q};
+}
+__device__ __forceinline__ MemoryRows keys_in_memory(const attention_params &p, int kv_index) {
+    return {head_at(p, kv_index * (p.heads / p.kv_heads)).k, p.k_row_stride, p.len_kv};
+}
+__device__ __forceinline__ MemoryRows values_in_memory(const attention_params &p, int kv_index) {
+    return {head_at(p, kv_index * (p.heads / p.kv_heads)).v, p.v_row_stride, p.len_kv};
+}
