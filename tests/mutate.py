@@ -56,7 +56,7 @@ MUTANTS = [
     ("runtime/kernel.c", "if (status != ATT_LAUNCH_FAILED)\n            return status;",
      "if (status == ATT_OK)\n            return status;", "test_driver_session test_find test_cache_inputs"),
     ("runtime/kernel.c", "if (!hit || attempt > 0)", "if (attempt > 0)", "test_driver_session"),
-    ("runtime/kernel.c", """{"toolchain", text_string(&identity)},""", """{"toolchain", ""},""",
+    ("runtime/kernel.c", """{"toolchain", text_string(&build->toolchain)},""", """{"toolchain", ""},""",
      "test_cache_inputs test_find"),
     ("runtime/host/compiler.c", "XXH3_128bits(words.bytes, words.size)", "XXH3_128bits(words.bytes, 0)", "test_compiler"),
     ("runtime/host/compiler.c", """    print_options(text, options_mode[mode]);
