@@ -1,4 +1,4 @@
-//$ needs columns_v score rescale folded
+//$ needs columns_v score rescale folded dropout block_n
 //$ include "target/any.cuh"
 
 // The online softmax on accumulators of wgmma. One of them, (64, N) over the 128 threads of a warpgroup: thread t holds,
@@ -68,13 +68,38 @@ __device__ __forceinline__ bool lacks_max(const Rows &rows) {
 }
 
 //$ if rescale == from_sum
-// Is P of a tile in range? Yes when a thread's sums are at most 2^12: m needs no update then. Larger P may overflow the input
-// type; and for a key that outweighs all others P should be 1, which is exact. A row without an m is out of range.
-__device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum)[2]) {
-    bool within = fmaxf(sum[0], sum[1]) <= 0x1p12f && fminf(rows.max[0], rows.max[1]) > -INFINITY; // false for NaN
+// Are all sums of P of a tile at most `most`? Not of a row without an m.
+__device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum)[2], float most) {
+    bool within = fmaxf(sum[0], sum[1]) <= most && fminf(rows.max[0], rows.max[1]) > -INFINITY;
     return __all_sync(0xffffffffu, within);
 }
 
+//$ if dropout == 0
+// P has outgrown m, but not fp32: takes P and l relative to the largest P of each row that exceeds 1, and m' = m + log2(P) / c.
+// O is rescaled later. The largest P becomes 1, as it does where m is the maximum.
+__device__ __forceinline__ void raise_max_to_weights(float (&weights)[BLOCK_N / 2], Rows &rows, float (&sum)[2], float c) {
+    float top[2] = {1, 1};
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i++)
+        top[i / 2 % 2] = fmaxf(top[i / 2 % 2], weights[i]);
+    max_of_row(top);
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        rows.keep[r] = 1 / top[r];
+        rows.max[r] += log2_approx(top[r]) / c;
+        rows.sum[r] *= rows.keep[r];
+        sum[r] *= rows.keep[r];
+    }
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i++)
+        weights[i] *= rows.keep[i / 2 % 2];
+    rows.grown = true;
+    //$ if not folded
+    rows.far = is_far(rows, c);
+    //$ end
+}
+
+//$ end
 //$ end
 // Rescales O to the new m.
 __device__ __forceinline__ void rescale(float (&o)[COLUMNS_V / 2], const Rows &rows) {

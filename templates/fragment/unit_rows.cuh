@@ -13,7 +13,8 @@ struct UnitRows {
     Seen seen; // mask bits of the next tile, unless all of it is seen
     //$ end
     //$ if rescale == from_sum
-    bool follow; // compute maxima from now on: scores have outgrown a fixed m
+    bool follow;   // compute maxima from now on: a fixed m does not last
+    bool repeated; // a tile had to be computed again with its maxima
     bool unsure; // P of this tile is of an m that may be too small
     float tile_sum[2]; // this thread's share of the row sums of that P
     //$ end
@@ -34,7 +35,7 @@ struct UnitRows {
           c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E) { // not 0: 0 * -INFINITY is NaN
         //$ end
         //$ if rescale == from_sum
-        follow = false;
+        follow = repeated = false;
         //$ end
     }
 
@@ -126,7 +127,7 @@ struct UnitRows {
         //$ end
         rows = no_rows();
         //$ if rescale == from_sum and batch_invariant == 1
-        follow = false; // else the tiles of other sequences before this one would change its bits
+        follow = repeated = false; // else the tiles of other sequences before this one would change its bits
         //$ end
         //$ if sinks > 0 and split_keys > 0
         if (unit.tile.split == 0) // it enters l once

@@ -1,4 +1,4 @@
-//$ needs mask split_keys block_n bias_stages plain_scores folded
+//$ needs mask split_keys block_n bias_stages plain_scores folded dropout
 //$ include "fragment/scores_from_memory.cuh"
 
 // S of the prepared tile -> P. `first`: the first K/V tile of the rows. m is fixed unless some rows may have none; the row sum
@@ -24,23 +24,41 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     c.unsure = usual;
 }
 
-// Adds the row sums of the tile to l. Where they show that P is out of range, first recomputes S and P; m follows the maximum from
-// then on. The caller has issued the MMAs and packed P, so that they do not wait for the sums.
+// The largest sum of P that needs no new m. Larger P may overflow the input type; and for a key that outweighs all others P should
+// be 1, which is exact.
+constexpr float USUAL_SUM = 0x1p12f;
+
+// P of the tile with its maxima, from products that are computed once more.
+__device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
+    scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
+    //$ if split_keys > 0 and mask == none and plain_scores
+    if (first)
+        c.begin_rows(); // m is of the same products in another order of their sums
+    //$ end
+    //$ if folded
+    c.set_rests(true);
+    //$ end
+    //$ if plain_scores
+    c.online_softmax<true>(false, first, true, c.tile_sum);
+    //$ else
+    c.online_softmax<true>(c.is_masked(first), first, true, c.tile_sum);
+    //$ end
+    c.follow = c.repeated || !within_range(c.rows, c.tile_sum, USUAL_SUM);
+    c.repeated = true;
+}
+
+// Adds the row sums of the tile to l. Where they show that P has outgrown m, first raises m: to the largest P, or where that is not
+// in the range of fp32, by computing S again. If that happens twice, or if the sums are NaN, m follows the maxima of all later
+// tiles. The caller has issued the MMAs and packed P, so that they do not wait for the sums.
 __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
-    if (c.unsure && !within_range(c.rows, c.tile_sum)) {
-        scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
-        c.follow = true;
-        //$ if split_keys > 0 and mask == none and plain_scores
-        if (first)
-            c.begin_rows(); // m is of the same products in another order of their sums
-        //$ end
-        //$ if folded
-        c.set_rests(true);
-        //$ end
-        //$ if plain_scores
-        c.online_softmax<true>(false, first, true, c.tile_sum);
+    if (c.unsure && !within_range(c.rows, c.tile_sum, USUAL_SUM)) {
+        //$ if dropout == 0
+        if (within_range(c.rows, c.tile_sum, 0x1p100f))
+            raise_max_to_weights(c.s, c.rows, c.tile_sum, c.c);
+        else
+            repeat_softmax(c, first);
         //$ else
-        c.online_softmax<true>(c.is_masked(first), first, true, c.tile_sum);
+        repeat_softmax(c, first); // P lacks what was dropped, which may be the largest
         //$ end
         rescale(c.o, c.rows);
         keep_weights(c.s, c.weights);
