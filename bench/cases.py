@@ -95,7 +95,7 @@ def matrix():
     cases += [case for d in (40, 80, 112) for length in (1024, 4096) for case in _square("odd_dim", d, length)]
     cases += [case for d, length in ((128, 1000), (128, 4100), (64, 2047)) for case in _square("off_grid", d, length)]
     cases += _square("heads", 128, 4096, 40) + _square("heads", 128, 4096, 28, 4)
-    cases += [Case("chunked", 128, 1, 32, 512, causal, 8, 32768) for causal in (False, True)]
+    cases += [Case("chunked", 128, 1, 32, len_q, causal, 8, 32768) for len_q in (64, 512) for causal in (False, True)]
     return cases + _untuned()
 
 

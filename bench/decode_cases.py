@@ -115,7 +115,8 @@ def _in_8_bits():
 
 def _in_16_bits():
     return [Case(64, 8192, goal_us=475), Case(64, 8192, order="nhd"), Case(64, 8192, len_q=2),
-            Case(64, 8192, len_q=4, goal_us=485), Case(64, 8192, len_q=8, goal_us=500),
+            Case(64, 8192, len_q=4, goal_us=485), Case(64, 8192, len_q=8, goal_us=500), Case(8, 8192, len_q=8),
+            Case(1, 8192, len_q=8), Case(8, 8192, len_q=16, heads=32),
             Case(64, 8192, heads=16, kv_heads=16), Case(256, 1024, goal_us=248), Case(16, 32768),
             Case(8, 8192, goal_us=66), Case(1, 131072, goal_us=123), Case(1, 32768, heads=32, kv_heads=4),
             Case(1, 8192, goal_us=12), Case(1, 1024, goal_us=5.5), Case(1, 32768, heads=8, kv_heads=1, goal_us=10),
