@@ -6,8 +6,9 @@
 
 TFLOP/s count 10 d flops a pair that is seen, 2.5 times those of the forward pass, whatever a kernel computes. Medians over
 rounds in which the sides take turns in random order, timed by events on one stream with the L2 cache flushed before each.
-Ours is deterministic; cuDNN's and FlashAttention-2's are as PyTorch calls them. Up to 2048 tokens the gradients of one head are
-compared with double precision first, as relative errors: a wrong one is an error, not a line.
+Each is as PyTorch calls it: the order in which dQ is added may vary, in ours too, but with `--deterministic`. `--kind peaked` makes scores 16 times as
+large, `--kind nan` puts one NaN into dO. Up to 2048 tokens the gradients of one head are compared with double precision first, as
+relative errors: a wrong one is an error, not a line.
 """
 import argparse
 import json
@@ -26,7 +27,7 @@ import attile  # noqa: E402
 import attile.torch  # noqa: E402
 import side_cuda  # noqa: E402
 
-TOKENS, COLUMNS, CHECKED, MOST_ERROR = 16384, 2048, 2048, 1e-2
+TOKENS, COLUMNS, CHECKED, MOST_ERROR, PEAKED = 16384, 2048, 2048, 1e-2, 16
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash_attention_2": SDPBackend.FLASH_ATTENTION}
 
 
@@ -86,10 +87,14 @@ def measure(head_dim, length, causal, chosen, flush):
     """A row: TFLOP/s and milliseconds of every side."""
     batch, heads = TOKENS // length, max(1, COLUMNS // head_dim)
     q, k, v, d_o = (torch.randn(batch, heads, length, head_dim, device="cuda", dtype=torch.bfloat16) for _ in range(4))
+    if chosen.kind == "peaked":
+        q *= PEAKED
+    elif chosen.kind == "nan":
+        d_o[0, 0, length // 2, 3] = torch.nan
     works = {"attile": ours(q, k, v, d_o, causal, chosen.schedule)}
     works |= {} if chosen.no_peer else {name: theirs(backend, q, k, v, d_o, causal) for name, backend in PEERS.items()}
     works = {name: work for name, work in works.items() if work}
-    found = error(works["attile"](), q, k, v, d_o, causal) if length <= CHECKED else None
+    found = error(works["attile"](), q, k, v, d_o, causal) if length <= CHECKED else None  # of the last head, which has no NaN
     if found is not None and not found <= MOST_ERROR:
         raise SystemExit(f"d{head_dim} S{length} causal={causal}: the relative error is {found:.3g}")
     flops = 10 * head_dim * batch * heads * length * (length + 1 if causal else 2 * length) / 2
@@ -103,13 +108,17 @@ def main():
     parser.add_argument("--only", action="append", default=[], metavar="WORD", help="d128, S4096, causal or full; several narrow it")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--schedule", default="", metavar="KNOBS", help="in place of the library's choice")
+    parser.add_argument("--kind", choices=("normal", "peaked", "nan"), default="normal", help="of data")
+    parser.add_argument("--deterministic", action="store_true", help="equal bits from run to run, of all sides")
     parser.add_argument("--no-peer", action="store_true", help="ours alone")
     parser.add_argument("--commit", help="what is measured")
     chosen = parser.parse_args()
     torch.manual_seed(1)
+    torch.use_deterministic_algorithms(chosen.deterministic)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # it costs time and is no part of a gradient
     device = torch.cuda.get_device_properties(0)
     machine = {"bench": "backward", "gpu": device.name, "driver": side_cuda.Monitor().driver(), "torch": torch.__version__, "cuda": torch.version.cuda,
-               "attile": attile.version(), "commit": chosen.commit, "schedule": chosen.schedule}
+               "attile": attile.version(), "commit": chosen.commit, "schedule": chosen.schedule, "kind": chosen.kind, "deterministic": chosen.deterministic}
     flush = torch.zeros(64 << 20, device="cuda")
     for head_dim in (64, 96, 128, 192, 256):
         for length in (512, 2048, 4096, 16384):
