@@ -85,8 +85,8 @@ __device__ __forceinline__ void raise_max_to_weights(float (&weights)[BLOCK_N / 
     max_of_row(top);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        rows.keep[r] = 1 / top[r];
-        rows.max[r] += log2_approx(top[r]) / c;
+        rows.keep[r] = reciprocal_approx(top[r]);
+        rows.max[r] += log2_approx(top[r]) * reciprocal_approx(c);
         rows.sum[r] *= rows.keep[r];
         sum[r] *= rows.keep[r];
     }

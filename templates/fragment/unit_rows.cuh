@@ -13,8 +13,7 @@ struct UnitRows {
     Seen seen; // mask bits of the next tile, unless all of it is seen
     //$ end
     //$ if rescale == from_sum
-    bool follow;   // compute maxima from now on: a fixed m does not last
-    bool repeated; // a tile had to be computed again with its maxima
+    int raises; // of m in this Q tile, which scores had outgrown
     bool unsure; // P of this tile is of an m that may be too small
     float tile_sum[2]; // this thread's share of the row sums of that P
     //$ end
@@ -35,9 +34,15 @@ struct UnitRows {
           c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E) { // not 0: 0 * -INFINITY is NaN
         //$ end
         //$ if rescale == from_sum
-        follow = repeated = false;
+        raises = 0;
         //$ end
     }
+    //$ if rescale == from_sum
+
+    // Compute maxima from now on? Scores that outgrow m twice in a Q tile will do so again.
+    static constexpr int MANY_RAISES = 2;
+    __device__ __forceinline__ bool follows() const { return raises >= MANY_RAISES; }
+    //$ end
 
     // Prepare a K/V tile while its S is being computed.
     __device__ __forceinline__ void prepare() {
@@ -50,7 +55,7 @@ struct UnitRows {
         search = lacks_max(rows);
         //$ end
         //$ if folded and rescale == from_sum
-        set_rests(search || follow);
+        set_rests(search || follows());
         //$ elif folded
         set_rests(true);
         //$ end
@@ -126,8 +131,12 @@ struct UnitRows {
         begin_score(score, p, unit.where);
         //$ end
         rows = no_rows();
-        //$ if rescale == from_sum and batch_invariant == 1
-        follow = repeated = false; // else the tiles of other sequences before this one would change its bits
+        //$ if rescale == from_sum
+        //$ if batch_invariant == 1
+        raises = 0; // else the tiles of other sequences before this one would change its bits
+        //$ else
+        raises = follows() ? MANY_RAISES : 0;
+        //$ end
         //$ end
         //$ if sinks > 0 and split_keys > 0
         if (unit.tile.split == 0) // it enters l once

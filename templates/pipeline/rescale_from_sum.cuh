@@ -7,15 +7,15 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     c.scores_done(c.keys(0));
     //$ if plain_scores
-    const bool search = c.is_masked(first) || c.follow && lacks_max(c.rows); // some rows may have no m yet
+    const bool search = c.is_masked(first) || c.follows() && lacks_max(c.rows); // some rows may have no m yet
     const bool masked = false;                                               // no mask on the usual path
     //$ else
     const bool search = c.search, masked = c.is_masked(first);
     //$ end
     //$ if folded
-    const bool usual = !search && !c.follow;
+    const bool usual = !search && !c.follows();
     //$ else
-    const bool usual = !search && !c.follow && !c.rows.far;
+    const bool usual = !search && !c.follows() && !c.rows.far;
     //$ end
     if (usual)
         c.online_softmax<false>(masked, first, false, c.tile_sum);
@@ -43,20 +43,21 @@ __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
     //$ else
     c.online_softmax<true>(c.is_masked(first), first, true, c.tile_sum);
     //$ end
-    c.follow = c.repeated || !within_range(c.rows, c.tile_sum, USUAL_SUM);
-    c.repeated = true;
+    c.raises = Consumer::MANY_RAISES;
 }
 
 // Adds the row sums of the tile to l. Where they show that P has outgrown m, first raises m: to the largest P, or where that is not
-// in the range of fp32, by computing S again. If that happens twice, or if the sums are NaN, m follows the maxima of all later
-// tiles. The caller has issued the MMAs and packed P, so that they do not wait for the sums.
+// in the range of fp32, by computing S again. From the second time in a Q tile on m follows the maxima of all later tiles. The caller
+// has issued the MMAs and packed P, so that they do not wait for the sums.
 __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
     if (c.unsure && !within_range(c.rows, c.tile_sum, USUAL_SUM)) {
         //$ if dropout == 0
-        if (within_range(c.rows, c.tile_sum, 0x1p100f))
+        if (within_range(c.rows, c.tile_sum, 0x1p100f)) {
             raise_max_to_weights(c.s, c.rows, c.tile_sum, c.c);
-        else
+            c.raises++;
+        } else {
             repeat_softmax(c, first);
+        }
         //$ else
         repeat_softmax(c, first); // P lacks what was dropped, which may be the largest
         //$ end
