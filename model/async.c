@@ -20,7 +20,7 @@ static double shared_clocks(const struct work *work, double groups, double s_clo
 static void cut(struct work *work) {
     const struct knobs *k = work->knobs;
     const struct shape *s = work->shape;
-    double group = k->pack_gqa == 1 && s->kv_heads > 0 ? (double)(s->heads / s->kv_heads) : 1;
+    double group = k->pack_gqa == 1 ? (double)shape_packed_heads(s) : 1;
     double queries = fmax(1, floor(work->variant->derived[DERIVED_tile_rows] / group));
     work->block_m = (int)queries;
     work->block_n = k->block_n;

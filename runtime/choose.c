@@ -35,6 +35,35 @@ static bool may_gain(const struct att_session *session, const struct request *re
     return plan_split(splits, &shape) && shape.key_parts > 1;
 }
 
+/* Where queries of a head fill so little of a Q tile that half of the tiles suffice when the heads of a group share them, they do:
+   K and V are read once for the group then. The smallest tile, where it holds all rows of a group. */
+static bool pack(const struct att_session *session, const struct request *request, const struct table_list *tables,
+                 struct choice *choice) {
+    enum { UNIT_ROWS = 64 };
+    const struct shape *hints = &request->hints.shape;
+    const struct variant *apart = &choice->variant;
+    int64_t units = apart->derived[DERIVED_tile_rows] / UNIT_ROWS, heads = shape_packed_heads(hints);
+    struct knobs knobs = request->knobs;
+    struct variant variant;
+    if (!request->any_schedule || !knob_in(apart->used, KNOB_pack_gqa) || apart->knobs.pack_gqa != 0 || units < 1 ||
+        heads < 2 || hints->heads < 1 || hints->len_q < 1)
+        return false;
+    int64_t packed_queries = units * (UNIT_ROWS / heads), apart_queries = units * UNIT_ROWS;
+    int64_t packed = (hints->len_q + packed_queries - 1) / packed_queries;
+    if (2 * packed > (hints->len_q + apart_queries - 1) / apart_queries * heads)
+        return false;
+    knobs.algorithm = apart->knobs.algorithm;
+    knobs.pack_gqa = 1;
+    if (hints->len_q * heads <= UNIT_ROWS)
+        knobs.block_m = UNIT_ROWS;
+    if (!choose_complete(session->templates, knobs, apart->knobs.target, &variant) ||
+        !choose_is_usable(session, request, tables, &variant))
+        return false;
+    choice->variant = variant;
+    choice->by_rule |= KNOB_FLAG(KNOB_pack_gqa) | (knobs.block_m == UNIT_ROWS ? KNOB_FLAG(KNOB_block_m) : 0);
+    return true;
+}
+
 /* A kernel that may split keys costs nothing where it does not, so it is the first choice unless the hints say that it never will:
    for masks that are words, with scores that are plain, whose loops are the same with it. False where there is no such variant. */
 static bool split(const struct att_session *session, const struct request *request, const struct table_list *tables,
@@ -76,8 +105,9 @@ bool choose_next(struct att_session *session, const struct request *request, str
             general = general || plain;
             pass_over(choice, passed);
         } else if (strcmp(choice->variant.name, last) != 0) { /* a tuned row may say what the template says */
-            if (!whole && !choice->pinned && split(session, request, &tables, choice)) {
-                choice->next--; /* once more, for the variant that does not */
+            bool packed = !whole && !choice->pinned && pack(session, request, &tables, choice);
+            if (!whole && !choice->pinned && (split(session, request, &tables, choice) || packed)) {
+                choice->next--; /* once more, for the variant that does neither */
                 choice->whole = true;
             }
             return true;

@@ -99,18 +99,6 @@ static enum att_status prepare(att_kernel *kernel, void *stream, struct failure 
     return kernel_prepare(kernel, failure);
 }
 
-/* A unit of rows that holds all heads of a group holds at least one query of each. */
-static enum att_status check_group(const struct knobs *knobs, const struct shape *shape, struct failure *failure) {
-    enum { UNIT_ROWS = 64 };
-    int64_t group = shape->kv_heads > 0 ? shape->heads / shape->kv_heads : 1;
-    if (knobs->pack_gqa != 1 || group <= UNIT_ROWS)
-        return ATT_OK;
-    return failure_set(failure, ATT_INVALID_ARGUMENT,
-                       "heads / kv_heads is %" PRId64 ", expected at most %d by this kernel, which packs them into one "
-                       "tile; pack_gqa=0 takes any",
-                       group, UNIT_ROWS);
-}
-
 /* decode and mla count K/V tiles over all Q tiles in an int. */
 static enum att_status check_runs(const struct knobs *knobs, const struct shape *shape, struct failure *failure) {
     if (knobs->algorithm != algorithm_decode && knobs->algorithm != algorithm_mla)
@@ -141,8 +129,7 @@ static enum att_status launch(att_kernel *kernel, const struct att_args *args, v
         return failure->status;
     if (arguments.empty)
         return ATT_OK;
-    if (check_group(&kernel->variant.knobs, &arguments.shape, failure) != ATT_OK ||
-        check_runs(&kernel->variant.knobs, &arguments.shape, failure) != ATT_OK)
+    if (check_runs(&kernel->variant.knobs, &arguments.shape, failure) != ATT_OK)
         return failure->status;
     if (plan->maps && tensor_maps_check(&arguments, failure) != ATT_OK)
         return failure->status;

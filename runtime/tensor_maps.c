@@ -45,7 +45,6 @@ static enum att_status check_tensor(const struct tensor *tensor, struct failure 
 }
 
 /* The heads that share a K/V head. */
-static int group_of(const struct shape *shape) { return shape->kv_heads ? (int)(shape->heads / shape->kv_heads) : 1; }
 
 enum att_status tensor_maps_check(const struct arguments *arguments, struct failure *failure) {
     for (int i = 0; i < plan_tensors_of(arguments->family);
@@ -57,15 +56,15 @@ enum att_status tensor_maps_check(const struct arguments *arguments, struct fail
 
 /* `tensor` was checked: sizes fit an int, strides are not negative. An empty one is described as if it had one element
    at no address: no kernel looks. */
-static void make_request(const struct tensor *tensor, const struct plan_map *map, int dtype, int group,
+static void make_request(const struct tensor *tensor, const struct plan_map *map, int dtype, int packed_heads,
                          struct map_request *request) {
     static const int order[DIMS] = {COLS, ROWS, HEADS, BATCH};
     bool empty = tensor->begin == tensor->end;
     *request =
         (struct map_request){.data = empty ? NULL : tensor->data, .dtype = dtype, .box = {map->cols, map->rows, 1}};
     if (map->packed) {
-        request->box[1] = map->rows / group;
-        request->box[2] = group;
+        request->box[1] = map->rows / packed_heads;
+        request->box[2] = packed_heads;
     }
     for (int i = 0; i < DIMS; i++) {
         int64_t extent = tensor->dim[order[i]].extent, step = tensor->dim[order[i]].step;
@@ -127,7 +126,7 @@ enum att_status tensor_maps_fill(const struct backend_type *type, struct backend
         const struct tensor *tensor = &arguments->tensor[plan->map[i].tensor];
         struct map_request request;
         make_request(tensor, &plan->map[i], tensor->output ? knobs->dtype_out : knobs->dtype,
-                     group_of(&arguments->shape), &request);
+                     (int)shape_packed_heads(&arguments->shape), &request);
         if (encode(type, backend, i, &request, &maps[i], failure) != ATT_OK)
             return failure->status;
     }

@@ -120,7 +120,14 @@ Test(choose, each_device_gets_the_kernel_made_for_it) {
         {90, FEW " len_q=2 mask=causal", NULL, {"_decode_m16_", "_sm_90"}},
         {80, FEW " len_q=4", NULL, {"_decode_m32_", "_sm_80"}},
         {120, FEW " fixed_len_q=3 sinks=1", NULL, {"_decode_m32_", "_sm_120"}},
-        {90, FEW " len_q=5", NULL, {"_flash_async_", "_sm_90a"}},
+        {90, FEW " len_q=5", NULL, {"_flash_async_m64_", "_gqa1_splits0_"}},
+        {90, FEW " len_q=8", NULL, {"_flash_async_m64_", "_gqa1_splits0_"}},
+        {90, FEW " len_q=16", NULL, {"_flash_async_m128_", "_gqa1_splits0_"}},
+        {90, FEW " len_q=16 alignment=2", NULL, {"_flash_mma_", "_gqa1_"}},
+        {80, FEW " len_q=8", NULL, {"_flash_mma_m64_", "_gqa1_"}},
+        {90, FEW " len_q=4096", NULL, {"_flash_async_m128_", "_tma_s"}},
+        {90, FEW " len_q=8 score=softcap(30)", NULL, {"_flash_async_m128_", "_tma_s"}}, /* its scores are of one head */
+        {90, FEW " len_q=8", "algorithm=flash_async", {"_flash_async_m128_", "_tma_s"}},
         {90, BF16 " head_dim_v=256 len_q=9", NULL, {"_decode_m8_", "_sm_90"}}, /* no larger tile is feasible */
         {90, FEW " len_q=1 target=sm_90a", NULL, {"_flash_async_", "_sm_90a"}},
         {90, FEW " len_q=1", "block_m=128", {"_flash_async_", "_m128_"}},

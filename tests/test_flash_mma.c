@@ -185,19 +185,36 @@ Test(flash_mma, says_what_it_cannot_do) {
     att_close(session);
 }
 
-Test(flash_mma, packs_at_most_64_heads) {
+Test(flash_mma, packs_no_more_than_64_heads) {
+    enum { HEADS = 65, D = 8 };
+    static const char *const schedules[][2] = {
+        {PROBLEM "head_dim=8", "algorithm=flash_mma pack_gqa=1"},
+        {"family=attention_forward dtype=bf16 target=sm_90a mask=causal head_dim=8",
+         "algorithm=flash_async pack_gqa=1"}};
     att_session *session = open_host(ATT_HOST_CHECK, 0);
-    att_kernel *kernel = find(session, PROBLEM "head_dim=8", "algorithm=flash_mma pack_gqa=1");
-    char *memory;
-    cr_assert_eq(att_alloc(session, 2 * 65 * 16, (void **)&memory), ATT_OK);
-    struct att_tensor all = {memory, 65 * 8, 8, 8}, one = {memory, 8, 8, 8}, out = {memory + 65 * 16, 65 * 8, 8, 8};
-    struct att_args args = {
-        .size = sizeof args,
-        .family = ATT_ATTENTION_FORWARD,
-        .attention = {
-            .q = all, .k = one, .v = one, .o = out, .batch = 1, .heads = 65, .kv_heads = 1, .len_q = 1, .len_kv = 1}};
-    cr_expect_eq(att_launch(kernel, &args, NULL), ATT_INVALID_ARGUMENT);
-    cr_expect(strstr(att_message(session), "heads / kv_heads is 65, expected at most 64"), "%s", att_message(session));
-    att_free(session, memory);
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+        att_kernel *kernel = find(session, schedules[i][0], schedules[i][1]);
+        unsigned short *memory;
+        cr_assert_eq(att_alloc(session, 2 * HEADS * D * sizeof *memory, (void **)&memory), ATT_OK);
+        for (int j = 0; j < HEADS * D; j++)
+            memory[j] = (unsigned short)(0x3f80 + j % D); /* in bf16, from 1 on; of the only key, O is V */
+        struct att_tensor all = {memory, HEADS * D, D, D}, one = {memory, D, D, D},
+                          out = {memory + HEADS * D, HEADS * D, D, D};
+        struct att_args args = {.size = sizeof args,
+                                .family = ATT_ATTENTION_FORWARD,
+                                .attention = {.q = all,
+                                              .k = one,
+                                              .v = one,
+                                              .o = out,
+                                              .batch = 1,
+                                              .heads = HEADS,
+                                              .kv_heads = 1,
+                                              .len_q = 1,
+                                              .len_kv = 1}};
+        cr_expect_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
+        for (int j = 0; j < HEADS * D; j++)
+            cr_expect_eq(memory[HEADS * D + j], memory[j % D], "%s: head %d", schedules[i][1], j / D);
+        att_free(session, memory);
+    }
     att_close(session);
 }

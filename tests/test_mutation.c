@@ -211,7 +211,7 @@ static const struct mutation {
     {"queries_of_unit(p) * heads_of_tile(p)", "queries_of_unit(p)"}, /* heads packed into a tile */
     {"head < heads_of_tile(p)", "true"},
     {"tile.head + head", "tile.head"},
-    {"kv_head * heads_of_tile(p)", "kv_head"},
+    {"tile_heads(p) * heads_of_tile(p), batch", "tile_heads(p), batch"},
     {"keys.end) - 1", "keys.end) - 2"}, /* the last key of a tile */
 };
 enum { MUTATIONS = sizeof mutations / sizeof *mutations, LINES = 1000 };

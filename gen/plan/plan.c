@@ -74,7 +74,8 @@ bool plan_eval(const struct plan_expr *expr, const struct shape *shape, int64_t 
         } else if (step->op == PLAN_SHAPE) {
             if (step->value < 0 || step->value >= SHAPE_COUNT)
                 return false;
-            stack[depth++] = shape_get(shape, (enum shape_id)step->value);
+            stack[depth++] = step->value == SHAPE_packed_heads ? shape_packed_heads(shape)
+                                                               : shape_get(shape, (enum shape_id)step->value);
         } else {
             if (depth < 2 || !apply(step->op, stack[depth - 2], stack[depth - 1], &stack[depth - 2]))
                 return false;

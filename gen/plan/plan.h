@@ -38,6 +38,12 @@ int shape_find(const char *name, size_t size); /* enum shape_id, or -1 */
 static inline int64_t shape_get(const struct shape *shape, enum shape_id id) { return ((const int64_t *)shape)[id]; }
 static inline void shape_set(struct shape *shape, enum shape_id id, int64_t v) { ((int64_t *)shape)[id] = v; }
 
+/* What SHAPE_packed_heads stands for in a formula: it follows from heads and kv_heads. */
+static inline int64_t shape_packed_heads(const struct shape *shape) {
+    int64_t group = shape->kv_heads > 0 ? shape->heads / shape->kv_heads : 1;
+    return group >= 1 && group <= 64 ? group : 1;
+}
+
 /* The sizes that knobs may pin, as `fixed: {len_q: 4096}` in a spec does: constants of the kernel then. */
 enum { FIXED_SIZES = 4 };
 struct fixed_size {
@@ -110,8 +116,8 @@ static inline int plan_tensors_of(int family) {
 
 /* A tensor that the kernel copies in boxes (TMA): the runtime describes it in a tensor map. The maps come before the
    parameters, each under its name. Boxes hold `rows` rows of `cols` elements of one head, swizzled over 128 bytes; what lies outside the
-   tensor reads as 0 and is not written. Packed boxes hold the rows of all heads that share a K/V head,
-   group = heads / kv_heads of them, one after the other: of rows / group queries each. */
+   tensor reads as 0 and is not written. Packed boxes hold the rows of shape_packed_heads
+   heads, one after the other: of rows / packed_heads queries each. */
 struct plan_map {
     char name[PLAN_MAP_NAME];
     enum plan_tensor tensor;

@@ -7,9 +7,9 @@
 //$ else
 //$ let part_tiles = (512 + block_n - 1) / block_n
 //$ if mask == causal and pack_gqa == 1
-//$ splits most min(64, max(1, len_kv / 512)) tiles (len_q + tile_rows / 64 * max(1, 64 / (heads / kv_heads)) - 1) / (tile_rows / 64 * max(1, 64 / (heads / kv_heads))) * kv_heads * batch on sm_count * blocks_at_once / cluster_blocks keys len_kv seen len_kv - min(len_q, len_kv) / 2
+//$ splits most min(64, max(1, len_kv / 512)) tiles (len_q + tile_rows / 64 * (64 / packed_heads) - 1) / (tile_rows / 64 * (64 / packed_heads)) * (heads / packed_heads) * batch on sm_count * blocks_at_once / cluster_blocks keys len_kv seen len_kv - min(len_q, len_kv) / 2
 //$ elif pack_gqa == 1
-//$ splits most min(64, max(1, len_kv / 512)) tiles (len_q + tile_rows / 64 * max(1, 64 / (heads / kv_heads)) - 1) / (tile_rows / 64 * max(1, 64 / (heads / kv_heads))) * kv_heads * batch on sm_count * blocks_at_once / cluster_blocks keys len_kv seen len_kv
+//$ splits most min(64, max(1, len_kv / 512)) tiles (len_q + tile_rows / 64 * (64 / packed_heads) - 1) / (tile_rows / 64 * (64 / packed_heads)) * (heads / packed_heads) * batch on sm_count * blocks_at_once / cluster_blocks keys len_kv seen len_kv
 //$ elif mask == causal
 //$ splits most min(64, max(1, len_kv / 512)) tiles (len_q + tile_rows - 1) / tile_rows * heads * batch on sm_count * blocks_at_once / cluster_blocks keys len_kv seen len_kv - min(len_q, len_kv) / 2
 //$ else

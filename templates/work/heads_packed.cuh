@@ -2,21 +2,24 @@
 //$ include "work/tile.cuh"
 
 // pack_gqa: a unit holds the rows of all query heads that share a K/V head, head by head, for as many queries as fit; the rows
-// left over are padding. So K and V are loaded once for all these heads.
-__device__ __forceinline__ int heads_of_tile(const attention_params &p) { return p.heads / p.kv_heads; }
+// left over are padding. So K and V are loaded once for all these heads. More than 64 heads do not fit: then it holds one of them.
+__device__ __forceinline__ int heads_of_group(const attention_params &p) { return p.heads / p.kv_heads; }
+__device__ __forceinline__ int heads_of_tile(const attention_params &p) {
+    return heads_of_group(p) <= 64 ? heads_of_group(p) : 1; // as packed_heads in the launch directives
+}
 __device__ __forceinline__ int queries_of_unit(const attention_params &p) { return 64 / heads_of_tile(p); }
 __device__ __forceinline__ int queries_of_tile(const attention_params &p) { return TILE_ROWS / 64 * queries_of_unit(p); }
 __device__ __forceinline__ int rows_of_unit(const attention_params &p) {
     return queries_of_unit(p) * heads_of_tile(p);
 }
 
-// The number of heads that Q tiles are counted by: the K/V heads.
-__device__ __forceinline__ int tile_heads(const attention_params &p) { return p.kv_heads; }
+// The number of sets of heads that Q tiles are counted by.
+__device__ __forceinline__ int tile_heads(const attention_params &p) { return p.heads / heads_of_tile(p); }
 
-// Tile `tile` of a K/V head; `index` counts K/V heads and batches.
+// Tile `tile` of a set of heads; `index` counts sets and batches.
 __device__ __forceinline__ Tile tile_of(const attention_params &p, int index, int tile) {
-    int kv_head = index % p.kv_heads, batch = index / p.kv_heads;
-    return {tile * queries_of_tile(p), kv_head * heads_of_tile(p), kv_head, batch};
+    int head = index % tile_heads(p) * heads_of_tile(p), batch = index / tile_heads(p);
+    return {tile * queries_of_tile(p), head, head / heads_of_group(p), batch};
 }
 
 __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int unit, int row) {
@@ -27,6 +30,6 @@ __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int 
 
 // The Q tile that holds a row; its first part.
 __device__ __forceinline__ Tile tile_of_row(const attention_params &p, int batch, const Row &row) {
-    return {row.query / queries_of_tile(p) * queries_of_tile(p), row.head / heads_of_tile(p) * heads_of_tile(p), row.head / heads_of_tile(p), batch, 0};
+    return {row.query / queries_of_tile(p) * queries_of_tile(p), row.head / heads_of_tile(p) * heads_of_tile(p), row.head / heads_of_group(p), batch, 0};
 }
 //$ end

@@ -112,7 +112,7 @@
      rs_nn_b             48                 output_registers + 4 * p_steps
 
    Launches
-     attention_flash_async: grid min(len_q * kv_heads * batch, sm_count), block 640, shared 123904 bytes
+     attention_flash_async: grid min((len_q + 4 * (64 / packed_heads) - 1) / (4 * (64 / packed_heads)) * (heads / packed_heads) * batch, sm_count), block 640, shared 123904 bytes
      tensor map of q: boxes of 64 rows x 64 columns, the heads of a K/V head packed
      tensor map of k: boxes of 64 rows x 64 columns
      tensor map of v: boxes of 64 rows x 64 columns
@@ -514,21 +514,24 @@ struct Row {
 // work/heads_packed.cuh
 
 // pack_gqa: a unit holds the rows of all query heads that share a K/V head, head by head, for as many queries as fit; the rows
-// left over are padding. So K and V are loaded once for all these heads.
-__device__ __forceinline__ int heads_of_tile(const attention_params &p) { return p.heads / p.kv_heads; }
+// left over are padding. So K and V are loaded once for all these heads. More than 64 heads do not fit: then it holds one of them.
+__device__ __forceinline__ int heads_of_group(const attention_params &p) { return p.heads / p.kv_heads; }
+__device__ __forceinline__ int heads_of_tile(const attention_params &p) {
+    return heads_of_group(p) <= 64 ? heads_of_group(p) : 1; // as packed_heads in the launch directives
+}
 __device__ __forceinline__ int queries_of_unit(const attention_params &p) { return 64 / heads_of_tile(p); }
 __device__ __forceinline__ int queries_of_tile(const attention_params &p) { return TILE_ROWS / 64 * queries_of_unit(p); }
 __device__ __forceinline__ int rows_of_unit(const attention_params &p) {
     return queries_of_unit(p) * heads_of_tile(p);
 }
 
-// The number of heads that Q tiles are counted by: the K/V heads.
-__device__ __forceinline__ int tile_heads(const attention_params &p) { return p.kv_heads; }
+// The number of sets of heads that Q tiles are counted by.
+__device__ __forceinline__ int tile_heads(const attention_params &p) { return p.heads / heads_of_tile(p); }
 
-// Tile `tile` of a K/V head; `index` counts K/V heads and batches.
+// Tile `tile` of a set of heads; `index` counts sets and batches.
 __device__ __forceinline__ Tile tile_of(const attention_params &p, int index, int tile) {
-    int kv_head = index % p.kv_heads, batch = index / p.kv_heads;
-    return {tile * queries_of_tile(p), kv_head * heads_of_tile(p), kv_head, batch};
+    int head = index % tile_heads(p) * heads_of_tile(p), batch = index / tile_heads(p);
+    return {tile * queries_of_tile(p), head, head / heads_of_group(p), batch};
 }
 
 __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int unit, int row) {
@@ -1016,11 +1019,32 @@ __device__ __forceinline__ bool lacks_max(const Rows &rows) {
     return __any_sync(0xffffffffu, fminf(rows.max[0], rows.max[1]) == -INFINITY);
 }
 
-// Is P of a tile in range? Yes when a thread's sums are at most 2^12: m needs no update then. Larger P may overflow the input
-// type; and for a key that outweighs all others P should be 1, which is exact. A row without an m is out of range.
-__device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum)[2]) {
-    bool within = fmaxf(sum[0], sum[1]) <= 0x1p12f && fminf(rows.max[0], rows.max[1]) > -INFINITY; // false for NaN
+// Are all sums of P of a tile at most `most`? Not of a row without an m.
+__device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum)[2], float most) {
+    bool within = fmaxf(sum[0], sum[1]) <= most && fminf(rows.max[0], rows.max[1]) > -INFINITY;
     return __all_sync(0xffffffffu, within);
+}
+
+// P has outgrown m, but not fp32: takes P and l relative to the largest P of each row that exceeds 1, and m' = m + log2(P) / c.
+// O is rescaled later. The largest P becomes 1, as it does where m is the maximum.
+__device__ __forceinline__ void raise_max_to_weights(float (&weights)[BLOCK_N / 2], Rows &rows, float (&sum)[2], float c) {
+    float top[2] = {1, 1};
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i++)
+        top[i / 2 % 2] = fmaxf(top[i / 2 % 2], weights[i]);
+    max_of_row(top);
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        rows.keep[r] = reciprocal_approx(top[r]);
+        rows.max[r] += log2_approx(top[r]) * reciprocal_approx(c);
+        rows.sum[r] *= rows.keep[r];
+        sum[r] *= rows.keep[r];
+    }
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i++)
+        weights[i] *= rows.keep[i / 2 % 2];
+    rows.grown = true;
+    rows.far = is_far(rows, c);
 }
 
 // Rescales O to the new m.
@@ -1101,7 +1125,7 @@ struct UnitRows {
     float c;   // factor from s to exponents of 2: log2(e), times |scale| unless the score expression has applied scale
     KeyWalk walk; // over the K/V tiles of this unit
     int next;     // the K/V tile whose softmax is next
-    bool follow; // compute maxima from now on: scores have outgrown a fixed m
+    int raises; // of m in this Q tile, which scores had outgrown
     bool unsure; // P of this tile is of an m that may be too small
     float tile_sum[2]; // this thread's share of the row sums of that P
     Rows rows;
@@ -1110,8 +1134,12 @@ struct UnitRows {
     __device__ __forceinline__ UnitRows(const attention_params &p, Shared &shared, int index)
         : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)},
           c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E) { // not 0: 0 * -INFINITY is NaN
-        follow = false;
+        raises = 0;
     }
+
+    // Compute maxima from now on? Scores that outgrow m twice in a Q tile will do so again.
+    static constexpr int MANY_RAISES = 2;
+    __device__ __forceinline__ bool follows() const { return raises >= MANY_RAISES; }
 
     // Prepare a K/V tile while its S is being computed.
     __device__ __forceinline__ void prepare() {
@@ -1142,6 +1170,7 @@ struct UnitRows {
 
     __device__ __forceinline__ void begin_rows() {
         rows = no_rows();
+        raises = follows() ? MANY_RAISES : 0;
     }
     __device__ __forceinline__ void begin_output() {
 #pragma unroll
@@ -1308,7 +1337,7 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
 #pragma unroll
     for (float &score : s)
         score = 0;
-#pragma unroll 1
+#pragma unroll(KEYS > 16 ? 1 : HEAD_DIM <= 64 ? 2 : 4) // few keys leave registers for loads under way
     for (int step = 0; step < Q_STEPS; step++) { // of 16 columns, or the last few
         const int column = set_apart(16 * step) + unit.lane % 4 * 2;
         const bool both = 16 * step + 8 < HEAD_DIM;
@@ -1556,9 +1585,9 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
 __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     c.scores_done(c.keys(0));
-    const bool search = c.is_masked(first) || c.follow && lacks_max(c.rows); // some rows may have no m yet
+    const bool search = c.is_masked(first) || c.follows() && lacks_max(c.rows); // some rows may have no m yet
     const bool masked = false;                                               // no mask on the usual path
-    const bool usual = !search && !c.follow && !c.rows.far;
+    const bool usual = !search && !c.follows() && !c.rows.far;
     if (usual)
         c.online_softmax<false>(masked, first, false, c.tile_sum);
     else
@@ -1566,13 +1595,28 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     c.unsure = usual;
 }
 
-// Adds the row sums of the tile to l. Where they show that P is out of range, first recomputes S and P; m follows the maximum from
-// then on. The caller has issued the MMAs and packed P, so that they do not wait for the sums.
+// The largest sum of P that needs no new m. Larger P may overflow the input type; and for a key that outweighs all others P should
+// be 1, which is exact.
+constexpr float USUAL_SUM = 0x1p12f;
+
+// P of the tile with its maxima, from products that are computed once more.
+__device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
+    scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
+    c.online_softmax<true>(false, first, true, c.tile_sum);
+    c.raises = Consumer::MANY_RAISES;
+}
+
+// Adds the row sums of the tile to l. Where they show that P has outgrown m, first raises m: to the largest P, or where that is not
+// in the range of fp32, by computing S again. From the second time in a Q tile on m follows the maxima of all later tiles. The caller
+// has issued the MMAs and packed P, so that they do not wait for the sums.
 __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
-    if (c.unsure && !within_range(c.rows, c.tile_sum)) {
-        scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
-        c.follow = true;
-        c.online_softmax<true>(false, first, true, c.tile_sum);
+    if (c.unsure && !within_range(c.rows, c.tile_sum, USUAL_SUM)) {
+        if (within_range(c.rows, c.tile_sum, 0x1p100f)) {
+            raise_max_to_weights(c.s, c.rows, c.tile_sum, c.c);
+            c.raises++;
+        } else {
+            repeat_softmax(c, first);
+        }
         rescale(c.o, c.rows);
         keep_weights(c.s, c.weights);
     }

@@ -1139,7 +1139,7 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
 #pragma unroll
     for (float &score : s)
         score = 0;
-#pragma unroll 1
+#pragma unroll(KEYS > 16 ? 1 : HEAD_DIM <= 64 ? 2 : 4) // few keys leave registers for loads under way
     for (int step = 0; step < Q_STEPS; step++) { // of 16 columns, or the last few
         const int column = set_apart(16 * step) + unit.lane % 4 * 2;
         const bool both = 16 * step + 8 < HEAD_DIM;

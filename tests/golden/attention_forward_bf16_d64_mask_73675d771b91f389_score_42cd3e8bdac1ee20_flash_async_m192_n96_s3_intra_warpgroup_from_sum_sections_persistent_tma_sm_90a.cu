@@ -1035,11 +1035,31 @@ __device__ __forceinline__ bool lacks_max(const Rows &rows) {
     return __any_sync(0xffffffffu, fminf(rows.max[0], rows.max[1]) == -INFINITY);
 }
 
-// Is P of a tile in range? Yes when a thread's sums are at most 2^12: m needs no update then. Larger P may overflow the input
-// type; and for a key that outweighs all others P should be 1, which is exact. A row without an m is out of range.
-__device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum)[2]) {
-    bool within = fmaxf(sum[0], sum[1]) <= 0x1p12f && fminf(rows.max[0], rows.max[1]) > -INFINITY; // false for NaN
+// Are all sums of P of a tile at most `most`? Not of a row without an m.
+__device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum)[2], float most) {
+    bool within = fmaxf(sum[0], sum[1]) <= most && fminf(rows.max[0], rows.max[1]) > -INFINITY;
     return __all_sync(0xffffffffu, within);
+}
+
+// P has outgrown m, but not fp32: takes P and l relative to the largest P of each row that exceeds 1, and m' = m + log2(P) / c.
+// O is rescaled later. The largest P becomes 1, as it does where m is the maximum.
+__device__ __forceinline__ void raise_max_to_weights(float (&weights)[BLOCK_N / 2], Rows &rows, float (&sum)[2], float c) {
+    float top[2] = {1, 1};
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i++)
+        top[i / 2 % 2] = fmaxf(top[i / 2 % 2], weights[i]);
+    max_of_row(top);
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        rows.keep[r] = reciprocal_approx(top[r]);
+        rows.max[r] += log2_approx(top[r]) * reciprocal_approx(c);
+        rows.sum[r] *= rows.keep[r];
+        sum[r] *= rows.keep[r];
+    }
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i++)
+        weights[i] *= rows.keep[i / 2 % 2];
+    rows.grown = true;
 }
 
 // Rescales O to the new m.
@@ -1233,7 +1253,7 @@ struct UnitRows {
     float c;   // factor from s to exponents of 2: log2(e), times |scale| unless the score expression has applied scale
     KeyWalk walk; // over the K/V tiles of this unit
     int next;     // the K/V tile whose softmax is next
-    bool follow; // compute maxima from now on: scores have outgrown a fixed m
+    int raises; // of m in this Q tile, which scores had outgrown
     bool unsure; // P of this tile is of an m that may be too small
     float tile_sum[2]; // this thread's share of the row sums of that P
     bool search; // compute the maximum of the next tile
@@ -1244,14 +1264,18 @@ struct UnitRows {
     __device__ __forceinline__ UnitRows(const attention_params &p, Shared &shared, int index)
         : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)},
           c(LOG2_E) {
-        follow = false;
+        raises = 0;
     }
+
+    // Compute maxima from now on? Scores that outgrow m twice in a Q tile will do so again.
+    static constexpr int MANY_RAISES = 2;
+    __device__ __forceinline__ bool follows() const { return raises >= MANY_RAISES; }
 
     // Prepare a K/V tile while its S is being computed.
     __device__ __forceinline__ void prepare() {
         next = next_keys(p, unit.tile, unit.index, walk);
         search = lacks_max(rows);
-        set_rests(search || follow);
+        set_rests(search || follows());
     }
     // Scores are computed minus m, or minus a value close to them while m is not known.
     __device__ __forceinline__ void set_rests(bool search) {
@@ -1292,6 +1316,7 @@ struct UnitRows {
     __device__ __forceinline__ void begin_rows() {
         begin_score(score, p, unit.where);
         rows = no_rows();
+        raises = follows() ? MANY_RAISES : 0;
     }
     __device__ __forceinline__ void begin_output() {
 #pragma unroll
@@ -1450,7 +1475,7 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
 #pragma unroll
     for (float &score : s)
         score = 0;
-#pragma unroll 1
+#pragma unroll(KEYS > 16 ? 1 : HEAD_DIM <= 64 ? 2 : 4) // few keys leave registers for loads under way
     for (int step = 0; step < Q_STEPS; step++) { // of 16 columns, or the last few
         const int column = set_apart(16 * step) + unit.lane % 4 * 2;
         const bool both = 16 * step + 8 < HEAD_DIM;
@@ -1707,7 +1732,7 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     c.scores_done(c.keys(0));
     const bool search = c.search, masked = c.is_masked(first);
-    const bool usual = !search && !c.follow;
+    const bool usual = !search && !c.follows();
     if (usual)
         c.online_softmax<false>(masked, first, false, c.tile_sum);
     else
@@ -1715,14 +1740,29 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     c.unsure = usual;
 }
 
-// Adds the row sums of the tile to l. Where they show that P is out of range, first recomputes S and P; m follows the maximum from
-// then on. The caller has issued the MMAs and packed P, so that they do not wait for the sums.
+// The largest sum of P that needs no new m. Larger P may overflow the input type; and for a key that outweighs all others P should
+// be 1, which is exact.
+constexpr float USUAL_SUM = 0x1p12f;
+
+// P of the tile with its maxima, from products that are computed once more.
+__device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
+    scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
+    c.set_rests(true);
+    c.online_softmax<true>(c.is_masked(first), first, true, c.tile_sum);
+    c.raises = Consumer::MANY_RAISES;
+}
+
+// Adds the row sums of the tile to l. Where they show that P has outgrown m, first raises m: to the largest P, or where that is not
+// in the range of fp32, by computing S again. From the second time in a Q tile on m follows the maxima of all later tiles. The caller
+// has issued the MMAs and packed P, so that they do not wait for the sums.
 __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
-    if (c.unsure && !within_range(c.rows, c.tile_sum)) {
-        scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
-        c.follow = true;
-        c.set_rests(true);
-        c.online_softmax<true>(c.is_masked(first), first, true, c.tile_sum);
+    if (c.unsure && !within_range(c.rows, c.tile_sum, USUAL_SUM)) {
+        if (within_range(c.rows, c.tile_sum, 0x1p100f)) {
+            raise_max_to_weights(c.s, c.rows, c.tile_sum, c.c);
+            c.raises++;
+        } else {
+            repeat_softmax(c, first);
+        }
         rescale(c.o, c.rows);
         keep_weights(c.s, c.weights);
     }
