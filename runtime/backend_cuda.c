@@ -21,6 +21,7 @@ struct backend {
     void *context;                                          /* the primary one, retained */
     char name[NAME], arch[ARCH], driver[VERSION];
     int l2_bytes;
+    atomic_bool dependents;         /* may launches start before the one ahead of them has ended? */
     pthread_mutex_t lock;           /* guards what follows */
     _Atomic(struct nvrtc *) nvrtc;  /* opened when first wanted, which may be never */
     struct text no_nvrtc;           /* why there is none, once tried */
@@ -36,6 +37,7 @@ struct module {
     struct {
         void *function;
         unsigned block, shared, cluster;
+        bool dependent;
     } launch[PLAN_LAUNCHES];
 };
 
@@ -82,9 +84,11 @@ static enum att_status read_device(struct backend *backend, int ordinal, struct 
     /* from 9.0 on the `a` form has all of this very GPU's instructions; its binaries run on no other, as ours need not */
     snprintf(backend->arch, sizeof backend->arch, "sm_%d%d%s", backend->major, backend->minor,
              backend->major >= 9 ? "a" : "");
+    enum { DEPENDENTS_IN_GRAPHS = 12030 }; /* older drivers do not keep them when a graph is captured */
     int version = 0;
     if (api->driver_version(&version) == CUDA_OK)
         snprintf(backend->driver, sizeof backend->driver, "%d.%d", version / 1000, version % 1000 / 10);
+    atomic_init(&backend->dependents, backend->major >= 9 && version >= DEPENDENTS_IN_GRAPHS);
     return check(backend, error, ATT_NO_DEVICE, failure, "asking about the GPU");
 }
 
@@ -220,6 +224,7 @@ static void cuda_unload(struct backend *backend, struct module *module) {
 
 static enum att_status load_functions(struct backend *backend, const struct plan *plan, struct module *module,
                                       struct failure *failure) {
+    enum { ALL_SHARED = 100 }; /* percent */
     for (int i = 0; i < plan->launches; i++) {
         const struct plan_launch *launch = &plan->launch[i];
         void **function = &module->launch[i].function;
@@ -239,6 +244,11 @@ static enum att_status load_functions(struct backend *backend, const struct plan
         module->launch[i].block = (unsigned)launch->block;
         module->launch[i].shared = (unsigned)launch->shared;
         module->launch[i].cluster = (unsigned)launch->cluster;
+        module->launch[i].dependent = launch->dependent;
+        /* A multiprocessor divides its memory into L1 and shared memory anew only when it is idle: kernels that are to run there side by
+           side want the same. A wish, which may be refused. */
+        if (launch->dependent && plan->launches > 1)
+            backend->api.function_set(*function, CUDA_SHARED_CARVEOUT, ALL_SHARED);
     }
     module->launches = plan->launches;
     return ATT_OK;
@@ -314,16 +324,28 @@ static enum att_status cuda_launch(struct backend *backend, struct module *modul
     enum att_status status = enter(backend, failure);
     if (status != ATT_OK)
         return status;
-    void *arguments[] = {(void *)(uintptr_t)params};
+    void *arguments[] = {(void *)(uintptr_t)params}, *function = module->launch[launch].function;
     unsigned cluster = module->launch[launch].cluster;
-    struct cuda_launch_attribute clusters = {.id = CUDA_CLUSTER_DIMENSION, .value = {cluster, 1, 1}};
-    const struct cuda_launch config = {.grid = {(unsigned)grid, 1, 1},
-                                       .block = {module->launch[launch].block, 1, 1},
-                                       .shared = module->launch[launch].shared,
-                                       .stream = stream,
-                                       .attributes = &clusters,
-                                       .count = cluster ? 1 : 0};
-    int error = backend->api.launch(&config, module->launch[launch].function, arguments, NULL);
+    struct cuda_launch_attribute attributes[2];
+    struct cuda_launch config = {.grid = {(unsigned)grid, 1, 1},
+                                 .block = {module->launch[launch].block, 1, 1},
+                                 .shared = module->launch[launch].shared,
+                                 .stream = stream,
+                                 .attributes = attributes};
+    if (cluster)
+        attributes[config.count++] =
+            (struct cuda_launch_attribute){.id = CUDA_CLUSTER_DIMENSION, .value = {cluster, 1, 1}};
+    bool dependent = module->launch[launch].dependent && atomic_load(&backend->dependents);
+    if (dependent) /* last, so that it can be left out again */
+        attributes[config.count++] =
+            (struct cuda_launch_attribute){.id = CUDA_PROGRAMMATIC_SERIALIZATION, .value = {1}};
+    int error = backend->api.launch(&config, function, arguments, NULL);
+    if (dependent && (error == CUDA_INVALID_VALUE || error == CUDA_NOT_SUPPORTED)) {
+        config.count--;
+        error = backend->api.launch(&config, function, arguments, NULL);
+        if (error == CUDA_OK) /* the driver does not take the attribute: do not ask again */
+            atomic_store(&backend->dependents, false);
+    }
     leave(backend);
     return check(backend, error, ATT_LAUNCH_FAILED, failure, "launching a kernel");
 }

@@ -38,6 +38,7 @@ struct module {
     struct {
         const struct attile_entry *entry;
         unsigned threads, shared, cluster;
+        bool dependent;
     } launch[PLAN_LAUNCHES];
     int launches;
 };
@@ -201,6 +202,7 @@ static enum att_status load_into(struct backend *backend, struct module *module,
         module->launch[i].threads = (unsigned)launch->block;
         module->launch[i].shared = (unsigned)launch->shared;
         module->launch[i].cluster = launch->cluster ? (unsigned)launch->cluster : 1;
+        module->launch[i].dependent = launch->dependent;
     }
     module->launches = plan->launches;
     return ATT_OK;
@@ -293,6 +295,7 @@ static enum att_status host_launch(struct backend *backend, struct module *modul
         .workers = (unsigned)backend->cores,
         .grid = (unsigned)grid,
         .cluster = module->launch[index].cluster,
+        .dependent = module->launch[index].dependent,
         .threads = module->launch[index].threads,
         .shared = module->launch[index].shared,
     };

@@ -18,7 +18,8 @@ enum { /* CUresult values that we tell apart */
        CUDA_INVALID_PTX = 218,
        CUDA_UNSUPPORTED_PTX = 222,
        CUDA_INVALID_SOURCE = 300,
-       CUDA_NOT_FOUND = 500
+       CUDA_NOT_FOUND = 500,
+       CUDA_NOT_SUPPORTED = 801
 };
 enum { /* CUdevice_attribute */
        CUDA_MULTIPROCESSORS = 16,
@@ -29,10 +30,10 @@ enum { /* CUdevice_attribute */
 };
 enum { CUDA_TYPE_FP16 = 6, CUDA_TYPE_FP32 = 7, CUDA_TYPE_BF16 = 9 };                        /* CUtensorMapDataType */
 enum { CUDA_INTERLEAVE_NONE, CUDA_SWIZZLE_128B = 3, CUDA_L2_128B = 2, CUDA_FILL_ZERO = 0 }; /* CUtensorMap... */
-enum { CUDA_MAX_DYNAMIC_SHARED = 8 };                                                       /* CUfunction_attribute */
+enum { CUDA_MAX_DYNAMIC_SHARED = 8, CUDA_SHARED_CARVEOUT = 9 };                                                       /* CUfunction_attribute */
 enum { CUDA_CAPTURE_NONE = 0, CUDA_CAPTURE_MODE_RELAXED = 2 }; /* CUstreamCaptureStatus, CUstreamCaptureMode */
 
-/* CUlaunchConfig with CUlaunchAttribute, of which one is enough. */
+/* CUlaunchConfig with CUlaunchAttribute. */
 struct cuda_launch {
     unsigned grid[3], block[3], shared;
     void *stream;
@@ -42,7 +43,7 @@ struct cuda_launch {
     } * attributes;
     unsigned count;
 };
-enum { CUDA_CLUSTER_DIMENSION = 4 }; /* CUlaunchAttributeID */
+enum { CUDA_CLUSTER_DIMENSION = 4, CUDA_PROGRAMMATIC_SERIALIZATION = 6 }; /* CUlaunchAttributeID */
 _Static_assert(sizeof(struct cuda_launch_attribute) == 72, "as in the driver's ABI");
 
 /* FUNCTION(member, symbol, parameters): every one returns a CUresult. */

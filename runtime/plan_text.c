@@ -37,6 +37,8 @@ void plan_write(const struct plan *plan, struct text *text) {
         write_expr(&launch->grid, text);
         if (launch->cluster)
             text_print(text, "cluster %d\n", launch->cluster);
+        if (launch->dependent)
+            text_print(text, "dependent\n");
         if (launch->params)
             text_print(text, "params %s\n", plan_params_table[launch->params].name);
         if (launch->fills_tables)
@@ -135,6 +137,13 @@ static bool read_cluster(const char **at, struct plan_launch *launch) {
     return true;
 }
 
+static bool read_dependent(const char **at, struct plan_launch *launch) {
+    (void)at;
+    if (launch->dependent)
+        return false;
+    return launch->dependent = true;
+}
+
 static bool read_params(const char **at, struct plan_launch *launch) {
     struct word name = next_word(at);
     int params = PLAN_PARAMS_USUAL + 1;
@@ -156,7 +165,8 @@ static bool read_fills(const char **at, struct plan_launch *launch) {
 static const struct {
     const char *word;
     bool (*read)(const char **at, struct plan_launch *launch);
-} about_launch[] = {{"cluster", read_cluster}, {"params", read_params}, {"fills", read_fills}};
+} about_launch[] = {
+    {"cluster", read_cluster}, {"dependent", read_dependent}, {"params", read_params}, {"fills", read_fills}};
 
 /* Read such a line. False when it is none; *good when it is right. */
 static bool read_about(struct word word, const char **at, struct plan *plan, bool *good) {

@@ -3,6 +3,7 @@
 
        launch ENTRY THREADS SHARED_BYTES len_q 63 + 64 / heads * sm_count min
        cluster 2
+       dependent
        params attention_params
        fills tables
        map NAME TENSOR ROWS COLUMNS packed

@@ -30,18 +30,18 @@ void *device_buffer(struct device *device, size_t bytes, const void *contents) {
     return buffer;
 }
 
-enum att_status device_run(struct device *device, const struct kernel *kernel, const void *params, size_t size) {
-    return device_run_clusters(device, kernel, 0, params, size);
-}
-
-enum att_status device_run_clusters(struct device *device, const struct kernel *kernel, int cluster, const void *params,
-                                    size_t size) {
+/* As `how` says beside the kernel. */
+static enum att_status run(struct device *device, const struct kernel *kernel, struct plan_launch how,
+                           const void *params, size_t size) {
     struct failure *failure = &device->failure;
     const char *const entries[] = {"kernel"};
     struct compile_job job = {.source = kernel->source, .name = "kernel.cu", .entries = entries, .entry_count = 1};
-    struct plan plan = {
-        .launches = 1,
-        .launch = {{.entry = "kernel", .block = kernel->block, .shared = kernel->shared, .cluster = cluster}}};
+    struct plan plan = {.launches = 1,
+                        .launch = {{.entry = "kernel",
+                                    .block = kernel->block,
+                                    .shared = kernel->shared,
+                                    .cluster = how.cluster,
+                                    .dependent = how.dependent}}};
     struct binary binary;
     struct module *module;
     failure_clear(failure);
@@ -51,4 +51,18 @@ enum att_status device_run_clusters(struct device *device, const struct kernel *
     enum att_status status = backend_host.launch(device->backend, module, 0, kernel->grid, params, size, NULL, failure);
     backend_host.unload(device->backend, module);
     return status;
+}
+
+enum att_status device_run(struct device *device, const struct kernel *kernel, const void *params, size_t size) {
+    return run(device, kernel, (struct plan_launch){0}, params, size);
+}
+
+enum att_status device_run_clusters(struct device *device, const struct kernel *kernel, int cluster, const void *params,
+                                    size_t size) {
+    return run(device, kernel, (struct plan_launch){.cluster = cluster}, params, size);
+}
+
+enum att_status device_run_dependent(struct device *device, const struct kernel *kernel, const void *params,
+                                     size_t size) {
+    return run(device, kernel, (struct plan_launch){.dependent = true}, params, size);
 }

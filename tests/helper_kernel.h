@@ -23,6 +23,9 @@ struct kernel {
 /* Compile, load, launch, unload. The launch's status; see device->failure. Blocks run in clusters of so many; 0 = none. */
 enum att_status device_run_clusters(struct device *device, const struct kernel *kernel, int cluster, const void *params,
                                     size_t size);
+/* Launch it as one that waits for the launch ahead of it by itself. */
+enum att_status device_run_dependent(struct device *device, const struct kernel *kernel, const void *params,
+                                     size_t size);
 enum att_status device_run(struct device *device, const struct kernel *kernel, const void *params, size_t size);
 
 #endif

@@ -286,6 +286,9 @@ int cuLaunchKernelEx(const struct cuda_launch *launch, void *function, void **pa
         write_down("    attribute %d: %u,%u,%u\n", attribute->id, attribute->value[0], attribute->value[1],
                    attribute->value[2]);
     }
+    for (unsigned i = 0; i < launch->count; i++)
+        if (stand_in.refused_attribute && launch->attributes[i].id == stand_in.refused_attribute)
+            return stand_in.refusal;
     memcpy(stand_in.params, params[0], stand_in.params_size);
     return CUDA_OK;
 }

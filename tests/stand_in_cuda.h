@@ -15,7 +15,8 @@ extern struct stand_in {
     float elapsed; /* milliseconds between any two events */
     /* Is a stream of the process being captured? Then only a thread in relaxed mode may load. */
     bool capturing;
-    size_t params_size; /* of the kernels launched; a real driver reads it from the binary */
+    int refused_attribute, refusal; /* launches with this attribute return this error; 0 = none does */
+    size_t params_size;             /* of the kernels launched; a real driver reads it from the binary */
 
     /* What it has seen. */
     int pushed;                       /* contexts pushed and not popped */

@@ -9,6 +9,7 @@
 
 static const char good_plan[] = "launch attention_flash 128 16384 len_q 63 + 64 / heads * batch *\n"
                                 "cluster 2\n"
+                                "dependent\n"
                                 "launch finish 32 0 sm_count len_q min 4 max\n"
                                 "params attention_params\n"
                                 "fills tables\n"
@@ -32,6 +33,7 @@ Test(plan_text, comes_back_as_it_went) {
     cr_expect(plan.map[1].packed && !plan.map[0].packed);
     cr_expect_eq(plan.launch[0].cluster, 2);
     cr_expect_eq(plan.launch[1].cluster, 0);
+    cr_expect(plan.launch[0].dependent && !plan.launch[1].dependent);
     cr_expect(plan.launch[1].fills_tables && !plan.launch[0].fills_tables);
     cr_expect(plan_with_maps(&plan, 0) && !plan_with_maps(&plan, 1));
     cr_expect_str_eq(plan.map[0].name, "queries");
@@ -84,6 +86,9 @@ Test(plan_text, anything_else_is_refused) {
         "cluster 2\nlaunch k 32 0 1\nworkspace 0\n",
         "launch k 32 0 1\ncluster 2\ncluster 2\nworkspace 0\n",
         "launch k 32 0 1\ncluster 0\nworkspace 0\n",
+        "dependent\nlaunch k 32 0 1\nworkspace 0\n",
+        "launch k 32 0 1\ndependent\ndependent\nworkspace 0\n",
+        "launch k 32 0 1\ndependent 1\nworkspace 0\n",
         "launch k 32 0 1\ncluster 9\nworkspace 0\n",
         "launch k 32 0 1\ncluster 2 2\nworkspace 0\n",
         "launch k 32 0 1\nmap q q 64 64\ncluster 2\nworkspace 0\n",

@@ -414,6 +414,95 @@ Test(driver, is_told_the_grid_the_block_and_the_parameters, .init = load_and_all
     cr_expect_arr_eq(stand_in.params, &params, sizeof params);
 }
 
+/* The second kernel of plan_words waits for the launch ahead of it by itself. */
+static void open_with_a_dependent(int major, int version) {
+    stand_in_reset();
+    stand_in.params_size = sizeof(int);
+    stand_in.major = major;
+    stand_in.version = version;
+    cr_assert(plan_read(plan_words, &plan));
+    plan.launch[1].dependent = true;
+    cubin = cubin_make(entries, 2, &cubin_size);
+    cr_assert_eq(open_with((struct backend_options){0}), ATT_OK, "%s", words());
+    cr_assert_eq(load(), ATT_OK, "%s", words());
+    stand_in_forget();
+}
+
+#define SECOND "cuLaunchKernelEx second grid=6,1,1 block=64,1,1 shared=0 stream=(nil) attributes="
+static const char plainly[] = SECOND "1\n    attribute 4: 2,1,1\n";
+static const char early[] = SECOND "2\n    attribute 4: 2,1,1\n    attribute 6: 1,0,0\n";
+
+static enum att_status launch_second(void) {
+    int params = 1;
+    return type->launch(backend, module, 1, 6, &params, sizeof params, NULL, &failure);
+}
+
+Test(driver, a_kernel_that_waits_by_itself_may_start_early) {
+    open_with_a_dependent(9, 12030);
+    cr_expect_eq(do_launch(), ATT_OK);
+    expect_calls("cuLaunchKernelEx first grid=3,1,1 block=128,1,1 shared=4096 stream=(nil) attributes=0\n");
+    stand_in.capturing = true; /* becomes an edge of the graph */
+    cr_expect_eq(launch_second(), ATT_OK);
+    expect_calls(early);
+    close_device();
+}
+
+Test(driver, a_kernel_that_starts_early_divides_memory_as_its_neighbour_does) {
+    open_with_a_dependent(9, 13000);
+    type->unload(backend, module);
+    stand_in_fail("cuFuncSetAttribute", STAND_IN_INVALID_VALUE, 3); /* no more than a wish */
+    stand_in_forget();
+    cr_assert_eq(load(), ATT_OK, "%s", words());
+    cr_expect(strstr(stand_in_calls(), "cuFuncSetAttribute second attribute=9 value=100\n"), "%s", stand_in_calls());
+    cr_expect_null(strstr(stand_in_calls(), "cuFuncSetAttribute first attribute=9"), "%s", stand_in_calls());
+    close_device();
+}
+
+Test(driver, no_kernel_starts_early_where_that_is_not_known) {
+    static const struct { int major, version; } cases[] = {{8, 13000}, {9, 12020}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        open_with_a_dependent(cases[i].major, cases[i].version);
+        cr_expect_eq(launch_second(), ATT_OK);
+        expect_calls(plainly);
+        close_device();
+        module = NULL;
+    }
+}
+
+Test(driver, a_refused_early_start_is_a_plain_launch_and_not_asked_for_again) {
+    static const int errors[] = {CUDA_INVALID_VALUE, CUDA_NOT_SUPPORTED};
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        char both[2 * sizeof early];
+        open_with_a_dependent(9, 13000);
+        stand_in.refused_attribute = 6;
+        stand_in.refusal = errors[i];
+        snprintf(both, sizeof both, "%s%s", early, plainly);
+        cr_expect_eq(launch_second(), ATT_OK, "%s", words());
+        expect_calls(both);
+        cr_expect_eq(launch_second(), ATT_OK, "%s", words());
+        expect_calls(plainly);
+        close_device();
+        module = NULL;
+    }
+}
+
+Test(driver, a_launch_that_fails_for_another_reason_says_so) {
+    open_with_a_dependent(9, 13000);
+    stand_in_fail("cuLaunchKernelEx", STAND_IN_INVALID_VALUE, 1); /* without the attribute, too */
+    expect_failure(launch_second(), ATT_LAUNCH_FAILED,
+                   "launching a kernel: CUDA_ERROR_INVALID_VALUE, CUresult 1 (invalid argument)");
+    stand_in_fail("cuLaunchKernelEx", STAND_IN_ILLEGAL_ADDRESS, 1);
+    stand_in_forget();
+    expect_failure(launch_second(), ATT_LAUNCH_FAILED,
+                   "launching a kernel: CUDA_ERROR_ILLEGAL_ADDRESS, CUresult 700 (an illegal memory access was "
+                   "encountered)");
+    expect_calls(SECOND "2\n"); /* not tried twice */
+    stand_in_fail("", 0, 0);
+    cr_expect_eq(launch_second(), ATT_OK);
+    expect_calls(early); /* still allowed */
+    close_device();
+}
+
 Test(driver, is_told_tensors_in_bytes, .init = load_and_allocate, .fini = close_device) {
     static _Alignas(MAP_ALIGNMENT) char map[MAP_BYTES + 1];
     struct map_request request = {.data = stand_in_memory() + 32,

@@ -26,6 +26,8 @@ static void show_plan(const struct plan *plan, struct text *output) {
         text_print(output, ", block %d, shared %d", plan->launch[i].block, plan->launch[i].shared);
         if (plan->launch[i].cluster)
             text_print(output, ", cluster %d", plan->launch[i].cluster);
+        if (plan->launch[i].dependent)
+            text_print(output, ", dependent");
         if (plan->launch[i].params)
             text_print(output, ", params %s", plan_params_table[plan->launch[i].params].name);
         if (plan->launch[i].fills_tables)

@@ -55,6 +55,16 @@ Test(facts, of_a_target) {
     knobs.target = target_sm_90a;
     cr_assert(facts_find(&knobs, fact, reason));
     cr_expect_eq(fact[FACT_target_shared_bytes].value, target_info(target_sm_90a)->shared_bytes);
+    static const struct {
+        int target, dependents;
+    } cases[] = {{target_any, 0},   {target_sm_80, 0},  {target_sm_86, 0}, {target_sm_89, 0},
+                 {target_sm_90, 1}, {target_sm_90a, 1}, {target_sm_120, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        knobs.target = cases[i].target;
+        cr_assert(facts_find(&knobs, fact, reason));
+        cr_expect_eq(fact[FACT_dependent_launches].value, cases[i].dependents, "%s",
+                     target_info(cases[i].target)->name);
+    }
 }
 
 Test(facts, of_wanted_gradients) {

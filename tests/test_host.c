@@ -466,6 +466,44 @@ Test(host, threads_that_wait_for_each_other_in_vain_are_named) {
     check_faults(cases, LENGTH(cases), "kernel kernel, ");
 }
 
+Test(host, a_dependent_launch_waits_before_it_touches_memory) {
+    static const struct {
+        const char *statement, *words; /* of the refusal; null = there is none */
+    } cases[] = {
+        {"float *mine = dynamic_shared<float>() + threadIdx.x % 16; *mine = p.n; grid_dependency_wait(); "
+         "launch_dependents(); if (threadIdx.x == 0) p.y[blockIdx.x] = *mine;",
+         NULL},
+        {"grid_dependency_wait(); if (threadIdx.x > 7) return;", NULL},
+        {"if (threadIdx.x == 0) p.y[0] = 1; grid_dependency_wait();",
+         "thread 0: accesses global memory before grid_dependency_wait()"},
+        {"float x = p.x[threadIdx.x % 16]; grid_dependency_wait(); dynamic_shared<float>()[threadIdx.x % 16] = x;",
+         "accesses global memory before grid_dependency_wait()"},
+        {"copy_async<4>(dynamic_shared<float>() + threadIdx.x % 16, p.x, 4); copy_async_wait(); "
+         "grid_dependency_wait();",
+         "accesses global memory before grid_dependency_wait()"},
+        {"launch_dependents();", "ended without grid_dependency_wait()"},
+        {"if (threadIdx.x != 5) grid_dependency_wait();", "thread 5: ended without grid_dependency_wait()"},
+    };
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct device device = device_open(ATT_HOST_CHECK, 0);
+        struct text source = {0};
+        text_print(&source, KERNEL "    %s\n}\n", cases[i].statement);
+        float zero[16] = {0};
+        struct params p = {device_buffer(&device, 64, zero), device_buffer(&device, 64, NULL), 16};
+        struct kernel kernel = {source.bytes, 2, 64, 64};
+        enum att_status status = device_run_dependent(&device, &kernel, &p, sizeof p);
+        cr_expect_eq(status, cases[i].words ? ATT_LAUNCH_FAILED : ATT_OK, "%s: %s", cases[i].statement,
+                     text_string(&device.failure.text));
+        cr_expect(!cases[i].words || has(&device, cases[i].words), "%s: expected \"%s\" in: %s", cases[i].statement,
+                  cases[i].words, text_string(&device.failure.text));
+        /* Any kernel may be launched plainly. */
+        cr_expect_eq(device_run(&device, &kernel, &p, sizeof p), ATT_OK, "%s: %s", cases[i].statement,
+                     text_string(&device.failure.text));
+        text_free(&source);
+        device_close(&device);
+    }
+}
+
 Test(host, fast_mode_finds_writes_outside_afterwards) {
     static const int offsets[] = {16, -1, 40};
     for (size_t i = 0; i < LENGTH(offsets); i++) {

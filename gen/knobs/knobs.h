@@ -123,6 +123,9 @@ struct target_info {
 };
 const struct target_info *target_info(int target);
 
+/* Can a kernel for it start before the launch ahead of it has ended (programmatic dependent launch)? */
+static inline bool target_starts_dependents(const struct target_info *target) { return target->first >= 90; }
+
 /* The text of a mask or score that is an expression; null for any other knob or value. */
 const char *knob_formula(const struct knobs *knobs, enum knob_id id);
 

@@ -97,6 +97,8 @@ struct plan_launch {
     enum plan_params params;
     bool fills_tables; /* makes the tables of the mask (expression/tables_launch.cuh), behind the workspace's bytes */
     int cluster;       /* blocks that run side by side, at most PLAN_CLUSTER; divides the grid; 0 = no clusters */
+    bool
+        dependent; /* programmatic dependent launch: it waits by itself for the launch ahead of it, so it may start earlier */
 };
 
 /* The tensors that a map can describe, in the order of a launch's arguments; d_o is of attention_backward alone. */

@@ -153,6 +153,8 @@ static void print_plan(struct emitter *e, const struct plan *plan) {
         text_print(&text, ", block %d, shared %d bytes", launch->block, launch->shared);
         if (launch->cluster)
             text_print(&text, ", clusters of %d blocks", launch->cluster);
+        if (launch->dependent)
+            text_print(&text, ", may start before the launch ahead of it has ended");
         if (launch->params)
             text_print(&text, ", takes %s", plan_params_table[launch->params].name);
         if (launch->fills_tables)

@@ -95,6 +95,7 @@ static bool keep_launch(struct walk *walk, const struct template_file *file, con
     launch->block = (int)block; /* within the target's limits: the variant is feasible */
     launch->shared = (int)shared;
     launch->cluster = cluster > 1 ? (int)cluster : 0;
+    launch->dependent = op->dependent && target_starts_dependents(target_info(walk->knobs->target));
     launch->params = (enum plan_params)op->index;
     launch->fills_tables = op->flag;
     return true;

@@ -60,6 +60,7 @@ static void find_wants(const struct formula_set *set, int value[FACT_COUNT]) {
 
 bool facts_find(const struct knobs *knobs, struct expr_slot fact[FACT_COUNT], char reason[FACT_REASON]) {
     int value[FACT_COUNT] = {[FACT_target_shared_bytes] = target_info(knobs->target)->shared_bytes,
+                             [FACT_dependent_launches] = target_starts_dependents(target_info(knobs->target)),
                              [FACT_split_keys] = knobs_split_keys(knobs),
                              [FACT_quantised] = knobs_quantised(knobs)};
     struct formula_set set;

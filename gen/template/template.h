@@ -33,7 +33,7 @@ enum op_kind {
     OP_DEFAULTS,  /* those of the template's table */
     OP_REQUIRE,   /* expr[0] */
     OP_LAUNCH,    /* text[0..size): entry; expr[0..3]: grid, block, shared, cluster or null; index: enum plan_params;
-                     flag: fills tables */
+                     flag: fills tables; dependent */
     OP_WORKSPACE, /* expr[0] */
     OP_SPLITS,    /* expr[0..4]: as enum plan_split; all but the first may be null */
     OP_CODE,      /* index: enum formula_code */
@@ -48,7 +48,7 @@ struct template_op {
     int next;
     const char *text;
     int size;
-    bool flag;
+    bool flag, dependent;
     struct expr *expr[TEMPLATE_EXPRS];
 };
 

@@ -195,7 +195,7 @@ static void read_require(struct page *page, struct slice word, struct slice rest
 }
 
 static const char launch_usage[] =
-    "launch ENTRY grid EXPR block EXPR shared EXPR [cluster EXPR] [params STRUCT] [fills tables]";
+    "launch ENTRY grid EXPR block EXPR shared EXPR [cluster EXPR] [dependent] [params STRUCT] [fills tables]";
 static const char map_usage[] = "tensor_map [NAME of] TENSOR rows EXPR cols EXPR [packed]";
 
 /* KEYWORD EXPR, taken off the front. False after an error. */
@@ -238,8 +238,11 @@ static enum plan_params find_params(struct page *page, struct slice name) {
     return PLAN_PARAMS_USUAL;
 }
 
-/* [params STRUCT] [fills tables], behind the numbers of a launch. */
+/* [dependent] [params STRUCT] [fills tables], behind the numbers of a launch. */
 static bool read_launch_rest(struct page *page, struct slice rest, struct template_op *op) {
+    op->dependent = begins_with(rest, "dependent");
+    if (op->dependent)
+        slice_name(&rest);
     if (begins_with(rest, "params")) {
         slice_name(&rest);
         op->index = find_params(page, slice_name(&rest));
@@ -252,7 +255,7 @@ static bool read_launch_rest(struct page *page, struct slice rest, struct templa
     if (op->flag || !found.size)
         return true;
     diag_error(page->reader->diag, page_place(page, found.text),
-               "expected 'cluster', 'params', 'fills tables' or nothing here: %s", launch_usage);
+               "expected 'cluster', 'dependent', 'params', 'fills tables' or nothing here: %s", launch_usage);
     return false;
 }
 

@@ -194,6 +194,8 @@ static void run_thread(void *argument) {
     if (fiber->copies.count > fiber->copies.first)
         fiber_refuse(fiber, 0, NULL, "ended with %u asynchronous copies that it has not waited for",
                      fiber->copies.count - fiber->copies.first);
+    if (fiber->depends)
+        fiber_refuse(fiber, 0, NULL, "ended without grid_dependency_wait(), as the launch is a dependent one");
     units_ended(fiber);
     collective_ended(fiber);
     race_release(block->launch);
@@ -239,6 +241,15 @@ static void describe_place(const struct block *block, uintptr_t address, const s
         text_print(text, "address 0x%zx, which is in no buffer", (size_t)address);
 }
 
+/* Buffers that were accessed lately are not asked about again: of a block's threads the first is sure to be found out. */
+void fiber_check_dependency(struct fiber *fiber, int line, const void *pc) {
+    if (fiber->depends)
+        fiber_refuse(fiber, line, pc,
+                     "accesses global memory before grid_dependency_wait(), and the launch ahead may still run");
+}
+
+static void end_dependency(struct attile_block *shown, unsigned index) { fiber_of(shown, index)->depends = false; }
+
 static void check_access(struct attile_block *shown, unsigned index, const void *pointer, unsigned long long size,
                          int write, unsigned alignment, const void *pc) {
     struct fiber *fiber = fiber_of(shown, index);
@@ -251,6 +262,7 @@ static void check_access(struct attile_block *shown, unsigned index, const void 
         fiber_refuse(fiber, 0, pc, "misaligned: %s %llu bytes at an address that is not a multiple of %u", verb, size,
                      alignment);
     if (found) {
+        fiber_check_dependency(fiber, 0, pc);
         unsigned oldest = ATTILE_RANGES - 1;
         memmove(&block->shown->range[1], &block->shown->range[0], oldest * sizeof block->shown->range[0]);
         block->shown->range[0].low = (uintptr_t)buffer.base;
@@ -335,6 +347,7 @@ static const struct attile_host host = {
     .product = units_product,
     .products = units_products,
     .cluster = cluster_barrier,
+    .dependency = end_dependency,
     .copy = copy,
     .fill = fill,
 };
@@ -394,6 +407,7 @@ bool block_start(struct block *block, struct launch *launch, struct cluster *clu
         fiber->block = block;
         fiber->index = i;
         fiber->copies.first = fiber->copies.count = fiber->copies.groups = 0;
+        fiber->depends = launch->dependent;
         fiber->at_cluster = false;
         unsigned char *low = stack_low(block, i);
         unsigned char *high = block->region + (size_t)(i + 1) * ATTILE_STACK - i % COLORS * COLOR;

@@ -36,6 +36,7 @@ struct fiber {
         unsigned first, count, room;
         unsigned groups;    /* committed */
     } copies;               /* started, not yet waited for: [first, count) */
+    bool depends;           /* on the launch ahead, and has not waited for it yet */
     bool at_cluster;        /* has arrived at the cluster's barrier and not yet waited there */
     unsigned cluster_phase; /* the phase in which it arrived */
     struct context context;
@@ -127,6 +128,9 @@ static inline struct fiber *fiber_of(struct attile_block *shown, unsigned index)
 
 /* Stop this launch: record the fault if it is the first. Never returns. */
 _Noreturn void fiber_refuse(struct fiber *fiber, int line, const void *pc, const char *format, ...) TEXT_PRINTF(4, 5);
+
+/* Refuse an access to global memory before grid_dependency_wait(). */
+void fiber_check_dependency(struct fiber *fiber, int line, const void *pc);
 
 /* mma.c: the last lane to arrive calls these for the whole warp, with each lane's value. Faults are reported for `fiber`. */
 void warp_find_rows(struct fiber *fiber, const uint64_t value[ATTILE_WARP], int line);

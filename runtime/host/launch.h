@@ -45,6 +45,7 @@ struct launch {
     uint64_t seed; /* 0 = round robin */
     unsigned grid, threads, workers;
     unsigned cluster; /* blocks per cluster, 1 to ATTILE_CLUSTER; divides the grid */
+    bool dependent;   /* may start before the launch ahead has ended: its threads have to wait for that */
     size_t shared;
     /* the result */
     struct fault fault; /* text owned by the caller */

@@ -178,6 +178,7 @@ void units_box(struct attile_block *shown, unsigned index, const struct attile_b
     struct block *block = fiber->block;
     struct units *units = block->units;
     order_use_couriers(block);
+    fiber_check_dependency(fiber, line, NULL);
     check(fiber, box, box->map, line);
     struct copy copy = {.map = *(const struct host_map *)box->map,
                         .shared = (size_t)((unsigned char *)box->shared - block->shared),

@@ -1,4 +1,4 @@
-/* hopper: plain C++ bodies for the wrappers in templates/target/sm_90a.cuh. The device does the work. What it
+/* hopper: plain C++ bodies for the wrappers in templates/target/sm_90*.cuh. The device does the work. What it
    reports as a fault would hang, fault or give a wrong result on the hardware. */
 ATTILE_INLINE int warpgroup_index(ATTILE_LINE) {
     return attile_pick(0xffffffffu, (int)(threadIdx.x / ATTILE_WARPGROUP), 0, line);
@@ -6,6 +6,12 @@ ATTILE_INLINE int warpgroup_index(ATTILE_LINE) {
 ATTILE_INLINE bool elect_one(ATTILE_LINE) {
     return attile_lane() == __builtin_ctz((unsigned)attile_together(ATTILE_BALLOT, 0xffffffffu, 1, 0, line));
 }
+
+/* Launches run one after the other. */
+static ATTILE_UNWATCHED void grid_dependency_wait() {
+    attile_self()->host->dependency(attile_self(), attile_self_index());
+}
+ATTILE_INLINE void launch_dependents() {}
 
 /* --- registers and barriers ---------------------------------------------------------------------------------------- */
 
