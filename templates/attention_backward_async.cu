@@ -92,13 +92,13 @@
 //$ include "backward/d_sinks_launch.cuh"
 //$ end
 //$ if apart
-//$ launch attention_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys
-//$ launch attention_dk grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys
+//$ launch attention_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent
+//$ launch attention_dk grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent
 //$ elif dq_added
-//$ launch attention_dk_dv_dq grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys
+//$ launch attention_dk_dv_dq grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent
 //$ include "backward/round_dq_launch.cuh"
 //$ else
-//$ launch attention_dk_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys
+//$ launch attention_dk_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent
 //$ end
 //$ workspace 4 * batch * heads * ((len_q + 63) / 64 * 64) * (2 + dq_width)
 //$ tensor_map q rows 64 cols 64
@@ -107,6 +107,7 @@
 //$ tensor_map d_o rows 64 cols 64
 //$ include "params/attention_backward_tma.h"
 //$ include "target/sm_90a_copies.cuh"
+//$ include "target/sm_90.cuh"
 //$ include "pipeline/ring.cuh"
 //$ include "pipeline/release.cuh"
 //$ include "backward/unit_products.cuh"
@@ -181,6 +182,8 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     const int key0 = static_cast<int>(blockIdx.x) % tiles * BLOCK_N, kv_index = static_cast<int>(blockIdx.x) / tiles;
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
+    grid_dependency_wait();
+    launch_dependents();
     __syncthreads();
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();

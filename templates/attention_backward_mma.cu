@@ -103,16 +103,16 @@
 //$ include "backward/d_params.cuh"
 //$ end
 //$ if apart and wants_dv == 1
-//$ launch attention_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys
+//$ launch attention_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys dependent
 //$ end
 //$ if apart and wants_dk == 1
-//$ launch attention_dk grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys
+//$ launch attention_dk grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys dependent
 //$ end
 //$ if not apart
-//$ launch attention_dk_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys
+//$ launch attention_dk_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys dependent
 //$ end
 //$ if wants_dq == 1 or wants_d_params > 0
-//$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block threads shared shared_queries
+//$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block threads shared shared_queries dependent
 //$ end
 //$ if wants_d_params > 0 and head_reads > 0
 //$ include "backward/head_d_params_launch.cuh"
@@ -120,6 +120,7 @@
 //$ else
 //$ workspace 8 * batch * heads * len_q
 //$ end
+//$ include "target/sm_90.cuh"
 //$ include "backward/gradients.cuh"
 //$ include "backward/head_rows.cuh"
 //$ if dropout == 1
@@ -266,6 +267,10 @@ __device__ __forceinline__ void go_over_queries(const attention_backward_params 
 // The block's keys.
 template <bool DK, bool DV> __device__ __forceinline__ void sum_of_keys(const attention_backward_params &all) {
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
+    //$ if dependent_launches == 1
+    grid_dependency_wait();
+    launch_dependents();
+    //$ end
     const int tiles = (all.forward.len_kv + BLOCK_N - 1) / BLOCK_N;
     const int key0 = static_cast<int>(blockIdx.x) % tiles * BLOCK_N, kv_index = static_cast<int>(blockIdx.x) / tiles;
     const attention_backward_params &params = sequence_of(all, kv_index / all.forward.kv_heads);
@@ -483,6 +488,10 @@ __device__ __forceinline__ void go_over_keys(const attention_backward_params &pa
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     attention_dq(const __grid_constant__ attention_backward_params all) {
     SharedQueries &shared = *dynamic_shared<SharedQueries>();
+    //$ if dependent_launches == 1
+    grid_dependency_wait();
+    launch_dependents();
+    //$ end
     const QueryPlace place = place_of_queries(all.forward);
     const attention_backward_params &params = sequence_of(all, place.index / all.forward.heads);
     const attention_params &p = params.forward;

@@ -86,18 +86,19 @@
 //$ if batch_invariant == 1
 //$ let chunk_keys = 1024
 //$ let parts_of_block = 1
-//$ launch attention_decode grid (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) block threads shared shared_bytes
-//$ launch attention_combine_runs grid (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * block_m block 128 shared 0
+//$ launch attention_decode grid (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) block threads shared shared_bytes dependent
+//$ launch attention_combine_runs grid (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * block_m block 128 shared 0 dependent
 //$ workspace (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) * 4 * block_m * (columns_v + 2)
 //$ else
 //$ let parts_of_block = 2
-//$ launch attention_decode grid sm_count block threads shared shared_bytes
-//$ launch attention_combine_runs grid sm_count * block_m block 128 shared 0
+//$ launch attention_decode grid sm_count block threads shared shared_bytes dependent
+//$ launch attention_combine_runs grid sm_count * block_m block 128 shared 0 dependent
 //$ workspace 8 * sm_count * block_m * (columns_v + 2)
 //$ end
 //$ include "params/attention.h"
 //$ include "sequence/element.cuh"
 //$ include "target/sm_80.cuh"
+//$ include "target/sm_90.cuh"
 
 //$ note Sequences with lengths of their own: a Q tile is of one of them.
 //$ if layout == padded
@@ -188,7 +189,15 @@ static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const __grid_constant__ attention_params all) {
     Shared &shared = *dynamic_shared<Shared>();
+    //$ if dependent_launches == 1 and layout != dense
+    grid_dependency_wait(); // lengths are in memory
+    launch_dependents();
+    //$ end
     const Plan plan = plan_of(all, gridDim.x);
+    //$ if dependent_launches == 1 and layout == dense
+    grid_dependency_wait();
+    launch_dependents();
+    //$ end
     if (blockIdx.x >= plan.workers)
         return;
     const Start start = start_of(all, plan, blockIdx.x);

@@ -158,6 +158,7 @@
 //$ include "params/attention_tma.h"
 //$ include "sequence/element.cuh"
 //$ include "target/sm_90a.cuh"
+//$ include "target/sm_90.cuh"
 //$ include "pipeline/ring.cuh"
 
 //$ note Sequences with lengths of their own: a block works on one of them.
@@ -389,6 +390,14 @@ __device__ __forceinline__ void init_barriers(Shared &shared) {
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     attention_flash_async(const __grid_constant__ attention_tma_params p) {
     Shared &shared = *dynamic_shared<Shared>();
+    if (warp_index() == 0 && elect_one()) {
+        tma_prefetch(&p.q_map);
+        tma_prefetch(&p.k_map);
+        tma_prefetch(&p.v_map);
+        init_barriers(shared);
+    }
+    grid_dependency_wait();
+    launch_dependents();
     //$ if layout == dense
     if (p.attention.len_kv == 0)
         return write_nothing(p.attention);
@@ -405,12 +414,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     if (own.len_kv == 0)
         return write_nothing(own, tile);
     //$ end
-    if (warp_index() == 0 && elect_one()) {
-        tma_prefetch(&p.q_map);
-        tma_prefetch(&p.k_map);
-        tma_prefetch(&p.v_map);
-        init_barriers(shared);
-    }
     //$ if cluster > 1
     __syncwarp();
     cluster_arrive(); // the barriers of every block are initialised

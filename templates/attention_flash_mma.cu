@@ -73,6 +73,7 @@
 //$ include "params/attention.h"
 //$ include "sequence/element.cuh"
 //$ include "target/sm_80.cuh"
+//$ include "target/sm_90.cuh"
 
 //$ note Sequences with lengths of their own: a block works on one of them.
 //$ if layout == padded
@@ -205,7 +206,15 @@ __device__ __forceinline__ void begin_unit(UnitRows &rows, const Tile &tile) {
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     //$ if layout == dense
     attention_flash_mma(const __grid_constant__ attention_params p) {
+    //$ else
+    attention_flash_mma(const __grid_constant__ attention_params all) {
+    //$ end
     Shared &shared = *dynamic_shared<Shared>();
+    //$ if dependent_launches == 1
+    grid_dependency_wait();
+    launch_dependents();
+    //$ end
+    //$ if layout == dense
     if (p.len_kv == 0)
         return write_nothing(p);
     const Tile tile = tile_of_block(p);
@@ -214,8 +223,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
         return;
     //$ end
     //$ else
-    attention_flash_mma(const __grid_constant__ attention_params all) {
-    Shared &shared = *dynamic_shared<Shared>();
     const Tile tile = tile_of_block(all);
     const attention_params p = sequence_of(all, tile.batch);
     if (tile.query >= p.len_q)

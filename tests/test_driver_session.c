@@ -138,8 +138,10 @@ Test(driver_session, a_launch_hands_over_maps_and_parameters, .init = find_kerne
               stand_in_calls());
     cr_expect_eq(count("cuTensorMapEncodeTiled"), 4);
     /* two Q tiles of eight heads are less than the GPU has multiprocessors */
-    snprintf(launch, sizeof launch, "cuLaunchKernelEx %s grid=16,1,1 block=%d,1,1 shared=%d stream=0x5000 attributes=0",
-             plan.launch[0].entry, plan.launch[0].block, plan.launch[0].shared);
+    snprintf(
+        launch, sizeof launch,
+        "cuLaunchKernelEx %s grid=16,1,1 block=%d,1,1 shared=%d stream=0x5000 attributes=1\n    attribute 6: 1,0,0",
+        plan.launch[0].entry, plan.launch[0].block, plan.launch[0].shared);
     cr_expect(strstr(stand_in_calls(), launch), "%s\nexpected %s", stand_in_calls(), launch);
     memcpy(mapped_params_begin(&params, &plan), stand_in.params, stand_in.params_size);
     const struct tensor_map *maps = mapped_params_begin(&params, &plan);

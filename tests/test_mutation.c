@@ -22,7 +22,11 @@
 #define TF32     "dtype=fp32 family=attention_forward algorithm=flash_mma target=sm_80 "
 #define DECODE   "dtype=bf16 family=attention_forward algorithm=decode target=sm_80 "
 #define BACKWARD "dtype=bf16 family=attention_backward algorithm=flash_mma target=sm_80 "
-#define BIAS     "score=\"s + values[h, q, k]\" params=\"values: bf16[heads, len_kv, len_kv]\"" /* copied ahead */
+/* Their launches are dependent ones. */
+#define MMA_90      "dtype=bf16 family=attention_forward algorithm=flash_mma target=sm_90 "
+#define DECODE_90   "dtype=bf16 family=attention_forward algorithm=decode target=sm_90 "
+#define BACKWARD_90 "dtype=bf16 family=attention_backward algorithm=flash_mma target=sm_90 "
+#define BIAS        "score=\"s + values[h, q, k]\" params=\"values: bf16[heads, len_kv, len_kv]\"" /* copied ahead */
 
 /* What the mutants are made of. */
 static const char *const files[] = {
@@ -59,6 +63,8 @@ static const char *const files[] = {
     "load/keys_by_warp.cuh",
     "load/queries_in_shared.cuh",
     "pipeline/merge_warps.cuh",
+    "store/combine.cuh",
+    "backward/row_dots_launch.cuh",
 };
 enum { FILES = sizeof files / sizeof *files };
 
@@ -114,6 +120,14 @@ static const struct {
      "batch=2,heads=6,kv_heads=2,len_q=3,len_kv=130"},
     {DECODE "mask=none block_m=32 threads=64 head_dim=72 head_dim_v=8 block_n=16 stages=3",
      "batch=3,heads=6,kv_heads=1,len_q=3,len_kv=150"}, /* Q in shared memory */
+    {MMA_90 "mask=causal block_m=64 threads=128 head_dim=8 block_n=16 stages=2 splits=3",
+     "heads=2,len_q=70,len_kv=150"},
+    {DECODE_90 "mask=none block_m=8 threads=64 head_dim=8 block_n=16 stages=2",
+     "batch=1,heads=4,kv_heads=1,len_q=1,len_kv=700"}, /* every Q tile in parts */
+    {DECODE_90 "mask=none block_m=8 threads=64 head_dim=8 block_n=16 stages=2 layout=padded",
+     "batch=3,heads=4,kv_heads=2,len_q=1,len_kv=300"},
+    {BACKWARD_90 "mask=causal block_m=64 block_n=64 threads=128 head_dim=8 stages=1",
+     "heads=2,kv_heads=1,len_q=100,len_kv=130"},
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
@@ -144,6 +158,7 @@ static const struct mutation {
     {"+= sum[r][i]", "= sum[r][i]"},
     {"v.beyond(odd", "v.beyond(even"},
     {"i % 4 / 2 + i % 2 * 2", "i % 4"},
+    {"grid_dependency_wait(", NULL},
     {"barrier_init(", NULL},
     {"barrier_init_fence(", NULL},
     {"barrier_arrive(", NULL},

@@ -1,17 +1,22 @@
-//$ needs algorithm
+//$ needs algorithm dependent_launches
 //$ if algorithm == flash_async
-//$ launch attention_d_sinks grid heads block 256 shared 32 params attention_backward_params
+//$ launch attention_d_sinks grid heads block 256 shared 32 dependent params attention_backward_params
 //$ else
-//$ launch attention_d_sinks grid heads block 256 shared 32
+//$ launch attention_d_sinks grid heads block 256 shared 32 dependent
 //$ include "backward/row_dots_launch.cuh"
 //$ end
 //$ include "expression/formula.cuh"
 //$ include "fragment/reduce.cuh"
+//$ include "target/sm_90.cuh"
 
 // A sink takes the weight e^(sink - LSE) of every query of its head and gives no value: its gradient is the sum of -weight * D.
 // One block a head, in an order that does not vary.
 extern "C" __global__ void __launch_bounds__(256)
     attention_d_sinks(const __grid_constant__ attention_backward_params params) {
+    //$ if dependent_launches == 1
+    grid_dependency_wait();
+    launch_dependents();
+    //$ end
     if (!params.d_sinks)
         return;
     const attention_params &all = params.forward;

@@ -9,9 +9,10 @@
 //$ let v_stages = 1
 //$ end
 //$ let shared_queries = (query_bytes + stages * k_step_bytes + v_stages * v_step_bytes + 64 + 1023) / 1024 * 1024
-//$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block block_threads shared shared_queries
+//$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block block_threads shared shared_queries dependent
 //$ include "backward/repeat_queries.cuh"
 //$ include "backward/weigh_queries.cuh"
+//$ include "target/sm_90.cuh"
 
 // --- dQ: queries down, keys across
 
@@ -51,6 +52,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     const int query0 = (tiles - 1 - static_cast<int>(blockIdx.x) % tiles) * BLOCK_M, index = static_cast<int>(blockIdx.x) / tiles;
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
+    grid_dependency_wait();
+    launch_dependents();
     __syncthreads();
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();

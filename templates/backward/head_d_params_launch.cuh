@@ -1,6 +1,7 @@
-//$ needs head_reads
-//$ launch attention_head_d_params grid batch * heads * head_reads block 256 shared 32
+//$ needs head_reads dependent_launches
+//$ launch attention_head_d_params grid batch * heads * head_reads block 256 shared 32 dependent
 //$ include "backward/d_params.cuh"
+//$ include "target/sm_90.cuh"
 
 // The sequence of an entry: of a read, in a head.
 __device__ __forceinline__ int batch_of(const attention_params &p, int entry) { return entry % (p.batch * p.heads) / p.heads; }
@@ -18,6 +19,10 @@ __device__ __forceinline__ float *head_place(const attention_backward_params &pa
 // The sums of all warps that are for one element. Heads may share it: the first entry that is for it adds all.
 extern "C" __global__ void __launch_bounds__(256)
     attention_head_d_params(const __grid_constant__ attention_backward_params params) {
+    //$ if dependent_launches == 1
+    grid_dependency_wait();
+    launch_dependents();
+    //$ end
     const attention_params &all = params.forward;
     const int own = blockIdx.x, entries = gridDim.x;
     float *place = head_place(params, own), *shared = dynamic_shared<float>();

@@ -1,12 +1,17 @@
-//$ needs head_dim dq_width
-//$ launch attention_round_dq grid batch * heads * ((len_q + 63) / 64) block 128 shared 0 params attention_backward_params
+//$ needs head_dim dq_width dependent_launches
+//$ launch attention_round_dq grid batch * heads * ((len_q + 63) / 64) block 128 shared 0 dependent params attention_backward_params
 //$ include "backward/row_statistics_launch.cuh"
 //$ include "backward/repeat_queries.cuh"
 //$ include "backward/store_rows.cuh"
+//$ include "target/sm_90.cuh"
 
 // The sums of 64 queries, times the scale -> dQ.
 extern "C" __global__ void __launch_bounds__(128)
     attention_round_dq(const __grid_constant__ attention_backward_params params) {
+    //$ if dependent_launches == 1
+    grid_dependency_wait();
+    launch_dependents();
+    //$ end
     const attention_params &p = params.forward;
     const int tiles = padded_queries(p) / 64, index = static_cast<int>(blockIdx.x) / tiles;
     const int query0 = static_cast<int>(blockIdx.x) % tiles * 64 + static_cast<int>(threadIdx.x) / 32 * 16; // of this warp

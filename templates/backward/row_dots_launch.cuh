@@ -1,7 +1,8 @@
-//$ needs head_dim_v algorithm layout
-//$ launch attention_row_dots grid (batch * heads * len_q + 3) / 4 block 128 shared 0
+//$ needs head_dim_v algorithm layout dependent_launches
+//$ launch attention_row_dots grid (batch * heads * len_q + 3) / 4 block 128 shared 0 dependent
 //$ include "backward/gradients.cuh"
 //$ include "fragment/reduce.cuh"
+//$ include "target/sm_90.cuh"
 
 // D = row sum of dO * O, less dLSE: one number a query, at the beginning of the workspace. The row sum is that of P * dP, which
 // the derivative of the softmax subtracts from every dP.
@@ -22,6 +23,10 @@ __device__ __forceinline__ float *row_lse2(const attention_params &p, long long 
 // One warp a row.
 extern "C" __global__ void __launch_bounds__(128)
     attention_row_dots(const __grid_constant__ attention_backward_params all) {
+    //$ if dependent_launches == 1
+    grid_dependency_wait();
+    launch_dependents();
+    //$ end
     const long long row = static_cast<long long>(blockIdx.x) * 4 + threadIdx.x / 32; // (batch, head, query) in one
     if (row >= static_cast<long long>(all.forward.batch) * all.forward.heads * all.forward.len_q)
         return;

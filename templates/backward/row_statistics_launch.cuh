@@ -1,7 +1,8 @@
-//$ needs head_dim_v dq_width
-//$ launch attention_row_statistics grid batch * heads * ((len_q + 63) / 64 * 4) block 128 shared 0 params attention_backward_params
+//$ needs head_dim_v dq_width dependent_launches
+//$ launch attention_row_statistics grid batch * heads * ((len_q + 63) / 64 * 4) block 128 shared 0 dependent params attention_backward_params
 //$ include "backward/gradients.cuh"
 //$ include "fragment/reduce.cuh"
+//$ include "target/sm_90.cuh"
 
 // Two numbers a query, at the beginning of the workspace: D = row sum of dO * O, less dLSE, which the derivative of the softmax
 // subtracts from every dP; and LSE for the base 2, +INFINITY of a query that sees no key, which makes every weight 0. Queries are
@@ -30,6 +31,10 @@ __device__ __forceinline__ float *dq_sums(const attention_params &p, long long t
 // Eight lanes a row, 16 bytes at a time.
 extern "C" __global__ void __launch_bounds__(128)
     attention_row_statistics(const __grid_constant__ attention_backward_params params) {
+    //$ if dependent_launches == 1
+    grid_dependency_wait();
+    launch_dependents();
+    //$ end
     const attention_params &p = params.forward;
     const int tiles = padded_queries(p) / 16, query = static_cast<int>(blockIdx.x) % tiles * 16 + static_cast<int>(threadIdx.x) / 8;
     const long long index = static_cast<int>(blockIdx.x) / tiles;

@@ -1,10 +1,11 @@
-//$ needs algorithm family
+//$ needs algorithm family dependent_launches
 //$ if family == attention_backward
-//$ launch attention_tables grid (batch * (len_q + len_kv) + 2047) / 2048 block 128 shared 0 params attention_params fills tables
+//$ launch attention_tables grid (batch * (len_q + len_kv) + 2047) / 2048 block 128 shared 0 dependent params attention_params fills tables
 //$ else
-//$ launch attention_tables grid (batch * (len_q + len_kv) + 2047) / 2048 block 128 shared 0 fills tables
+//$ launch attention_tables grid (batch * (len_q + len_kv) + 2047) / 2048 block 128 shared 0 dependent fills tables
 //$ end
 //$ include "expression/bounds.cuh"
+//$ include "target/sm_90.cuh"
 
 // Makes the tables before the attention kernel runs: one warp for each run of TABLE_RUN elements.
 
@@ -50,6 +51,10 @@ extern "C" __global__ void __launch_bounds__(128) attention_tables(const __grid_
     const attention_params &p = params.attention;
     //$ else
 extern "C" __global__ void __launch_bounds__(128) attention_tables(const __grid_constant__ attention_params p) {
+    //$ end
+    //$ if dependent_launches == 1
+    grid_dependency_wait();
+    launch_dependents();
     //$ end
     //$ code tables
 }

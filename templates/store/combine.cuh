@@ -1,4 +1,4 @@
-//$ needs head_dim_v columns_v dtype_out score bfloat16_out rows_aligned layout sinks dropout
+//$ needs head_dim_v columns_v dtype_out score bfloat16_out rows_aligned layout sinks dropout dependent_launches
 //$ let combine_threads = 128
 //$ if columns_v > 64
 //$ let combine_lanes = 32
@@ -8,7 +8,8 @@
 //$ let combine_lanes = 8
 //$ end
 //$ let combine_rows = combine_threads / combine_lanes
-//$ launch attention_combine grid min(key_parts - 1, 1) * ((batch * heads * len_q + combine_rows - 1) / combine_rows) block combine_threads shared 0 params attention_params
+//$ launch attention_combine grid min(key_parts - 1, 1) * ((batch * heads * len_q + combine_rows - 1) / combine_rows) block combine_threads shared 0 dependent params attention_params
+//$ include "target/sm_90.cuh"
 
 // The second launch, when keys are split: O and LSE of each row from those of its parts, in their order, so that equal inputs give
 // equal bits. COMBINE_LANES neighbouring lanes have a row, each of them 4 neighbouring columns at a time.
@@ -56,6 +57,10 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS) attention_combine(
     const unsigned row = min(place, rows - 1); // all lanes take part in shuffles
     const unsigned of_all = row / rows_of_head(all), query = row - of_all * rows_of_head(all), batch = of_all / all.heads;
     const Row at = {static_cast<int>(query), static_cast<int>(of_all - batch * all.heads)};
+    //$ if dependent_launches == 1
+    grid_dependency_wait();
+    launch_dependents();
+    //$ end
     //$ if layout != dense
     const attention_params p = sequence_of(all, static_cast<int>(batch));
     //$ end

@@ -1,4 +1,5 @@
-//$ needs block_m head_dim_v batch_invariant
+//$ needs block_m head_dim_v batch_invariant dependent_launches
+//$ include "target/sm_90.cuh"
 //$ include "fragment/weight_of_score.cuh"
 //$ include "store/columns.cuh"
 //$ include "store/run_parts.cuh"
@@ -12,6 +13,10 @@
 // blocks on an SM allow 64 registers: not told so, ptxas takes 32 and spills.
 //$ end
 extern "C" __global__ void __launch_bounds__(128, 8) attention_combine_runs(const __grid_constant__ attention_params all) {
+    //$ if dependent_launches == 1
+    grid_dependency_wait();
+    launch_dependents();
+    //$ end
     const int row = blockIdx.x % BLOCK_M, lane = threadIdx.x % 32;
     const Plan plan = plan_of(all, gridDim.x / BLOCK_M);
     //$ if batch_invariant == 1

@@ -1,7 +1,8 @@
-//$ needs algorithm block_n tile_rows units layout
-//$ launch attention_tile_map grid min((batch * heads * ((len_q + tile_rows - 1) / tile_rows) + 3) / 4, 16 * sm_count) block 128 shared 0
+//$ needs algorithm block_n tile_rows units layout dependent_launches
+//$ launch attention_tile_map grid min((batch * heads * ((len_q + tile_rows - 1) / tile_rows) + 3) / 4, 16 * sm_count) block 128 shared 0 dependent
 //$ workspace 4 * batch * heads * ((len_q + tile_rows - 1) / tile_rows) * (units + 1) * (6 + (len_kv + 32 * block_n - 1) / (32 * block_n))
 //$ include "expression/formula.cuh"
+//$ include "target/sm_90.cuh"
 
 // The K/V tiles that each Q tile needs, for masks without a closed form. A launch before the attention kernel classifies 32 tiles
 // at a time for each unit of 64 rows. The workspace holds, for each Q tile, one line a unit and one line for the whole tile. A
@@ -43,6 +44,10 @@ extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __gri
 extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __grid_constant__ attention_params p) {
     //$ else
 extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __grid_constant__ attention_params all) {
+    //$ end
+    //$ if dependent_launches == 1
+    grid_dependency_wait();
+    launch_dependents();
     //$ end
     //$ if layout == dense
     const int tiles = (p.len_q + TILE_ROWS - 1) / TILE_ROWS, lane = static_cast<int>(threadIdx.x) % 32;

@@ -1,10 +1,10 @@
 //$ needs scheduler cluster pack_gqa shared_bytes block_threads tile_rows in_pairs layout
 //$ if scheduler == per_tile
-//$ launch attention_flash_async grid (len_q + tile_rows - 1) / tile_rows * heads * batch * key_parts * cluster block block_threads shared shared_bytes cluster cluster
+//$ launch attention_flash_async grid (len_q + tile_rows - 1) / tile_rows * heads * batch * key_parts * cluster block block_threads shared shared_bytes cluster cluster dependent
 //$ elif pack_gqa == 1
-//$ launch attention_flash_async grid min((len_q + tile_rows / 64 * (64 / packed_heads) - 1) / (tile_rows / 64 * (64 / packed_heads)) * (heads / packed_heads) * batch * key_parts, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster
+//$ launch attention_flash_async grid min((len_q + tile_rows / 64 * (64 / packed_heads) - 1) / (tile_rows / 64 * (64 / packed_heads)) * (heads / packed_heads) * batch * key_parts, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster dependent
 //$ else
-//$ launch attention_flash_async grid min((len_q + tile_rows - 1) / tile_rows * heads * batch * key_parts, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster
+//$ launch attention_flash_async grid min((len_q + tile_rows - 1) / tile_rows * heads * batch * key_parts, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster dependent
 //$ end
 //$ if in_pairs
 //$ include "work/pairs_or_tiles.cuh"

@@ -1,12 +1,12 @@
 //$ needs split_keys pack_gqa shared_bytes threads tile_rows
 //$ if split_keys > 0 and pack_gqa == 1
-//$ launch attention_flash_mma grid (len_q + tile_rows / 64 * (64 / packed_heads) - 1) / (tile_rows / 64 * (64 / packed_heads)) * (heads / packed_heads) * batch * key_parts block threads shared shared_bytes
+//$ launch attention_flash_mma grid (len_q + tile_rows / 64 * (64 / packed_heads) - 1) / (tile_rows / 64 * (64 / packed_heads)) * (heads / packed_heads) * batch * key_parts block threads shared shared_bytes dependent
 //$ elif split_keys > 0
-//$ launch attention_flash_mma grid (len_q + tile_rows - 1) / tile_rows * heads * batch * key_parts block threads shared shared_bytes
+//$ launch attention_flash_mma grid (len_q + tile_rows - 1) / tile_rows * heads * batch * key_parts block threads shared shared_bytes dependent
 //$ elif pack_gqa == 1
-//$ launch attention_flash_mma grid (len_q + tile_rows / 64 * (64 / packed_heads) - 1) / (tile_rows / 64 * (64 / packed_heads)) * (heads / packed_heads) * batch block threads shared shared_bytes
+//$ launch attention_flash_mma grid (len_q + tile_rows / 64 * (64 / packed_heads) - 1) / (tile_rows / 64 * (64 / packed_heads)) * (heads / packed_heads) * batch block threads shared shared_bytes dependent
 //$ else
-//$ launch attention_flash_mma grid (len_q + tile_rows - 1) / tile_rows * heads * batch block threads shared shared_bytes
+//$ launch attention_flash_mma grid (len_q + tile_rows - 1) / tile_rows * heads * batch block threads shared shared_bytes dependent
 //$ end
 
 //$ if split_keys > 0

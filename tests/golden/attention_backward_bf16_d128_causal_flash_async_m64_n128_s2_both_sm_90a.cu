@@ -12,6 +12,7 @@
      sequence/element.cuh
      target/any.cuh
      fragment/reduce.cuh
+     target/sm_90.cuh
      backward/round_dq_launch.cuh
      backward/repeat_queries.cuh
      backward/other_tiles.cuh
@@ -73,9 +74,9 @@
      shared_keys         165888             (key_bytes + gradient_bytes + stages * step_bytes + d_o_stages * d_o_bytes + 64 + 1023) / 1024 * 1024
 
    Launches
-     attention_row_statistics: grid batch * heads * ((len_q + 63) / 64 * 4), block 128, shared 0 bytes, takes attention_backward_params
-     attention_dk_dv_dq: grid batch * kv_heads * ((len_kv + 128 - 1) / 128), block 384, shared 165888 bytes
-     attention_round_dq: grid batch * heads * ((len_q + 63) / 64), block 128, shared 0 bytes, takes attention_backward_params
+     attention_row_statistics: grid batch * heads * ((len_q + 63) / 64 * 4), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
+     attention_dk_dv_dq: grid batch * kv_heads * ((len_kv + 128 - 1) / 128), block 384, shared 165888 bytes, may start before the launch ahead of it has ended
+     attention_round_dq: grid batch * heads * ((len_q + 63) / 64), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
      tensor map of q: boxes of 64 rows x 64 columns
      tensor map of k: boxes of 64 rows x 64 columns
      tensor map of v: boxes of 64 rows x 64 columns
@@ -294,6 +295,21 @@ template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forc
 
 template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { return lanes_reduce<COUNT, float, plus>(x); }
 
+// target/sm_90.cuh
+// sm_90: what compute capability 9.0 adds for kernels of all targets from there on. One instruction each; the host device has its own
+// bodies under these names (runtime/host/device/).
+#ifndef ATTILE_HOST
+
+// --- programmatic dependent launch (griddepcontrol): a launch may start before the one ahead of it has ended
+
+// Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
+// global memory: a launch then ends behind all those ahead of it.
+__device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// The launch behind this one may start, once every block has called it or has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+#endif
+
 // backward/row_statistics_launch.cuh
 
 // Two numbers a query, at the beginning of the workspace: D = row sum of dO * O, less dLSE, which the derivative of the softmax
@@ -321,6 +337,8 @@ __device__ __forceinline__ float *dq_sums(const attention_params &p, long long t
 // Eight lanes a row, 16 bytes at a time.
 extern "C" __global__ void __launch_bounds__(128)
     attention_row_statistics(const __grid_constant__ attention_backward_params params) {
+    grid_dependency_wait();
+    launch_dependents();
     const attention_params &p = params.forward;
     const int tiles = padded_queries(p) / 16, query = static_cast<int>(blockIdx.x) % tiles * 16 + static_cast<int>(threadIdx.x) / 8;
     const long long index = static_cast<int>(blockIdx.x) / tiles;
@@ -727,6 +745,8 @@ __device__ __forceinline__ void repeat_dq(const attention_backward_params &param
 // The sums of 64 queries, times the scale -> dQ.
 extern "C" __global__ void __launch_bounds__(128)
     attention_round_dq(const __grid_constant__ attention_backward_params params) {
+    grid_dependency_wait();
+    launch_dependents();
     const attention_params &p = params.forward;
     const int tiles = padded_queries(p) / 64, index = static_cast<int>(blockIdx.x) / tiles;
     const int query0 = static_cast<int>(blockIdx.x) % tiles * 64 + static_cast<int>(threadIdx.x) / 32 * 16; // of this warp
@@ -1493,6 +1513,8 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     const int key0 = static_cast<int>(blockIdx.x) % tiles * BLOCK_N, kv_index = static_cast<int>(blockIdx.x) / tiles;
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
+    grid_dependency_wait();
+    launch_dependents();
     __syncthreads();
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();

@@ -12,6 +12,7 @@
      sequence/element.cuh
      target/any.cuh
      fragment/reduce.cuh
+     target/sm_90.cuh
      backward/head_rows.cuh
      load/tile_rows.cuh
      load/pieces.cuh

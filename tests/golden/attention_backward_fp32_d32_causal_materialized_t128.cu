@@ -12,6 +12,7 @@
      sequence/element.cuh
      target/any.cuh
      fragment/reduce.cuh
+     target/sm_90.cuh
      backward/pair.cuh
      expression/formula.cuh
      expression/derivative.cuh

@@ -6,6 +6,7 @@
      sequence/element.cuh
      target/any.cuh
      target/sm_80.cuh
+     target/sm_90.cuh
      work/heads_apart.cuh
      work/tile.cuh
      work/order_sections.cuh

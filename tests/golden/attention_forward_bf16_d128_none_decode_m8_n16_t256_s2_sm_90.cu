@@ -6,6 +6,7 @@
      sequence/element.cuh
      target/any.cuh
      target/sm_80.cuh
+     target/sm_90.cuh
      sequence/dense.cuh
      work/row_of_group.cuh
      work/runs_equal.cuh
@@ -65,8 +66,8 @@
      parts_of_block  2                  2
 
    Launches
-     attention_decode: grid sm_count, block 256, shared 164352 bytes
-     attention_combine_runs: grid sm_count * 8, block 128, shared 0 bytes
+     attention_decode: grid sm_count, block 256, shared 164352 bytes, may start before the launch ahead of it has ended
+     attention_combine_runs: grid sm_count * 8, block 128, shared 0 bytes, may start before the launch ahead of it has ended
 
    Workspace
      8 * sm_count * 8 * 130 bytes
@@ -293,6 +294,21 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
         asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
     return pair;
 }
+
+#endif
+
+// target/sm_90.cuh
+// sm_90: what compute capability 9.0 adds for kernels of all targets from there on. One instruction each; the host device has its own
+// bodies under these names (runtime/host/device/).
+#ifndef ATTILE_HOST
+
+// --- programmatic dependent launch (griddepcontrol): a launch may start before the one ahead of it has ended
+
+// Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
+// global memory: a launch then ends behind all those ahead of it.
+__device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// The launch behind this one may start, once every block has called it or has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 #endif
 
@@ -994,6 +1010,8 @@ __device__ __forceinline__ void merge_warps(Shared &shared, Columns &columns, co
 // block has one row of the Q tile in which the run of block `border` begins; the first border in a Q tile answers for it. Eight
 // blocks on an SM allow 64 registers: not told so, ptxas takes 32 and spills.
 extern "C" __global__ void __launch_bounds__(128, 8) attention_combine_runs(const __grid_constant__ attention_params all) {
+    grid_dependency_wait();
+    launch_dependents();
     const int row = blockIdx.x % BLOCK_M, lane = threadIdx.x % 32;
     const Plan plan = plan_of(all, gridDim.x / BLOCK_M);
     const int border = blockIdx.x / BLOCK_M;
@@ -1050,6 +1068,8 @@ extern "C" __global__ void __launch_bounds__(128, 8) attention_combine_runs(cons
 extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const __grid_constant__ attention_params all) {
     Shared &shared = *dynamic_shared<Shared>();
     const Plan plan = plan_of(all, gridDim.x);
+    grid_dependency_wait();
+    launch_dependents();
     if (blockIdx.x >= plan.workers)
         return;
     const Start start = start_of(all, plan, blockIdx.x);

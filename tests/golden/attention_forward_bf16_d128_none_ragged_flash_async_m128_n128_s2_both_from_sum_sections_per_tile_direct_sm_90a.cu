@@ -10,6 +10,7 @@
      target/sm_90a.cuh
      target/sm_90a_async.cuh
      target/sm_80.cuh
+     target/sm_90.cuh
      pipeline/ring.cuh
      sequence/ragged.cuh
      work/heads_apart.cuh
@@ -113,7 +114,7 @@
      rs_nn_b             96                 output_registers + 4 * p_steps
 
    Launches
-     attention_flash_async: grid (len_q + 128 - 1) / 128 * heads * batch, block 384, shared 197632 bytes
+     attention_flash_async: grid (len_q + 128 - 1) / 128 * heads * batch, block 384, shared 197632 bytes, may start before the launch ahead of it has ended
      tensor map of q: boxes of 64 rows x 64 columns
      tensor map of k: boxes of 128 rows x 64 columns
      tensor map of v: boxes of 128 rows x 64 columns
@@ -518,6 +519,21 @@ __device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&
                  :
                  "l"(a), "l"(b));
 }
+
+#endif
+
+// target/sm_90.cuh
+// sm_90: what compute capability 9.0 adds for kernels of all targets from there on. One instruction each; the host device has its own
+// bodies under these names (runtime/host/device/).
+#ifndef ATTILE_HOST
+
+// --- programmatic dependent launch (griddepcontrol): a launch may start before the one ahead of it has ended
+
+// Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
+// global memory: a launch then ends behind all those ahead of it.
+__device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// The launch behind this one may start, once every block has called it or has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 #endif
 
@@ -1742,6 +1758,14 @@ __device__ __forceinline__ void init_barriers(Shared &shared) {
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     attention_flash_async(const __grid_constant__ attention_tma_params p) {
     Shared &shared = *dynamic_shared<Shared>();
+    if (warp_index() == 0 && elect_one()) {
+        tma_prefetch(&p.q_map);
+        tma_prefetch(&p.k_map);
+        tma_prefetch(&p.v_map);
+        init_barriers(shared);
+    }
+    grid_dependency_wait();
+    launch_dependents();
     TileQueue queue = tile_queue(p.attention);
     const Tile tile = next_tile(p.attention, queue);
     const attention_params own = sequence_of(p.attention, tile.batch);
@@ -1749,12 +1773,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         return;
     if (own.len_kv == 0)
         return write_nothing(own, tile);
-    if (warp_index() == 0 && elect_one()) {
-        tma_prefetch(&p.q_map);
-        tma_prefetch(&p.k_map);
-        tma_prefetch(&p.v_map);
-        init_barriers(shared);
-    }
     __syncthreads();
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();

@@ -34,6 +34,7 @@
      pipeline/half_of_columns.cuh
      store/half_of_columns.cuh
      store/combine_launch.cuh
+     target/sm_90.cuh
 
    Knobs
      family              attention_forward  what kind of kernel this is
@@ -78,7 +79,7 @@
 
    Launches
      attention_mla: grid sm_count, block 384, shared 223232 bytes
-     attention_combine_runs: grid sm_count * 64, block 128, shared 0 bytes, takes attention_params
+     attention_combine_runs: grid sm_count * 64, block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_params
      tensor map of k: boxes of 64 rows x 64 columns
 
    Workspace
@@ -1365,11 +1366,28 @@ __device__ __forceinline__ void store_half(const Consumer &half, const attention
     }
 }
 
+// target/sm_90.cuh
+// sm_90: what compute capability 9.0 adds for kernels of all targets from there on. One instruction each; the host device has its own
+// bodies under these names (runtime/host/device/).
+#ifndef ATTILE_HOST
+
+// --- programmatic dependent launch (griddepcontrol): a launch may start before the one ahead of it has ended
+
+// Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
+// global memory: a launch then ends behind all those ahead of it.
+__device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// The launch behind this one may start, once every block has called it or has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+#endif
+
 // store/combine_launch.cuh
 // Combines the parts of the Q tiles that several blocks worked on, always in the same order: a launch behind the first one. A
 // block has one row of the Q tile in which the run of block `border` begins; the first border in a Q tile answers for it. Eight
 // blocks on an SM allow 64 registers: not told so, ptxas takes 32 and spills.
 extern "C" __global__ void __launch_bounds__(128, 8) attention_combine_runs(const __grid_constant__ attention_params all) {
+    grid_dependency_wait();
+    launch_dependents();
     const int row = blockIdx.x % BLOCK_M, lane = threadIdx.x % 32;
     const Plan plan = plan_of(all, gridDim.x / BLOCK_M);
     const int border = blockIdx.x / BLOCK_M;

@@ -10,6 +10,7 @@
      target/sm_90a.cuh
      target/sm_90a_async.cuh
      target/sm_80.cuh
+     target/sm_90.cuh
      pipeline/ring.cuh
      expression/formula.cuh
      expression/bounds.cuh
@@ -115,9 +116,9 @@
      rs_nn_b             60                 output_registers + 4 * p_steps
 
    Launches
-     attention_tables: grid (batch * (len_q + len_kv) + 2047) / 2048, block 128, shared 0 bytes, fills the tables of the mask
-     attention_tile_map: grid min((batch * heads * ((len_q + 192 - 1) / 192) + 3) / 4, 16 * sm_count), block 128, shared 0 bytes
-     attention_flash_async: grid min((len_q + 192 - 1) / 192 * heads * batch, sm_count), block 512, shared 150528 bytes
+     attention_tables: grid (batch * (len_q + len_kv) + 2047) / 2048, block 128, shared 0 bytes, may start before the launch ahead of it has ended, fills the tables of the mask
+     attention_tile_map: grid min((batch * heads * ((len_q + 192 - 1) / 192) + 3) / 4, 16 * sm_count), block 128, shared 0 bytes, may start before the launch ahead of it has ended
+     attention_flash_async: grid min((len_q + 192 - 1) / 192 * heads * batch, sm_count), block 512, shared 150528 bytes, may start before the launch ahead of it has ended
      tensor map of q: boxes of 64 rows x 64 columns
      tensor map of k: boxes of 112 rows x 64 columns
      tensor map of v: boxes of 112 rows x 64 columns
@@ -512,6 +513,21 @@ __device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&
 
 #endif
 
+// target/sm_90.cuh
+// sm_90: what compute capability 9.0 adds for kernels of all targets from there on. One instruction each; the host device has its own
+// bodies under these names (runtime/host/device/).
+#ifndef ATTILE_HOST
+
+// --- programmatic dependent launch (griddepcontrol): a launch may start before the one ahead of it has ended
+
+// Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
+// global memory: a launch then ends behind all those ahead of it.
+__device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// The launch behind this one may start, once every block has called it or has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+#endif
+
 // pipeline/ring.cuh
 // The position in a ring of SIZE stages after `count` steps, and the parity of the barrier phase there.
 template <int SIZE> struct Ring {
@@ -677,6 +693,8 @@ __device__ __forceinline__ void make_table(const attention_params::attention_par
 
 extern "C" __global__ void __launch_bounds__(128) attention_tables(const __grid_constant__ attention_tma_params params) {
     const attention_params &p = params.attention;
+    grid_dependency_wait();
+    launch_dependents();
     make_table<int, int, 2, value_of_int>(p.param[0]); // doc
 }
 
@@ -842,6 +860,8 @@ __device__ __forceinline__ MapLine *map_line(const attention_params &p, long lon
 
 extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __grid_constant__ attention_tma_params params) {
     const attention_params &p = params.attention;
+    grid_dependency_wait();
+    launch_dependents();
     const int tiles = (p.len_q + TILE_ROWS - 1) / TILE_ROWS, lane = static_cast<int>(threadIdx.x) % 32;
     for (int row = blockIdx.x * 4 + threadIdx.x / 32; row < p.batch * p.heads * tiles; row += gridDim.x * 4) {
         const Where at = where_is(p, row / tiles);
@@ -2061,14 +2081,16 @@ __device__ __forceinline__ void init_barriers(Shared &shared) {
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     attention_flash_async(const __grid_constant__ attention_tma_params p) {
     Shared &shared = *dynamic_shared<Shared>();
-    if (p.attention.len_kv == 0)
-        return write_nothing(p.attention);
     if (warp_index() == 0 && elect_one()) {
         tma_prefetch(&p.q_map);
         tma_prefetch(&p.k_map);
         tma_prefetch(&p.v_map);
         init_barriers(shared);
     }
+    grid_dependency_wait();
+    launch_dependents();
+    if (p.attention.len_kv == 0)
+        return write_nothing(p.attention);
     __syncthreads();
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();

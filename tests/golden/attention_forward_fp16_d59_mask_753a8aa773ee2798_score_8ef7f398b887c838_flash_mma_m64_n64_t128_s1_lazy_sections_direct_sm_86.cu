@@ -6,6 +6,7 @@
      sequence/element.cuh
      target/any.cuh
      target/sm_80.cuh
+     target/sm_90.cuh
      expression/formula.cuh
      expression/bounds.cuh
      expression/tables_launch.cuh

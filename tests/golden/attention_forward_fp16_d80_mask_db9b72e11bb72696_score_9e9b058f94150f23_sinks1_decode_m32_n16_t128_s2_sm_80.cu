@@ -6,6 +6,7 @@
      sequence/element.cuh
      target/any.cuh
      target/sm_80.cuh
+     target/sm_90.cuh
      sequence/dense.cuh
      expression/formula.cuh
      work/row_of_group.cuh
