@@ -83,16 +83,19 @@
 //$ let row_chunks = chunks + chunks_v
 //$ end
 //$ let shared_bytes = q_bytes + page_bytes + warps * (stages * (block_n * 16 * row_chunks + scale_bytes) + 32 * columns_v + 8 * block_m)
+//$ let combine_threads = 256
+//$ let combine_shares = (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
+//$ let combine_bytes = 24 * combine_threads
 //$ if batch_invariant == 1
 //$ let chunk_keys = 1024
 //$ let parts_of_block = 1
 //$ launch attention_decode grid (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) block threads shared shared_bytes dependent
-//$ launch attention_combine_runs grid (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * block_m block 128 shared 0 dependent
+//$ launch attention_combine_runs grid (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys - 1) * combine_shares block combine_threads shared combine_bytes dependent
 //$ workspace (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) * 4 * block_m * (columns_v + 2)
 //$ else
 //$ let parts_of_block = 2
 //$ launch attention_decode grid sm_count block threads shared shared_bytes dependent
-//$ launch attention_combine_runs grid sm_count * block_m block 128 shared 0 dependent
+//$ launch attention_combine_runs grid sm_count * combine_shares block combine_threads shared combine_bytes dependent
 //$ workspace 8 * sm_count * block_m * (columns_v + 2)
 //$ end
 //$ include "params/attention.h"

@@ -54,16 +54,19 @@
 //$ let producer_registers = 40
 //$ let consumer_registers = 232
 //$ let shared_bytes = (panels * block_m * 128 + stages * (k_bytes + 16) + 16 * block_m + 1023) / 1024 * 1024
+//$ let combine_threads = 256
+//$ let combine_shares = (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
+//$ let combine_bytes = 24 * combine_threads
 //$ if batch_invariant == 1
 //$ let chunk_keys = 1024
 //$ let parts_of_block = 1
 //$ launch attention_mla grid (heads / kv_heads + block_m - 1) / block_m * len_q * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) block block_threads shared shared_bytes
-//$ launch attention_combine_runs grid (heads / kv_heads + block_m - 1) / block_m * len_q * kv_heads * batch * block_m block 128 shared 0 dependent params attention_params
+//$ launch attention_combine_runs grid (heads / kv_heads + block_m - 1) / block_m * len_q * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys - 1) * combine_shares block combine_threads shared combine_bytes dependent params attention_params
 //$ workspace (heads / kv_heads + block_m - 1) / block_m * len_q * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) * 4 * block_m * (columns_v + 2)
 //$ else
 //$ let parts_of_block = 2
 //$ launch attention_mla grid sm_count block block_threads shared shared_bytes
-//$ launch attention_combine_runs grid sm_count * block_m block 128 shared 0 dependent params attention_params
+//$ launch attention_combine_runs grid sm_count * combine_shares block combine_threads shared combine_bytes dependent params attention_params
 //$ workspace 8 * sm_count * block_m * (columns_v + 2)
 //$ end
 //$ include "params/attention_tma.h"

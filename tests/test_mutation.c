@@ -63,6 +63,7 @@ static const char *const files[] = {
     "load/keys_by_warp.cuh",
     "load/queries_in_shared.cuh",
     "pipeline/merge_warps.cuh",
+    "store/combine_launch.cuh",
     "store/combine.cuh",
     "backward/row_dots_launch.cuh",
 };

@@ -68,6 +68,9 @@
      producer_registers  40                 40
      consumer_registers  232                232
      shared_bytes        223232             (panels * block_m * 128 + stages * (k_bytes + 16) + 16 * block_m + 1023) / 1024 * 1024
+     combine_threads     256                256
+     combine_shares      32                 (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
+     combine_bytes       6144               24 * combine_threads
      parts_of_block      2                  2
      bfloat16            true               dtype == bf16
      bfloat16_out        true               dtype_out == bf16
@@ -79,7 +82,7 @@
 
    Launches
      attention_mla: grid sm_count, block 384, shared 223232 bytes
-     attention_combine_runs: grid sm_count * 64, block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_params
+     attention_combine_runs: grid sm_count * 32, block 256, shared 6144 bytes, may start before the launch ahead of it has ended, takes attention_params
      tensor map of k: boxes of 64 rows x 64 columns
 
    Workspace
@@ -112,6 +115,11 @@ constexpr int PRODUCER_REGISTERS = 40;
 constexpr int CONSUMER_REGISTERS = 232;
 // (panels * block_m * 128 + stages * (k_bytes + 16) + 16 * block_m + 1023) / 1024 * 1024
 constexpr int SHARED_BYTES = 223232;
+constexpr int COMBINE_THREADS = 256;
+// (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
+constexpr int COMBINE_SHARES = 32;
+// 24 * combine_threads
+constexpr int COMBINE_BYTES = 6144;
 constexpr int PARTS_OF_BLOCK = 2;
 // dtype == bf16
 constexpr bool BFLOAT16 = true;
@@ -1382,62 +1390,113 @@ __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontr
 #endif
 
 // store/combine_launch.cuh
-// Combines the parts of the Q tiles that several blocks worked on, always in the same order: a launch behind the first one. A
-// block has one row of the Q tile in which the run of block `border` begins; the first border in a Q tile answers for it. Eight
-// blocks on an SM allow 64 registers: not told so, ptxas takes 32 and spills.
-extern "C" __global__ void __launch_bounds__(128, 8) attention_combine_runs(const __grid_constant__ attention_params all) {
-    grid_dependency_wait();
+// Combines the parts of the Q tiles that several blocks worked on, always in the same order: a launch behind the first one. A Q
+// tile of n parts is shared by n - 1 times COMBINE_SHARES blocks, COMBINE_SHARES for each run that begins within it: in all they
+// have as much to load whatever n is, and a block little.
+// Of four columns of a row, a thread adds up some parts, and loads them before it knows their weights; then the lanes of a warp add
+// what they have, and then the warps.
+struct SharedSums {
+    float4 o[COMBINE_THREADS];
+    float2 state[COMBINE_THREADS]; // m and l
+};
+static_assert(sizeof(SharedSums) == COMBINE_BYTES, "as in the launch directive");
+
+__device__ __forceinline__ void add_weighted(float4 &sum, float weight, const float4 &x) {
+    sum = make_float4(fmaf(weight, x.x, sum.x), fmaf(weight, x.y, sum.y), fmaf(weight, x.z, sum.z), fmaf(weight, x.w, sum.w));
+}
+
+extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
+    attention_combine_runs(const __grid_constant__ attention_params all) {
+    constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS, WARPS_HERE = COMBINE_THREADS / 32;
+    SharedSums &shared = *dynamic_shared<SharedSums>();
+    grid_dependency_wait(); // lengths are in memory
     launch_dependents();
-    const int row = blockIdx.x % BLOCK_M, lane = threadIdx.x % 32;
-    const Plan plan = plan_of(all, gridDim.x / BLOCK_M);
-    const int border = blockIdx.x / BLOCK_M;
-    if (border == 0 || border >= plan.workers)
+    const Plan plan = plan_of(all, gridDim.x / COMBINE_SHARES);
+    const int worker = blockIdx.x / COMBINE_SHARES;
+    if (worker >= plan.workers)
         return;
-    const Start start = start_of(all, plan, border);
+    const Start start = start_of(all, plan, worker);
+    const Parts parts = parts_of(plan, start, worker);
+    const int place = (worker - parts.first - 1) * COMBINE_SHARES + static_cast<int>(blockIdx.x % COMBINE_SHARES);
+    const bool begins = worker < plan.workers && place >= 0; // within the Q tile
+
+    // The block's share: groups of four columns, a power of two of them, each of which `teams` threads add up.
+    const int blocks = (parts.count - 1) * COMBINE_SHARES;
+    int fours = 2, teams = COMBINE_THREADS / 2;
+    while (fours * blocks < FOURS && fours < COMBINE_THREADS)
+        fours *= 2, teams /= 2;
+    const int first = place * fours, own = min(first + static_cast<int>(threadIdx.x) % fours, FOURS - 1);
+    const int row = own / ROW_FOURS, column = own % ROW_FOURS * 4;
+    if (!begins || parts.count == 1 || place >= blocks || first >= FOURS)
+        return;
     const Tile &tile = start.tile;
     const attention_params &p = sequence_of(all, tile.batch);
-    const Row at = row_of(p, tile, row);
-    const Parts parts = parts_of(plan, start, border);
-    if (start.run.first == tile.first || parts.first != border - 1 || at.query >= p.len_q)
-        return;
     const float c = exponent_factor(p);
 
-    float max = -INFINITY;
-    for (int i = lane; i < parts.count; i += 32)
-        max = fmaxf(max, part_of(p, parts.first + i, i == 0 && parts.begins_before)->state[row].x);
-#pragma unroll
-    for (int lanes = 1; lanes < 32; lanes *= 2)
-        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, lanes));
-
-    constexpr int COLUMNS_OF_THREAD = (HEAD_DIM_V + 127) / 128;
-    float o[COLUMNS_OF_THREAD] = {}, sum = 0;
-    for (int i = 0; i < parts.count; i += 32) { // a lane knows the weight of one of 32 parts
-        float weight = 0;
-        if (i + lane < parts.count) {
-            const float2 state = part_of(p, parts.first + i + lane, i + lane == 0 && parts.begins_before)->state[row];
-            weight = weight_of(state.x, max, c);
-            sum += state.y * weight;
+    float4 o = make_float4(0, 0, 0, 0);
+    float max = -INFINITY, sum = 0;
+#pragma unroll 1
+    for (int part = static_cast<int>(threadIdx.x) / fours; part < parts.count; part += 2 * teams) {
+        const Part *from = part_of(p, parts.first + part, part == 0 && parts.begins_before);
+        const float2 state = from->state[row];
+        const float4 x = *reinterpret_cast<const float4 *>(&from->o[row][column]);
+        float2 other_state = make_float2(-INFINITY, 0);
+        float4 other = make_float4(0, 0, 0, 0);
+        if (part + teams < parts.count) {
+            const Part *following = part_of(p, parts.first + part + teams, false);
+            other_state = following->state[row];
+            other = *reinterpret_cast<const float4 *>(&following->o[row][column]);
         }
-        const int count = min(32, parts.count - i);
-#pragma unroll 8
-        for (int k = 0; k < count; k++) {
-            const Part *part = part_of(p, parts.first + i + k, i + k == 0 && parts.begins_before);
-            const float of_part = __shfl_sync(0xffffffffu, weight, k);
-#pragma unroll
-            for (int j = 0; j < COLUMNS_OF_THREAD; j++) {
-                const int column = 128 * j + static_cast<int>(threadIdx.x);
-                if (column < HEAD_DIM_V)
-                    o[j] = fmaf(of_part, part->o[row][column], o[j]);
-            }
-        }
+        const float top = fmaxf(max, fmaxf(state.x, other_state.x));
+        const float keep = weight_of(max, top, c), weight = weight_of(state.x, top, c), other_weight = weight_of(other_state.x, top, c);
+        max = top;
+        sum = fmaf(other_weight, other_state.y, fmaf(weight, state.y, keep * sum));
+        o = make_float4(keep * o.x, keep * o.y, keep * o.z, keep * o.w);
+        add_weighted(o, weight, x);
+        add_weighted(o, other_weight, other);
     }
-#pragma unroll
-    for (int lanes = 1; lanes < 32; lanes *= 2)
+
+    // A warp has several threads of the same columns where its share is small.
+    float top = max;
+#pragma unroll 1
+    for (int lanes = fours; lanes < 32; lanes *= 2)
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, lanes));
+    const float keep = weight_of(max, top, c);
+    sum *= keep;
+    o = make_float4(keep * o.x, keep * o.y, keep * o.z, keep * o.w);
+#pragma unroll 1
+    for (int lanes = fours; lanes < 32; lanes *= 2) {
         sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
-#pragma unroll
-    for (int j = 0; j < COLUMNS_OF_THREAD; j++)
-        store_element(p, tile.batch, at, 128 * j + static_cast<int>(threadIdx.x), o[j] * inverse_of(sum));
-    if (threadIdx.x == 0)
+        o.x += __shfl_xor_sync(0xffffffffu, o.x, lanes), o.y += __shfl_xor_sync(0xffffffffu, o.y, lanes);
+        o.z += __shfl_xor_sync(0xffffffffu, o.z, lanes), o.w += __shfl_xor_sync(0xffffffffu, o.w, lanes);
+    }
+    const int of_warp = min(fours, 32), lane = threadIdx.x % 32;
+    if (lane < of_warp) {
+        const int slot = static_cast<int>(threadIdx.x) / 32 * of_warp + lane; // those of the same columns are `fours` apart
+        shared.o[slot] = o;
+        shared.state[slot] = make_float2(top, sum);
+    }
+    __syncthreads();
+    if (threadIdx.x >= fours || first + static_cast<int>(threadIdx.x) >= FOURS)
+        return;
+    const int slots = WARPS_HERE * of_warp;
+    max = -INFINITY, sum = 0;
+    o = make_float4(0, 0, 0, 0);
+    for (int slot = threadIdx.x; slot < slots; slot += fours)
+        max = fmaxf(max, shared.state[slot].x);
+    for (int slot = threadIdx.x; slot < slots; slot += fours) {
+        const float2 state = shared.state[slot];
+        const float weight = weight_of(state.x, max, c);
+        sum = fmaf(weight, state.y, sum);
+        add_weighted(o, weight, shared.o[slot]);
+    }
+    const Row at = row_of(p, tile, row);
+    const float inverse = inverse_of(sum);
+    store_element(p, tile.batch, at, column, o.x * inverse);
+    store_element(p, tile.batch, at, column + 1, o.y * inverse);
+    store_element(p, tile.batch, at, column + 2, o.z * inverse);
+    store_element(p, tile.batch, at, column + 3, o.w * inverse);
+    if (column == 0)
         store_lse(p, tile.batch, at, max, sum);
 }
 

@@ -33,44 +33,47 @@
      store/combine_launch.cuh
 
    Knobs
-     family          attention_forward  what kind of kernel this is
-     dtype           fp16               element type of the inputs; arithmetic is always fp32
-     dtype_out       fp16               element type of the output; as dtype when left out
-     head_dim        80                 elements of one row of Q and of K
-     head_dim_v      80                 elements of one row of V and of O; as head_dim when left out
-     mask            custom_mask        k <= q and q - k < windows[h]
-     score           custom_score       30.0 * tanh(s * 0.033333335)
-     sinks           1                  learned logits a head that take weight and give no value (tensor `sinks`)
-     dtype_kv        fp16               element type of the cache of K and V; as dtype when left out
-     algorithm       decode             which derivation of the family; one template each
-     block_m         32                 rows of a Q tile
-     block_n         16                 keys of a K/V tile: columns of S
-     threads         128                threads in one thread block
-     stages          2                  stages of the pipeline: K/V tiles in flight or in use at a time
-     target          sm_80              instruction set the source is written for; any = plain CUDA C++
-     params                             windows: int[heads]
+     family           attention_forward  what kind of kernel this is
+     dtype            fp16               element type of the inputs; arithmetic is always fp32
+     dtype_out        fp16               element type of the output; as dtype when left out
+     head_dim         80                 elements of one row of Q and of K
+     head_dim_v       80                 elements of one row of V and of O; as head_dim when left out
+     mask             custom_mask        k <= q and q - k < windows[h]
+     score            custom_score       30.0 * tanh(s * 0.033333335)
+     sinks            1                  learned logits a head that take weight and give no value (tensor `sinks`)
+     dtype_kv         fp16               element type of the cache of K and V; as dtype when left out
+     algorithm        decode             which derivation of the family; one template each
+     block_m          32                 rows of a Q tile
+     block_n          16                 keys of a K/V tile: columns of S
+     threads          128                threads in one thread block
+     stages           2                  stages of the pipeline: K/V tiles in flight or in use at a time
+     target           sm_80              instruction set the source is written for; any = plain CUDA C++
+     params                              windows: int[heads]
 
    Derived
-     columns_v       80                 (head_dim_v + 15) / 16 * 16
-     warps           4                  threads / 32
-     least_run       4                  warps
-     row_groups      4                  block_m / 8
-     key_groups      1                  block_n / 16
-     bfloat16        false              dtype == bf16 and quantised == 0
-     q_steps         5                  (head_dim + 15) / 16
-     o_steps         5                  columns_v / 16
-     chunks          10                 2 * q_steps
-     chunks_v        10                 2 * o_steps
-     scale_bytes     0                  0
-     q_bytes         5120               16 * block_m * chunks
-     page_bytes      0                  0
-     row_chunks      20                 chunks + chunks_v
-     shared_bytes    57344              q_bytes + page_bytes + warps * (stages * (block_n * 16 * row_chunks + scale_bytes) + 32 * columns_v + 8 * block_m)
-     parts_of_block  2                  2
+     columns_v        80                 (head_dim_v + 15) / 16 * 16
+     warps            4                  threads / 32
+     least_run        4                  warps
+     row_groups       4                  block_m / 8
+     key_groups       1                  block_n / 16
+     bfloat16         false              dtype == bf16 and quantised == 0
+     q_steps          5                  (head_dim + 15) / 16
+     o_steps          5                  columns_v / 16
+     chunks           10                 2 * q_steps
+     chunks_v         10                 2 * o_steps
+     scale_bytes      0                  0
+     q_bytes          5120               16 * block_m * chunks
+     page_bytes       0                  0
+     row_chunks       20                 chunks + chunks_v
+     shared_bytes     57344              q_bytes + page_bytes + warps * (stages * (block_n * 16 * row_chunks + scale_bytes) + 32 * columns_v + 8 * block_m)
+     combine_threads  256                256
+     combine_shares   3                  (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
+     combine_bytes    6144               24 * combine_threads
+     parts_of_block   2                  2
 
    Launches
      attention_decode: grid sm_count, block 128, shared 57344 bytes
-     attention_combine_runs: grid sm_count * 32, block 128, shared 0 bytes
+     attention_combine_runs: grid sm_count * 3, block 256, shared 6144 bytes
 
    Workspace
      8 * sm_count * 32 * 82 bytes
@@ -104,6 +107,11 @@ constexpr int CHUNKS = 10;
 constexpr int CHUNKS_V = 10;
 // q_bytes + page_bytes + warps * (stages * (block_n * 16 * row_chunks + scale_bytes) + 32 * columns_v + 8 * block_m)
 constexpr int SHARED_BYTES = 57344;
+constexpr int COMBINE_THREADS = 256;
+// (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
+constexpr int COMBINE_SHARES = 3;
+// 24 * combine_threads
+constexpr int COMBINE_BYTES = 6144;
 constexpr int PARTS_OF_BLOCK = 2;
 
 // Attention of few queries over many keys, as in decoding: what counts is that K and V stream in without a pause. The rows of
@@ -1191,60 +1199,109 @@ __device__ __forceinline__ void merge_warps(Shared &shared, Columns &columns, co
 }
 
 // store/combine_launch.cuh
-// Combines the parts of the Q tiles that several blocks worked on, always in the same order: a launch behind the first one. A
-// block has one row of the Q tile in which the run of block `border` begins; the first border in a Q tile answers for it. Eight
-// blocks on an SM allow 64 registers: not told so, ptxas takes 32 and spills.
-extern "C" __global__ void __launch_bounds__(128, 8) attention_combine_runs(const __grid_constant__ attention_params all) {
-    const int row = blockIdx.x % BLOCK_M, lane = threadIdx.x % 32;
-    const Plan plan = plan_of(all, gridDim.x / BLOCK_M);
-    const int border = blockIdx.x / BLOCK_M;
-    if (border == 0 || border >= plan.workers)
+// Combines the parts of the Q tiles that several blocks worked on, always in the same order: a launch behind the first one. A Q
+// tile of n parts is shared by n - 1 times COMBINE_SHARES blocks, COMBINE_SHARES for each run that begins within it: in all they
+// have as much to load whatever n is, and a block little.
+// Of four columns of a row, a thread adds up some parts, and loads them before it knows their weights; then the lanes of a warp add
+// what they have, and then the warps.
+struct SharedSums {
+    float4 o[COMBINE_THREADS];
+    float2 state[COMBINE_THREADS]; // m and l
+};
+static_assert(sizeof(SharedSums) == COMBINE_BYTES, "as in the launch directive");
+
+__device__ __forceinline__ void add_weighted(float4 &sum, float weight, const float4 &x) {
+    sum = make_float4(fmaf(weight, x.x, sum.x), fmaf(weight, x.y, sum.y), fmaf(weight, x.z, sum.z), fmaf(weight, x.w, sum.w));
+}
+
+extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
+    attention_combine_runs(const __grid_constant__ attention_params all) {
+    constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS, WARPS_HERE = COMBINE_THREADS / 32;
+    SharedSums &shared = *dynamic_shared<SharedSums>();
+    const Plan plan = plan_of(all, gridDim.x / COMBINE_SHARES);
+    const int worker = blockIdx.x / COMBINE_SHARES;
+    const Start start = start_of(all, plan, worker);
+    const Parts parts = parts_of(plan, start, worker);
+    const int place = (worker - parts.first - 1) * COMBINE_SHARES + static_cast<int>(blockIdx.x % COMBINE_SHARES);
+    const bool begins = worker < plan.workers && place >= 0; // within the Q tile
+
+    // The block's share: groups of four columns, a power of two of them, each of which `teams` threads add up.
+    const int blocks = (parts.count - 1) * COMBINE_SHARES;
+    int fours = 2, teams = COMBINE_THREADS / 2;
+    while (fours * blocks < FOURS && fours < COMBINE_THREADS)
+        fours *= 2, teams /= 2;
+    const int first = place * fours, own = min(first + static_cast<int>(threadIdx.x) % fours, FOURS - 1);
+    const int row = own / ROW_FOURS, column = own % ROW_FOURS * 4;
+    if (!begins || parts.count == 1 || place >= blocks || first >= FOURS)
         return;
-    const Start start = start_of(all, plan, border);
     const Tile &tile = start.tile;
     const attention_params &p = sequence_of(all, tile.batch);
-    const Row at = row_of(p, tile, row);
-    const Parts parts = parts_of(plan, start, border);
-    if (start.run.first == tile.first || parts.first != border - 1 || at.query >= p.len_q)
-        return;
     const float c = exponent_factor(p);
 
-    float max = -INFINITY;
-    for (int i = lane; i < parts.count; i += 32)
-        max = fmaxf(max, part_of(p, parts.first + i, i == 0 && parts.begins_before)->state[row].x);
-#pragma unroll
-    for (int lanes = 1; lanes < 32; lanes *= 2)
-        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, lanes));
-
-    constexpr int COLUMNS_OF_THREAD = (HEAD_DIM_V + 127) / 128;
-    float o[COLUMNS_OF_THREAD] = {}, sum = 0;
-    for (int i = 0; i < parts.count; i += 32) { // a lane knows the weight of one of 32 parts
-        float weight = 0;
-        if (i + lane < parts.count) {
-            const float2 state = part_of(p, parts.first + i + lane, i + lane == 0 && parts.begins_before)->state[row];
-            weight = weight_of(state.x, max, c);
-            sum += state.y * weight;
+    float4 o = make_float4(0, 0, 0, 0);
+    float max = -INFINITY, sum = 0;
+#pragma unroll 1
+    for (int part = static_cast<int>(threadIdx.x) / fours; part < parts.count; part += 2 * teams) {
+        const Part *from = part_of(p, parts.first + part, part == 0 && parts.begins_before);
+        const float2 state = from->state[row];
+        const float4 x = *reinterpret_cast<const float4 *>(&from->o[row][column]);
+        float2 other_state = make_float2(-INFINITY, 0);
+        float4 other = make_float4(0, 0, 0, 0);
+        if (part + teams < parts.count) {
+            const Part *following = part_of(p, parts.first + part + teams, false);
+            other_state = following->state[row];
+            other = *reinterpret_cast<const float4 *>(&following->o[row][column]);
         }
-        const int count = min(32, parts.count - i);
-#pragma unroll 8
-        for (int k = 0; k < count; k++) {
-            const Part *part = part_of(p, parts.first + i + k, i + k == 0 && parts.begins_before);
-            const float of_part = __shfl_sync(0xffffffffu, weight, k);
-#pragma unroll
-            for (int j = 0; j < COLUMNS_OF_THREAD; j++) {
-                const int column = 128 * j + static_cast<int>(threadIdx.x);
-                if (column < HEAD_DIM_V)
-                    o[j] = fmaf(of_part, part->o[row][column], o[j]);
-            }
-        }
+        const float top = fmaxf(max, fmaxf(state.x, other_state.x));
+        const float keep = weight_of(max, top, c), weight = weight_of(state.x, top, c), other_weight = weight_of(other_state.x, top, c);
+        max = top;
+        sum = fmaf(other_weight, other_state.y, fmaf(weight, state.y, keep * sum));
+        o = make_float4(keep * o.x, keep * o.y, keep * o.z, keep * o.w);
+        add_weighted(o, weight, x);
+        add_weighted(o, other_weight, other);
     }
-#pragma unroll
-    for (int lanes = 1; lanes < 32; lanes *= 2)
+
+    // A warp has several threads of the same columns where its share is small.
+    float top = max;
+#pragma unroll 1
+    for (int lanes = fours; lanes < 32; lanes *= 2)
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, lanes));
+    const float keep = weight_of(max, top, c);
+    sum *= keep;
+    o = make_float4(keep * o.x, keep * o.y, keep * o.z, keep * o.w);
+#pragma unroll 1
+    for (int lanes = fours; lanes < 32; lanes *= 2) {
         sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
-#pragma unroll
-    for (int j = 0; j < COLUMNS_OF_THREAD; j++)
-        store_element(p, tile.batch, at, 128 * j + static_cast<int>(threadIdx.x), o[j] * inverse_of(sum));
-    if (threadIdx.x == 0)
+        o.x += __shfl_xor_sync(0xffffffffu, o.x, lanes), o.y += __shfl_xor_sync(0xffffffffu, o.y, lanes);
+        o.z += __shfl_xor_sync(0xffffffffu, o.z, lanes), o.w += __shfl_xor_sync(0xffffffffu, o.w, lanes);
+    }
+    const int of_warp = min(fours, 32), lane = threadIdx.x % 32;
+    if (lane < of_warp) {
+        const int slot = static_cast<int>(threadIdx.x) / 32 * of_warp + lane; // those of the same columns are `fours` apart
+        shared.o[slot] = o;
+        shared.state[slot] = make_float2(top, sum);
+    }
+    __syncthreads();
+    if (threadIdx.x >= fours || first + static_cast<int>(threadIdx.x) >= FOURS)
+        return;
+    const int slots = WARPS_HERE * of_warp;
+    max = -INFINITY, sum = 0;
+    o = make_float4(0, 0, 0, 0);
+    for (int slot = threadIdx.x; slot < slots; slot += fours)
+        max = fmaxf(max, shared.state[slot].x);
+    for (int slot = threadIdx.x; slot < slots; slot += fours) {
+        const float2 state = shared.state[slot];
+        const float weight = weight_of(state.x, max, c);
+        sum = fmaf(weight, state.y, sum);
+        add_weighted(o, weight, shared.o[slot]);
+    }
+    const Row at = row_of(p, tile, row);
+    const float inverse = inverse_of(sum);
+    store_element(p, tile.batch, at, column, o.x * inverse);
+    store_element(p, tile.batch, at, column + 1, o.y * inverse);
+    store_element(p, tile.batch, at, column + 2, o.z * inverse);
+    store_element(p, tile.batch, at, column + 3, o.w * inverse);
+    if (column == 0)
         store_lse(p, tile.batch, at, max, sum);
 }
 
