@@ -30,7 +30,7 @@ enum { /* CUdevice_attribute */
 };
 enum { CUDA_TYPE_FP16 = 6, CUDA_TYPE_FP32 = 7, CUDA_TYPE_BF16 = 9 };                        /* CUtensorMapDataType */
 enum { CUDA_INTERLEAVE_NONE, CUDA_SWIZZLE_128B = 3, CUDA_L2_128B = 2, CUDA_FILL_ZERO = 0 }; /* CUtensorMap... */
-enum { CUDA_MAX_DYNAMIC_SHARED = 8, CUDA_SHARED_CARVEOUT = 9 };                                                       /* CUfunction_attribute */
+enum { CUDA_MAX_DYNAMIC_SHARED = 8, CUDA_SHARED_CARVEOUT = 9 };                             /* CUfunction_attribute */
 enum { CUDA_CAPTURE_NONE = 0, CUDA_CAPTURE_MODE_RELAXED = 2 }; /* CUstreamCaptureStatus, CUstreamCaptureMode */
 
 /* CUlaunchConfig with CUlaunchAttribute. */
