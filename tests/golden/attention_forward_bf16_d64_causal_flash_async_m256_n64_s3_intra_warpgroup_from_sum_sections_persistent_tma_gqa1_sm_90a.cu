@@ -10,6 +10,7 @@
      target/sm_90a.cuh
      target/sm_90a_async.cuh
      target/sm_80.cuh
+     target/sm_90.cuh
      pipeline/ring.cuh
      work/heads_packed.cuh
      work/tile.cuh
@@ -112,7 +113,7 @@
      rs_nn_b             48                 output_registers + 4 * p_steps
 
    Launches
-     attention_flash_async: grid min((len_q + 4 * (64 / packed_heads) - 1) / (4 * (64 / packed_heads)) * (heads / packed_heads) * batch, sm_count), block 640, shared 123904 bytes
+     attention_flash_async: grid min((len_q + 4 * (64 / packed_heads) - 1) / (4 * (64 / packed_heads)) * (heads / packed_heads) * batch, sm_count), block 640, shared 123904 bytes, may start before the launch ahead of it has ended
      tensor map of q: boxes of 64 rows x 64 columns, the heads of a K/V head packed
      tensor map of k: boxes of 64 rows x 64 columns
      tensor map of v: boxes of 64 rows x 64 columns
@@ -482,6 +483,21 @@ __device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&
                  :
                  "l"(a), "l"(b));
 }
+
+#endif
+
+// target/sm_90.cuh
+// sm_90: what compute capability 9.0 adds for kernels of all targets from there on. One instruction each; the host device has its own
+// bodies under these names (runtime/host/device/).
+#ifndef ATTILE_HOST
+
+// --- programmatic dependent launch (griddepcontrol): a launch may start before the one ahead of it has ended
+
+// Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
+// global memory: a launch then ends behind all those ahead of it.
+__device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// The launch behind this one may start, once every block has called it or has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 #endif
 
@@ -1744,14 +1760,16 @@ __device__ __forceinline__ void init_barriers(Shared &shared) {
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     attention_flash_async(const __grid_constant__ attention_tma_params p) {
     Shared &shared = *dynamic_shared<Shared>();
-    if (p.attention.len_kv == 0)
-        return write_nothing(p.attention);
     if (warp_index() == 0 && elect_one()) {
         tma_prefetch(&p.q_map);
         tma_prefetch(&p.k_map);
         tma_prefetch(&p.v_map);
         init_barriers(shared);
     }
+    grid_dependency_wait();
+    launch_dependents();
+    if (p.attention.len_kv == 0)
+        return write_nothing(p.attention);
     __syncthreads();
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
