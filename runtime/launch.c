@@ -99,7 +99,7 @@ static enum att_status prepare(att_kernel *kernel, void *stream, struct failure 
     return kernel_prepare(kernel, failure);
 }
 
-/* decode and mla count K/V tiles over all Q tiles in an int. */
+/* decode and mla count K/V tiles over all Q tiles in an int. Where lengths vary, decode counts each Q tile as up to 16 more. */
 static enum att_status check_runs(const struct knobs *knobs, const struct shape *shape, struct failure *failure) {
     if (knobs->algorithm != algorithm_decode && knobs->algorithm != algorithm_mla)
         return ATT_OK;
@@ -109,13 +109,16 @@ static enum att_status check_runs(const struct knobs *knobs, const struct shape 
     int64_t rows = shape->len_q * group;
     double q_tiles = ceil((double)rows / knobs->block_m) * (double)shape->kv_heads * (double)shape->batch;
     double tiles = q_tiles * fmax(1, ceil((double)shape->len_kv / knobs->block_n));
-    if (rows <= INT_MAX - knobs->block_m && tiles <= INT_MAX)
+    double most = INT_MAX;
+    if (knobs->algorithm == algorithm_decode && knobs->layout > layout_dense)
+        most = fmax(0, most - 16 * q_tiles);
+    if (rows <= INT_MAX - knobs->block_m && tiles <= most)
         return ATT_OK;
     return failure_set(
         failure, ATT_INVALID_ARGUMENT,
-        "these sizes take %.0f tiles of %d rows of Q by %d keys, expected at most %d by this kernel, which "
+        "these sizes take %.0f tiles of %d rows of Q by %d keys, expected at most %.0f by this kernel, which "
         "is for few queries; launch in several parts",
-        tiles, knobs->block_m, knobs->block_n, INT_MAX);
+        tiles, knobs->block_m, knobs->block_n, most);
 }
 
 static enum att_status launch(att_kernel *kernel, const struct att_args *args, void *stream, struct failure *failure) {

@@ -70,6 +70,15 @@
 //$ end
 //$ note Q of the next Q tile waits in registers, unless it takes too many: then each Q tile begins with a load.
 //$ let q_ahead = q_held or block_m * chunks <= 5 * threads
+//$ note Two K/V tiles of each warp: a change of the Q tile waits for memory about as long.
+//$ let q_tile_cost = 2 * warps
+//$ note Warps with runs of their own do not share Q in shared memory.
+//$ let apart = layout != dense and batch_invariant == 0 and q_held
+//$ if apart
+//$ note From so many Q tiles a block on, when they have fewer K/V tiles each than that: few and long ones would come in many parts.
+//$ let apart_q_tiles = warps / 2
+//$ let apart_tiles = 128
+//$ end
 //$ require row_groups * o_steps <= 32
 //$ require block_m == 8 or head_dim_v <= 192
 //$ if page_size > 0
@@ -92,6 +101,13 @@
 //$ launch attention_decode grid (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) block threads shared shared_bytes dependent
 //$ launch attention_combine_runs grid (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys - 1) * combine_shares block combine_threads shared combine_bytes dependent
 //$ workspace (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) * 4 * block_m * (columns_v + 2)
+//$ elif apart
+//$ let border_bytes = 32
+//$ let parts_of_block = 2
+//$ note Most workers of a block: its warps, if there can be Q tiles enough for that.
+//$ launch attention_decode grid sm_count block threads shared shared_bytes dependent
+//$ launch attention_combine_runs grid sm_count * (1 + min(1, (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch / (apart_q_tiles * sm_count)) * (warps - 1)) * (block_m / warps) block threads shared 0 dependent
+//$ workspace sm_count * (1 + min(1, (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch / (apart_q_tiles * sm_count)) * (warps - 1)) * (border_bytes + 8 * block_m * (columns_v + 2))
 //$ else
 //$ let parts_of_block = 2
 //$ launch attention_decode grid sm_count block threads shared shared_bytes dependent
@@ -124,6 +140,11 @@
 //$ elif layout == dense
 //$ include "work/runs_equal.cuh"
 //$ else
+//$ if apart
+//$ include "work/workers_blocks_or_warps.cuh"
+//$ else
+//$ include "work/workers_blocks.cuh"
+//$ end
 //$ include "work/runs_of_lengths.cuh"
 //$ end
 //$ if mask == custom_mask
@@ -186,9 +207,18 @@ static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 //$ include "fragment/scale_output.cuh"
 //$ end
 //$ include "store/columns.cuh"
+//$ if apart
+//$ include "store/run_parts_of_workers.cuh"
+//$ else
 //$ include "store/run_parts.cuh"
+//$ end
 //$ include "pipeline/merge_warps.cuh"
+//$ if apart
+//$ include "store/columns_of_warp.cuh"
+//$ include "store/combine_borders_launch.cuh"
+//$ else
 //$ include "store/combine_launch.cuh"
+//$ end
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const __grid_constant__ attention_params all) {
     Shared &shared = *dynamic_shared<Shared>();
@@ -201,9 +231,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
     grid_dependency_wait();
     launch_dependents();
     //$ end
+    //$ if apart
+    const int place = warp_index() * gridDim.x + blockIdx.x; // a few long runs are on different multiprocessors
+    const int worker = plan.warps == 1 ? place : blockIdx.x;
+    if (worker >= plan.workers) {
+        leave_no_border(all, place);
+        return;
+    }
+    const Start start = start_of(all, plan, worker);
+    if (worker == place)
+        leave_border(all, plan, start, worker);
+    else
+        leave_no_border(all, place);
+    //$ else
     if (blockIdx.x >= plan.workers)
         return;
     const Start start = start_of(all, plan, blockIdx.x);
+    //$ end
     const Run &run = start.run;
     //$ if batch_invariant == 1
     if (run.first >= run.end)
@@ -240,7 +284,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
         if (begins) {
             columns.begin();
             //$ if sinks > 0
-            if (run.first <= tile.first)
+            if (run.first <= tile.first && (warps_of(run) == 1 || warp_index() == 0))
                 columns.add_sinks();
             //$ end
             walk = walk_of_warp(p, run, tile);
@@ -249,7 +293,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
             //$ if kv_scale == token
             values.begin();
             //$ end
-            if (tile.end < run.end) {
+            if (!is_last(run, tile)) {
                 const Tile following = next_tile(all, tile);
                 ahead = load_queries(sequence_of(all, following.batch), following);
             }
@@ -281,7 +325,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
             //$ end
             __syncwarp(); // all lanes have read the stage
             stage = stage + 1 < STAGES ? stage + 1 : 0;
-            walk.tile += WARPS;
+            walk.tile += warps_of(run);
             continue;
         }
         //$ if kv_scale == token
@@ -289,12 +333,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
         //$ elif kv_scale in [tensor, head]
         scale_output(columns.o, q.v_scale);
         //$ end
+        //$ if apart
+        if (run.warps == 1)
+            store_columns(columns, p, run, tile, worker);
+        else
+            merge_warps(shared, columns, p, run, tile);
+        //$ else
         merge_warps(shared, columns, p, run, tile);
-        if (tile.end >= run.end)
+        //$ end
+        if (is_last(run, tile))
             break;
-        tile = next_tile(all, tile);
         //$ if layout != dense
-        p = sequence_of(all, tile.batch);
+        const int batch = tile.batch;
+        tile = next_tile(all, tile);
+        if (tile.batch != batch)
+            p = sequence_of(all, tile.batch);
+        //$ else
+        tile = next_tile(all, tile);
         //$ end
         begins = true;
     }

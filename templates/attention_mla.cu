@@ -45,6 +45,8 @@
 //$ let output_panels = output_columns / 64
 //$ let k_bytes = panels * block_n * 128
 //$ let least_run = 2
+//$ let q_tile_cost = 0
+//$ let apart = false
 //$ if page_size > 0
 //$ let share = min(page_size, 64)
 //$ else
@@ -93,6 +95,7 @@
 //$ elif layout == dense
 //$ include "work/runs_equal.cuh"
 //$ else
+//$ include "work/workers_blocks.cuh"
 //$ include "work/runs_of_lengths.cuh"
 //$ end
 //$ include "walk/keys_of_query.cuh"

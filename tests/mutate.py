@@ -168,6 +168,13 @@ MUTANTS = [
     ("cli/duration.c", "*seconds > 0 &&", "", "test_options test_tune"),
     ("cli/tune_compare.c", "sum.least = fmin(sum.least, ratio);", "sum.least = ratio;", "test_tune_compare"),
     # --- kernels --------------------------------------------------------------------------------------------------------
+    ("templates/work/run.cuh", "tile.first = tile.end + tile.cost;", "tile.first = tile.end;", "test_runs"),
+    ("templates/work/runs_of_lengths.cuh", "index * of_tile + plan.cost", "index * of_tile", "test_runs"),
+    ("templates/walk/keys_of_warp.cuh", "warp & warps_of(run) - 1", "warp & WARPS - 1", "test_runs"),
+    ("templates/store/run_parts_of_workers.cuh", "border[0] = make_int4(0, 0, 0, 0);", "border[0];", "test_runs"),
+    ("templates/store/run_parts_of_workers.cuh", "parts.first != worker - 1", "false", "test_runs"),
+    ("templates/store/run_parts_of_workers.cuh", "2 * parts.count + parts.begins_before", "2 * parts.count", "test_runs"),
+    ("templates/store/combine_borders_launch.cuh", "index < parts.count && ", "", "test_runs"),
     ("templates/walk/ascending_builtin.cuh", "key0 + BLOCK_N > keys.seen_by_all;", "key0 + BLOCK_N > keys.seen_by_all + 1;",
      "test_flash_tiled"),
     ("templates/load/copy_rows.cuh", "return aligned && (batch_stride | head_stride | row_stride | columns) % 4 == 0;",

@@ -60,8 +60,6 @@ struct Columns {
 
     // A sink: a logit that enters l and has no V. One warp begins with it, and one of the eight lanes of a row adds it to l.
     __device__ __forceinline__ void add_sinks() {
-        if (warp_index() != 0)
-            return;
 #pragma unroll
         for (int n = 0; n < ROW_GROUPS; n++)
 #pragma unroll

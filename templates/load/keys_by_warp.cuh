@@ -1,4 +1,4 @@
-//$ needs head_dim head_dim_v block_n stages warps shared_kv kv_scale
+//$ needs head_dim head_dim_v block_n stages shared_kv kv_scale
 //$ include "load/rows_by_warp.cuh"
 //$ include "walk/keys_of_warp.cuh"
 
@@ -64,7 +64,7 @@ struct KeyCopies {
     __device__ __forceinline__ void fill() {
 #pragma unroll 1
         for (; stages_free > 0; stages_free--) {
-            while (walk.tile >= walk.end && tile.end < run.end)
+            while (walk.tile >= walk.end && !is_last(run, tile))
                 enter(next_tile(all, tile));
             if (walk.tile < walk.end) {
                 const int key = walk.tile * BLOCK_N;
@@ -77,7 +77,7 @@ struct KeyCopies {
                 copy_async<4>(&stage[to].k_scale[lane], k_scale + key * all.k_scale_row_stride, wanted);
                 copy_async<4>(&stage[to].v_scale[lane], v_scale + key * all.v_scale_row_stride, wanted);
                 //$ end
-                walk.tile += WARPS;
+                walk.tile += warps_of(run);
             }
             copy_async_commit();
             to = to + 1 < STAGES ? to + 1 : 0;

@@ -1,4 +1,4 @@
-//$ needs head_dim head_dim_v block_n stages warps page_size shared_kv kv_scale
+//$ needs head_dim head_dim_v block_n stages page_size shared_kv kv_scale
 //$ include "load/rows_by_warp.cuh"
 //$ include "walk/keys_of_warp.cuh"
 
@@ -68,13 +68,13 @@ struct KeyCopies {
     // The next tile, whose page numbers are copied to stage `at`. What is no key has no page either: page numbers behind the end of
     // a sequence may be anything.
     __device__ __forceinline__ Next find(int at) {
-        while (walk.tile >= walk.end && tile.end < run.end)
+        while (walk.tile >= walk.end && !is_last(run, tile))
             enter(next_tile(all, tile));
         if (walk.tile >= walk.end)
             return {0, 0, 0};
         const int key = walk.tile * BLOCK_N, lane = threadIdx.x % 32, own = PAGE_SIZE % BLOCK_N == 0 ? 0 : lane % BLOCK_N;
         copy_async<4>(&pages[at][lane], page_table + (key + own) / PAGE_SIZE, key + own < len_kv ? 4 : 0);
-        walk.tile += WARPS;
+        walk.tile += warps_of(run);
         return {key, len_kv - key, tile.kv_head};
     }
 

@@ -1,7 +1,6 @@
 //$ needs columns_v row_groups o_steps warps threads
 //$ include "fragment/softmax_columns.cuh"
 //$ include "store/columns.cuh"
-//$ include "store/run_parts.cuh"
 
 // What the warps have of a Q tile becomes O, or the block's part of it: everybody's O and l relative to the largest m, added up.
 __device__ __forceinline__ void merge_warps(Shared &shared, Columns &columns, const attention_params &p, const Run &run,

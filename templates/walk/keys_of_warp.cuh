@@ -1,11 +1,21 @@
-//$ needs block_n warps mask
+//$ needs block_n warps mask apart
 //$ include "work/run.cuh"
 
+//$ if apart
+// The K/V tiles of a warp: all that it has of a Q tile in a run of its own, or every WARPS-th of those of its block.
+//$ else
 // The K/V tiles of a warp: every WARPS-th of those that its block has of a Q tile.
+//$ end
 struct KeyWalk {
     int tile, end;            // of the sequence: the next one; one past the last one
     int full_first, full_end; // keys that all rows see
 };
+
+//$ if apart
+__device__ __forceinline__ int warps_of(const Run &run) { return run.warps; }
+//$ else
+__device__ __forceinline__ int warps_of(const Run &) { return WARPS; }
+//$ end
 
 __device__ __forceinline__ KeyWalk walk_of_warp(const attention_params &p, const Run &run, const Tile &tile) {
     const Keys keys = keys_of_tile(p, tile);
@@ -19,7 +29,7 @@ __device__ __forceinline__ KeyWalk walk_of_warp(const attention_params &p, const
         end = static_cast<int>(static_cast<long long>(end) * count / tiles);
     }
     //$ end
-    return {first + begin + (warp & WARPS - 1), first + min(end, count), keys.full_first, keys.full_end};
+    return {first + begin + (warp & warps_of(run) - 1), first + min(end, count), keys.full_first, keys.full_end};
 }
 
 // Does some row not see some key of the tile?

@@ -1,11 +1,17 @@
-//$ needs block_m
+//$ needs block_m apart batch_invariant
 
 // The K/V tiles of all Q tiles stand in one row: sequence after sequence, K/V head after K/V head, Q tile after Q tile. Each block
 // takes a run of them. Runs are equally long and begin anywhere, so that all blocks end at the same time; but where blocks are at
 // least twice as many as Q tiles, a Q tile is split among blocks of its own: merging the warps twice would cost such a short
 // run more than it gains.
+//$ if apart
+// Where Q tiles are many and short, each warp takes a run of its own: it never waits for the others.
+//$ end
 struct Run {
     int first, end;
+    //$ if apart
+    int warps; // that share it: all warps of a block, or one
+    //$ end
 };
 
 // A Q tile: BLOCK_M rows that share a K/V head.
@@ -14,6 +20,9 @@ struct Tile {
     int row;        // its first, of those of the group
     int row_tiles;  // Q tiles of the K/V head
     int first, end; // its K/V tiles in the row of all
+    //$ if batch_invariant == 0
+    int cost;       // room before them, in K/V tiles, which take as long as a change of the Q tile
+    //$ end
 };
 
 // Where a block begins.
@@ -22,7 +31,7 @@ struct Start {
     Run run;
 };
 
-// The blocks that have a part of a Q tile, one after the other.
+// The blocks, or warps, that have a part of a Q tile, one after the other.
 struct Parts {
     int first, count;
     bool begins_before; // the run of the first one
@@ -37,11 +46,15 @@ __device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Til
     return {from, to - from + 1, first_of_run(length, longer, from) < tile.first};
 }
 
+//$ if batch_invariant == 0
+// Does the run end before the Q tile behind this one?
+__device__ __forceinline__ bool is_last(const Run &run, const Tile &tile) { return tile.end + tile.cost >= run.end; }
+
 // The next Q tile of the same sequence; false when there is none.
 __device__ __forceinline__ bool advance(const attention_params &p, Tile &tile) {
     const int tiles = tile.end - tile.first;
-    tile.first = tile.end;
-    tile.end += tiles;
+    tile.first = tile.end + tile.cost;
+    tile.end = tile.first + tiles;
     tile.row += BLOCK_M;
     if (tile.row < tile.row_tiles * BLOCK_M)
         return true;
@@ -49,6 +62,10 @@ __device__ __forceinline__ bool advance(const attention_params &p, Tile &tile) {
     tile.kv_head++;
     return tile.kv_head < p.kv_heads;
 }
+//$ else
+// A run is of one Q tile.
+__device__ __forceinline__ bool is_last(const Run &, const Tile &) { return true; }
+//$ end
 
 // A row of a Q tile.
 __device__ __forceinline__ Row row_of(const attention_params &p, const Tile &tile, int row) {

@@ -46,7 +46,7 @@ __device__ __forceinline__ Start start_of(const attention_params &p, const Plan 
     }
     const int head = index / plan.row_tiles;
     return {{head / p.kv_heads, head % p.kv_heads, index % plan.row_tiles * BLOCK_M, plan.row_tiles, index * plan.tiles,
-             (index + 1) * plan.tiles},
+             (index + 1) * plan.tiles, 0},
             run};
 }
 

@@ -360,6 +360,7 @@ struct Tile {
     int row;        // its first, of those of the group
     int row_tiles;  // Q tiles of the K/V head
     int first, end; // its K/V tiles in the row of all
+    int cost;       // room before them, in K/V tiles, which take as long as a change of the Q tile
 };
 
 // Where a block begins.
@@ -368,7 +369,7 @@ struct Start {
     Run run;
 };
 
-// The blocks that have a part of a Q tile, one after the other.
+// The blocks, or warps, that have a part of a Q tile, one after the other.
 struct Parts {
     int first, count;
     bool begins_before; // the run of the first one
@@ -383,11 +384,14 @@ __device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Til
     return {from, to - from + 1, first_of_run(length, longer, from) < tile.first};
 }
 
+// Does the run end before the Q tile behind this one?
+__device__ __forceinline__ bool is_last(const Run &run, const Tile &tile) { return tile.end + tile.cost >= run.end; }
+
 // The next Q tile of the same sequence; false when there is none.
 __device__ __forceinline__ bool advance(const attention_params &p, Tile &tile) {
     const int tiles = tile.end - tile.first;
-    tile.first = tile.end;
-    tile.end += tiles;
+    tile.first = tile.end + tile.cost;
+    tile.end = tile.first + tiles;
     tile.row += BLOCK_M;
     if (tile.row < tile.row_tiles * BLOCK_M)
         return true;
@@ -448,7 +452,7 @@ __device__ __forceinline__ Start start_of(const attention_params &p, const Plan 
     }
     const int head = index / plan.row_tiles;
     return {{head / p.kv_heads, head % p.kv_heads, index % plan.row_tiles * BLOCK_M, plan.row_tiles, index * plan.tiles,
-             (index + 1) * plan.tiles},
+             (index + 1) * plan.tiles, 0},
             run};
 }
 
@@ -480,19 +484,20 @@ __device__ __forceinline__ Keys keys_of_tile(const attention_params &p, const Ti
 }
 
 // walk/keys_of_warp.cuh
-
 // The K/V tiles of a warp: every WARPS-th of those that its block has of a Q tile.
 struct KeyWalk {
     int tile, end;            // of the sequence: the next one; one past the last one
     int full_first, full_end; // keys that all rows see
 };
 
+__device__ __forceinline__ int warps_of(const Run &) { return WARPS; }
+
 __device__ __forceinline__ KeyWalk walk_of_warp(const attention_params &p, const Run &run, const Tile &tile) {
     const Keys keys = keys_of_tile(p, tile);
     const int first = keys.first / BLOCK_N, count = max(0, (keys.end + BLOCK_N - 1) / BLOCK_N - first);
     int begin = max(run.first - tile.first, 0), end = min(run.end, tile.end) - tile.first;
     const int warp = warp_index() - begin - tile.first;
-    return {first + begin + (warp & WARPS - 1), first + min(end, count), keys.full_first, keys.full_end};
+    return {first + begin + (warp & warps_of(run) - 1), first + min(end, count), keys.full_first, keys.full_end};
 }
 
 // Does some row not see some key of the tile?
@@ -640,13 +645,13 @@ struct KeyCopies {
     __device__ __forceinline__ void fill() {
 #pragma unroll 1
         for (; stages_free > 0; stages_free--) {
-            while (walk.tile >= walk.end && tile.end < run.end)
+            while (walk.tile >= walk.end && !is_last(run, tile))
                 enter(next_tile(all, tile));
             if (walk.tile < walk.end) {
                 const int key = walk.tile * BLOCK_N;
                 copy_rows<HEAD_DIM>(stage[to].k, KeyRows{k + key * all.k_row_stride, all.k_row_stride}, len_kv - key, k_piece);
                 copy_rows<HEAD_DIM_V>(stage[to].v, KeyRows{v + key * all.v_row_stride, all.v_row_stride}, len_kv - key, v_piece);
-                walk.tile += WARPS;
+                walk.tile += warps_of(run);
             }
             copy_async_commit();
             to = to + 1 < STAGES ? to + 1 : 0;
@@ -1146,7 +1151,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
             columns.begin();
             walk = walk_of_warp(p, run, tile);
             q.begin(ahead);
-            if (tile.end < run.end) {
+            if (!is_last(run, tile)) {
                 const Tile following = next_tile(all, tile);
                 ahead = load_queries(sequence_of(all, following.batch), following);
             }
@@ -1164,11 +1169,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
             multiply_output(columns.o, weights, keys.v, masked);
             __syncwarp(); // all lanes have read the stage
             stage = stage + 1 < STAGES ? stage + 1 : 0;
-            walk.tile += WARPS;
+            walk.tile += warps_of(run);
             continue;
         }
         merge_warps(shared, columns, p, run, tile);
-        if (tile.end >= run.end)
+        if (is_last(run, tile))
             break;
         tile = next_tile(all, tile);
         begins = true;

@@ -17,6 +17,7 @@
      pipeline/release.cuh
      sequence/padded.cuh
      work/row_of_query.cuh
+     work/workers_blocks.cuh
      work/runs_of_lengths.cuh
      work/run.cuh
      walk/keys_of_query.cuh
@@ -63,6 +64,7 @@
      output_panels       4                  output_columns / 64
      k_bytes             73728              panels * block_n * 128
      least_run           2                  2
+     q_tile_cost         0                  0
      share               64                 min(page_size, 64)
      block_threads       384                384
      producer_registers  40                 40
@@ -108,6 +110,7 @@ constexpr int OUTPUT_PANELS = 4;
 // panels * block_n * 128
 constexpr int K_BYTES = 73728;
 constexpr int LEAST_RUN = 2;
+constexpr int Q_TILE_COST = 0;
 // min(page_size, 64)
 constexpr int SHARE = 64;
 constexpr int BLOCK_THREADS = 384;
@@ -803,6 +806,17 @@ __device__ __forceinline__ Row row_of_group(const attention_params &p, int kv_he
     return head < heads_of_group(p) ? Row{query, kv_head * heads_of_group(p) + head} : Row{p.len_q, kv_head * heads_of_group(p)};
 }
 
+// work/workers_blocks.cuh
+
+// Who takes runs of K/V tiles that begin anywhere: blocks.
+struct Workers {
+    int most;      // that there can be
+    int cost;      // K/V tiles that a Q tile counts as in addition to its own
+    int least_run; // K/V tiles
+};
+
+__device__ __forceinline__ Workers workers_of(int blocks, int, int) { return {blocks, Q_TILE_COST, LEAST_RUN + Q_TILE_COST}; }
+
 // work/run.cuh
 
 // The K/V tiles of all Q tiles stand in one row: sequence after sequence, K/V head after K/V head, Q tile after Q tile. Each block
@@ -819,6 +833,7 @@ struct Tile {
     int row;        // its first, of those of the group
     int row_tiles;  // Q tiles of the K/V head
     int first, end; // its K/V tiles in the row of all
+    int cost;       // room before them, in K/V tiles, which take as long as a change of the Q tile
 };
 
 // Where a block begins.
@@ -827,7 +842,7 @@ struct Start {
     Run run;
 };
 
-// The blocks that have a part of a Q tile, one after the other.
+// The blocks, or warps, that have a part of a Q tile, one after the other.
 struct Parts {
     int first, count;
     bool begins_before; // the run of the first one
@@ -845,8 +860,8 @@ __device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Til
 // The next Q tile of the same sequence; false when there is none.
 __device__ __forceinline__ bool advance(const attention_params &p, Tile &tile) {
     const int tiles = tile.end - tile.first;
-    tile.first = tile.end;
-    tile.end += tiles;
+    tile.first = tile.end + tile.cost;
+    tile.end = tile.first + tiles;
     tile.row += BLOCK_M;
     if (tile.row < tile.row_tiles * BLOCK_M)
         return true;
@@ -865,10 +880,12 @@ __device__ __forceinline__ int first_query(const attention_params &p, const Tile
 
 // work/runs_of_lengths.cuh
 
-// Runs where sequences have lengths of their own, which stay on the device: each warp finds the run of its block from them.
+// Runs where sequences have lengths of their own, which stay on the device: each warp finds its run, or that of its block, from
+// them. A run of many short Q tiles takes longer than one of few long ones. So each Q tile counts as some K/V tiles more.
 struct Plan {
     int workers; // blocks that have a run
     bool splits; // a Q tile is split among blocks of its own; else runs begin anywhere
+    int cost;    // so many K/V tiles more for each Q tile, unless it is split
     int length;  // K/V tiles of a run ...
     int longer;  // ... and one more in so many first ones
 };
@@ -880,10 +897,9 @@ struct Tiles {
     __device__ __forceinline__ int runs(int length) const { return q_tiles * ((tiles + length - 1) / length); }
 };
 __device__ __forceinline__ Tiles tiles_of_sequence(const attention_params &all, int batch) {
-    if (batch >= all.batch)
-        return {0, 0};
-    const attention_params p = sequence_of(all, batch);
-    return {(rows_of_group(p) + BLOCK_M - 1) / BLOCK_M * p.kv_heads, max(1, (p.len_kv + BLOCK_N - 1) / BLOCK_N)};
+    const attention_params p = sequence_of(all, min(batch, all.batch - 1));
+    const int q_tiles = (rows_of_group(p) + BLOCK_M - 1) / BLOCK_M * p.kv_heads;
+    return {batch < all.batch ? q_tiles : 0, max(1, (p.len_kv + BLOCK_N - 1) / BLOCK_N)};
 }
 
 __device__ __forceinline__ int sum_of_warp(int x) {
@@ -904,26 +920,37 @@ __device__ __forceinline__ int runs_of_all(const attention_params &all, int leng
 __device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks) {
     int q_tiles = 0, tiles = 0;
 #pragma unroll 1
-    for (int batch = threadIdx.x % 32; batch < all.batch; batch += 32) {
-        const Tiles of = tiles_of_sequence(all, batch);
-        q_tiles += of.q_tiles;
-        tiles += of.q_tiles * of.tiles;
-    }
+    for (int batch = threadIdx.x % 32; batch < all.batch; batch += 128)
+#pragma unroll
+        for (int more = 0; more < 128; more += 32) { // whose lengths are loaded at the same time
+            const Tiles of = tiles_of_sequence(all, batch + more);
+            q_tiles += of.q_tiles;
+            tiles += of.q_tiles * of.tiles;
+        }
     q_tiles = sum_of_warp(q_tiles), tiles = sum_of_warp(tiles);
+    const Workers workers = workers_of(blocks, q_tiles, tiles);
+    Plan plan = {};
     if (q_tiles == 0)
-        return {0, false, 0, 0};
+        return plan;
     if (2 * q_tiles > blocks) {
-        const int workers = min(blocks, (tiles + LEAST_RUN - 1) / LEAST_RUN);
-        return {workers, false, tiles / workers, tiles % workers};
+        plan.cost = workers.cost;
+        tiles += q_tiles * plan.cost;
+        plan.workers = min(workers.most, (tiles + workers.least_run - 1) / workers.least_run);
+        plan.length = tiles / plan.workers;
+        plan.longer = tiles % plan.workers;
+        return plan;
     }
-    // The shortest runs that blocks suffice for; the last try always fits.
+    // The shortest runs that the blocks suffice for; the last try always fits.
     int length = max(LEAST_RUN, (tiles + blocks - 1) / blocks), runs = runs_of_all(all, length);
 #pragma unroll 1
     for (int tries = 0; runs > blocks; tries++) {
         length = tries < 3 ? length + max(1, length * (runs - blocks) / blocks) : (tiles + blocks - q_tiles - 1) / (blocks - q_tiles);
         runs = runs_of_all(all, length);
     }
-    return {runs, true, length, 0};
+    plan.workers = runs;
+    plan.splits = true;
+    plan.length = length;
+    return plan;
 }
 
 // To be called by all lanes of a warp: 32 sequences at a time.
@@ -934,7 +961,7 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
 #pragma unroll 1
     for (int batch = 0;; batch += 32) {
         const Tiles of = tiles_of_sequence(all, batch + lane);
-        const int own = plan.splits ? of.runs(plan.length) : of.q_tiles * of.tiles;
+        const int own = plan.splits ? of.runs(plan.length) : of.q_tiles * (plan.cost + of.tiles);
         int sum = own; // of the sequences up to that of this lane
 #pragma unroll
         for (int lanes = 1; lanes < 32; lanes *= 2) {
@@ -949,22 +976,24 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
         const int found = __ffs(static_cast<int>(reached)) - 1;
         before += __shfl_sync(0xffffffffu, sum - own, found);
         const int row_tiles = __shfl_sync(0xffffffffu, of.q_tiles, found) / all.kv_heads;
-        const int tiles = __shfl_sync(0xffffffffu, of.tiles, found), of_tile = plan.splits ? (tiles + plan.length - 1) / plan.length : tiles;
+        const int tiles = __shfl_sync(0xffffffffu, of.tiles, found);
+        const int of_tile = plan.splits ? (tiles + plan.length - 1) / plan.length : plan.cost + tiles;
         const int index = (wanted - before) / of_tile, head = index / row_tiles;
-        Start start = {{batch + found, head, index % row_tiles * BLOCK_M, row_tiles, 0, tiles}, {}};
+        Start start = {{batch + found, head, index % row_tiles * BLOCK_M, row_tiles, 0, tiles, plan.cost}, {}};
         if (plan.splits) { // K/V tiles are counted from the Q tile
             start.run.first = (wanted - before) % of_tile * plan.length;
             start.run.end = min(start.run.first + plan.length, tiles);
         } else {
-            start.tile.first = before + index * tiles;
+            start.tile.first = before + index * of_tile + plan.cost;
             start.tile.end = start.tile.first + tiles;
-            start.run = {wanted, first_of_run(plan.length, plan.longer, worker + 1)};
+            start.run.first = wanted; // before the Q tile, if in its room
+            start.run.end = first_of_run(plan.length, plan.longer, worker + 1);
         }
         return start;
     }
 }
 
-// Of the Q tile that a block begins in.
+// Of the Q tile that a run begins in.
 __device__ __forceinline__ Parts parts_of(const Plan &plan, const Start &start, int worker) {
     if (plan.splits)
         return {worker - start.run.first / plan.length, (start.tile.end + plan.length - 1) / plan.length, false};

@@ -405,6 +405,7 @@ struct Tile {
     int row;        // its first, of those of the group
     int row_tiles;  // Q tiles of the K/V head
     int first, end; // its K/V tiles in the row of all
+    int cost;       // room before them, in K/V tiles, which take as long as a change of the Q tile
 };
 
 // Where a block begins.
@@ -413,7 +414,7 @@ struct Start {
     Run run;
 };
 
-// The blocks that have a part of a Q tile, one after the other.
+// The blocks, or warps, that have a part of a Q tile, one after the other.
 struct Parts {
     int first, count;
     bool begins_before; // the run of the first one
@@ -428,11 +429,14 @@ __device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Til
     return {from, to - from + 1, first_of_run(length, longer, from) < tile.first};
 }
 
+// Does the run end before the Q tile behind this one?
+__device__ __forceinline__ bool is_last(const Run &run, const Tile &tile) { return tile.end + tile.cost >= run.end; }
+
 // The next Q tile of the same sequence; false when there is none.
 __device__ __forceinline__ bool advance(const attention_params &p, Tile &tile) {
     const int tiles = tile.end - tile.first;
-    tile.first = tile.end;
-    tile.end += tiles;
+    tile.first = tile.end + tile.cost;
+    tile.end = tile.first + tiles;
     tile.row += BLOCK_M;
     if (tile.row < tile.row_tiles * BLOCK_M)
         return true;
@@ -499,7 +503,7 @@ __device__ __forceinline__ Start start_of(const attention_params &p, const Plan 
     }
     const int head = index / plan.row_tiles;
     return {{head / p.kv_heads, head % p.kv_heads, index % plan.row_tiles * BLOCK_M, plan.row_tiles, index * plan.tiles,
-             (index + 1) * plan.tiles},
+             (index + 1) * plan.tiles, 0},
             run};
 }
 
@@ -538,12 +542,13 @@ __device__ __forceinline__ Keys keys_of_tile(const attention_params &p, const Ti
 }
 
 // walk/keys_of_warp.cuh
-
 // The K/V tiles of a warp: every WARPS-th of those that its block has of a Q tile.
 struct KeyWalk {
     int tile, end;            // of the sequence: the next one; one past the last one
     int full_first, full_end; // keys that all rows see
 };
+
+__device__ __forceinline__ int warps_of(const Run &) { return WARPS; }
 
 __device__ __forceinline__ KeyWalk walk_of_warp(const attention_params &p, const Run &run, const Tile &tile) {
     const Keys keys = keys_of_tile(p, tile);
@@ -555,7 +560,7 @@ __device__ __forceinline__ KeyWalk walk_of_warp(const attention_params &p, const
         begin = static_cast<int>(static_cast<long long>(begin) * count / tiles);
         end = static_cast<int>(static_cast<long long>(end) * count / tiles);
     }
-    return {first + begin + (warp & WARPS - 1), first + min(end, count), keys.full_first, keys.full_end};
+    return {first + begin + (warp & warps_of(run) - 1), first + min(end, count), keys.full_first, keys.full_end};
 }
 
 // Does some row not see some key of the tile?
@@ -703,13 +708,13 @@ struct KeyCopies {
     __device__ __forceinline__ void fill() {
 #pragma unroll 1
         for (; stages_free > 0; stages_free--) {
-            while (walk.tile >= walk.end && tile.end < run.end)
+            while (walk.tile >= walk.end && !is_last(run, tile))
                 enter(next_tile(all, tile));
             if (walk.tile < walk.end) {
                 const int key = walk.tile * BLOCK_N;
                 copy_rows<HEAD_DIM>(stage[to].k, KeyRows{k + key * all.k_row_stride, all.k_row_stride}, len_kv - key, k_piece);
                 copy_rows<HEAD_DIM_V>(stage[to].v, KeyRows{v + key * all.v_row_stride, all.v_row_stride}, len_kv - key, v_piece);
-                walk.tile += WARPS;
+                walk.tile += warps_of(run);
             }
             copy_async_commit();
             to = to + 1 < STAGES ? to + 1 : 0;
@@ -885,8 +890,6 @@ struct Columns {
 
     // A sink: a logit that enters l and has no V. One warp begins with it, and one of the eight lanes of a row adds it to l.
     __device__ __forceinline__ void add_sinks() {
-        if (warp_index() != 0)
-            return;
 #pragma unroll
         for (int n = 0; n < ROW_GROUPS; n++)
 #pragma unroll
@@ -1325,11 +1328,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
         copies.fill();
         if (begins) {
             columns.begin();
-            if (run.first <= tile.first)
+            if (run.first <= tile.first && (warps_of(run) == 1 || warp_index() == 0))
                 columns.add_sinks();
             walk = walk_of_warp(p, run, tile);
             q.begin(ahead);
-            if (tile.end < run.end) {
+            if (!is_last(run, tile)) {
                 const Tile following = next_tile(all, tile);
                 ahead = load_queries(sequence_of(all, following.batch), following);
             }
@@ -1347,11 +1350,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
             multiply_output(columns.o, weights, keys.v, masked);
             __syncwarp(); // all lanes have read the stage
             stage = stage + 1 < STAGES ? stage + 1 : 0;
-            walk.tile += WARPS;
+            walk.tile += warps_of(run);
             continue;
         }
         merge_warps(shared, columns, p, run, tile);
-        if (tile.end >= run.end)
+        if (is_last(run, tile))
             break;
         tile = next_tile(all, tile);
         begins = true;

@@ -1,0 +1,51 @@
+//$ needs block_m columns_v apart_q_tiles border_bytes
+//$ include "work/run.cuh"
+
+// The workspace: of each worker, a block or a warp that has a run, its parts of Q tiles that others have parts of, too. It has
+// two at most: of the Q tile that its run begins in, and of the one that it ends in.
+struct Part {
+    float o[BLOCK_M][COLUMNS_V]; // O, relative to m and not divided by l
+    float2 state[BLOCK_M];       // m and l
+};
+
+// A Q tile that is to be combined. The first worker whose run begins within it tells of it; the worker before has the first part.
+struct Border {
+    int batch, kv_head, row;
+    int parts; // 2 count + begins_before; 0: there is nothing to combine
+};
+
+struct WorkerParts {
+    Part part[2];
+    int4 border[2]; // a Border, and room: so rows of O begin with a sector of memory
+};
+static_assert(sizeof(WorkerParts) == 2 * sizeof(Part) + BORDER_BYTES, "as in the workspace directive");
+
+__device__ __forceinline__ WorkerParts &parts_of_worker(const attention_params &p, int worker) {
+    return static_cast<WorkerParts *>(p.workspace)[worker];
+}
+__device__ __forceinline__ Part *part_of(const attention_params &p, int worker, bool begins_before) {
+    return &parts_of_worker(p, worker).part[begins_before];
+}
+
+// There is room for a worker a warp where there can be Q tiles enough for that, else for one a block.
+__device__ __forceinline__ bool has_place(const attention_params &all, int place) {
+    const int blocks = gridDim.x, row_tiles = (rows_of_group(all) + BLOCK_M - 1) / BLOCK_M;
+    return place < blocks || row_tiles * all.kv_heads * all.batch >= APART_Q_TILES * blocks;
+}
+__device__ __forceinline__ void leave_no_border(const attention_params &all, int place) {
+    if (threadIdx.x % 32 == 0 && has_place(all, place))
+        parts_of_worker(all, place).border[0] = make_int4(0, 0, 0, 0);
+}
+__device__ __forceinline__ void leave_border(const attention_params &all, const Plan &plan, const Start &start, int worker) {
+    const Tile &tile = start.tile;
+    const Parts parts = parts_of(plan, start, worker);
+    if (parts.first != worker - 1)
+        leave_no_border(all, worker);
+    else if (threadIdx.x % 32 == 0)
+        parts_of_worker(all, worker).border[0] =
+            make_int4(tile.batch, tile.kv_head, tile.row, 2 * parts.count + parts.begins_before);
+}
+__device__ __forceinline__ Border border_of(const attention_params &all, int worker) {
+    const int4 border = parts_of_worker(all, worker).border[0];
+    return {border.x, border.y, border.z, border.w};
+}
