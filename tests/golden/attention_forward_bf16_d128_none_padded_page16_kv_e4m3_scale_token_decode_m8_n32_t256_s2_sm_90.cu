@@ -9,6 +9,7 @@
      target/sm_90.cuh
      sequence/padded.cuh
      work/row_of_group.cuh
+     work/workers_blocks_or_warps.cuh
      work/runs_of_lengths.cuh
      work/run.cuh
      walk/keys_from_start.cuh
@@ -31,55 +32,56 @@
      fragment/weights_scaled.cuh
      fragment/scale_output.cuh
      store/columns.cuh
-     store/run_parts.cuh
+     store/run_parts_of_workers.cuh
      pipeline/merge_warps.cuh
-     store/combine_launch.cuh
+     store/columns_of_warp.cuh
+     store/combine_borders_launch.cuh
 
    Knobs
-     family           attention_forward  what kind of kernel this is
-     dtype            bf16               element type of the inputs; arithmetic is always fp32
-     dtype_out        bf16               element type of the output; as dtype when left out
-     head_dim         128                elements of one row of Q and of K
-     head_dim_v       128                elements of one row of V and of O; as head_dim when left out
-     mask             none               which keys a query sees: all, those up to its own position with the last query and key aligned, or those for which an expression holds
-     score            scaled             what the softmax is taken of: the scaled products, or an expression of them
-     layout           padded             sequences of one length; keys of `lengths_kv` each; or queries, keys and values packed one sequence after the other, as `cu_seqlens_q` and `cu_seqlens_kv` say
-     page_size        16                 keys of one page of K and V, a power of two: a page table says where each lies; 0 = K and V are not paged
-     dtype_kv         e4m3               element type of the cache of K and V; as dtype when left out
-     kv_scale         token              what an element of an 8-bit cache is multiplied with: nothing, one number of K and one of V, one of each head, or one of each token and head
-     algorithm        decode             which derivation of the family; one template each
-     block_m          8                  rows of a Q tile
-     block_n          32                 keys of a K/V tile: columns of S
-     threads          256                threads in one thread block
-     stages           2                  stages of the pipeline: K/V tiles in flight or in use at a time
-     target           sm_90              instruction set the source is written for; any = plain CUDA C++
+     family         attention_forward  what kind of kernel this is
+     dtype          bf16               element type of the inputs; arithmetic is always fp32
+     dtype_out      bf16               element type of the output; as dtype when left out
+     head_dim       128                elements of one row of Q and of K
+     head_dim_v     128                elements of one row of V and of O; as head_dim when left out
+     mask           none               which keys a query sees: all, those up to its own position with the last query and key aligned, or those for which an expression holds
+     score          scaled             what the softmax is taken of: the scaled products, or an expression of them
+     layout         padded             sequences of one length; keys of `lengths_kv` each; or queries, keys and values packed one sequence after the other, as `cu_seqlens_q` and `cu_seqlens_kv` say
+     page_size      16                 keys of one page of K and V, a power of two: a page table says where each lies; 0 = K and V are not paged
+     dtype_kv       e4m3               element type of the cache of K and V; as dtype when left out
+     kv_scale       token              what an element of an 8-bit cache is multiplied with: nothing, one number of K and one of V, one of each head, or one of each token and head
+     algorithm      decode             which derivation of the family; one template each
+     block_m        8                  rows of a Q tile
+     block_n        32                 keys of a K/V tile: columns of S
+     threads        256                threads in one thread block
+     stages         2                  stages of the pipeline: K/V tiles in flight or in use at a time
+     target         sm_90              instruction set the source is written for; any = plain CUDA C++
 
    Derived
-     columns_v        128                (head_dim_v + 15) / 16 * 16
-     warps            8                  threads / 32
-     least_run        8                  warps
-     row_groups       1                  block_m / 8
-     key_groups       2                  block_n / 16
-     q_steps          8                  (head_dim + 15) / 16
-     o_steps          8                  columns_v / 16
-     chunks           8                  q_steps
-     chunks_v         8                  o_steps
-     scale_bytes      256                8 * block_n
-     q_bytes          0                  0
-     page_bytes       2048               128 * warps * stages
-     row_chunks       16                 chunks + chunks_v
-     shared_bytes     170496             q_bytes + page_bytes + warps * (stages * (block_n * 16 * row_chunks + scale_bytes) + 32 * columns_v + 8 * block_m)
-     combine_threads  256                256
-     combine_shares   1                  (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
-     combine_bytes    6144               24 * combine_threads
-     parts_of_block   2                  2
+     columns_v      128                (head_dim_v + 15) / 16 * 16
+     warps          8                  threads / 32
+     least_run      8                  warps
+     row_groups     1                  block_m / 8
+     key_groups     2                  block_n / 16
+     q_steps        8                  (head_dim + 15) / 16
+     o_steps        8                  columns_v / 16
+     chunks         8                  q_steps
+     chunks_v       8                  o_steps
+     scale_bytes    256                8 * block_n
+     q_bytes        0                  0
+     q_tile_cost    16                 2 * warps
+     apart_q_tiles  4                  warps / 2
+     apart_tiles    128                128
+     page_bytes     2048               128 * warps * stages
+     row_chunks     16                 chunks + chunks_v
+     shared_bytes   170496             q_bytes + page_bytes + warps * (stages * (block_n * 16 * row_chunks + scale_bytes) + 32 * columns_v + 8 * block_m)
+     border_bytes   32                 32
 
    Launches
      attention_decode: grid sm_count, block 256, shared 170496 bytes, may start before the launch ahead of it has ended
-     attention_combine_runs: grid sm_count, block 256, shared 6144 bytes, may start before the launch ahead of it has ended
+     attention_combine_runs: grid sm_count * (1 + min(1, (len_q * (heads / kv_heads) + 8 - 1) / 8 * kv_heads * batch / (4 * sm_count)) * 7), block 256, shared 0 bytes, may start before the launch ahead of it has ended
 
    Workspace
-     8 * sm_count * 8 * 130 bytes
+     sm_count * (1 + min(1, (len_q * (heads / kv_heads) + 8 - 1) / 8 * kv_heads * batch / (4 * sm_count)) * 7) * 8352 bytes
 */
 
 constexpr int HEAD_DIM = 128;
@@ -107,14 +109,14 @@ constexpr int O_STEPS = 8;
 constexpr int CHUNKS = 8;
 // o_steps
 constexpr int CHUNKS_V = 8;
+// 2 * warps
+constexpr int Q_TILE_COST = 16;
+// warps / 2
+constexpr int APART_Q_TILES = 4;
+constexpr int APART_TILES = 128;
 // q_bytes + page_bytes + warps * (stages * (block_n * 16 * row_chunks + scale_bytes) + 32 * columns_v + 8 * block_m)
 constexpr int SHARED_BYTES = 170496;
-constexpr int COMBINE_THREADS = 256;
-// (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
-constexpr int COMBINE_SHARES = 1;
-// 24 * combine_threads
-constexpr int COMBINE_BYTES = 6144;
-constexpr int PARTS_OF_BLOCK = 2;
+constexpr int BORDER_BYTES = 32;
 
 // Attention of few queries over many keys, as in decoding: what counts is that K and V stream in without a pause. The rows of
 // all query heads that share a K/V head form one Q tile, so that K and V are read once for the group.
@@ -399,14 +401,32 @@ __device__ __forceinline__ Row row_of_group(const attention_params &p, int kv_he
     return {static_cast<int>(index / group), kv_head * static_cast<int>(group) + static_cast<int>(index % group)};
 }
 
+// work/workers_blocks_or_warps.cuh
+
+// Who takes runs of K/V tiles that begin anywhere: blocks, or where Q tiles are many and short, warps.
+struct Workers {
+    int most;      // that there can be
+    int warps;     // of one of them
+    int cost;      // K/V tiles that a Q tile counts as in addition to its own
+    int least_run; // K/V tiles
+};
+
+__device__ __forceinline__ Workers workers_of(int blocks, int q_tiles, int tiles) {
+    if (q_tiles >= APART_Q_TILES * blocks && tiles / APART_TILES < q_tiles)
+        return {blocks * WARPS, 1, Q_TILE_COST / WARPS, 1 + Q_TILE_COST / WARPS};
+    return {blocks, WARPS, Q_TILE_COST, LEAST_RUN + Q_TILE_COST};
+}
+
 // work/run.cuh
 
 // The K/V tiles of all Q tiles stand in one row: sequence after sequence, K/V head after K/V head, Q tile after Q tile. Each block
 // takes a run of them. Runs are equally long and begin anywhere, so that all blocks end at the same time; but where blocks are at
 // least twice as many as Q tiles, a Q tile is split among blocks of its own: merging the warps twice would cost such a short
 // run more than it gains.
+// Where Q tiles are many and short, each warp takes a run of its own: it never waits for the others.
 struct Run {
     int first, end;
+    int warps; // that share it: all warps of a block, or one
 };
 
 // A Q tile: BLOCK_M rows that share a K/V head.
@@ -415,6 +435,7 @@ struct Tile {
     int row;        // its first, of those of the group
     int row_tiles;  // Q tiles of the K/V head
     int first, end; // its K/V tiles in the row of all
+    int cost;       // room before them, in K/V tiles, which take as long as a change of the Q tile
 };
 
 // Where a block begins.
@@ -423,7 +444,7 @@ struct Start {
     Run run;
 };
 
-// The blocks that have a part of a Q tile, one after the other.
+// The blocks, or warps, that have a part of a Q tile, one after the other.
 struct Parts {
     int first, count;
     bool begins_before; // the run of the first one
@@ -438,11 +459,14 @@ __device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Til
     return {from, to - from + 1, first_of_run(length, longer, from) < tile.first};
 }
 
+// Does the run end before the Q tile behind this one?
+__device__ __forceinline__ bool is_last(const Run &run, const Tile &tile) { return tile.end + tile.cost >= run.end; }
+
 // The next Q tile of the same sequence; false when there is none.
 __device__ __forceinline__ bool advance(const attention_params &p, Tile &tile) {
     const int tiles = tile.end - tile.first;
-    tile.first = tile.end;
-    tile.end += tiles;
+    tile.first = tile.end + tile.cost;
+    tile.end = tile.first + tiles;
     tile.row += BLOCK_M;
     if (tile.row < tile.row_tiles * BLOCK_M)
         return true;
@@ -458,10 +482,13 @@ __device__ __forceinline__ Row row_of(const attention_params &p, const Tile &til
 
 // work/runs_of_lengths.cuh
 
-// Runs where sequences have lengths of their own, which stay on the device: each warp finds the run of its block from them.
+// Runs where sequences have lengths of their own, which stay on the device: each warp finds its run, or that of its block, from
+// them. A run of many short Q tiles takes longer than one of few long ones. So each Q tile counts as some K/V tiles more.
 struct Plan {
-    int workers; // blocks that have a run
+    int workers; // blocks, or warps, that have a run
+    int warps;   // that share a run: all warps of a block, or one
     bool splits; // a Q tile is split among blocks of its own; else runs begin anywhere
+    int cost;    // so many K/V tiles more for each Q tile, unless it is split
     int length;  // K/V tiles of a run ...
     int longer;  // ... and one more in so many first ones
 };
@@ -473,10 +500,9 @@ struct Tiles {
     __device__ __forceinline__ int runs(int length) const { return q_tiles * ((tiles + length - 1) / length); }
 };
 __device__ __forceinline__ Tiles tiles_of_sequence(const attention_params &all, int batch) {
-    if (batch >= all.batch)
-        return {0, 0};
-    const attention_params p = sequence_of(all, batch);
-    return {(rows_of_group(p) + BLOCK_M - 1) / BLOCK_M * p.kv_heads, max(1, (p.len_kv + BLOCK_N - 1) / BLOCK_N)};
+    const attention_params p = sequence_of(all, min(batch, all.batch - 1));
+    const int q_tiles = (rows_of_group(p) + BLOCK_M - 1) / BLOCK_M * p.kv_heads;
+    return {batch < all.batch ? q_tiles : 0, max(1, (p.len_kv + BLOCK_N - 1) / BLOCK_N)};
 }
 
 __device__ __forceinline__ int sum_of_warp(int x) {
@@ -497,26 +523,38 @@ __device__ __forceinline__ int runs_of_all(const attention_params &all, int leng
 __device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks) {
     int q_tiles = 0, tiles = 0;
 #pragma unroll 1
-    for (int batch = threadIdx.x % 32; batch < all.batch; batch += 32) {
-        const Tiles of = tiles_of_sequence(all, batch);
-        q_tiles += of.q_tiles;
-        tiles += of.q_tiles * of.tiles;
-    }
+    for (int batch = threadIdx.x % 32; batch < all.batch; batch += 128)
+#pragma unroll
+        for (int more = 0; more < 128; more += 32) { // whose lengths are loaded at the same time
+            const Tiles of = tiles_of_sequence(all, batch + more);
+            q_tiles += of.q_tiles;
+            tiles += of.q_tiles * of.tiles;
+        }
     q_tiles = sum_of_warp(q_tiles), tiles = sum_of_warp(tiles);
+    const Workers workers = workers_of(blocks, q_tiles, tiles);
+    Plan plan = {};
+    plan.warps = workers.warps;
     if (q_tiles == 0)
-        return {0, false, 0, 0};
+        return plan;
     if (2 * q_tiles > blocks) {
-        const int workers = min(blocks, (tiles + LEAST_RUN - 1) / LEAST_RUN);
-        return {workers, false, tiles / workers, tiles % workers};
+        plan.cost = workers.cost;
+        tiles += q_tiles * plan.cost;
+        plan.workers = min(workers.most, (tiles + workers.least_run - 1) / workers.least_run);
+        plan.length = tiles / plan.workers;
+        plan.longer = tiles % plan.workers;
+        return plan;
     }
-    // The shortest runs that blocks suffice for; the last try always fits.
+    // The shortest runs that the blocks suffice for; the last try always fits.
     int length = max(LEAST_RUN, (tiles + blocks - 1) / blocks), runs = runs_of_all(all, length);
 #pragma unroll 1
     for (int tries = 0; runs > blocks; tries++) {
         length = tries < 3 ? length + max(1, length * (runs - blocks) / blocks) : (tiles + blocks - q_tiles - 1) / (blocks - q_tiles);
         runs = runs_of_all(all, length);
     }
-    return {runs, true, length, 0};
+    plan.workers = runs;
+    plan.splits = true;
+    plan.length = length;
+    return plan;
 }
 
 // To be called by all lanes of a warp: 32 sequences at a time.
@@ -527,7 +565,7 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
 #pragma unroll 1
     for (int batch = 0;; batch += 32) {
         const Tiles of = tiles_of_sequence(all, batch + lane);
-        const int own = plan.splits ? of.runs(plan.length) : of.q_tiles * of.tiles;
+        const int own = plan.splits ? of.runs(plan.length) : of.q_tiles * (plan.cost + of.tiles);
         int sum = own; // of the sequences up to that of this lane
 #pragma unroll
         for (int lanes = 1; lanes < 32; lanes *= 2) {
@@ -542,22 +580,25 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
         const int found = __ffs(static_cast<int>(reached)) - 1;
         before += __shfl_sync(0xffffffffu, sum - own, found);
         const int row_tiles = __shfl_sync(0xffffffffu, of.q_tiles, found) / all.kv_heads;
-        const int tiles = __shfl_sync(0xffffffffu, of.tiles, found), of_tile = plan.splits ? (tiles + plan.length - 1) / plan.length : tiles;
+        const int tiles = __shfl_sync(0xffffffffu, of.tiles, found);
+        const int of_tile = plan.splits ? (tiles + plan.length - 1) / plan.length : plan.cost + tiles;
         const int index = (wanted - before) / of_tile, head = index / row_tiles;
-        Start start = {{batch + found, head, index % row_tiles * BLOCK_M, row_tiles, 0, tiles}, {}};
+        Start start = {{batch + found, head, index % row_tiles * BLOCK_M, row_tiles, 0, tiles, plan.cost}, {}};
+        start.run.warps = plan.warps;
         if (plan.splits) { // K/V tiles are counted from the Q tile
             start.run.first = (wanted - before) % of_tile * plan.length;
             start.run.end = min(start.run.first + plan.length, tiles);
         } else {
-            start.tile.first = before + index * tiles;
+            start.tile.first = before + index * of_tile + plan.cost;
             start.tile.end = start.tile.first + tiles;
-            start.run = {wanted, first_of_run(plan.length, plan.longer, worker + 1)};
+            start.run.first = wanted; // before the Q tile, if in its room
+            start.run.end = first_of_run(plan.length, plan.longer, worker + 1);
         }
         return start;
     }
 }
 
-// Of the Q tile that a block begins in.
+// Of the Q tile that a run begins in.
 __device__ __forceinline__ Parts parts_of(const Plan &plan, const Start &start, int worker) {
     if (plan.splits)
         return {worker - start.run.first / plan.length, (start.tile.end + plan.length - 1) / plan.length, false};
@@ -589,19 +630,20 @@ __device__ __forceinline__ Keys keys_of_tile(const attention_params &p, const Ti
 }
 
 // walk/keys_of_warp.cuh
-
-// The K/V tiles of a warp: every WARPS-th of those that its block has of a Q tile.
+// The K/V tiles of a warp: all that it has of a Q tile in a run of its own, or every WARPS-th of those of its block.
 struct KeyWalk {
     int tile, end;            // of the sequence: the next one; one past the last one
     int full_first, full_end; // keys that all rows see
 };
+
+__device__ __forceinline__ int warps_of(const Run &run) { return run.warps; }
 
 __device__ __forceinline__ KeyWalk walk_of_warp(const attention_params &p, const Run &run, const Tile &tile) {
     const Keys keys = keys_of_tile(p, tile);
     const int first = keys.first / BLOCK_N, count = max(0, (keys.end + BLOCK_N - 1) / BLOCK_N - first);
     int begin = max(run.first - tile.first, 0), end = min(run.end, tile.end) - tile.first;
     const int warp = warp_index() - begin - tile.first;
-    return {first + begin + (warp & WARPS - 1), first + min(end, count), keys.full_first, keys.full_end};
+    return {first + begin + (warp & warps_of(run) - 1), first + min(end, count), keys.full_first, keys.full_end};
 }
 
 // Does some row not see some key of the tile?
@@ -773,13 +815,13 @@ struct KeyCopies {
     // The next tile, whose page numbers are copied to stage `at`. What is no key has no page either: page numbers behind the end of
     // a sequence may be anything.
     __device__ __forceinline__ Next find(int at) {
-        while (walk.tile >= walk.end && tile.end < run.end)
+        while (walk.tile >= walk.end && !is_last(run, tile))
             enter(next_tile(all, tile));
         if (walk.tile >= walk.end)
             return {0, 0, 0};
         const int key = walk.tile * BLOCK_N, lane = threadIdx.x % 32, own = PAGE_SIZE % BLOCK_N == 0 ? 0 : lane % BLOCK_N;
         copy_async<4>(&pages[at][lane], page_table + (key + own) / PAGE_SIZE, key + own < len_kv ? 4 : 0);
-        walk.tile += WARPS;
+        walk.tile += warps_of(run);
         return {key, len_kv - key, tile.kv_head};
     }
 
@@ -1224,16 +1266,55 @@ __device__ __forceinline__ void store_lse(const attention_params &p, int batch, 
 // What O is multiplied by to divide it by l. A row that saw no key stays 0.
 __device__ __forceinline__ float inverse_of(float sum) { return sum == 0 ? 1 : reciprocal_approx(sum); }
 
-// store/run_parts.cuh
-// Parts of Q tiles in the workspace: what a block has of a Q tile that other blocks have parts of, too. A block has two at most:
-// of the Q tile that its run begins in, and of the one that it ends in.
+// store/run_parts_of_workers.cuh
+
+// The workspace: of each worker, a block or a warp that has a run, its parts of Q tiles that others have parts of, too. It has
+// two at most: of the Q tile that its run begins in, and of the one that it ends in.
 struct Part {
     float o[BLOCK_M][COLUMNS_V]; // O, relative to m and not divided by l
     float2 state[BLOCK_M];       // m and l
 };
 
+// A Q tile that is to be combined. The first worker whose run begins within it tells of it; the worker before has the first part.
+struct Border {
+    int batch, kv_head, row;
+    int parts; // 2 count + begins_before; 0: there is nothing to combine
+};
+
+struct WorkerParts {
+    Part part[2];
+    int4 border[2]; // a Border, and room: so rows of O begin with a sector of memory
+};
+static_assert(sizeof(WorkerParts) == 2 * sizeof(Part) + BORDER_BYTES, "as in the workspace directive");
+
+__device__ __forceinline__ WorkerParts &parts_of_worker(const attention_params &p, int worker) {
+    return static_cast<WorkerParts *>(p.workspace)[worker];
+}
 __device__ __forceinline__ Part *part_of(const attention_params &p, int worker, bool begins_before) {
-    return static_cast<Part *>(p.workspace) + PARTS_OF_BLOCK * worker + begins_before;
+    return &parts_of_worker(p, worker).part[begins_before];
+}
+
+// There is room for a worker a warp where there can be Q tiles enough for that, else for one a block.
+__device__ __forceinline__ bool has_place(const attention_params &all, int place) {
+    const int blocks = gridDim.x, row_tiles = (rows_of_group(all) + BLOCK_M - 1) / BLOCK_M;
+    return place < blocks || row_tiles * all.kv_heads * all.batch >= APART_Q_TILES * blocks;
+}
+__device__ __forceinline__ void leave_no_border(const attention_params &all, int place) {
+    if (threadIdx.x % 32 == 0 && has_place(all, place))
+        parts_of_worker(all, place).border[0] = make_int4(0, 0, 0, 0);
+}
+__device__ __forceinline__ void leave_border(const attention_params &all, const Plan &plan, const Start &start, int worker) {
+    const Tile &tile = start.tile;
+    const Parts parts = parts_of(plan, start, worker);
+    if (parts.first != worker - 1)
+        leave_no_border(all, worker);
+    else if (threadIdx.x % 32 == 0)
+        parts_of_worker(all, worker).border[0] =
+            make_int4(tile.batch, tile.kv_head, tile.row, 2 * parts.count + parts.begins_before);
+}
+__device__ __forceinline__ Border border_of(const attention_params &all, int worker) {
+    const int4 border = parts_of_worker(all, worker).border[0];
+    return {border.x, border.y, border.z, border.w};
 }
 
 // pipeline/merge_warps.cuh
@@ -1310,115 +1391,130 @@ __device__ __forceinline__ void merge_warps(Shared &shared, Columns &columns, co
     __syncthreads(); // all of it has been read
 }
 
-// store/combine_launch.cuh
-// Combines the parts of the Q tiles that several blocks worked on, always in the same order: a launch behind the first one. A Q
-// tile of n parts is shared by n - 1 times COMBINE_SHARES blocks, COMBINE_SHARES for each run that begins within it: in all they
-// have as much to load whatever n is, and a block little.
-// Of four columns of a row, a thread adds up some parts, and loads them before it knows their weights; then the lanes of a warp add
-// what they have, and then the warps.
-struct SharedSums {
-    float4 o[COMBINE_THREADS];
-    float2 state[COMBINE_THREADS]; // m and l
-};
-static_assert(sizeof(SharedSums) == COMBINE_BYTES, "as in the launch directive");
+// store/columns_of_warp.cuh
 
-__device__ __forceinline__ void add_weighted(float4 &sum, float weight, const float4 &x) {
-    sum = make_float4(fmaf(weight, x.x, sum.x), fmaf(weight, x.y, sum.y), fmaf(weight, x.z, sum.z), fmaf(weight, x.w, sum.w));
+// What a warp with a run of its own has of a Q tile becomes O, or the run's part of it.
+__device__ __forceinline__ void store_columns(Columns &columns, const attention_params &p, const Run &run, const Tile &tile,
+                                              int worker) {
+    const bool whole = run.first <= tile.first && tile.end <= run.end;
+    Part *part = part_of(p, worker, run.first < tile.first);
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int n = 0; n < ROW_GROUPS; n++)
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            float sum = columns.sum[n][j];
+#pragma unroll
+            for (int lanes = 4; lanes < 32; lanes *= 2)
+                sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
+            const int line = 8 * n + lane % 4 * 2 + j;
+            if (whole) {
+                const Row at = row_of(p, tile, line);
+                const float inverse = inverse_of(sum);
+#pragma unroll
+                for (int i = 0; i < 2 * O_STEPS; i++)
+                    store_element(p, tile.batch, at, column_of(i), columns.o[n][i / 2][i % 2 * 2 + j] * inverse);
+                if (lane < 4)
+                    store_lse(p, tile.batch, at, columns.max[n][j], sum);
+            } else {
+#pragma unroll
+                for (int i = 0; i < 2 * O_STEPS; i++)
+                    part->o[line][column_of(i)] = columns.o[n][i / 2][i % 2 * 2 + j];
+                if (lane < 4)
+                    part->state[line] = make_float2(columns.max[n][j], sum);
+            }
+        }
 }
 
-extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
-    attention_combine_runs(const __grid_constant__ attention_params all) {
-    constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS, WARPS_HERE = COMBINE_THREADS / 32;
-    SharedSums &shared = *dynamic_shared<SharedSums>();
-    grid_dependency_wait(); // lengths are in memory
-    launch_dependents();
-    const Plan plan = plan_of(all, gridDim.x / COMBINE_SHARES);
-    const int worker = blockIdx.x / COMBINE_SHARES;
-    if (worker >= plan.workers)
-        return;
-    const Start start = start_of(all, plan, worker);
-    const Parts parts = parts_of(plan, start, worker);
-    const int place = (worker - parts.first - 1) * COMBINE_SHARES + static_cast<int>(blockIdx.x % COMBINE_SHARES);
-    const bool begins = worker < plan.workers && place >= 0; // within the Q tile
+// store/combine_borders_launch.cuh
 
-    // The block's share: groups of four columns, a power of two of them, each of which `teams` threads add up.
-    const int blocks = (parts.count - 1) * COMBINE_SHARES;
-    int fours = 2, teams = COMBINE_THREADS / 2;
-    while (fours * blocks < FOURS && fours < COMBINE_THREADS)
-        fours *= 2, teams /= 2;
-    const int first = place * fours, own = min(first + static_cast<int>(threadIdx.x) % fours, FOURS - 1);
-    const int row = own / ROW_FOURS, column = own % ROW_FOURS * 4;
-    if (!begins || parts.count == 1 || place >= blocks || first >= FOURS)
+// Combines the parts of the Q tiles that several workers had, always in the same order: a launch behind the first one. A warp has
+// one row of the Q tile that worker `place` told of, and a lane has four columns of every 128.
+constexpr int QUADS = (COLUMNS_V + 127) / 128, PARTS_AHEAD = QUADS < 4 ? 4 / QUADS : 1;
+
+struct PartRows {
+    float4 o[PARTS_AHEAD][QUADS];
+
+    // O of parts from `index` on; zeros where there is none.
+    __device__ __forceinline__ void load(const attention_params &p, const Parts &parts, int index, int row) {
+#pragma unroll
+        for (int i = 0; i < PARTS_AHEAD; i++, index++)
+#pragma unroll
+            for (int quad = 0; quad < QUADS; quad++) {
+                const int column = 128 * quad + static_cast<int>(threadIdx.x) % 32 * 4;
+                o[i][quad] = make_float4(0, 0, 0, 0);
+                if (index < parts.count && column < COLUMNS_V)
+                    o[i][quad] = *reinterpret_cast<const float4 *>(
+                        &part_of(p, parts.first + index, index == 0 && parts.begins_before)->o[row][column]);
+            }
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
+    attention_combine_runs(const __grid_constant__ attention_params all) {
+    constexpr int BLOCKS = BLOCK_M / WARPS; // of a Q tile
+    const int place = blockIdx.x / BLOCKS, row = blockIdx.x % BLOCKS * WARPS + warp_index(), lane = threadIdx.x % 32;
+    grid_dependency_wait();
+    launch_dependents();
+    const Border border = border_of(all, place);
+    if (border.parts == 0)
         return;
-    const Tile &tile = start.tile;
-    const attention_params &p = sequence_of(all, tile.batch);
+    const Parts parts = {place - 1, border.parts / 2, border.parts % 2 != 0};
+    PartRows ahead;
+    ahead.load(all, parts, 0, row); // needs no weights
+    const attention_params &p = sequence_of(all, border.batch);
+    const Row at = row_of_group(p, border.kv_head, border.row + row);
+    if (at.query >= p.len_q)
+        return;
     const float c = exponent_factor(p);
 
-    float4 o = make_float4(0, 0, 0, 0);
-    float max = -INFINITY, sum = 0;
+    float max = -INFINITY;
 #pragma unroll 1
-    for (int part = static_cast<int>(threadIdx.x) / fours; part < parts.count; part += 2 * teams) {
-        const Part *from = part_of(p, parts.first + part, part == 0 && parts.begins_before);
-        const float2 state = from->state[row];
-        const float4 x = *reinterpret_cast<const float4 *>(&from->o[row][column]);
-        float2 other_state = make_float2(-INFINITY, 0);
-        float4 other = make_float4(0, 0, 0, 0);
-        if (part + teams < parts.count) {
-            const Part *following = part_of(p, parts.first + part + teams, false);
-            other_state = following->state[row];
-            other = *reinterpret_cast<const float4 *>(&following->o[row][column]);
-        }
-        const float top = fmaxf(max, fmaxf(state.x, other_state.x));
-        const float keep = weight_of(max, top, c), weight = weight_of(state.x, top, c), other_weight = weight_of(other_state.x, top, c);
-        max = top;
-        sum = fmaf(other_weight, other_state.y, fmaf(weight, state.y, keep * sum));
-        o = make_float4(keep * o.x, keep * o.y, keep * o.z, keep * o.w);
-        add_weighted(o, weight, x);
-        add_weighted(o, other_weight, other);
-    }
+    for (int i = lane; i < parts.count; i += 32)
+        max = fmaxf(max, part_of(p, parts.first + i, i == 0 && parts.begins_before)->state[row].x);
+#pragma unroll
+    for (int lanes = 1; lanes < 32; lanes *= 2)
+        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, lanes));
 
-    // A warp has several threads of the same columns where its share is small.
-    float top = max;
+    float4 o[QUADS] = {};
+    float sum = 0, weight = 0; // a lane knows the weight of one of 32 parts
 #pragma unroll 1
-    for (int lanes = fours; lanes < 32; lanes *= 2)
-        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, lanes));
-    const float keep = weight_of(max, top, c);
-    sum *= keep;
-    o = make_float4(keep * o.x, keep * o.y, keep * o.z, keep * o.w);
-#pragma unroll 1
-    for (int lanes = fours; lanes < 32; lanes *= 2) {
+    for (int i = 0; i < parts.count; i += PARTS_AHEAD) {
+        if (i % 32 == 0) {
+            weight = 0;
+            if (i + lane < parts.count) {
+                const float2 state = part_of(p, parts.first + i + lane, i + lane == 0 && parts.begins_before)->state[row];
+                weight = weight_of(state.x, max, c);
+                sum += state.y * weight;
+            }
+        }
+        const PartRows now = ahead;
+        ahead.load(p, parts, i + PARTS_AHEAD, row);
+#pragma unroll
+        for (int k = 0; k < PARTS_AHEAD; k++) {
+            const float of_part = __shfl_sync(0xffffffffu, weight, i % 32 + k);
+#pragma unroll
+            for (int quad = 0; quad < QUADS; quad++) {
+                float4 &x = o[quad];
+                const float4 &more = now.o[k][quad];
+                x = make_float4(fmaf(of_part, more.x, x.x), fmaf(of_part, more.y, x.y), fmaf(of_part, more.z, x.z),
+                                fmaf(of_part, more.w, x.w));
+            }
+        }
+    }
+#pragma unroll
+    for (int lanes = 1; lanes < 32; lanes *= 2)
         sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
-        o.x += __shfl_xor_sync(0xffffffffu, o.x, lanes), o.y += __shfl_xor_sync(0xffffffffu, o.y, lanes);
-        o.z += __shfl_xor_sync(0xffffffffu, o.z, lanes), o.w += __shfl_xor_sync(0xffffffffu, o.w, lanes);
-    }
-    const int of_warp = min(fours, 32), lane = threadIdx.x % 32;
-    if (lane < of_warp) {
-        const int slot = static_cast<int>(threadIdx.x) / 32 * of_warp + lane; // those of the same columns are `fours` apart
-        shared.o[slot] = o;
-        shared.state[slot] = make_float2(top, sum);
-    }
-    __syncthreads();
-    if (threadIdx.x >= fours || first + static_cast<int>(threadIdx.x) >= FOURS)
-        return;
-    const int slots = WARPS_HERE * of_warp;
-    max = -INFINITY, sum = 0;
-    o = make_float4(0, 0, 0, 0);
-    for (int slot = threadIdx.x; slot < slots; slot += fours)
-        max = fmaxf(max, shared.state[slot].x);
-    for (int slot = threadIdx.x; slot < slots; slot += fours) {
-        const float2 state = shared.state[slot];
-        const float weight = weight_of(state.x, max, c);
-        sum = fmaf(weight, state.y, sum);
-        add_weighted(o, weight, shared.o[slot]);
-    }
-    const Row at = row_of(p, tile, row);
     const float inverse = inverse_of(sum);
-    store_element(p, tile.batch, at, column, o.x * inverse);
-    store_element(p, tile.batch, at, column + 1, o.y * inverse);
-    store_element(p, tile.batch, at, column + 2, o.z * inverse);
-    store_element(p, tile.batch, at, column + 3, o.w * inverse);
-    if (column == 0)
-        store_lse(p, tile.batch, at, max, sum);
+#pragma unroll
+    for (int quad = 0; quad < QUADS; quad++) {
+        const float of_column[4] = {o[quad].x, o[quad].y, o[quad].z, o[quad].w};
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            store_element(p, border.batch, at, 128 * quad + 4 * lane + k, of_column[k] * inverse);
+    }
+    if (lane == 0)
+        store_lse(p, border.batch, at, max, sum);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const __grid_constant__ attention_params all) {
@@ -1426,9 +1522,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
     grid_dependency_wait(); // lengths are in memory
     launch_dependents();
     const Plan plan = plan_of(all, gridDim.x);
-    if (blockIdx.x >= plan.workers)
+    const int place = warp_index() * gridDim.x + blockIdx.x; // a few long runs are on different multiprocessors
+    const int worker = plan.warps == 1 ? place : blockIdx.x;
+    if (worker >= plan.workers) {
+        leave_no_border(all, place);
         return;
-    const Start start = start_of(all, plan, blockIdx.x);
+    }
+    const Start start = start_of(all, plan, worker);
+    if (worker == place)
+        leave_border(all, plan, start, worker);
+    else
+        leave_no_border(all, place);
     const Run &run = start.run;
     Tile tile = start.tile;
     attention_params p = sequence_of(all, tile.batch);
@@ -1447,7 +1551,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
             walk = walk_of_warp(p, run, tile);
             q.begin(ahead);
             values.begin();
-            if (tile.end < run.end) {
+            if (!is_last(run, tile)) {
                 const Tile following = next_tile(all, tile);
                 ahead = load_queries(sequence_of(all, following.batch), following);
             }
@@ -1466,15 +1570,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
             multiply_output(columns.o, weights, keys.v, masked);
             __syncwarp(); // all lanes have read the stage
             stage = stage + 1 < STAGES ? stage + 1 : 0;
-            walk.tile += WARPS;
+            walk.tile += warps_of(run);
             continue;
         }
         values.end(columns.o);
-        merge_warps(shared, columns, p, run, tile);
-        if (tile.end >= run.end)
+        if (run.warps == 1)
+            store_columns(columns, p, run, tile, worker);
+        else
+            merge_warps(shared, columns, p, run, tile);
+        if (is_last(run, tile))
             break;
+        const int batch = tile.batch;
         tile = next_tile(all, tile);
-        p = sequence_of(all, tile.batch);
+        if (tile.batch != batch)
+            p = sequence_of(all, tile.batch);
         begins = true;
     }
 }
