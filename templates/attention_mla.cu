@@ -1,11 +1,15 @@
 // Attention with V in K on Hopper: the absorbed form of multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1).
 // All query heads share one K/V head whose rows are wide, so that the tensor cores have as much to do as the memory.
 //
-//     producer, a thread       loads each K/V tile once, by TMA: V is its first columns
+//     producer, a thread       loads each K/V tile once, by TMA: V is its first columns. Each panel of 64 columns has a barrier
+//                              of its own, so S begins with the first one; each half of V is loaded anew when its warpgroup
+//                              has read it
 //     consumers, 2 warpgroups  64 rows of one query's heads. Each warpgroup has half of the columns of O, for the registers of one
-//                              do not hold them all, and computes S and P of every other tile: S of a tile is multiplied
-//                              during the softmax of the one before. P goes to the other warpgroup through the last columns of the
-//                              K/V tile in shared memory, which only S needs.
+//                              do not hold them all, and computes S and P of every other tile. P goes to the other warpgroup
+//                              through the last columns of the K/V tile in shared memory, which only S needs.
+//
+//     warpgroup 0    S of a   softmax              O += P V of a        O += P V of b   S of the next a
+//     warpgroup 1    S of b                        O += P V of a, softmax beside it     O += P V of b   S of the next b
 //
 //     m' = max(m, row maxima of S)    P = e^(S - m')      (64, 64)
 //     l = e^(m - m') l + row sums     O = e^(m - m') O + P V  (64, HEAD_DIM_V), tile after tile in both warpgroups
@@ -55,7 +59,7 @@
 //$ let block_threads = 384
 //$ let producer_registers = 40
 //$ let consumer_registers = 232
-//$ let shared_bytes = (panels * block_m * 128 + stages * (k_bytes + 16) + 16 * block_m + 1023) / 1024 * 1024
+//$ let shared_bytes = (panels * block_m * 128 + stages * (k_bytes + 8 * panels + 16) + 16 * block_m + 1023) / 1024 * 1024
 //$ let combine_threads = 256
 //$ let combine_shares = (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
 //$ let combine_bytes = 24 * combine_threads
@@ -74,6 +78,7 @@
 //$ include "params/attention_tma.h"
 //$ include "sequence/element.cuh"
 //$ include "target/sm_90a.cuh"
+//$ include "target/wgmma_panel_ss_nt.cuh"
 //$ include "target/wgmma_rs_nn.cuh"
 //$ include "target/wgmma_ss_nn.cuh"
 //$ include "pipeline/ring.cuh"
@@ -105,10 +110,10 @@
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
 struct alignas(1024) Shared {
-    Panels<PANELS, BLOCK_M> q;
-    Panels<PANELS, BLOCK_N> k[STAGES]; // V is the first panels; the last one becomes P
-    float max[2][BLOCK_M], sum[2][BLOCK_M]; // of each warpgroup: m after its last tile, its share of l
-    Barrier full[STAGES], empty[STAGES];
+    Panels<PANELS, BLOCK_M> q;                      // at the end, O on its way out
+    Panels<PANELS, BLOCK_N> k[STAGES];              // V is the first panels; the last one becomes P
+    float max[2][BLOCK_M], sum[2][BLOCK_M];         // of each warpgroup: m after its last tile, its share of l
+    Barrier full[STAGES][PANELS], empty[STAGES][2]; // a panel has arrived; a warpgroup needs the tile no more
 };
 static_assert((sizeof(Shared) + 1023) / 1024 * 1024 == SHARED_BYTES, "as in the launch directive");
 
@@ -139,8 +144,10 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1) attention_mla(con
     if (warp_index() == 0 && elect_one()) {
         tma_prefetch(&given.k_map);
         for (int stage = 0; stage < STAGES; stage++) {
-            barrier_init(&shared.full[stage], 1);
-            barrier_init(&shared.empty[stage], 2); // both warpgroups
+            for (int panel = 0; panel < PANELS; panel++)
+                barrier_init(&shared.full[stage][panel], 1);
+            barrier_init(&shared.empty[stage][0], 1);
+            barrier_init(&shared.empty[stage][1], 1);
         }
         barrier_init_fence();
     }

@@ -1,5 +1,6 @@
-//$ needs block_n panels k_bytes stages page_size share
+//$ needs block_n panels output_panels stages page_size share
 //$ include "load/paged.cuh"
+//$ include "pipeline/panel_of_step.cuh"
 //$ include "walk/keys_of_query.cuh"
 
 // Where a tile has no key, the last rows of the sequence are loaded again: no other page is known.
@@ -7,7 +8,10 @@ __device__ __forceinline__ int share_of_key(const attention_params &p, int key) 
     return min(key, (p.len_kv - 1) / SHARE * SHARE);
 }
 
-// One thread loads the K/V tiles of all Q tiles of a block, STAGES ahead of their use: in shares, each of which lies in one page.
+constexpr int SHARES = BLOCK_N / SHARE; // of a K/V tile, each of which lies in one page
+
+// One thread loads the K/V tiles of all Q tiles of a block, STAGES ahead of their use: each panel as soon as its place is empty,
+// in shares.
 __device__ __forceinline__ void produce_keys(const attention_tma_params &given, Shared &shared, const Start &start) {
     const attention_params &all = given.attention;
     Ring<STAGES> ring = {0};
@@ -17,19 +21,23 @@ __device__ __forceinline__ void produce_keys(const attention_tma_params &given, 
         const KeyWalk walk = walk_of_block(p, start.run, tile);
 #pragma unroll 1
         for (int i = walk.tile; i < walk.end; i++, ring.count++) {
-            const int stage = ring.stage();
-            int page = page_of(p, share_of_key(p, i * BLOCK_N)); // asked for before the stage is empty
-            barrier_wait(&shared.empty[stage], ring.parity() ^ 1);
-            barrier_expect(&shared.full[stage], K_BYTES);
+            const int stage = ring.stage(), owner = (i - walk.tile) % 2;
+            int pages[SHARES];
+#pragma unroll
+            for (int j = 0; j < SHARES; j++) // asked for before the stage is empty
+                pages[j] = page_of(p, share_of_key(p, i * BLOCK_N + j * SHARE));
 #pragma unroll 1
-            for (int row = 0; row < BLOCK_N; row += SHARE) {
-                const int key = share_of_key(p, i * BLOCK_N + row);
-                const int next = page_of(p, share_of_key(p, i * BLOCK_N + row + SHARE));
-#pragma unroll 1
-                for (int panel = 0; panel < PANELS; panel++)
-                    tma_load(shared.k[stage][panel][row], &given.k_map, &shared.full[stage], panel * 64, key % PAGE_SIZE, tile.kv_head,
-                             page);
-                page = next;
+            for (int step = 0; step < PANELS; step++) {
+                if (step == 0)
+                    barrier_wait(&shared.empty[stage][owner], ring.parity() ^ 1);
+                if (step == OUTPUT_PANELS)
+                    barrier_wait(&shared.empty[stage][1 - owner], ring.parity() ^ 1);
+                const int panel = panel_of_step(step, owner);
+                barrier_expect(&shared.full[stage][panel], BLOCK_N * 128);
+#pragma unroll
+                for (int j = 0; j < SHARES; j++)
+                    tma_load(shared.k[stage][panel][j * SHARE], &given.k_map, &shared.full[stage][panel], panel * 64,
+                             share_of_key(p, i * BLOCK_N + j * SHARE) % PAGE_SIZE, tile.kv_head, pages[j]);
             }
         }
         if (tile.end >= start.run.end)

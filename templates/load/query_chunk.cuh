@@ -20,14 +20,18 @@ struct QueryRows {
         : p(p), whole(HEAD_DIM % 8 == 0 && piece_bytes(p.q, p.q_batch_stride, p.q_head_stride, p.q_row_stride) == 16) {}
     //$ end
 
-    __device__ __forceinline__ uint4 chunk(const Tile &tile, int row, int column) const {
+    // Null where the row is padding.
+    __device__ __forceinline__ const Input *row(const Tile &tile, int row) const {
         const Row at = row_of(p, tile, row);
-        if (at.query >= p.len_q || column >= HEAD_DIM)
-            return make_uint4(0, 0, 0, 0);
-        const Input *from = static_cast<const Input *>(p.q) + tile.batch * p.q_batch_stride + at.head * p.q_head_stride +
-                            at.query * p.q_row_stride + column;
+        return at.query < p.len_q ? static_cast<const Input *>(p.q) + tile.batch * p.q_batch_stride + at.head * p.q_head_stride +
+                                        at.query * p.q_row_stride
+                                  : nullptr;
+    }
+
+    template <bool WHOLE> __device__ __forceinline__ uint4 chunk_of(const Input *row, int column) const {
+        const Input *from = row + column;
         uint4 x;
-        if (whole)
+        if (WHOLE)
             x = *reinterpret_cast<const uint4 *>(from);
         else
             x = make_uint4(pair_at<HEAD_DIM>(from, column), pair_at<HEAD_DIM>(from + 2, column + 2),
@@ -37,5 +41,12 @@ struct QueryRows {
         //$ else
         return x;
         //$ end
+    }
+
+    __device__ __forceinline__ uint4 chunk(const Tile &tile, int row, int column) const {
+        const Input *from = this->row(tile, row);
+        if (!from || column >= HEAD_DIM)
+            return make_uint4(0, 0, 0, 0);
+        return whole ? chunk_of<true>(from, column) : chunk_of<false>(from, column);
     }
 };

@@ -1,9 +1,11 @@
-//$ needs block_n stages panels output_panels output_columns k_bytes bfloat16 p_steps q_steps
+//$ needs block_m block_n stages panels output_panels output_columns k_bytes bfloat16 p_steps
 //$ include "fragment/weight_of_score.cuh"
+//$ include "pipeline/panel_of_step.cuh"
 //$ include "walk/keys_of_query.cuh"
 
-// One of the two consumer warpgroups. It has the columns of O from OUTPUT_COLUMNS * index on, and it computes S and P of every other
-// K/V tile. A thread has rows `row` and `row` + 8 of all of them.
+// One of the two consumer warpgroups. It has the columns of O from OUTPUT_COLUMNS * index on, and it computes S and P of every
+// other K/V tile. A thread has rows `row` and `row` + 8 of all of them. A warpgroup waits for each of its products; the other one,
+// which is elsewhere in its tile, keeps the tensor cores busy meanwhile.
 struct Consumer {
     Shared &shared;
     int index, row;
@@ -12,6 +14,7 @@ struct Consumer {
     Ring<STAGES> ring;          // the first K/V tile of the Q tile
     float s[BLOCK_N / 2], o[OUTPUT_COLUMNS / 2];
     unsigned weights[BLOCK_N / 16][4]; // P of an own tile
+    float top[2], row_sum[2];          // m with an own tile; this thread's share of its row sums
     float max[2], sum[2];              // m; this thread's share of l, of own tiles
 
     __device__ __forceinline__ Consumer(Shared &shared, int index, float c)
@@ -27,19 +30,11 @@ struct Consumer {
             x = 0;
         max[0] = max[1] = -INFINITY;
         sum[0] = sum[1] = 0;
-        const int tiles = ::max(0, walk.end - walk.tile);
-        if (index == 1 && tiles > 0)
-            other_tile(0);
-#pragma unroll 1
-        for (int i = index; i < tiles; i += 2) {
-            own_tile(i, walk.keys - (walk.tile + i) * BLOCK_N);
-            if (i + 1 < tiles)
-                other_tile(i + 1);
-        }
-        wgmma_wait<0>();
-        wgmma_settle(o);
-        if (tiles > 0)
-            release(&shared.empty[(ring + (tiles - 1)).stage()]);
+        const int tiles = ::max(0, walk.end - walk.tile), keys = walk.keys - walk.tile * BLOCK_N;
+        if (index == 0)
+            multiply_even(tiles, keys);
+        else
+            multiply_odd(tiles, keys);
         ring.count += tiles;
 #pragma unroll
         for (int r = 0; r < 2; r++) {
@@ -51,25 +46,68 @@ struct Consumer {
         named_barrier_sync(3, 256);
     }
 
-    // S, P and O += P V of a tile, of which `keys` keys are there. During the softmax the tensor cores multiply for the other one.
-    __device__ __forceinline__ void own_tile(int i, int keys) {
-        const Ring<STAGES> at = ring + i;
-        barrier_wait(&shared.full[at.stage()], at.parity());
-        if (keys < BLOCK_N)
-            clear_rows(shared.k[at.stage()], keys);
-        wgmma_fence();
-        wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(s, q, k + at.stage() * (K_BYTES / 16)); // S (64, 64) = Q K^T
-        wgmma_commit();
-        if (i > 0) {
-            wgmma_wait<1>();
-            release(&shared.empty[(ring + (i - 1)).stage()]); // O has the tile before
+    // Warpgroup 0: S and P of tiles 0, 2, ...
+    __device__ __forceinline__ void multiply_even(int tiles, int keys) {
+#pragma unroll 1
+        for (int i = 0; i < tiles; i += 2) {
+            start_scores(i, keys - i * BLOCK_N);
+            wgmma_wait<0>();
+            weigh(i, keys - i * BLOCK_N);
+            add_own(i);
+            if (i + 1 < tiles) {
+                start_other(i + 1);
+                finish_other(i + 1);
+            }
         }
-        wgmma_wait<0>();
+    }
+
+    // Warpgroup 1: S and P of tiles 1, 3, ... O += P V of the tile before is multiplied during the softmax.
+    __device__ __forceinline__ void multiply_odd(int tiles, int keys) {
+#pragma unroll 1
+        for (int i = 1; i < tiles; i += 2) {
+            start_scores(i, keys - i * BLOCK_N);
+            start_other(i - 1);
+            wgmma_wait<1>();
+            weigh(i, keys - i * BLOCK_N);
+            finish_other(i - 1);
+            add_own(i);
+        }
+        if (tiles % 2 == 1) {
+            start_other(tiles - 1);
+            finish_other(tiles - 1);
+        }
+    }
+
+    // S (64, 64) = Q K^T of an own tile, of which `keys` keys are there: panel by panel, as they arrive.
+    __device__ __forceinline__ void start_scores(int i, int keys) {
+        const int stage = (ring + i).stage(), parity = (ring + i).parity();
+        if (keys < BLOCK_N) {
+#pragma unroll 1
+            for (int panel = 0; panel < PANELS; panel++)
+                barrier_wait(&shared.full[stage][panel], parity);
+            clear_rows(shared.k[stage], keys);
+        }
+#pragma unroll
+        for (int step = 0; step < PANELS; step++) {
+            const int panel = panel_of_step(step, index);
+            barrier_wait(&shared.full[stage][panel], parity);
+            wgmma_fence(); // behind a wait, the compiler needs one
+            const unsigned long long of_q = q + panel * (BLOCK_M * 128 / 16);
+            const unsigned long long of_k = k + stage * (K_BYTES / 16) + panel * (BLOCK_N * 128 / 16);
+            if (step == 0)
+                wgmma_panel_ss_nt<BLOCK_N, false, BFLOAT16>(s, of_q, of_k);
+            else
+                wgmma_panel_ss_nt<BLOCK_N, true, BFLOAT16>(s, of_q, of_k);
+        }
+        wgmma_commit();
+    }
+
+    // P of an own tile, and m. S is complete.
+    __device__ __forceinline__ void weigh(int i, int keys) {
         wgmma_settle(s);
-        wgmma_settle(o);
         if (keys < BLOCK_N)
             mask_columns(keys);
-        float top[2] = {max[0], max[1]};
+        top[0] = max[0], top[1] = max[1];
 #pragma unroll
         for (int j = 0; j < BLOCK_N / 2; j++)
             top[j / 2 % 2] = fmaxf(top[j / 2 % 2], s[j]);
@@ -77,39 +115,49 @@ struct Consumer {
         for (int r = 0; r < 2; r++) {
             top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 1));
             top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 2));
+            if ((top[r] - max[r]) * c <= 8)
+                top[r] = max[r]; // weights may grow to 2^8: raising m means rescaling O
             if (threadIdx.x % 4 == 0)
                 shared.max[index][row + 8 * r] = top[r];
         }
-        float own[2] = {0, 0};
+        row_sum[0] = row_sum[1] = 0;
 #pragma unroll
         for (int j = 0; j < BLOCK_N / 2; j++)
-            own[j / 2 % 2] += s[j] = weight_of(s[j], top[j / 2 % 2], c);
+            row_sum[j / 2 % 2] += s[j] = weight_of(s[j], top[j / 2 % 2], c);
 #pragma unroll
         for (int j = 0; j < BLOCK_N / 4; j++)
             weights[j / 4][j % 4] = pack<BFLOAT16>(s[2 * j], s[2 * j + 1]);
-        publish_weights(shared.k[at.stage()][PANELS - 1]);
-        raise_max(top);
-        sum[0] += own[0], sum[1] += own[1];
-        wgmma_fence();
-        wgmma_rs_nn<OUTPUT_COLUMNS, P_STEPS, BFLOAT16>(o, weights, v + at.stage() * (K_BYTES / 16)); // O (64, half) += P V
-        wgmma_commit();
+        publish_weights(shared.k[(ring + i).stage()][PANELS - 1]);
     }
 
-    // O += P V of a tile whose P the other warpgroup has published.
-    __device__ __forceinline__ void other_tile(int i) {
-        const Ring<STAGES> at = ring + i;
-        barrier_wait(&shared.full[at.stage()], at.parity());
-        named_barrier_sync(2 - index, 256);
-        const float top[2] = {shared.max[1 - index][row], shared.max[1 - index][row + 8]};
+    // O (64, half) += P V of an own tile. O of the tiles before is complete.
+    __device__ __forceinline__ void add_own(int i) {
+        raise_max(top);
+        sum[0] += row_sum[0], sum[1] += row_sum[1];
+        wgmma_fence();
+        wgmma_rs_nn<OUTPUT_COLUMNS, P_STEPS, BFLOAT16>(o, weights, v + (ring + i).stage() * (K_BYTES / 16));
+        wgmma_commit();
         wgmma_wait<0>();
         wgmma_settle(o);
-        if (i > 0)
-            release(&shared.empty[(ring + (i - 1)).stage()]);
-        raise_max(top);
+        release(&shared.empty[(ring + i).stage()][index]);
+    }
+
+    // O += P V of a tile whose P the other warpgroup publishes, between these two: all of the tile has arrived then. O of the
+    // tiles before is complete.
+    __device__ __forceinline__ void start_other(int i) {
+        const int stage = (ring + i).stage();
+        named_barrier_sync(2 - index, 256);
+        const float of_other[2] = {shared.max[1 - index][row], shared.max[1 - index][row + 8]};
+        raise_max(of_other);
         wgmma_fence();
-        wgmma_ss_nn<OUTPUT_COLUMNS, P_STEPS, BFLOAT16>(o, matrix_descriptor(shared.k[at.stage()][PANELS - 1], 0),
-                                                       v + at.stage() * (K_BYTES / 16));
+        wgmma_ss_nn<OUTPUT_COLUMNS, P_STEPS, BFLOAT16>(o, matrix_descriptor(shared.k[stage][PANELS - 1], 0),
+                                                       v + stage * (K_BYTES / 16));
         wgmma_commit();
+    }
+    __device__ __forceinline__ void finish_other(int i) {
+        wgmma_wait<0>();
+        wgmma_settle(o);
+        release(&shared.empty[(ring + i).stage()][index]);
     }
 
     // P (64, 64) to the other warpgroup, with m.
@@ -123,14 +171,15 @@ struct Consumer {
         named_barrier_arrive(1 + index, 256);
     }
 
-    // l and O relative to m' = `top`; most tiles leave m as it is.
-    __device__ __forceinline__ void raise_max(const float (&top)[2]) {
-        if (!__any_sync(0xffffffffu, top[0] > max[0] || top[1] > max[1]))
+    // l and O relative to m' = `to`; most tiles leave m as it is. Nothing but S may be under way.
+    __device__ __forceinline__ void raise_max(const float (&to)[2]) {
+        if (!__any_sync(0xffffffffu, to[0] > max[0] || to[1] > max[1]))
             return;
-        const float keep[2] = {weight_of(max[0], top[0], c), weight_of(max[1], top[1], c)};
+        wgmma_wait<0>(); // the compiler wants it before O is touched, or inserts it
+        const float keep[2] = {weight_of(max[0], to[0], c), weight_of(max[1], to[1], c)};
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            max[r] = top[r];
+            max[r] = to[r];
             sum[r] *= keep[r];
         }
 #pragma unroll

@@ -1,50 +1,99 @@
-//$ needs output_columns dtype_out bfloat16_out
+//$ needs block_m panels output_panels output_columns columns_v dtype_out bfloat16_out
+//$ include "load/piece_bytes.cuh"
 //$ include "pipeline/half_of_columns.cuh"
 //$ include "store/columns.cuh"
 //$ include "store/run_parts.cuh"
 
+// O of a warp, 16 rows, goes through its share of the shared memory of Q, so that whole lines of memory are written: a row in
+// pieces of 16 bytes, swizzled. There is room for OUTPUT_COLUMNS columns of 16 bits, or for half of them in fp32.
+constexpr int ROW_PIECES = 8 * OUTPUT_PANELS;
+static_assert(8 * 16 * ROW_PIECES * 16 <= PANELS * BLOCK_M * 128, "the shares of 8 warps");
+
+__device__ __forceinline__ uint4 *piece_of_row(Shared &shared, int row, int piece) {
+    return reinterpret_cast<uint4 *>(&shared.q) + (static_cast<int>(threadIdx.x) / 32 - 4) * 16 * ROW_PIECES + row * ROW_PIECES +
+           (piece ^ row % 8);
+}
+
+// Half of the warp's columns, multiplied by `factor` of each of the thread's two rows.
+template <int FIRST> __device__ __forceinline__ void stage_floats(const Consumer &half, const float (&factor)[2]) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int j = 0; j < OUTPUT_COLUMNS / 16; j++)
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+            reinterpret_cast<float2 *>(piece_of_row(half.shared, lane / 4 + 8 * r, 2 * j + lane % 4 / 2))[lane % 2] =
+                make_float2(half.o[FIRST + 4 * j + 2 * r] * factor[r], half.o[FIRST + 4 * j + 2 * r + 1] * factor[r]);
+    __syncwarp();
+}
+
 //$ if dtype_out != fp32
-// Do all rows of O consist of pieces of 4 bytes?
-__device__ __forceinline__ bool has_pairs(const attention_params &p) {
-    return (reinterpret_cast<long long>(p.o) / 2 | p.o_batch_stride | p.o_head_stride | p.o_row_stride) % 2 == 0;
+__device__ __forceinline__ void stage_halves(const Consumer &half, const float (&factor)[2]) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int j = 0; j < OUTPUT_COLUMNS / 16; j++) {
+        unsigned pairs[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            pairs[i] = pack<BFLOAT16_OUT>(half.o[8 * j + 2 * i] * factor[i % 2], half.o[8 * j + 2 * i + 1] * factor[i % 2]);
+        store_matrices(piece_of_row(half.shared, lane % 16, 2 * j + lane / 16), pairs[0], pairs[1], pairs[2], pairs[3]);
+    }
+    __syncwarp();
 }
 
 //$ end
-// Two neighbouring elements of O, divided by l, of which the first one's column is even.
-__device__ __forceinline__ void store_pair(const attention_params &p, int batch, const Row &at, int column, float2 x) {
-    //$ if dtype_out != fp32
-    if (has_pairs(p) && at.query < p.len_q) {
-        *reinterpret_cast<unsigned *>(static_cast<Output *>(p.o) + batch * p.o_batch_stride + at.head * p.o_head_stride +
-                                      at.query * p.o_row_stride + column) = pack<BFLOAT16_OUT>(x.x, x.y);
-        return;
+// The staged columns of the warp's first `rows` rows, from `to` on.
+template <typename Element>
+__device__ __forceinline__ void store_staged(Shared &shared, Element *to, long long row_stride, int rows, bool whole_pieces) {
+    constexpr int ELEMENTS = 16 / sizeof(Element);
+#pragma unroll 4
+    for (int index = threadIdx.x % 32; index < rows * ROW_PIECES; index += 32) {
+        const int row = index / ROW_PIECES, piece = index % ROW_PIECES;
+        const uint4 *from = piece_of_row(shared, row, piece);
+        Element *at = to + row * row_stride + ELEMENTS * piece;
+        if (whole_pieces)
+            *reinterpret_cast<uint4 *>(at) = *from;
+        else
+            for (int i = 0; i < ELEMENTS; i++)
+                at[i] = reinterpret_cast<const Element *>(from)[i];
     }
-    //$ end
-    store_element(p, batch, at, column, x.x);
-    store_element(p, batch, at, column + 1, x.y);
+    __syncwarp();
 }
 
 // The half of O that a warpgroup has of a Q tile, or of the block's part of it.
 __device__ __forceinline__ void store_half(const Consumer &half, const attention_params &p, const Run &run, const Tile &tile) {
     const bool whole = run.first <= tile.first && tile.end <= run.end;
+    const Row first = row_of(p, tile, 0);
+    const int line = half.row / 16 * 16, rows = min(16, rows_in_tile(p, tile) - line), column = half.index * OUTPUT_COLUMNS;
+    const float sum[2] = {half.shared.sum[0][half.row] + half.shared.sum[1][half.row],
+                          half.shared.sum[0][half.row + 8] + half.shared.sum[1][half.row + 8]};
     Part *part = part_of(p, blockIdx.x, run.first < tile.first);
-    const int first = half.index * OUTPUT_COLUMNS + static_cast<int>(threadIdx.x) % 4 * 2;
+    if (half.index == 0 && threadIdx.x % 4 == 0) {
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        const int line = half.row + 8 * r;
-        const Row at = row_of(p, tile, line);
-        const float sum = half.shared.sum[0][line] + half.shared.sum[1][line];
-        if (first == 0 && whole)
-            store_lse(p, tile.batch, at, half.max[r], sum);
-        else if (first == 0)
-            part->state[line] = make_float2(half.max[r], sum);
-        const float inverse = inverse_of(sum);
-#pragma unroll
-        for (int j = 0; j < OUTPUT_COLUMNS / 8; j++) {
-            const float2 o = make_float2(half.o[4 * j + 2 * r], half.o[4 * j + 2 * r + 1]);
+        for (int r = 0; r < 2; r++)
             if (whole)
-                store_pair(p, tile.batch, at, first + 8 * j, make_float2(o.x * inverse, o.y * inverse));
+                store_lse(p, tile.batch, row_of(p, tile, half.row + 8 * r), half.max[r], sum[r]);
             else
-                *reinterpret_cast<float2 *>(&part->o[line][first + 8 * j]) = o;
-        }
+                part->state[half.row + 8 * r] = make_float2(half.max[r], sum[r]);
     }
+    if (!whole) {
+        const float as_is[2] = {1, 1};
+        stage_floats<0>(half, as_is);
+        store_staged(half.shared, &part->o[line][column], COLUMNS_V, rows, true);
+        stage_floats<OUTPUT_COLUMNS / 4>(half, as_is);
+        store_staged(half.shared, &part->o[line][column + OUTPUT_COLUMNS / 2], COLUMNS_V, rows, true);
+        return;
+    }
+    const float inverse[2] = {inverse_of(sum[0]), inverse_of(sum[1])};
+    const bool whole_pieces = piece_bytes<Output>(p.o, p.o_batch_stride, p.o_head_stride, p.o_row_stride) == 16;
+    Output *to = static_cast<Output *>(p.o) + tile.batch * p.o_batch_stride + (first.head + line) * p.o_head_stride +
+                 first.query * p.o_row_stride + column;
+    //$ if dtype_out == fp32
+    stage_floats<0>(half, inverse);
+    store_staged(half.shared, to, p.o_head_stride, rows, whole_pieces);
+    stage_floats<OUTPUT_COLUMNS / 4>(half, inverse);
+    store_staged(half.shared, to + OUTPUT_COLUMNS / 2, p.o_head_stride, rows, whole_pieces);
+    //$ else
+    stage_halves(half, inverse);
+    store_staged(half.shared, to, p.o_head_stride, rows, whole_pieces);
+    //$ end
 }

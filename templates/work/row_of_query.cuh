@@ -20,3 +20,8 @@ __device__ __forceinline__ Row row_of_group(const attention_params &p, int kv_he
     const int query = row / rows_of_query(p), head = row % rows_of_query(p);
     return head < heads_of_group(p) ? Row{query, kv_head * heads_of_group(p) + head} : Row{p.len_q, kv_head * heads_of_group(p)};
 }
+
+// The first rows of a Q tile that are no padding: its query's heads one after the other.
+template <typename Tile> __device__ __forceinline__ int rows_in_tile(const attention_params &p, const Tile &tile) {
+    return min(BLOCK_M, heads_of_group(p) - tile.row % rows_of_query(p));
+}

@@ -7,6 +7,11 @@
 //$ if apart
 // Where Q tiles are many and short, each warp takes a run of its own: it never waits for the others.
 //$ end
+//$ if batch_invariant == 0
+//
+// The Q tiles of a K/V head read the same K/V tiles. Up to 4 teams of blocks share them, with a row each: block i of every team
+// has the same run, so the teams read a K/V tile at the same time, and the memory is read once for all of them.
+//$ end
 struct Run {
     int first, end;
     //$ if apart
@@ -19,6 +24,9 @@ struct Tile {
     int batch, kv_head;
     int row;        // its first, of those of the group
     int row_tiles;  // Q tiles of the K/V head
+    //$ if batch_invariant == 0
+    int teams;      // that share them, with a row of K/V tiles each
+    //$ end
     int first, end; // its K/V tiles in the row of all
     //$ if batch_invariant == 0
     int cost;       // room before them, in K/V tiles, which take as long as a change of the Q tile
@@ -37,28 +45,38 @@ struct Parts {
     bool begins_before; // the run of the first one
 };
 
-// Equal runs: the first `longer` ones have a K/V tile more than `length`.
+//$ if batch_invariant == 0
+// How many teams there are: each K/V head of a sequence has a multiple of `row_tiles` Q tiles.
+__device__ __forceinline__ int teams_of(int row_tiles, int blocks) {
+    for (int teams = 4; teams > 1; teams--)
+        if (row_tiles % teams == 0 && blocks % teams == 0)
+            return teams;
+    return 1;
+}
+
+//$ end
+// Equal runs: the first `longer` ones have a K/V tile more than `length`. `team`: its first block.
 __device__ __forceinline__ int first_of_run(int length, int longer, int worker) { return worker * length + min(worker, longer); }
-__device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Tile &tile) {
+__device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Tile &tile, int team) {
     const int of_longer = longer * (length + 1), last = tile.end - 1;
     const int from = tile.first < of_longer ? tile.first / (length + 1) : longer + (tile.first - of_longer) / length;
     const int to = last < of_longer ? last / (length + 1) : longer + (last - of_longer) / length;
-    return {from, to - from + 1, first_of_run(length, longer, from) < tile.first};
+    return {team + from, to - from + 1, first_of_run(length, longer, from) < tile.first};
 }
 
 //$ if batch_invariant == 0
 // Does the run end before the Q tile behind this one?
 __device__ __forceinline__ bool is_last(const Run &run, const Tile &tile) { return tile.end + tile.cost >= run.end; }
 
-// The next Q tile of the same sequence; false when there is none.
+// The next Q tile of the same sequence and team; false when there is none.
 __device__ __forceinline__ bool advance(const attention_params &p, Tile &tile) {
     const int tiles = tile.end - tile.first;
     tile.first = tile.end + tile.cost;
     tile.end = tile.first + tiles;
-    tile.row += BLOCK_M;
+    tile.row += tile.teams * BLOCK_M;
     if (tile.row < tile.row_tiles * BLOCK_M)
         return true;
-    tile.row = 0;
+    tile.row -= tile.row_tiles * BLOCK_M;
     tile.kv_head++;
     return tile.kv_head < p.kv_heads;
 }

@@ -5,6 +5,7 @@
 struct Plan {
     int workers;   // blocks that have a run
     int row_tiles; // Q tiles of a K/V head
+    int teams;     // of blocks
     int tiles;     // K/V tiles of a Q tile
     int splits;    // of a Q tile among blocks of its own; 0: runs begin anywhere
     int length;    // K/V tiles of a run ...
@@ -17,6 +18,7 @@ __device__ __forceinline__ Plan plan_of(const attention_params &p, int blocks) {
     plan.row_tiles = (rows_of_group(p) + BLOCK_M - 1) / BLOCK_M;
     plan.tiles = max(1, (p.len_kv + BLOCK_N - 1) / BLOCK_N);
     const int q_tiles = plan.row_tiles * p.kv_heads * p.batch;
+    plan.teams = 1;
     if (2 * q_tiles <= blocks) {
         const int splits = min(blocks / q_tiles, (plan.tiles + LEAST_RUN - 1) / LEAST_RUN);
         plan.length = (plan.tiles + splits - 1) / splits;
@@ -24,29 +26,32 @@ __device__ __forceinline__ Plan plan_of(const attention_params &p, int blocks) {
         plan.longer = 0;
         plan.workers = q_tiles * plan.splits;
     } else {
-        const int all = q_tiles * plan.tiles;
+        plan.teams = teams_of(plan.row_tiles, blocks);
+        const int all = q_tiles / plan.teams * plan.tiles, workers = min(blocks / plan.teams, (all + LEAST_RUN - 1) / LEAST_RUN);
         plan.splits = 0;
-        plan.workers = min(blocks, (all + LEAST_RUN - 1) / LEAST_RUN);
-        plan.length = all / plan.workers;
-        plan.longer = all % plan.workers;
+        plan.workers = plan.teams * workers;
+        plan.length = all / workers;
+        plan.longer = all % workers;
     }
     return plan;
 }
 
 __device__ __forceinline__ Start start_of(const attention_params &p, const Plan &plan, int worker) {
-    int index; // of the Q tile
+    const int workers = plan.workers / plan.teams, team = worker / workers;
+    int index; // of the Q tile, among those of the team
     Run run;
     if (plan.splits > 0) {
         index = worker / plan.splits;
         run.first = index * plan.tiles + worker % plan.splits * plan.length;
         run.end = min(run.first + plan.length, (index + 1) * plan.tiles);
     } else {
-        run = {first_of_run(plan.length, plan.longer, worker), first_of_run(plan.length, plan.longer, worker + 1)};
+        const int of_team = worker % workers;
+        run = {first_of_run(plan.length, plan.longer, of_team), first_of_run(plan.length, plan.longer, of_team + 1)};
         index = run.first / plan.tiles;
     }
-    const int head = index / plan.row_tiles;
-    return {{head / p.kv_heads, head % p.kv_heads, index % plan.row_tiles * BLOCK_M, plan.row_tiles, index * plan.tiles,
-             (index + 1) * plan.tiles, 0},
+    const int of_head = plan.row_tiles / plan.teams, head = index / of_head;
+    return {{head / p.kv_heads, head % p.kv_heads, (index % of_head * plan.teams + team) * BLOCK_M, plan.row_tiles, plan.teams,
+             index * plan.tiles, (index + 1) * plan.tiles, 0},
             run};
 }
 
@@ -54,7 +59,8 @@ __device__ __forceinline__ Start start_of(const attention_params &p, const Plan 
 __device__ __forceinline__ Parts parts_of(const Plan &plan, const Start &start, int worker) {
     if (plan.splits > 0)
         return {worker / plan.splits * plan.splits, plan.splits, false};
-    return parts_of_runs(plan.length, plan.longer, start.tile);
+    const int workers = plan.workers / plan.teams;
+    return parts_of_runs(plan.length, plan.longer, start.tile, worker / workers * workers);
 }
 
 // The Q tile behind this one.

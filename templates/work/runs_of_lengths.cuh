@@ -1,4 +1,4 @@
-//$ needs block_m block_n least_run apart
+//$ needs block_m block_n least_run apart layout
 //$ include "work/run.cuh"
 
 // Runs where sequences have lengths of their own, which stay on the device: each warp finds its run, or that of its block, from
@@ -10,6 +10,7 @@ struct Plan {
     //$ else
     int workers; // blocks that have a run
     //$ end
+    int teams;   // of blocks
     bool splits; // a Q tile is split among blocks of its own; else runs begin anywhere
     int cost;    // so many K/V tiles more for each Q tile, unless it is split
     int length;  // K/V tiles of a run ...
@@ -56,6 +57,7 @@ __device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks)
     q_tiles = sum_of_warp(q_tiles), tiles = sum_of_warp(tiles);
     const Workers workers = workers_of(blocks, q_tiles, tiles);
     Plan plan = {};
+    plan.teams = 1;
     //$ if apart
     plan.warps = workers.warps;
     //$ end
@@ -63,10 +65,17 @@ __device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks)
         return plan;
     if (2 * q_tiles > blocks) {
         plan.cost = workers.cost;
-        tiles += q_tiles * plan.cost;
-        plan.workers = min(workers.most, (tiles + workers.least_run - 1) / workers.least_run);
-        plan.length = tiles / plan.workers;
-        plan.longer = tiles % plan.workers;
+        //$ if layout == ragged
+        const int row_tiles = rows_of_query(all) % BLOCK_M == 0 ? rows_of_query(all) / BLOCK_M : 1;
+        //$ else
+        const int row_tiles = (rows_of_group(all) + BLOCK_M - 1) / BLOCK_M;
+        //$ end
+        plan.teams = teams_of(row_tiles, workers.most);
+        const int of_team = (tiles + q_tiles * plan.cost) / plan.teams;
+        const int runs = min(workers.most / plan.teams, (of_team + workers.least_run - 1) / workers.least_run);
+        plan.workers = plan.teams * runs;
+        plan.length = of_team / runs;
+        plan.longer = of_team % runs;
         return plan;
     }
     // The shortest runs that the blocks suffice for; the last try always fits.
@@ -84,13 +93,13 @@ __device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks)
 
 // To be called by all lanes of a warp: 32 sequences at a time.
 __device__ __forceinline__ Start start_of(const attention_params &all, const Plan &plan, int worker) {
-    const int lane = threadIdx.x % 32;
-    const int wanted = plan.splits ? worker : first_of_run(plan.length, plan.longer, worker);
+    const int lane = threadIdx.x % 32, workers = plan.workers / plan.teams, team = worker / workers;
+    const int wanted = plan.splits ? worker : first_of_run(plan.length, plan.longer, worker % workers);
     int before = 0; // runs, or K/V tiles, of all sequences before this one
 #pragma unroll 1
     for (int batch = 0;; batch += 32) {
         const Tiles of = tiles_of_sequence(all, batch + lane);
-        const int own = plan.splits ? of.runs(plan.length) : of.q_tiles * (plan.cost + of.tiles);
+        const int own = plan.splits ? of.runs(plan.length) : of.q_tiles / plan.teams * (plan.cost + of.tiles);
         int sum = own; // of the sequences up to that of this lane
 #pragma unroll
         for (int lanes = 1; lanes < 32; lanes *= 2) {
@@ -107,8 +116,9 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
         const int row_tiles = __shfl_sync(0xffffffffu, of.q_tiles, found) / all.kv_heads;
         const int tiles = __shfl_sync(0xffffffffu, of.tiles, found);
         const int of_tile = plan.splits ? (tiles + plan.length - 1) / plan.length : plan.cost + tiles;
-        const int index = (wanted - before) / of_tile, head = index / row_tiles;
-        Start start = {{batch + found, head, index % row_tiles * BLOCK_M, row_tiles, 0, tiles, plan.cost}, {}};
+        const int index = (wanted - before) / of_tile, of_head = row_tiles / plan.teams;
+        const int row = (index % of_head * plan.teams + team) * BLOCK_M;
+        Start start = {{batch + found, index / of_head, row, row_tiles, plan.teams, 0, tiles, plan.cost}, {}};
         //$ if apart
         start.run.warps = plan.warps;
         //$ end
@@ -119,7 +129,7 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
             start.tile.first = before + index * of_tile + plan.cost;
             start.tile.end = start.tile.first + tiles;
             start.run.first = wanted; // before the Q tile, if in its room
-            start.run.end = first_of_run(plan.length, plan.longer, worker + 1);
+            start.run.end = first_of_run(plan.length, plan.longer, worker % workers + 1);
         }
         return start;
     }
@@ -129,7 +139,8 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
 __device__ __forceinline__ Parts parts_of(const Plan &plan, const Start &start, int worker) {
     if (plan.splits)
         return {worker - start.run.first / plan.length, (start.tile.end + plan.length - 1) / plan.length, false};
-    return parts_of_runs(plan.length, plan.longer, start.tile);
+    const int workers = plan.workers / plan.teams;
+    return parts_of_runs(plan.length, plan.longer, start.tile, worker / workers * workers);
 }
 
 // The Q tile behind this one: there is one.

@@ -350,6 +350,9 @@ __device__ __forceinline__ Row row_of_group(const attention_params &p, int kv_he
 // takes a run of them. Runs are equally long and begin anywhere, so that all blocks end at the same time; but where blocks are at
 // least twice as many as Q tiles, a Q tile is split among blocks of its own: merging the warps twice would cost such a short
 // run more than it gains.
+//
+// The Q tiles of a K/V head read the same K/V tiles. Up to 4 teams of blocks share them, with a row each: block i of every team
+// has the same run, so the teams read a K/V tile at the same time, and the memory is read once for all of them.
 struct Run {
     int first, end;
 };
@@ -359,6 +362,7 @@ struct Tile {
     int batch, kv_head;
     int row;        // its first, of those of the group
     int row_tiles;  // Q tiles of the K/V head
+    int teams;      // that share them, with a row of K/V tiles each
     int first, end; // its K/V tiles in the row of all
     int cost;       // room before them, in K/V tiles, which take as long as a change of the Q tile
 };
@@ -375,27 +379,35 @@ struct Parts {
     bool begins_before; // the run of the first one
 };
 
-// Equal runs: the first `longer` ones have a K/V tile more than `length`.
+// How many teams there are: each K/V head of a sequence has a multiple of `row_tiles` Q tiles.
+__device__ __forceinline__ int teams_of(int row_tiles, int blocks) {
+    for (int teams = 4; teams > 1; teams--)
+        if (row_tiles % teams == 0 && blocks % teams == 0)
+            return teams;
+    return 1;
+}
+
+// Equal runs: the first `longer` ones have a K/V tile more than `length`. `team`: its first block.
 __device__ __forceinline__ int first_of_run(int length, int longer, int worker) { return worker * length + min(worker, longer); }
-__device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Tile &tile) {
+__device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Tile &tile, int team) {
     const int of_longer = longer * (length + 1), last = tile.end - 1;
     const int from = tile.first < of_longer ? tile.first / (length + 1) : longer + (tile.first - of_longer) / length;
     const int to = last < of_longer ? last / (length + 1) : longer + (last - of_longer) / length;
-    return {from, to - from + 1, first_of_run(length, longer, from) < tile.first};
+    return {team + from, to - from + 1, first_of_run(length, longer, from) < tile.first};
 }
 
 // Does the run end before the Q tile behind this one?
 __device__ __forceinline__ bool is_last(const Run &run, const Tile &tile) { return tile.end + tile.cost >= run.end; }
 
-// The next Q tile of the same sequence; false when there is none.
+// The next Q tile of the same sequence and team; false when there is none.
 __device__ __forceinline__ bool advance(const attention_params &p, Tile &tile) {
     const int tiles = tile.end - tile.first;
     tile.first = tile.end + tile.cost;
     tile.end = tile.first + tiles;
-    tile.row += BLOCK_M;
+    tile.row += tile.teams * BLOCK_M;
     if (tile.row < tile.row_tiles * BLOCK_M)
         return true;
-    tile.row = 0;
+    tile.row -= tile.row_tiles * BLOCK_M;
     tile.kv_head++;
     return tile.kv_head < p.kv_heads;
 }
@@ -411,6 +423,7 @@ __device__ __forceinline__ Row row_of(const attention_params &p, const Tile &til
 struct Plan {
     int workers;   // blocks that have a run
     int row_tiles; // Q tiles of a K/V head
+    int teams;     // of blocks
     int tiles;     // K/V tiles of a Q tile
     int splits;    // of a Q tile among blocks of its own; 0: runs begin anywhere
     int length;    // K/V tiles of a run ...
@@ -423,6 +436,7 @@ __device__ __forceinline__ Plan plan_of(const attention_params &p, int blocks) {
     plan.row_tiles = (rows_of_group(p) + BLOCK_M - 1) / BLOCK_M;
     plan.tiles = max(1, (p.len_kv + BLOCK_N - 1) / BLOCK_N);
     const int q_tiles = plan.row_tiles * p.kv_heads * p.batch;
+    plan.teams = 1;
     if (2 * q_tiles <= blocks) {
         const int splits = min(blocks / q_tiles, (plan.tiles + LEAST_RUN - 1) / LEAST_RUN);
         plan.length = (plan.tiles + splits - 1) / splits;
@@ -430,29 +444,32 @@ __device__ __forceinline__ Plan plan_of(const attention_params &p, int blocks) {
         plan.longer = 0;
         plan.workers = q_tiles * plan.splits;
     } else {
-        const int all = q_tiles * plan.tiles;
+        plan.teams = teams_of(plan.row_tiles, blocks);
+        const int all = q_tiles / plan.teams * plan.tiles, workers = min(blocks / plan.teams, (all + LEAST_RUN - 1) / LEAST_RUN);
         plan.splits = 0;
-        plan.workers = min(blocks, (all + LEAST_RUN - 1) / LEAST_RUN);
-        plan.length = all / plan.workers;
-        plan.longer = all % plan.workers;
+        plan.workers = plan.teams * workers;
+        plan.length = all / workers;
+        plan.longer = all % workers;
     }
     return plan;
 }
 
 __device__ __forceinline__ Start start_of(const attention_params &p, const Plan &plan, int worker) {
-    int index; // of the Q tile
+    const int workers = plan.workers / plan.teams, team = worker / workers;
+    int index; // of the Q tile, among those of the team
     Run run;
     if (plan.splits > 0) {
         index = worker / plan.splits;
         run.first = index * plan.tiles + worker % plan.splits * plan.length;
         run.end = min(run.first + plan.length, (index + 1) * plan.tiles);
     } else {
-        run = {first_of_run(plan.length, plan.longer, worker), first_of_run(plan.length, plan.longer, worker + 1)};
+        const int of_team = worker % workers;
+        run = {first_of_run(plan.length, plan.longer, of_team), first_of_run(plan.length, plan.longer, of_team + 1)};
         index = run.first / plan.tiles;
     }
-    const int head = index / plan.row_tiles;
-    return {{head / p.kv_heads, head % p.kv_heads, index % plan.row_tiles * BLOCK_M, plan.row_tiles, index * plan.tiles,
-             (index + 1) * plan.tiles, 0},
+    const int of_head = plan.row_tiles / plan.teams, head = index / of_head;
+    return {{head / p.kv_heads, head % p.kv_heads, (index % of_head * plan.teams + team) * BLOCK_M, plan.row_tiles, plan.teams,
+             index * plan.tiles, (index + 1) * plan.tiles, 0},
             run};
 }
 
@@ -460,7 +477,8 @@ __device__ __forceinline__ Start start_of(const attention_params &p, const Plan 
 __device__ __forceinline__ Parts parts_of(const Plan &plan, const Start &start, int worker) {
     if (plan.splits > 0)
         return {worker / plan.splits * plan.splits, plan.splits, false};
-    return parts_of_runs(plan.length, plan.longer, start.tile);
+    const int workers = plan.workers / plan.teams;
+    return parts_of_runs(plan.length, plan.longer, start.tile, worker / workers * workers);
 }
 
 // The Q tile behind this one.

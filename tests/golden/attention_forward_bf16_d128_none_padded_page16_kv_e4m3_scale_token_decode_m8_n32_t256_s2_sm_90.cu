@@ -424,6 +424,9 @@ __device__ __forceinline__ Workers workers_of(int blocks, int q_tiles, int tiles
 // least twice as many as Q tiles, a Q tile is split among blocks of its own: merging the warps twice would cost such a short
 // run more than it gains.
 // Where Q tiles are many and short, each warp takes a run of its own: it never waits for the others.
+//
+// The Q tiles of a K/V head read the same K/V tiles. Up to 4 teams of blocks share them, with a row each: block i of every team
+// has the same run, so the teams read a K/V tile at the same time, and the memory is read once for all of them.
 struct Run {
     int first, end;
     int warps; // that share it: all warps of a block, or one
@@ -434,6 +437,7 @@ struct Tile {
     int batch, kv_head;
     int row;        // its first, of those of the group
     int row_tiles;  // Q tiles of the K/V head
+    int teams;      // that share them, with a row of K/V tiles each
     int first, end; // its K/V tiles in the row of all
     int cost;       // room before them, in K/V tiles, which take as long as a change of the Q tile
 };
@@ -450,27 +454,35 @@ struct Parts {
     bool begins_before; // the run of the first one
 };
 
-// Equal runs: the first `longer` ones have a K/V tile more than `length`.
+// How many teams there are: each K/V head of a sequence has a multiple of `row_tiles` Q tiles.
+__device__ __forceinline__ int teams_of(int row_tiles, int blocks) {
+    for (int teams = 4; teams > 1; teams--)
+        if (row_tiles % teams == 0 && blocks % teams == 0)
+            return teams;
+    return 1;
+}
+
+// Equal runs: the first `longer` ones have a K/V tile more than `length`. `team`: its first block.
 __device__ __forceinline__ int first_of_run(int length, int longer, int worker) { return worker * length + min(worker, longer); }
-__device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Tile &tile) {
+__device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Tile &tile, int team) {
     const int of_longer = longer * (length + 1), last = tile.end - 1;
     const int from = tile.first < of_longer ? tile.first / (length + 1) : longer + (tile.first - of_longer) / length;
     const int to = last < of_longer ? last / (length + 1) : longer + (last - of_longer) / length;
-    return {from, to - from + 1, first_of_run(length, longer, from) < tile.first};
+    return {team + from, to - from + 1, first_of_run(length, longer, from) < tile.first};
 }
 
 // Does the run end before the Q tile behind this one?
 __device__ __forceinline__ bool is_last(const Run &run, const Tile &tile) { return tile.end + tile.cost >= run.end; }
 
-// The next Q tile of the same sequence; false when there is none.
+// The next Q tile of the same sequence and team; false when there is none.
 __device__ __forceinline__ bool advance(const attention_params &p, Tile &tile) {
     const int tiles = tile.end - tile.first;
     tile.first = tile.end + tile.cost;
     tile.end = tile.first + tiles;
-    tile.row += BLOCK_M;
+    tile.row += tile.teams * BLOCK_M;
     if (tile.row < tile.row_tiles * BLOCK_M)
         return true;
-    tile.row = 0;
+    tile.row -= tile.row_tiles * BLOCK_M;
     tile.kv_head++;
     return tile.kv_head < p.kv_heads;
 }
@@ -487,6 +499,7 @@ __device__ __forceinline__ Row row_of(const attention_params &p, const Tile &til
 struct Plan {
     int workers; // blocks, or warps, that have a run
     int warps;   // that share a run: all warps of a block, or one
+    int teams;   // of blocks
     bool splits; // a Q tile is split among blocks of its own; else runs begin anywhere
     int cost;    // so many K/V tiles more for each Q tile, unless it is split
     int length;  // K/V tiles of a run ...
@@ -533,15 +546,19 @@ __device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks)
     q_tiles = sum_of_warp(q_tiles), tiles = sum_of_warp(tiles);
     const Workers workers = workers_of(blocks, q_tiles, tiles);
     Plan plan = {};
+    plan.teams = 1;
     plan.warps = workers.warps;
     if (q_tiles == 0)
         return plan;
     if (2 * q_tiles > blocks) {
         plan.cost = workers.cost;
-        tiles += q_tiles * plan.cost;
-        plan.workers = min(workers.most, (tiles + workers.least_run - 1) / workers.least_run);
-        plan.length = tiles / plan.workers;
-        plan.longer = tiles % plan.workers;
+        const int row_tiles = (rows_of_group(all) + BLOCK_M - 1) / BLOCK_M;
+        plan.teams = teams_of(row_tiles, workers.most);
+        const int of_team = (tiles + q_tiles * plan.cost) / plan.teams;
+        const int runs = min(workers.most / plan.teams, (of_team + workers.least_run - 1) / workers.least_run);
+        plan.workers = plan.teams * runs;
+        plan.length = of_team / runs;
+        plan.longer = of_team % runs;
         return plan;
     }
     // The shortest runs that the blocks suffice for; the last try always fits.
@@ -559,13 +576,13 @@ __device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks)
 
 // To be called by all lanes of a warp: 32 sequences at a time.
 __device__ __forceinline__ Start start_of(const attention_params &all, const Plan &plan, int worker) {
-    const int lane = threadIdx.x % 32;
-    const int wanted = plan.splits ? worker : first_of_run(plan.length, plan.longer, worker);
+    const int lane = threadIdx.x % 32, workers = plan.workers / plan.teams, team = worker / workers;
+    const int wanted = plan.splits ? worker : first_of_run(plan.length, plan.longer, worker % workers);
     int before = 0; // runs, or K/V tiles, of all sequences before this one
 #pragma unroll 1
     for (int batch = 0;; batch += 32) {
         const Tiles of = tiles_of_sequence(all, batch + lane);
-        const int own = plan.splits ? of.runs(plan.length) : of.q_tiles * (plan.cost + of.tiles);
+        const int own = plan.splits ? of.runs(plan.length) : of.q_tiles / plan.teams * (plan.cost + of.tiles);
         int sum = own; // of the sequences up to that of this lane
 #pragma unroll
         for (int lanes = 1; lanes < 32; lanes *= 2) {
@@ -582,8 +599,9 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
         const int row_tiles = __shfl_sync(0xffffffffu, of.q_tiles, found) / all.kv_heads;
         const int tiles = __shfl_sync(0xffffffffu, of.tiles, found);
         const int of_tile = plan.splits ? (tiles + plan.length - 1) / plan.length : plan.cost + tiles;
-        const int index = (wanted - before) / of_tile, head = index / row_tiles;
-        Start start = {{batch + found, head, index % row_tiles * BLOCK_M, row_tiles, 0, tiles, plan.cost}, {}};
+        const int index = (wanted - before) / of_tile, of_head = row_tiles / plan.teams;
+        const int row = (index % of_head * plan.teams + team) * BLOCK_M;
+        Start start = {{batch + found, index / of_head, row, row_tiles, plan.teams, 0, tiles, plan.cost}, {}};
         start.run.warps = plan.warps;
         if (plan.splits) { // K/V tiles are counted from the Q tile
             start.run.first = (wanted - before) % of_tile * plan.length;
@@ -592,7 +610,7 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
             start.tile.first = before + index * of_tile + plan.cost;
             start.tile.end = start.tile.first + tiles;
             start.run.first = wanted; // before the Q tile, if in its room
-            start.run.end = first_of_run(plan.length, plan.longer, worker + 1);
+            start.run.end = first_of_run(plan.length, plan.longer, worker % workers + 1);
         }
         return start;
     }
@@ -602,7 +620,8 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
 __device__ __forceinline__ Parts parts_of(const Plan &plan, const Start &start, int worker) {
     if (plan.splits)
         return {worker - start.run.first / plan.length, (start.tile.end + plan.length - 1) / plan.length, false};
-    return parts_of_runs(plan.length, plan.longer, start.tile);
+    const int workers = plan.workers / plan.teams;
+    return parts_of_runs(plan.length, plan.longer, start.tile, worker / workers * workers);
 }
 
 // The Q tile behind this one: there is one.

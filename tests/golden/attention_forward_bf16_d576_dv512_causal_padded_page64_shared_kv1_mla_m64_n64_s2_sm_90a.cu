@@ -10,6 +10,7 @@
      target/sm_90a.cuh
      target/sm_90a_async.cuh
      target/sm_80.cuh
+     target/wgmma_panel_ss_nt.cuh
      target/wgmma_rs_nn.cuh
      target/wgmma_output.cuh
      target/wgmma_ss_nn.cuh
@@ -25,6 +26,7 @@
      walk/keys_seen_causal.cuh
      load/paged_keys_of_query.cuh
      load/paged.cuh
+     pipeline/panel_of_step.cuh
      load/queries_in_panels.cuh
      load/query_chunk.cuh
      load/piece_bytes.cuh
@@ -69,16 +71,17 @@
      block_threads       384                384
      producer_registers  40                 40
      consumer_registers  232                232
-     shared_bytes        223232             (panels * block_m * 128 + stages * (k_bytes + 16) + 16 * block_m + 1023) / 1024 * 1024
+     shared_bytes        223232             (panels * block_m * 128 + stages * (k_bytes + 8 * panels + 16) + 16 * block_m + 1023) / 1024 * 1024
      combine_threads     256                256
      combine_shares      32                 (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
      combine_bytes       6144               24 * combine_threads
      parts_of_block      2                  2
      bfloat16            true               dtype == bf16
      bfloat16_out        true               dtype_out == bf16
-     q_steps             36                 (head_dim + 15) / 16
      scores_registers    32                 block_n / 2
      scores_b            33                 scores_registers + 1
+     panel_b             33                 block_n / 2 + 1
+     panel_keep          34                 block_n / 2 + 2
      rs_nn_b             144                output_registers + 4 * p_steps
      ss_nn_b             129                output_registers + 1
 
@@ -116,7 +119,7 @@ constexpr int SHARE = 64;
 constexpr int BLOCK_THREADS = 384;
 constexpr int PRODUCER_REGISTERS = 40;
 constexpr int CONSUMER_REGISTERS = 232;
-// (panels * block_m * 128 + stages * (k_bytes + 16) + 16 * block_m + 1023) / 1024 * 1024
+// (panels * block_m * 128 + stages * (k_bytes + 8 * panels + 16) + 16 * block_m + 1023) / 1024 * 1024
 constexpr int SHARED_BYTES = 223232;
 constexpr int COMBINE_THREADS = 256;
 // (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
@@ -128,17 +131,19 @@ constexpr int PARTS_OF_BLOCK = 2;
 constexpr bool BFLOAT16 = true;
 // dtype_out == bf16
 constexpr bool BFLOAT16_OUT = true;
-// (head_dim + 15) / 16
-constexpr int Q_STEPS = 36;
 
 // Attention with V in K on Hopper: the absorbed form of multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1).
 // All query heads share one K/V head whose rows are wide, so that the tensor cores have as much to do as the memory.
 //
-//     producer, a thread       loads each K/V tile once, by TMA: V is its first columns
+//     producer, a thread       loads each K/V tile once, by TMA: V is its first columns. Each panel of 64 columns has a barrier
+//                              of its own, so S begins with the first one; each half of V is loaded anew when its warpgroup
+//                              has read it
 //     consumers, 2 warpgroups  64 rows of one query's heads. Each warpgroup has half of the columns of O, for the registers of one
-//                              do not hold them all, and computes S and P of every other tile: S of a tile is multiplied
-//                              during the softmax of the one before. P goes to the other warpgroup through the last columns of the
-//                              K/V tile in shared memory, which only S needs.
+//                              do not hold them all, and computes S and P of every other tile. P goes to the other warpgroup
+//                              through the last columns of the K/V tile in shared memory, which only S needs.
+//
+//     warpgroup 0    S of a   softmax              O += P V of a        O += P V of b   S of the next a
+//     warpgroup 1    S of b                        O += P V of a, softmax beside it     O += P V of b   S of the next b
 //
 //     m' = max(m, row maxima of S)    P = e^(S - m')      (64, 64)
 //     l = e^(m - m') l + row sums     O = e^(m - m') O + P V  (64, HEAD_DIM_V), tile after tile in both warpgroups
@@ -395,12 +400,6 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
 // S on the tensor cores: a wgmma wrapper has all k steps of its product.
 #ifndef ATTILE_HOST
 
-// Names: operand a in shared memory (s) or registers (r); operand b in shared memory (s); the layout of b: its rows are the
-// contracted dimension (n), or it is transposed (t). Rows are contiguous in shared memory. Each wrapper is one asm statement for
-// all STEPS of 16 of the contracted dimension: every statement names all accumulators, and compilers are slow on those.
-template <int N, int STEPS, bool OF_BFLOAT16>
-__device__ void wgmma_ss_nt(float (&sum)[N / 2], unsigned long long a, unsigned long long b);
-
 #define ALL_OF_S "{" \
                  "%0, %1, %2, %3, " \
                  "%4, %5, %6, %7, " \
@@ -411,153 +410,31 @@ __device__ void wgmma_ss_nt(float (&sum)[N / 2], unsigned long long a, unsigned 
                  "%24, %25, %26, %27, " \
                  "%28, %29, %30, %31}, "
 
-// sum (64, N) = a (64, 16 STEPS) b (N, 16 STEPS)^T. A panel is 64 columns, 4 steps: 64 rows of a, N of b.
-template <>
-__device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&sum)[BLOCK_N / 2], unsigned long long a,
-                                                                        unsigned long long b) {
+#endif
+
+// target/wgmma_panel_ss_nt.cuh
+
+#ifndef ATTILE_HOST // the host device brings its own
+
+// sum (64, N) = a (64, 64) b (N, 64)^T, plus sum if KEEP: a panel of each, in shared memory.
+template <int N, bool KEEP, bool OF_BFLOAT16>
+__device__ __forceinline__ void wgmma_panel_ss_nt(float (&sum)[N / 2], unsigned long long a, unsigned long long b) {
+    static_assert(N == BLOCK_N && OF_BFLOAT16 == BFLOAT16, "the instruction below");
     asm volatile("{\n.reg .b64 a, b;\n"
-                 "add.s64 b, %33, 0;\n"
                  "add.s64 a, %32, 0;\n"
+                 "add.s64 b, %33, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 0, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 2;\n"
+                 "a, b, %34, 1, 1, 0, 0;\n"
                  "add.s64 a, %32, 2;\n"
+                 "add.s64 b, %33, 2;\n"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
                  "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 4;\n"
                  "add.s64 a, %32, 4;\n"
+                 "add.s64 b, %33, 4;\n"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
                  "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 6;\n"
                  "add.s64 a, %32, 6;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 512;\n"
-                 "add.s64 a, %32, 512;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 514;\n"
-                 "add.s64 a, %32, 514;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 516;\n"
-                 "add.s64 a, %32, 516;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 518;\n"
-                 "add.s64 a, %32, 518;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 1024;\n"
-                 "add.s64 a, %32, 1024;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 1026;\n"
-                 "add.s64 a, %32, 1026;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 1028;\n"
-                 "add.s64 a, %32, 1028;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 1030;\n"
-                 "add.s64 a, %32, 1030;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 1536;\n"
-                 "add.s64 a, %32, 1536;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 1538;\n"
-                 "add.s64 a, %32, 1538;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 1540;\n"
-                 "add.s64 a, %32, 1540;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 1542;\n"
-                 "add.s64 a, %32, 1542;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 2048;\n"
-                 "add.s64 a, %32, 2048;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 2050;\n"
-                 "add.s64 a, %32, 2050;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 2052;\n"
-                 "add.s64 a, %32, 2052;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 2054;\n"
-                 "add.s64 a, %32, 2054;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 2560;\n"
-                 "add.s64 a, %32, 2560;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 2562;\n"
-                 "add.s64 a, %32, 2562;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 2564;\n"
-                 "add.s64 a, %32, 2564;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 2566;\n"
-                 "add.s64 a, %32, 2566;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 3072;\n"
-                 "add.s64 a, %32, 3072;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 3074;\n"
-                 "add.s64 a, %32, 3074;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 3076;\n"
-                 "add.s64 a, %32, 3076;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 3078;\n"
-                 "add.s64 a, %32, 3078;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 3584;\n"
-                 "add.s64 a, %32, 3584;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 3586;\n"
-                 "add.s64 a, %32, 3586;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 3588;\n"
-                 "add.s64 a, %32, 3588;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 3590;\n"
-                 "add.s64 a, %32, 3590;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 4096;\n"
-                 "add.s64 a, %32, 4096;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 4098;\n"
-                 "add.s64 a, %32, 4098;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 4100;\n"
-                 "add.s64 a, %32, 4100;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %33, 4102;\n"
-                 "add.s64 a, %32, 4102;\n"
+                 "add.s64 b, %33, 6;\n"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " ALL_OF_S
                  "a, b, 1, 1, 1, 0, 0;\n"
                  "}"
@@ -571,8 +448,7 @@ __device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&
                  "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]),
                  "+f"(sum[28]), "+f"(sum[29]),
                  "+f"(sum[30]), "+f"(sum[31])
-                 :
-                 "l"(a), "l"(b));
+                 : "l"(a), "l"(b), "n"(KEEP ? 1 : 0));
 }
 
 #endif
@@ -806,6 +682,11 @@ __device__ __forceinline__ Row row_of_group(const attention_params &p, int kv_he
     return head < heads_of_group(p) ? Row{query, kv_head * heads_of_group(p) + head} : Row{p.len_q, kv_head * heads_of_group(p)};
 }
 
+// The first rows of a Q tile that are no padding: its query's heads one after the other.
+template <typename Tile> __device__ __forceinline__ int rows_in_tile(const attention_params &p, const Tile &tile) {
+    return min(BLOCK_M, heads_of_group(p) - tile.row % rows_of_query(p));
+}
+
 // work/workers_blocks.cuh
 
 // Who takes runs of K/V tiles that begin anywhere: blocks.
@@ -823,6 +704,9 @@ __device__ __forceinline__ Workers workers_of(int blocks, int, int) { return {bl
 // takes a run of them. Runs are equally long and begin anywhere, so that all blocks end at the same time; but where blocks are at
 // least twice as many as Q tiles, a Q tile is split among blocks of its own: merging the warps twice would cost such a short
 // run more than it gains.
+//
+// The Q tiles of a K/V head read the same K/V tiles. Up to 4 teams of blocks share them, with a row each: block i of every team
+// has the same run, so the teams read a K/V tile at the same time, and the memory is read once for all of them.
 struct Run {
     int first, end;
 };
@@ -832,6 +716,7 @@ struct Tile {
     int batch, kv_head;
     int row;        // its first, of those of the group
     int row_tiles;  // Q tiles of the K/V head
+    int teams;      // that share them, with a row of K/V tiles each
     int first, end; // its K/V tiles in the row of all
     int cost;       // room before them, in K/V tiles, which take as long as a change of the Q tile
 };
@@ -848,24 +733,32 @@ struct Parts {
     bool begins_before; // the run of the first one
 };
 
-// Equal runs: the first `longer` ones have a K/V tile more than `length`.
+// How many teams there are: each K/V head of a sequence has a multiple of `row_tiles` Q tiles.
+__device__ __forceinline__ int teams_of(int row_tiles, int blocks) {
+    for (int teams = 4; teams > 1; teams--)
+        if (row_tiles % teams == 0 && blocks % teams == 0)
+            return teams;
+    return 1;
+}
+
+// Equal runs: the first `longer` ones have a K/V tile more than `length`. `team`: its first block.
 __device__ __forceinline__ int first_of_run(int length, int longer, int worker) { return worker * length + min(worker, longer); }
-__device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Tile &tile) {
+__device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Tile &tile, int team) {
     const int of_longer = longer * (length + 1), last = tile.end - 1;
     const int from = tile.first < of_longer ? tile.first / (length + 1) : longer + (tile.first - of_longer) / length;
     const int to = last < of_longer ? last / (length + 1) : longer + (last - of_longer) / length;
-    return {from, to - from + 1, first_of_run(length, longer, from) < tile.first};
+    return {team + from, to - from + 1, first_of_run(length, longer, from) < tile.first};
 }
 
-// The next Q tile of the same sequence; false when there is none.
+// The next Q tile of the same sequence and team; false when there is none.
 __device__ __forceinline__ bool advance(const attention_params &p, Tile &tile) {
     const int tiles = tile.end - tile.first;
     tile.first = tile.end + tile.cost;
     tile.end = tile.first + tiles;
-    tile.row += BLOCK_M;
+    tile.row += tile.teams * BLOCK_M;
     if (tile.row < tile.row_tiles * BLOCK_M)
         return true;
-    tile.row = 0;
+    tile.row -= tile.row_tiles * BLOCK_M;
     tile.kv_head++;
     return tile.kv_head < p.kv_heads;
 }
@@ -884,6 +777,7 @@ __device__ __forceinline__ int first_query(const attention_params &p, const Tile
 // them. A run of many short Q tiles takes longer than one of few long ones. So each Q tile counts as some K/V tiles more.
 struct Plan {
     int workers; // blocks that have a run
+    int teams;   // of blocks
     bool splits; // a Q tile is split among blocks of its own; else runs begin anywhere
     int cost;    // so many K/V tiles more for each Q tile, unless it is split
     int length;  // K/V tiles of a run ...
@@ -930,14 +824,18 @@ __device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks)
     q_tiles = sum_of_warp(q_tiles), tiles = sum_of_warp(tiles);
     const Workers workers = workers_of(blocks, q_tiles, tiles);
     Plan plan = {};
+    plan.teams = 1;
     if (q_tiles == 0)
         return plan;
     if (2 * q_tiles > blocks) {
         plan.cost = workers.cost;
-        tiles += q_tiles * plan.cost;
-        plan.workers = min(workers.most, (tiles + workers.least_run - 1) / workers.least_run);
-        plan.length = tiles / plan.workers;
-        plan.longer = tiles % plan.workers;
+        const int row_tiles = (rows_of_group(all) + BLOCK_M - 1) / BLOCK_M;
+        plan.teams = teams_of(row_tiles, workers.most);
+        const int of_team = (tiles + q_tiles * plan.cost) / plan.teams;
+        const int runs = min(workers.most / plan.teams, (of_team + workers.least_run - 1) / workers.least_run);
+        plan.workers = plan.teams * runs;
+        plan.length = of_team / runs;
+        plan.longer = of_team % runs;
         return plan;
     }
     // The shortest runs that the blocks suffice for; the last try always fits.
@@ -955,13 +853,13 @@ __device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks)
 
 // To be called by all lanes of a warp: 32 sequences at a time.
 __device__ __forceinline__ Start start_of(const attention_params &all, const Plan &plan, int worker) {
-    const int lane = threadIdx.x % 32;
-    const int wanted = plan.splits ? worker : first_of_run(plan.length, plan.longer, worker);
+    const int lane = threadIdx.x % 32, workers = plan.workers / plan.teams, team = worker / workers;
+    const int wanted = plan.splits ? worker : first_of_run(plan.length, plan.longer, worker % workers);
     int before = 0; // runs, or K/V tiles, of all sequences before this one
 #pragma unroll 1
     for (int batch = 0;; batch += 32) {
         const Tiles of = tiles_of_sequence(all, batch + lane);
-        const int own = plan.splits ? of.runs(plan.length) : of.q_tiles * (plan.cost + of.tiles);
+        const int own = plan.splits ? of.runs(plan.length) : of.q_tiles / plan.teams * (plan.cost + of.tiles);
         int sum = own; // of the sequences up to that of this lane
 #pragma unroll
         for (int lanes = 1; lanes < 32; lanes *= 2) {
@@ -978,8 +876,9 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
         const int row_tiles = __shfl_sync(0xffffffffu, of.q_tiles, found) / all.kv_heads;
         const int tiles = __shfl_sync(0xffffffffu, of.tiles, found);
         const int of_tile = plan.splits ? (tiles + plan.length - 1) / plan.length : plan.cost + tiles;
-        const int index = (wanted - before) / of_tile, head = index / row_tiles;
-        Start start = {{batch + found, head, index % row_tiles * BLOCK_M, row_tiles, 0, tiles, plan.cost}, {}};
+        const int index = (wanted - before) / of_tile, of_head = row_tiles / plan.teams;
+        const int row = (index % of_head * plan.teams + team) * BLOCK_M;
+        Start start = {{batch + found, index / of_head, row, row_tiles, plan.teams, 0, tiles, plan.cost}, {}};
         if (plan.splits) { // K/V tiles are counted from the Q tile
             start.run.first = (wanted - before) % of_tile * plan.length;
             start.run.end = min(start.run.first + plan.length, tiles);
@@ -987,7 +886,7 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
             start.tile.first = before + index * of_tile + plan.cost;
             start.tile.end = start.tile.first + tiles;
             start.run.first = wanted; // before the Q tile, if in its room
-            start.run.end = first_of_run(plan.length, plan.longer, worker + 1);
+            start.run.end = first_of_run(plan.length, plan.longer, worker % workers + 1);
         }
         return start;
     }
@@ -997,7 +896,8 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
 __device__ __forceinline__ Parts parts_of(const Plan &plan, const Start &start, int worker) {
     if (plan.splits)
         return {worker - start.run.first / plan.length, (start.tile.end + plan.length - 1) / plan.length, false};
-    return parts_of_runs(plan.length, plan.longer, start.tile);
+    const int workers = plan.workers / plan.teams;
+    return parts_of_runs(plan.length, plan.longer, start.tile, worker / workers * workers);
 }
 
 // The Q tile behind this one: there is one.
@@ -1039,10 +939,10 @@ __device__ __forceinline__ KeyWalk walk_of_block(const attention_params &p, cons
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
 struct alignas(1024) Shared {
-    Panels<PANELS, BLOCK_M> q;
-    Panels<PANELS, BLOCK_N> k[STAGES]; // V is the first panels; the last one becomes P
-    float max[2][BLOCK_M], sum[2][BLOCK_M]; // of each warpgroup: m after its last tile, its share of l
-    Barrier full[STAGES], empty[STAGES];
+    Panels<PANELS, BLOCK_M> q;                      // at the end, O on its way out
+    Panels<PANELS, BLOCK_N> k[STAGES];              // V is the first panels; the last one becomes P
+    float max[2][BLOCK_M], sum[2][BLOCK_M];         // of each warpgroup: m after its last tile, its share of l
+    Barrier full[STAGES][PANELS], empty[STAGES][2]; // a panel has arrived; a warpgroup needs the tile no more
 };
 static_assert((sizeof(Shared) + 1023) / 1024 * 1024 == SHARED_BYTES, "as in the launch directive");
 
@@ -1054,6 +954,14 @@ __device__ __forceinline__ int page_of(const attention_params &p, int key) {
     return p.page_table[static_cast<unsigned>(key) / PAGE_SIZE];
 }
 
+// pipeline/panel_of_step.cuh
+
+// The order in which the panels of a K/V tile are loaded, and multiplied for S. First come those of V that the warpgroup which
+// computes S multiplies P by: it does so before the other one has P, so they are free first.
+__device__ __forceinline__ int panel_of_step(int step, int warpgroup) {
+    return step < 2 * OUTPUT_PANELS ? (step + warpgroup * OUTPUT_PANELS) % (2 * OUTPUT_PANELS) : step;
+}
+
 // load/paged_keys_of_query.cuh
 
 // Where a tile has no key, the last rows of the sequence are loaded again: no other page is known.
@@ -1061,7 +969,10 @@ __device__ __forceinline__ int share_of_key(const attention_params &p, int key) 
     return min(key, (p.len_kv - 1) / SHARE * SHARE);
 }
 
-// One thread loads the K/V tiles of all Q tiles of a block, STAGES ahead of their use: in shares, each of which lies in one page.
+constexpr int SHARES = BLOCK_N / SHARE; // of a K/V tile, each of which lies in one page
+
+// One thread loads the K/V tiles of all Q tiles of a block, STAGES ahead of their use: each panel as soon as its place is empty,
+// in shares.
 __device__ __forceinline__ void produce_keys(const attention_tma_params &given, Shared &shared, const Start &start) {
     const attention_params &all = given.attention;
     Ring<STAGES> ring = {0};
@@ -1071,19 +982,23 @@ __device__ __forceinline__ void produce_keys(const attention_tma_params &given, 
         const KeyWalk walk = walk_of_block(p, start.run, tile);
 #pragma unroll 1
         for (int i = walk.tile; i < walk.end; i++, ring.count++) {
-            const int stage = ring.stage();
-            int page = page_of(p, share_of_key(p, i * BLOCK_N)); // asked for before the stage is empty
-            barrier_wait(&shared.empty[stage], ring.parity() ^ 1);
-            barrier_expect(&shared.full[stage], K_BYTES);
+            const int stage = ring.stage(), owner = (i - walk.tile) % 2;
+            int pages[SHARES];
+#pragma unroll
+            for (int j = 0; j < SHARES; j++) // asked for before the stage is empty
+                pages[j] = page_of(p, share_of_key(p, i * BLOCK_N + j * SHARE));
 #pragma unroll 1
-            for (int row = 0; row < BLOCK_N; row += SHARE) {
-                const int key = share_of_key(p, i * BLOCK_N + row);
-                const int next = page_of(p, share_of_key(p, i * BLOCK_N + row + SHARE));
-#pragma unroll 1
-                for (int panel = 0; panel < PANELS; panel++)
-                    tma_load(shared.k[stage][panel][row], &given.k_map, &shared.full[stage], panel * 64, key % PAGE_SIZE, tile.kv_head,
-                             page);
-                page = next;
+            for (int step = 0; step < PANELS; step++) {
+                if (step == 0)
+                    barrier_wait(&shared.empty[stage][owner], ring.parity() ^ 1);
+                if (step == OUTPUT_PANELS)
+                    barrier_wait(&shared.empty[stage][1 - owner], ring.parity() ^ 1);
+                const int panel = panel_of_step(step, owner);
+                barrier_expect(&shared.full[stage][panel], BLOCK_N * 128);
+#pragma unroll
+                for (int j = 0; j < SHARES; j++)
+                    tma_load(shared.k[stage][panel][j * SHARE], &given.k_map, &shared.full[stage][panel], panel * 64,
+                             share_of_key(p, i * BLOCK_N + j * SHARE) % PAGE_SIZE, tile.kv_head, pages[j]);
             }
         }
         if (tile.end >= start.run.end)
@@ -1121,34 +1036,55 @@ struct QueryRows {
         : p(p), whole(HEAD_DIM % 8 == 0 && piece_bytes(p.q, p.q_batch_stride, p.q_head_stride, p.q_row_stride) == 16),
           signs(p.scale < 0 ? 0x80008000 : 0) {}
 
-    __device__ __forceinline__ uint4 chunk(const Tile &tile, int row, int column) const {
+    // Null where the row is padding.
+    __device__ __forceinline__ const Input *row(const Tile &tile, int row) const {
         const Row at = row_of(p, tile, row);
-        if (at.query >= p.len_q || column >= HEAD_DIM)
-            return make_uint4(0, 0, 0, 0);
-        const Input *from = static_cast<const Input *>(p.q) + tile.batch * p.q_batch_stride + at.head * p.q_head_stride +
-                            at.query * p.q_row_stride + column;
+        return at.query < p.len_q ? static_cast<const Input *>(p.q) + tile.batch * p.q_batch_stride + at.head * p.q_head_stride +
+                                        at.query * p.q_row_stride
+                                  : nullptr;
+    }
+
+    template <bool WHOLE> __device__ __forceinline__ uint4 chunk_of(const Input *row, int column) const {
+        const Input *from = row + column;
         uint4 x;
-        if (whole)
+        if (WHOLE)
             x = *reinterpret_cast<const uint4 *>(from);
         else
             x = make_uint4(pair_at<HEAD_DIM>(from, column), pair_at<HEAD_DIM>(from + 2, column + 2),
                            pair_at<HEAD_DIM>(from + 4, column + 4), pair_at<HEAD_DIM>(from + 6, column + 6));
         return make_uint4(x.x ^ signs, x.y ^ signs, x.z ^ signs, x.w ^ signs);
     }
+
+    __device__ __forceinline__ uint4 chunk(const Tile &tile, int row, int column) const {
+        const Input *from = this->row(tile, row);
+        if (!from || column >= HEAD_DIM)
+            return make_uint4(0, 0, 0, 0);
+        return whole ? chunk_of<true>(from, column) : chunk_of<false>(from, column);
+    }
 };
 
 // load/queries_in_panels.cuh
 
-// Q of a Q tile to shared memory, as TMA would store it, by the threads of both consumer warpgroups. All products with the Q before
-// it are complete.
+// Q of a Q tile to shared memory, as TMA would store it, by the threads of both consumer warpgroups: 4 threads a row. All
+// products with the Q before it are complete; O of that Q tile may still be on its way through this memory.
 __device__ __forceinline__ void load_queries(const attention_params &p, const Tile &tile, Panels<PANELS, BLOCK_M> &to) {
     const QueryRows rows(p);
-    const int thread = threadIdx.x - 128;
-#pragma unroll 6
-    for (int index = thread; index < BLOCK_M * PANELS * 8; index += 256) {
-        const int row = index / (PANELS * 8), chunk = index % (PANELS * 8);
-        *reinterpret_cast<uint4 *>(&to[chunk / 8][row][(chunk ^ row) % 8 * 8]) = rows.chunk(tile, row, 8 * chunk);
+    const int row = (threadIdx.x - 128) / 4;
+    const Input *from = rows.row(tile, row);
+    uint4 chunks[2 * PANELS] = {}; // of padding
+    if (from && rows.whole) {
+#pragma unroll
+        for (int i = 0; i < 2 * PANELS; i++) // all under way at once
+            chunks[i] = rows.chunk_of<true>(from, 8 * (4 * i + threadIdx.x % 4));
+    } else if (from) {
+#pragma unroll
+        for (int i = 0; i < 2 * PANELS; i++)
+            chunks[i] = rows.chunk(tile, row, 8 * (4 * i + threadIdx.x % 4));
     }
+    named_barrier_sync(4, 256);
+#pragma unroll
+    for (int i = 0; i < 2 * PANELS; i++)
+        *reinterpret_cast<uint4 *>(&to[i / 2][row][((4 * i + threadIdx.x % 4) ^ row) % 8 * 8]) = chunks[i];
     fence_async();
     named_barrier_sync(4, 256);
 }
@@ -1207,8 +1143,9 @@ __device__ __forceinline__ Part *part_of(const attention_params &p, int worker, 
 
 // pipeline/half_of_columns.cuh
 
-// One of the two consumer warpgroups. It has the columns of O from OUTPUT_COLUMNS * index on, and it computes S and P of every other
-// K/V tile. A thread has rows `row` and `row` + 8 of all of them.
+// One of the two consumer warpgroups. It has the columns of O from OUTPUT_COLUMNS * index on, and it computes S and P of every
+// other K/V tile. A thread has rows `row` and `row` + 8 of all of them. A warpgroup waits for each of its products; the other one,
+// which is elsewhere in its tile, keeps the tensor cores busy meanwhile.
 struct Consumer {
     Shared &shared;
     int index, row;
@@ -1217,6 +1154,7 @@ struct Consumer {
     Ring<STAGES> ring;          // the first K/V tile of the Q tile
     float s[BLOCK_N / 2], o[OUTPUT_COLUMNS / 2];
     unsigned weights[BLOCK_N / 16][4]; // P of an own tile
+    float top[2], row_sum[2];          // m with an own tile; this thread's share of its row sums
     float max[2], sum[2];              // m; this thread's share of l, of own tiles
 
     __device__ __forceinline__ Consumer(Shared &shared, int index, float c)
@@ -1232,19 +1170,11 @@ struct Consumer {
             x = 0;
         max[0] = max[1] = -INFINITY;
         sum[0] = sum[1] = 0;
-        const int tiles = ::max(0, walk.end - walk.tile);
-        if (index == 1 && tiles > 0)
-            other_tile(0);
-#pragma unroll 1
-        for (int i = index; i < tiles; i += 2) {
-            own_tile(i, walk.keys - (walk.tile + i) * BLOCK_N);
-            if (i + 1 < tiles)
-                other_tile(i + 1);
-        }
-        wgmma_wait<0>();
-        wgmma_settle(o);
-        if (tiles > 0)
-            release(&shared.empty[(ring + (tiles - 1)).stage()]);
+        const int tiles = ::max(0, walk.end - walk.tile), keys = walk.keys - walk.tile * BLOCK_N;
+        if (index == 0)
+            multiply_even(tiles, keys);
+        else
+            multiply_odd(tiles, keys);
         ring.count += tiles;
 #pragma unroll
         for (int r = 0; r < 2; r++) {
@@ -1256,25 +1186,68 @@ struct Consumer {
         named_barrier_sync(3, 256);
     }
 
-    // S, P and O += P V of a tile, of which `keys` keys are there. During the softmax the tensor cores multiply for the other one.
-    __device__ __forceinline__ void own_tile(int i, int keys) {
-        const Ring<STAGES> at = ring + i;
-        barrier_wait(&shared.full[at.stage()], at.parity());
-        if (keys < BLOCK_N)
-            clear_rows(shared.k[at.stage()], keys);
-        wgmma_fence();
-        wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(s, q, k + at.stage() * (K_BYTES / 16)); // S (64, 64) = Q K^T
-        wgmma_commit();
-        if (i > 0) {
-            wgmma_wait<1>();
-            release(&shared.empty[(ring + (i - 1)).stage()]); // O has the tile before
+    // Warpgroup 0: S and P of tiles 0, 2, ...
+    __device__ __forceinline__ void multiply_even(int tiles, int keys) {
+#pragma unroll 1
+        for (int i = 0; i < tiles; i += 2) {
+            start_scores(i, keys - i * BLOCK_N);
+            wgmma_wait<0>();
+            weigh(i, keys - i * BLOCK_N);
+            add_own(i);
+            if (i + 1 < tiles) {
+                start_other(i + 1);
+                finish_other(i + 1);
+            }
         }
-        wgmma_wait<0>();
+    }
+
+    // Warpgroup 1: S and P of tiles 1, 3, ... O += P V of the tile before is multiplied during the softmax.
+    __device__ __forceinline__ void multiply_odd(int tiles, int keys) {
+#pragma unroll 1
+        for (int i = 1; i < tiles; i += 2) {
+            start_scores(i, keys - i * BLOCK_N);
+            start_other(i - 1);
+            wgmma_wait<1>();
+            weigh(i, keys - i * BLOCK_N);
+            finish_other(i - 1);
+            add_own(i);
+        }
+        if (tiles % 2 == 1) {
+            start_other(tiles - 1);
+            finish_other(tiles - 1);
+        }
+    }
+
+    // S (64, 64) = Q K^T of an own tile, of which `keys` keys are there: panel by panel, as they arrive.
+    __device__ __forceinline__ void start_scores(int i, int keys) {
+        const int stage = (ring + i).stage(), parity = (ring + i).parity();
+        if (keys < BLOCK_N) {
+#pragma unroll 1
+            for (int panel = 0; panel < PANELS; panel++)
+                barrier_wait(&shared.full[stage][panel], parity);
+            clear_rows(shared.k[stage], keys);
+        }
+#pragma unroll
+        for (int step = 0; step < PANELS; step++) {
+            const int panel = panel_of_step(step, index);
+            barrier_wait(&shared.full[stage][panel], parity);
+            wgmma_fence(); // behind a wait, the compiler needs one
+            const unsigned long long of_q = q + panel * (BLOCK_M * 128 / 16);
+            const unsigned long long of_k = k + stage * (K_BYTES / 16) + panel * (BLOCK_N * 128 / 16);
+            if (step == 0)
+                wgmma_panel_ss_nt<BLOCK_N, false, BFLOAT16>(s, of_q, of_k);
+            else
+                wgmma_panel_ss_nt<BLOCK_N, true, BFLOAT16>(s, of_q, of_k);
+        }
+        wgmma_commit();
+    }
+
+    // P of an own tile, and m. S is complete.
+    __device__ __forceinline__ void weigh(int i, int keys) {
         wgmma_settle(s);
-        wgmma_settle(o);
         if (keys < BLOCK_N)
             mask_columns(keys);
-        float top[2] = {max[0], max[1]};
+        top[0] = max[0], top[1] = max[1];
 #pragma unroll
         for (int j = 0; j < BLOCK_N / 2; j++)
             top[j / 2 % 2] = fmaxf(top[j / 2 % 2], s[j]);
@@ -1282,39 +1255,49 @@ struct Consumer {
         for (int r = 0; r < 2; r++) {
             top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 1));
             top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 2));
+            if ((top[r] - max[r]) * c <= 8)
+                top[r] = max[r]; // weights may grow to 2^8: raising m means rescaling O
             if (threadIdx.x % 4 == 0)
                 shared.max[index][row + 8 * r] = top[r];
         }
-        float own[2] = {0, 0};
+        row_sum[0] = row_sum[1] = 0;
 #pragma unroll
         for (int j = 0; j < BLOCK_N / 2; j++)
-            own[j / 2 % 2] += s[j] = weight_of(s[j], top[j / 2 % 2], c);
+            row_sum[j / 2 % 2] += s[j] = weight_of(s[j], top[j / 2 % 2], c);
 #pragma unroll
         for (int j = 0; j < BLOCK_N / 4; j++)
             weights[j / 4][j % 4] = pack<BFLOAT16>(s[2 * j], s[2 * j + 1]);
-        publish_weights(shared.k[at.stage()][PANELS - 1]);
-        raise_max(top);
-        sum[0] += own[0], sum[1] += own[1];
-        wgmma_fence();
-        wgmma_rs_nn<OUTPUT_COLUMNS, P_STEPS, BFLOAT16>(o, weights, v + at.stage() * (K_BYTES / 16)); // O (64, half) += P V
-        wgmma_commit();
+        publish_weights(shared.k[(ring + i).stage()][PANELS - 1]);
     }
 
-    // O += P V of a tile whose P the other warpgroup has published.
-    __device__ __forceinline__ void other_tile(int i) {
-        const Ring<STAGES> at = ring + i;
-        barrier_wait(&shared.full[at.stage()], at.parity());
-        named_barrier_sync(2 - index, 256);
-        const float top[2] = {shared.max[1 - index][row], shared.max[1 - index][row + 8]};
+    // O (64, half) += P V of an own tile. O of the tiles before is complete.
+    __device__ __forceinline__ void add_own(int i) {
+        raise_max(top);
+        sum[0] += row_sum[0], sum[1] += row_sum[1];
+        wgmma_fence();
+        wgmma_rs_nn<OUTPUT_COLUMNS, P_STEPS, BFLOAT16>(o, weights, v + (ring + i).stage() * (K_BYTES / 16));
+        wgmma_commit();
         wgmma_wait<0>();
         wgmma_settle(o);
-        if (i > 0)
-            release(&shared.empty[(ring + (i - 1)).stage()]);
-        raise_max(top);
+        release(&shared.empty[(ring + i).stage()][index]);
+    }
+
+    // O += P V of a tile whose P the other warpgroup publishes, between these two: all of the tile has arrived then. O of the
+    // tiles before is complete.
+    __device__ __forceinline__ void start_other(int i) {
+        const int stage = (ring + i).stage();
+        named_barrier_sync(2 - index, 256);
+        const float of_other[2] = {shared.max[1 - index][row], shared.max[1 - index][row + 8]};
+        raise_max(of_other);
         wgmma_fence();
-        wgmma_ss_nn<OUTPUT_COLUMNS, P_STEPS, BFLOAT16>(o, matrix_descriptor(shared.k[at.stage()][PANELS - 1], 0),
-                                                       v + at.stage() * (K_BYTES / 16));
+        wgmma_ss_nn<OUTPUT_COLUMNS, P_STEPS, BFLOAT16>(o, matrix_descriptor(shared.k[stage][PANELS - 1], 0),
+                                                       v + stage * (K_BYTES / 16));
         wgmma_commit();
+    }
+    __device__ __forceinline__ void finish_other(int i) {
+        wgmma_wait<0>();
+        wgmma_settle(o);
+        release(&shared.empty[(ring + i).stage()][index]);
     }
 
     // P (64, 64) to the other warpgroup, with m.
@@ -1328,14 +1311,15 @@ struct Consumer {
         named_barrier_arrive(1 + index, 256);
     }
 
-    // l and O relative to m' = `top`; most tiles leave m as it is.
-    __device__ __forceinline__ void raise_max(const float (&top)[2]) {
-        if (!__any_sync(0xffffffffu, top[0] > max[0] || top[1] > max[1]))
+    // l and O relative to m' = `to`; most tiles leave m as it is. Nothing but S may be under way.
+    __device__ __forceinline__ void raise_max(const float (&to)[2]) {
+        if (!__any_sync(0xffffffffu, to[0] > max[0] || to[1] > max[1]))
             return;
-        const float keep[2] = {weight_of(max[0], top[0], c), weight_of(max[1], top[1], c)};
+        wgmma_wait<0>(); // the compiler wants it before O is touched, or inserts it
+        const float keep[2] = {weight_of(max[0], to[0], c), weight_of(max[1], to[1], c)};
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            max[r] = top[r];
+            max[r] = to[r];
             sum[r] *= keep[r];
         }
 #pragma unroll
@@ -1361,46 +1345,90 @@ struct Consumer {
 };
 
 // store/half_of_columns.cuh
-// Do all rows of O consist of pieces of 4 bytes?
-__device__ __forceinline__ bool has_pairs(const attention_params &p) {
-    return (reinterpret_cast<long long>(p.o) / 2 | p.o_batch_stride | p.o_head_stride | p.o_row_stride) % 2 == 0;
+
+// O of a warp, 16 rows, goes through its share of the shared memory of Q, so that whole lines of memory are written: a row in
+// pieces of 16 bytes, swizzled. There is room for OUTPUT_COLUMNS columns of 16 bits, or for half of them in fp32.
+constexpr int ROW_PIECES = 8 * OUTPUT_PANELS;
+static_assert(8 * 16 * ROW_PIECES * 16 <= PANELS * BLOCK_M * 128, "the shares of 8 warps");
+
+__device__ __forceinline__ uint4 *piece_of_row(Shared &shared, int row, int piece) {
+    return reinterpret_cast<uint4 *>(&shared.q) + (static_cast<int>(threadIdx.x) / 32 - 4) * 16 * ROW_PIECES + row * ROW_PIECES +
+           (piece ^ row % 8);
 }
 
-// Two neighbouring elements of O, divided by l, of which the first one's column is even.
-__device__ __forceinline__ void store_pair(const attention_params &p, int batch, const Row &at, int column, float2 x) {
-    if (has_pairs(p) && at.query < p.len_q) {
-        *reinterpret_cast<unsigned *>(static_cast<Output *>(p.o) + batch * p.o_batch_stride + at.head * p.o_head_stride +
-                                      at.query * p.o_row_stride + column) = pack<BFLOAT16_OUT>(x.x, x.y);
-        return;
+// Half of the warp's columns, multiplied by `factor` of each of the thread's two rows.
+template <int FIRST> __device__ __forceinline__ void stage_floats(const Consumer &half, const float (&factor)[2]) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int j = 0; j < OUTPUT_COLUMNS / 16; j++)
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+            reinterpret_cast<float2 *>(piece_of_row(half.shared, lane / 4 + 8 * r, 2 * j + lane % 4 / 2))[lane % 2] =
+                make_float2(half.o[FIRST + 4 * j + 2 * r] * factor[r], half.o[FIRST + 4 * j + 2 * r + 1] * factor[r]);
+    __syncwarp();
+}
+
+__device__ __forceinline__ void stage_halves(const Consumer &half, const float (&factor)[2]) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int j = 0; j < OUTPUT_COLUMNS / 16; j++) {
+        unsigned pairs[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            pairs[i] = pack<BFLOAT16_OUT>(half.o[8 * j + 2 * i] * factor[i % 2], half.o[8 * j + 2 * i + 1] * factor[i % 2]);
+        store_matrices(piece_of_row(half.shared, lane % 16, 2 * j + lane / 16), pairs[0], pairs[1], pairs[2], pairs[3]);
     }
-    store_element(p, batch, at, column, x.x);
-    store_element(p, batch, at, column + 1, x.y);
+    __syncwarp();
+}
+
+// The staged columns of the warp's first `rows` rows, from `to` on.
+template <typename Element>
+__device__ __forceinline__ void store_staged(Shared &shared, Element *to, long long row_stride, int rows, bool whole_pieces) {
+    constexpr int ELEMENTS = 16 / sizeof(Element);
+#pragma unroll 4
+    for (int index = threadIdx.x % 32; index < rows * ROW_PIECES; index += 32) {
+        const int row = index / ROW_PIECES, piece = index % ROW_PIECES;
+        const uint4 *from = piece_of_row(shared, row, piece);
+        Element *at = to + row * row_stride + ELEMENTS * piece;
+        if (whole_pieces)
+            *reinterpret_cast<uint4 *>(at) = *from;
+        else
+            for (int i = 0; i < ELEMENTS; i++)
+                at[i] = reinterpret_cast<const Element *>(from)[i];
+    }
+    __syncwarp();
 }
 
 // The half of O that a warpgroup has of a Q tile, or of the block's part of it.
 __device__ __forceinline__ void store_half(const Consumer &half, const attention_params &p, const Run &run, const Tile &tile) {
     const bool whole = run.first <= tile.first && tile.end <= run.end;
+    const Row first = row_of(p, tile, 0);
+    const int line = half.row / 16 * 16, rows = min(16, rows_in_tile(p, tile) - line), column = half.index * OUTPUT_COLUMNS;
+    const float sum[2] = {half.shared.sum[0][half.row] + half.shared.sum[1][half.row],
+                          half.shared.sum[0][half.row + 8] + half.shared.sum[1][half.row + 8]};
     Part *part = part_of(p, blockIdx.x, run.first < tile.first);
-    const int first = half.index * OUTPUT_COLUMNS + static_cast<int>(threadIdx.x) % 4 * 2;
+    if (half.index == 0 && threadIdx.x % 4 == 0) {
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        const int line = half.row + 8 * r;
-        const Row at = row_of(p, tile, line);
-        const float sum = half.shared.sum[0][line] + half.shared.sum[1][line];
-        if (first == 0 && whole)
-            store_lse(p, tile.batch, at, half.max[r], sum);
-        else if (first == 0)
-            part->state[line] = make_float2(half.max[r], sum);
-        const float inverse = inverse_of(sum);
-#pragma unroll
-        for (int j = 0; j < OUTPUT_COLUMNS / 8; j++) {
-            const float2 o = make_float2(half.o[4 * j + 2 * r], half.o[4 * j + 2 * r + 1]);
+        for (int r = 0; r < 2; r++)
             if (whole)
-                store_pair(p, tile.batch, at, first + 8 * j, make_float2(o.x * inverse, o.y * inverse));
+                store_lse(p, tile.batch, row_of(p, tile, half.row + 8 * r), half.max[r], sum[r]);
             else
-                *reinterpret_cast<float2 *>(&part->o[line][first + 8 * j]) = o;
-        }
+                part->state[half.row + 8 * r] = make_float2(half.max[r], sum[r]);
     }
+    if (!whole) {
+        const float as_is[2] = {1, 1};
+        stage_floats<0>(half, as_is);
+        store_staged(half.shared, &part->o[line][column], COLUMNS_V, rows, true);
+        stage_floats<OUTPUT_COLUMNS / 4>(half, as_is);
+        store_staged(half.shared, &part->o[line][column + OUTPUT_COLUMNS / 2], COLUMNS_V, rows, true);
+        return;
+    }
+    const float inverse[2] = {inverse_of(sum[0]), inverse_of(sum[1])};
+    const bool whole_pieces = piece_bytes<Output>(p.o, p.o_batch_stride, p.o_head_stride, p.o_row_stride) == 16;
+    Output *to = static_cast<Output *>(p.o) + tile.batch * p.o_batch_stride + (first.head + line) * p.o_head_stride +
+                 first.query * p.o_row_stride + column;
+    stage_halves(half, inverse);
+    store_staged(half.shared, to, p.o_head_stride, rows, whole_pieces);
 }
 
 // target/sm_90.cuh
@@ -1539,8 +1567,10 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1) attention_mla(con
     if (warp_index() == 0 && elect_one()) {
         tma_prefetch(&given.k_map);
         for (int stage = 0; stage < STAGES; stage++) {
-            barrier_init(&shared.full[stage], 1);
-            barrier_init(&shared.empty[stage], 2); // both warpgroups
+            for (int panel = 0; panel < PANELS; panel++)
+                barrier_init(&shared.full[stage][panel], 1);
+            barrier_init(&shared.empty[stage][0], 1);
+            barrier_init(&shared.empty[stage][1], 1);
         }
         barrier_init_fence();
     }

@@ -144,6 +144,14 @@ ATTILE_INLINE void wgmma_ss_nt(float (&sum)[N / 2], attile_word a, attile_word b
         attile_multiply(&product, line);
     }
 }
+template <int N, bool KEEP, bool OF_BFLOAT16>
+ATTILE_INLINE void wgmma_panel_ss_nt(float (&sum)[N / 2], attile_word a, attile_word b, ATTILE_LINE) {
+    for (int i = 0; i < 4; i++) {
+        attile_product product = {
+            sum, nullptr, a + attile_columns(i, 64), b + attile_columns(i, N), N, KEEP || i > 0, OF_BFLOAT16, 1, 0};
+        attile_multiply(&product, line);
+    }
+}
 template <int N, int STEPS, bool OF_BFLOAT16>
 ATTILE_INLINE void wgmma_rs_nt(float (&sum)[N / 2], const unsigned (&a)[STEPS][4], attile_word b, ATTILE_LINE) {
     for (int i = 0; i < STEPS; i++) {
