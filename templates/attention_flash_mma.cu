@@ -212,7 +212,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     Shared &shared = *dynamic_shared<Shared>();
     //$ if dependent_launches == 1
     grid_dependency_wait();
-    launch_dependents();
     //$ end
     //$ if layout == dense
     if (p.len_kv == 0)

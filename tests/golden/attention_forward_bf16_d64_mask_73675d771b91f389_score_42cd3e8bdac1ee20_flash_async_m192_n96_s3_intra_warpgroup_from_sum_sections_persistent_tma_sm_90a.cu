@@ -516,8 +516,6 @@ __device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&
 // Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
 // global memory: a launch then ends behind all those ahead of it.
 __device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-// The launch behind this one may start, once every block has called it or has ended.
-__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 #endif
 
@@ -1915,7 +1913,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         init_barriers(shared);
     }
     grid_dependency_wait();
-    launch_dependents();
     if (p.attention.len_kv == 0)
         return write_nothing(p.attention);
     __syncthreads();

@@ -2088,7 +2088,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         init_barriers(shared);
     }
     grid_dependency_wait();
-    launch_dependents();
     if (p.attention.len_kv == 0)
         return write_nothing(p.attention);
     __syncthreads();
