@@ -210,6 +210,11 @@ MUTANTS = [
      "test_backward_strange"),
     ("templates/backward/repeat_keys.cuh", "queries_in_memory(p, index).from(column)", "queries_in_memory(p, index)",
      "test_backward_strange"),
+    ("templates/fragment/softmax_rows.cuh", "rows.max[r] += log2_approx(top[r]) * reciprocal_approx(c);", "",
+     "test_flash_async"),
+    ("templates/fragment/softmax_rows.cuh", "        sum[r] *= rows.keep[r];\n", "", "test_flash_async"),
+    ("templates/work/heads_packed.cuh", "heads_of_group(p) <= 64 ? heads_of_group(p) : 1", "heads_of_group(p)", "test_flash_mma"),
+    ("runtime/choose.c", "if (2 * packed >", "if (packed >", "test_choose"),
     ("templates/backward/repeat_queries.cuh", "k.from(column)", "k", "test_backward_strange"),
     ("templates/backward/repeat_queries.cuh", "index / (p.heads / p.kv_heads)", "index", "test_backward_strange"),
     # --- the oracle and its tolerance ---------------------------------------------------------------------------------
