@@ -39,28 +39,30 @@ static bool may_gain(const struct att_session *session, const struct request *re
    K and V are read once for the group then. The smallest tile, where it holds all rows of a group. */
 static bool pack(const struct att_session *session, const struct request *request, const struct table_list *tables,
                  struct choice *choice) {
-    enum { UNIT_ROWS = 64 };
     const struct shape *hints = &request->hints.shape;
     const struct variant *apart = &choice->variant;
-    int64_t units = apart->derived[DERIVED_tile_rows] / UNIT_ROWS, heads = shape_packed_heads(hints);
+    int64_t units = apart->derived[DERIVED_tile_rows] / PACKED_ROWS, heads = shape_packed_heads(hints);
     struct knobs knobs = request->knobs;
     struct variant variant;
     if (!request->any_schedule || !knob_in(apart->used, KNOB_pack_gqa) || apart->knobs.pack_gqa != 0 || units < 1 ||
         heads < 2 || hints->heads < 1 || hints->len_q < 1)
         return false;
-    int64_t packed_queries = units * (UNIT_ROWS / heads), apart_queries = units * UNIT_ROWS;
+    int64_t packed_queries = units * (PACKED_ROWS / heads), apart_queries = units * PACKED_ROWS;
     int64_t packed = (hints->len_q + packed_queries - 1) / packed_queries;
     if (2 * packed > (hints->len_q + apart_queries - 1) / apart_queries * heads)
         return false;
     knobs.algorithm = apart->knobs.algorithm;
     knobs.pack_gqa = 1;
-    if (hints->len_q * heads <= UNIT_ROWS)
-        knobs.block_m = UNIT_ROWS;
+    if (hints->len_q * heads <= PACKED_ROWS)
+        knobs.block_m = PACKED_ROWS;
     if (!choose_complete(session->templates, knobs, apart->knobs.target, &variant) ||
         !choose_is_usable(session, request, tables, &variant))
         return false;
     choice->variant = variant;
-    choice->by_rule |= KNOB_FLAG(KNOB_pack_gqa) | (knobs.block_m == UNIT_ROWS ? KNOB_FLAG(KNOB_block_m) : 0);
+    snprintf(choice->rule, sizeof choice->rule,
+             "the heads of a group share Q tiles, since %lld queries fill few; else the template's defaults",
+             (long long)hints->len_q);
+    choice->by_rule |= KNOB_FLAG(KNOB_pack_gqa) | (knobs.block_m == PACKED_ROWS ? KNOB_FLAG(KNOB_block_m) : 0);
     return true;
 }
 

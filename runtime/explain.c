@@ -66,7 +66,7 @@ static void print_plan(const struct plan *plan, struct shape shape, struct text 
         if (launch->cluster)
             text_print(text, ", in clusters of %d", launch->cluster);
         if (launch->dependent)
-            text_print(text, ", started before the launch ahead has ended");
+            text_print(text, ", may start before the launch ahead has ended");
         text_print(text, "\n");
     }
     if (plan->splits.expr[PLAN_SPLIT_MOST].count) {

@@ -38,10 +38,12 @@ int shape_find(const char *name, size_t size); /* enum shape_id, or -1 */
 static inline int64_t shape_get(const struct shape *shape, enum shape_id id) { return ((const int64_t *)shape)[id]; }
 static inline void shape_set(struct shape *shape, enum shape_id id, int64_t v) { ((int64_t *)shape)[id] = v; }
 
-/* What SHAPE_packed_heads stands for in a formula: it follows from heads and kv_heads. */
+/* What SHAPE_packed_heads stands for in a formula: it follows from heads and kv_heads. A unit of PACKED_ROWS rows of a packed Q tile
+   holds as many queries of each of them as fit (templates/work/heads_packed.cuh). */
+enum { PACKED_ROWS = 64 };
 static inline int64_t shape_packed_heads(const struct shape *shape) {
     int64_t group = shape->kv_heads > 0 ? shape->heads / shape->kv_heads : 1;
-    return group >= 1 && group <= 64 ? group : 1;
+    return group >= 1 && group <= PACKED_ROWS ? group : 1;
 }
 
 /* The sizes that knobs may pin, as `fixed: {len_q: 4096}` in a spec does: constants of the kernel then. */
@@ -97,8 +99,7 @@ struct plan_launch {
     enum plan_params params;
     bool fills_tables; /* makes the tables of the mask (expression/tables_launch.cuh), behind the workspace's bytes */
     int cluster;       /* blocks that run side by side, at most PLAN_CLUSTER; divides the grid; 0 = no clusters */
-    bool
-        dependent; /* programmatic dependent launch: it waits by itself for the launch ahead of it, so it may start earlier */
+    bool dependent;    /* programmatic dependent launch: it waits by itself for the launch ahead of it */
 };
 
 /* The tensors that a map can describe, in the order of a launch's arguments; d_o is of attention_backward alone. */

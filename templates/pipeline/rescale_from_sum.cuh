@@ -8,7 +8,7 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     c.scores_done(c.keys(0));
     //$ if plain_scores
     const bool search = c.is_masked(first) || c.follows() && lacks_max(c.rows); // some rows may have no m yet
-    const bool masked = false;                                               // no mask on the usual path
+    const bool masked = false;                                                 // no mask on the usual path
     //$ else
     const bool search = c.search, masked = c.is_masked(first);
     //$ end

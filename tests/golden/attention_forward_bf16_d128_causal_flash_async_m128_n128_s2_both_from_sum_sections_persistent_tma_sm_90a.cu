@@ -1647,7 +1647,7 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     c.scores_done(c.keys(0));
     const bool search = c.is_masked(first) || c.follows() && lacks_max(c.rows); // some rows may have no m yet
-    const bool masked = false;                                               // no mask on the usual path
+    const bool masked = false;                                                 // no mask on the usual path
     const bool usual = !search && !c.follows() && !c.rows.far;
     if (usual)
         c.online_softmax<false>(masked, first, false, c.tile_sum);

@@ -1063,11 +1063,11 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
     const int place = (worker - parts.first - 1) * COMBINE_SHARES + static_cast<int>(blockIdx.x % COMBINE_SHARES);
     const bool begins = worker < plan.workers && place >= 0; // within the Q tile
 
-    // The block's share: groups of four columns, a power of two of them, each of which `teams` threads add up.
+    // The block's share: groups of four columns, a power of two of them, each of which `adders` threads add up.
     const int blocks = (parts.count - 1) * COMBINE_SHARES;
-    int fours = 2, teams = COMBINE_THREADS / 2;
+    int fours = 2, adders = COMBINE_THREADS / 2;
     while (fours * blocks < FOURS && fours < COMBINE_THREADS)
-        fours *= 2, teams /= 2;
+        fours *= 2, adders /= 2;
     const int first = place * fours, own = min(first + static_cast<int>(threadIdx.x) % fours, FOURS - 1);
     const int row = own / ROW_FOURS, column = own % ROW_FOURS * 4;
     grid_dependency_wait();
@@ -1081,14 +1081,14 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
     float4 o = make_float4(0, 0, 0, 0);
     float max = -INFINITY, sum = 0;
 #pragma unroll 1
-    for (int part = static_cast<int>(threadIdx.x) / fours; part < parts.count; part += 2 * teams) {
+    for (int part = static_cast<int>(threadIdx.x) / fours; part < parts.count; part += 2 * adders) {
         const Part *from = part_of(p, parts.first + part, part == 0 && parts.begins_before);
         const float2 state = from->state[row];
         const float4 x = *reinterpret_cast<const float4 *>(&from->o[row][column]);
         float2 other_state = make_float2(-INFINITY, 0);
         float4 other = make_float4(0, 0, 0, 0);
-        if (part + teams < parts.count) {
-            const Part *following = part_of(p, parts.first + part + teams, false);
+        if (part + adders < parts.count) {
+            const Part *following = part_of(p, parts.first + part + adders, false);
             other_state = following->state[row];
             other = *reinterpret_cast<const float4 *>(&following->o[row][column]);
         }
