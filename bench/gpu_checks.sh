@@ -5,8 +5,10 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 export ATTILE_LIBRARY=${ATTILE_LIBRARY:-$PWD/build/release/runtime/libattile.so} PYTHONUNBUFFERED=1
 wrong=0
-if [ -x build/release/tests/test_cuda ]; then
-    build/release/tests/test_cuda || wrong=1
-fi
+for test in test_cuda test_graph; do
+    if [ -x build/release/tests/$test ]; then
+        build/release/tests/$test || wrong=1
+    fi
+done
 python3 bench/gpu_checks.py "$@" || wrong=1
 exit $wrong

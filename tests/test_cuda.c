@@ -1,11 +1,11 @@
 /* What only a GPU can show. Skipped, with the reason, where there is none. */
 #include "plan_text.h"
 #include "cuda_api.h"
+#include "helper_driver.h"
 #include "params_layout.h"
 #include "session.h"
 
 #include <criterion/criterion.h>
-#include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,14 +54,6 @@ static void check_rows(att_session *session, const struct att_args *args) {
     }
 }
 
-static int call(const char *symbol, void *a, void *b, void *c) {
-    int (*function)(void *, void *, void *);
-    void *address = dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), symbol);
-    cr_assert_not_null(address, "%s", symbol);
-    memcpy(&function, &address, sizeof address);
-    return function(a, b, c);
-}
-
 Test(cuda, describes_the_gpu_and_its_kernels) {
     att_session *session = open_or_skip();
     struct att_session_info info = {.size = sizeof info};
@@ -80,26 +72,15 @@ Test(cuda, a_capture_needs_a_prepared_kernel_and_survives_being_told_so) {
     att_session *session = open_or_skip();
     att_kernel *kernel = find(session);
     struct att_args args = upload(session);
-    void *stream = NULL, *graph = NULL, *executable = NULL;
-    struct failure failure = {0};
-    enum { NON_BLOCKING = 1, RELAXED = 2 };
-    cr_assert_eq(session->type->timer_start(session->backend, NULL, &failure), ATT_OK);
-    void *context = NULL; /* any current context will do for the stream */
-    int device = 0;
-    cr_assert_eq(call("cuDevicePrimaryCtxRetain", &context, (void *)(intptr_t)device, NULL), 0);
-    cr_assert_eq(call("cuCtxPushCurrent_v2", context, NULL, NULL), 0);
-    cr_assert_eq(call("cuStreamCreate", &stream, (void *)(intptr_t)NON_BLOCKING, NULL), 0);
+    void *stream = driver_stream();
     for (int global = 0; global < 2; global++) {
         kernel->prepared = false;
-        cr_assert_eq(call("cuStreamBeginCapture_v2", stream, (void *)(intptr_t)(global ? 0 : RELAXED), NULL), 0);
+        driver_capture_begin(stream, !global);
         cr_expect_eq(att_launch(kernel, &args, stream), ATT_NOT_PREPARED);
         cr_expect(strstr(att_message(session), "att_prepare"), "%s", att_message(session));
         cr_expect_eq(att_prepare(kernel), ATT_OK, "even now: %s", att_message(session));
         cr_expect_eq(att_launch(kernel, &args, stream), ATT_OK, "%s", att_message(session));
-        cr_assert_eq(call("cuStreamEndCapture", stream, &graph, NULL), 0, "the capture survived");
-        int error = call("cuGraphInstantiateWithFlags", &executable, graph, NULL);
-        cr_assert_eq(error, 0, "CUresult %d", error);
-        cr_assert_eq(call("cuGraphLaunch", executable, stream, NULL), 0);
+        driver_graph_launch(driver_capture_end(stream), stream); /* the capture survived */
         cr_assert_eq(att_synchronize(session), ATT_OK, "%s", att_message(session));
         check_rows(session, &args);
     }
@@ -110,16 +91,13 @@ Test(cuda, finding_a_kernel_leaves_a_capture_elsewhere_alone) {
     att_session *session = open_or_skip();
     struct att_args args = upload(session);
     att_kernel *kernel = find(session), *other;
-    void *context = NULL, *stream = NULL, *graph = NULL;
     cr_assert_eq(att_prepare(kernel), ATT_OK);
-    cr_assert_eq(call("cuDevicePrimaryCtxRetain", &context, NULL, NULL), 0);
-    cr_assert_eq(call("cuCtxPushCurrent_v2", context, NULL, NULL), 0);
-    cr_assert_eq(call("cuStreamCreate", &stream, (void *)1, NULL), 0);
-    cr_assert_eq(call("cuStreamBeginCapture_v2", stream, (void *)0, NULL), 0);
+    void *stream = driver_stream();
+    driver_capture_begin(stream, false);
     cr_expect_eq(att_launch(kernel, &args, stream), ATT_OK, "%s", att_message(session));
     cr_expect_eq(att_find(session, "family=softmax", "threads=64", &other), ATT_OK, "%s", att_message(session));
     cr_expect_eq(att_prepare(other), ATT_OK, "%s", att_message(session));
-    cr_expect_eq(call("cuStreamEndCapture", stream, &graph, NULL), 0);
+    driver_capture_end(stream);
     att_close(session);
 }
 
