@@ -1,5 +1,6 @@
 /* attile run: every feasible variant of a spec on the same tensors, each result checked, one row a variant. */
 #include "check.h"
+#include "choose.h"
 #include "file.h"
 #include "inputs.h"
 #include "nvrtc.h"
@@ -51,6 +52,7 @@ struct job {
     struct json json;
     struct progress progress;
     int variants, done, ran, right;
+    int elsewhere;          /* variants of a spec whose target this GPU cannot run */
     int64_t compared, nans; /* elements, over all rows */
 };
 
@@ -61,6 +63,7 @@ struct row { /* what became of one variant, over all shapes */
     struct check_result sum; /* largest error, summed time, counters and mismatches */
     int runs;                /* shapes it ran on */
     enum exit_code code;
+    bool elsewhere; /* its target is for other GPUs */
 };
 
 /* --- one variant -------------------------------------------------------------------------------------------------- */
@@ -200,13 +203,20 @@ static bool run_shape(struct job *job, att_kernel *kernel, struct row *row, int 
     return row->status == ATT_OK;
 }
 
-/* There is no kernel to run. Ctrl-C reaches the compiler too: then its failure is no news. */
+/* There is no kernel to run. A spec may name the targets of many GPUs, so those of others are no failure. Ctrl-C reaches the
+   compiler too: then its failure is no news. */
 static void report_missing(struct job *job, struct row *row) {
-    row->code = cli_exit_code(row->status);
+    row->elsewhere = job->catalog.spec && choose_missing(job->session, row->variant->knobs.target);
+    if (!row->elsewhere)
+        row->code = cli_exit_code(row->status);
     if (cli_interrupted())
         return;
-    progress_close(&job->progress);
-    cli_error(job->cli, row->code, "%s: %s", row->variant->name, att_message(job->session));
+    if (row->elsewhere && job->cli->verbose)
+        cli_note(job->cli, "%s: %s", row->variant->name, att_message(job->session));
+    if (!row->elsewhere) {
+        progress_close(&job->progress);
+        cli_error(job->cli, row->code, "%s: %s", row->variant->name, att_message(job->session));
+    }
     if (job->cli->json) {
         json_open_object(&job->json, NULL);
         json_put_string(&job->json, "variant", row->variant->name);
@@ -276,7 +286,11 @@ static void print_row(struct job *job, const struct row *row) {
     text_free(&text);
     table_cell(table, REGS, CELL_PLAIN, row->info.registers >= 0 ? "%d" : "-", row->info.registers);
     table_cell(table, SPILLS, CELL_PLAIN, row->info.spill_bytes >= 0 ? "%d" : "-", row->info.spill_bytes);
-    table_cell(table, STATUS, right ? CELL_GOOD : CELL_BAD, "%s",
+    table_cell(table, STATUS,
+               right            ? CELL_GOOD
+               : row->elsewhere ? CELL_FAINT
+                                : CELL_BAD,
+               "%s",
                row->status           ? att_status_name(row->status)
                : row->sum.mismatches ? "WRONG"
                : row->code           ? "failed"
@@ -321,11 +335,15 @@ static enum exit_code run_all(struct job *job) {
             break;
         print_row(job, &row);
         job->ran += row.runs > 0;
-        job->right += row.code == CLI_OK;
+        job->right += row.code == CLI_OK && !row.elsewhere;
+        job->elsewhere += row.elsewhere;
         job->compared += row.sum.compared;
         job->nans += row.sum.nans;
     }
     progress_close(&job->progress);
+    if (!cli_interrupted() && job->elsewhere > 0 && job->elsewhere == job->variants)
+        code = cli_error(job->cli, CLI_SPEC, "%s can run none of the %d variants, whose targets are for other GPUs; %s",
+                         job->info.device_name, job->variants, att_message(job->session));
     return cli_interrupted() ? CLI_INTERRUPTED : code;
 }
 
@@ -501,7 +519,9 @@ enum exit_code verb_run(struct cli *cli) {
     enum exit_code code = run(&job);
     if (job.ran > 0)
         cli_note(cli, "%d of %d agree with the oracle; %" PRId64 " elements compared, %" PRId64 " of them NaN",
-                 job.right, job.variants, job.compared, job.nans);
+                 job.right, job.variants - job.elsewhere, job.compared, job.nans);
+    if (job.ran > 0 && job.elsewhere > 0)
+        cli_note(cli, "%d not run: their targets are for other GPUs", job.elsewhere);
     table_free(&job.table);
     workload_free(&job.workload);
     inputs_close(&job.inputs);

@@ -21,6 +21,9 @@ struct request {
 enum att_status choose_read(const struct att_session *session, const char *problem, const char *schedule,
                             struct request *request, struct failure *failure);
 
+/* Which GPUs run a target, in words, where the session's is none of them; else null. */
+const char *choose_missing(const struct att_session *session, int target);
+
 enum { CHOICE_RULE = 320 };
 
 struct choice {

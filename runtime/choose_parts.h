@@ -11,9 +11,6 @@ static inline bool choose_agrees(int asked, int offered) {
     return asked == AUTO || offered == AUTO || asked == offered;
 }
 
-/* choose_request.c: what this session's GPU lacks for a target, in words; null = nothing. */
-const char *choose_missing(const struct att_session *session, int target);
-
 /* choose_preferred.c */
 
 /* The variant of a row of the table of preferences. False, without a reason, when it has nothing to do with the request. */

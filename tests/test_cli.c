@@ -239,6 +239,44 @@ Test(cli, what_is_missing_has_its_exit_code) {
     }
 }
 
+/* The GPU is the stand-in of test_driver, of compute capability 9.0. No rows, so that nothing needs to be computed. */
+Test(cli, run_counts_variants_for_other_gpus_apart) {
+    static const struct {
+        const char *targets;
+        int code;
+        bool needs_nvrtc;
+        const char *says;
+    } cases[] = {
+        {"[any, sm_86, sm_120]", 0, true, "1 of 1 agree with the oracle"},
+        {"[any, sm_86, sm_120]", 0, true, "2 not run: their targets are for other GPUs"},
+        {"[sm_86, sm_120]", 3, false, "can run none of the 2 variants"},
+        {"[sm_86, sm_120]", 3, false, "target sm_120 needs a GPU of compute capability 12.0 or later"},
+    };
+    const char *device = "LD_LIBRARY_PATH=" BUILD_DIR "/tests/stand_in:$LD_LIBRARY_PATH";
+    struct outcome doctor = command_run(device, "doctor");
+    bool nvrtc = doctor.code == 0;
+    command_done(&doctor);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text spec = {0};
+        if (cases[i].needs_nvrtc && !nvrtc)
+            continue;
+        text_print(&spec,
+                   "family: softmax\nschedule: {algorithm: online, threads: 128}\ntarget: %s\n"
+                   "test: {shapes: [{rows: 0, cols: 4}]}\n",
+                   cases[i].targets);
+        write_file("targets.yaml", text_string(&spec));
+        text_free(&spec);
+        struct outcome outcome = command_run(device, "run targets.yaml --device cuda --no-cache --json");
+        cr_expect_eq(outcome.code, cases[i].code, "%s: exit code %d", cases[i].targets, outcome.code);
+        cr_expect(holds(&outcome.err, cases[i].says), "%s: %s", cases[i].targets, text_string(&outcome.err));
+        cr_expect(holds(&outcome.out, "\"status\": \"unsupported\""), "%s", text_string(&outcome.out));
+        command_done(&outcome);
+    }
+    struct outcome problem = command_run(device, "run 'family=softmax target=sm_120' --shape rows=0,cols=4");
+    cr_expect_eq(problem.code, 3, "a problem is one variant: exit code %d", problem.code);
+    command_done(&problem);
+}
+
 /* --- each verb ---------------------------------------------------------------------------------------------------- */
 
 Test(cli, json_of_every_verb_is_json_with_a_schema) {
