@@ -1,7 +1,8 @@
 /* Many sequences that begin with the same keys, a system prompt say: one call attends to these keys once for all of them, to each
-   one's own keys, and merges the two. K and V are pages of one cache; the pages of the prefix stand in every page table.
+   one's own keys, and merges the two. K and V are pages of one cache; the pages of the prefix stand in every page table. With int8 the
+   cache has 8 bits and a scale for each row.
 
-       example_shared_prefix [host | cuda] */
+       example_shared_prefix [host | cuda] [int8] */
 #include <attile.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,9 +22,11 @@ static void must(enum att_status status, const char *what) {
     exit(1);
 }
 
-static att_kernel *find(const char *problem) {
+static att_kernel *find(const char *problem, const char *stored) {
+    char text[200];
     att_kernel *kernel;
-    must(att_find(session, problem, NULL, &kernel), problem);
+    snprintf(text, sizeof text, "%s %s", problem, stored);
+    must(att_find(session, text, NULL, &kernel), text);
     printf("%s\n", att_kernel_name(kernel));
     return kernel;
 }
@@ -55,7 +58,12 @@ static double of_half(uint16_t half) {
     return half & 0x8000 ? -size : size;
 }
 
-static double q[BATCH * Q_ROW], k[PAGES * PAGE_ELEMENTS], v[PAGES * PAGE_ELEMENTS];
+/* A row of K or V is so many times its codes, which are -8 to 8. */
+static float scale_of(int row) { return (float)(1 + row % 4) / 32; }
+
+enum { CACHE = PAGES * PAGE_ELEMENTS, CACHE_ROWS = CACHE / DIM };
+static double q[BATCH * Q_ROW], k[CACHE], v[CACHE];
+static int8_t k_code[CACHE], v_code[CACHE];
 static int32_t table[BATCH * ROW_PAGES], own_length[BATCH];
 
 static void *halves_on_device(const double *x, int count) {
@@ -66,6 +74,12 @@ static void *halves_on_device(const double *x, int count) {
     void *memory = on_device(half, (size_t)count * sizeof *half);
     free(half);
     return memory;
+}
+
+/* The cache of K or of V, in one of its two types. */
+static struct att_tensor pages_on_device(const double *x, const int8_t *code, int bytes) {
+    void *data = bytes ? on_device(code, CACHE) : halves_on_device(x, CACHE);
+    return (struct att_tensor){data, PAGE_ELEMENTS, PAGE * DIM, DIM};
 }
 
 /* The largest error of a sequence's O, in units of what roundings of the weights and of O to fp16 may make. */
@@ -90,7 +104,12 @@ static double error_of(int b, const uint16_t *o) {
 }
 
 int main(int count, char **word) {
-    int host = count > 1 && strcmp(word[1], "host") == 0, cuda = count > 1 && strcmp(word[1], "cuda") == 0;
+    int host = 0, cuda = 0, bytes = 0;
+    for (int i = 1; i < count; i++) {
+        host |= strcmp(word[i], "host") == 0;
+        cuda |= strcmp(word[i], "cuda") == 0;
+        bytes |= strcmp(word[i], "int8") == 0;
+    }
     struct att_options options = {.size = sizeof options,
                                   .device = host   ? ATT_DEVICE_HOST
                                             : cuda ? ATT_DEVICE_CUDA
@@ -98,17 +117,23 @@ int main(int count, char **word) {
     must(att_open(&options, &session), "open");
 
     /* The two results stay fp32 until they are merged. The prefix is one sequence, which all queries see. */
+    const char *stored = bytes ? "dtype_kv=int8 kv_scale=token" : "";
     att_kernel *own = find("family=attention_forward dtype=fp16 dtype_out=fp32 head_dim=32 mask=causal layout=padded "
-                           "page_size=16 len_q=1");
+                           "page_size=16 len_q=1",
+                           stored);
     att_kernel *prefix =
-        find("family=attention_forward dtype=fp16 dtype_out=fp32 head_dim=32 layout=padded page_size=16");
-    att_kernel *merge = find("family=merge dtype=fp32 dtype_out=fp16 head_dim_v=32");
+        find("family=attention_forward dtype=fp16 dtype_out=fp32 head_dim=32 layout=padded page_size=16", stored);
+    att_kernel *merge = find("family=merge dtype=fp32 dtype_out=fp16 head_dim_v=32", "");
 
     for (int i = 0; i < BATCH * Q_ROW; i++)
         q[i] = number((uint32_t)i);
-    for (int i = 0; i < PAGES * PAGE_ELEMENTS; i++) {
-        k[i] = number((uint32_t)i + 0x100000);
-        v[i] = number((uint32_t)i + 0x200000);
+    float scale[CACHE_ROWS];
+    for (int i = 0; i < CACHE; i++) {
+        k_code[i] = (int8_t)(8 * number((uint32_t)i + 0x100000));
+        v_code[i] = (int8_t)(8 * number((uint32_t)i + 0x200000));
+        scale[i / DIM] = scale_of(i / DIM);
+        k[i] = (double)scale[i / DIM] * k_code[i];
+        v[i] = (double)scale[i / DIM] * v_code[i];
     }
     for (int b = 0; b < BATCH; b++) {
         own_length[b] = b * 7 % (OWN_PAGES * PAGE + 1); /* 0 to both pages */
@@ -116,8 +141,9 @@ int main(int count, char **word) {
             table[b * ROW_PAGES + i] = i < PREFIX_PAGES ? PAGES - 1 - i : b * OWN_PAGES + i - PREFIX_PAGES;
     }
     int32_t prefix_length = PREFIX, *device_table = on_device(table, sizeof table);
-    struct att_tensor pages_k = {halves_on_device(k, PAGES * PAGE_ELEMENTS), PAGE_ELEMENTS, PAGE * DIM, DIM};
-    struct att_tensor pages_v = {halves_on_device(v, PAGES * PAGE_ELEMENTS), PAGE_ELEMENTS, PAGE * DIM, DIM};
+    struct att_tensor pages_k = pages_on_device(k, k_code, bytes), pages_v = pages_on_device(v, v_code, bytes);
+    float *scales =
+        bytes ? on_device(scale, sizeof scale) : NULL; /* (pages, kv_heads, page_size); K and V have the same */
     struct att_args args = {.size = sizeof args,
                             .family = ATT_ATTENTION_FORWARD,
                             .attention = {.q = {halves_on_device(q, BATCH * Q_ROW), Q_ROW, DIM, Q_ROW},
@@ -132,7 +158,9 @@ int main(int count, char **word) {
                                           .lengths_kv = on_device(own_length, sizeof own_length),
                                           .page_table = device_table + PREFIX_PAGES, /* what follows the prefix */
                                           .page_table_row_stride = ROW_PAGES,
-                                          .pages = PAGES}};
+                                          .pages = PAGES,
+                                          .k_scale = scales,
+                                          .v_scale = scales}};
     struct att_shared_prefix shared = {.size = sizeof shared,
                                        .prefix = prefix,
                                        .merge = merge,
@@ -141,7 +169,9 @@ int main(int count, char **word) {
                                        .len = PREFIX,
                                        .lengths_kv = on_device(&prefix_length, sizeof prefix_length),
                                        .page_table = device_table, /* the first row begins with the prefix, like all */
-                                       .pages = PAGES};
+                                       .pages = PAGES,
+                                       .k_scale = scales,
+                                       .v_scale = scales};
     must(att_shared_prefix_workspace_size(own, &args, &shared, &args.workspace_size), "workspace");
     args.workspace = on_device(NULL, args.workspace_size);
     must(att_launch_shared_prefix(own, &args, &shared, NULL), "launch");

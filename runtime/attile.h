@@ -406,7 +406,8 @@ ATT_API int att_dropout_keep(float p, uint64_t seed, uint64_t offset, int64_t he
 /* --- a prefix that many sequences share -------------------------------------------------------------------------------------- */
 
 /* The keys that all sequences of a launch begin with, and the kernels that the launch needs besides. Element types: those of the
-   launch's kernel; its dtype_out, which is best fp32, is the prefix kernel's, too, and the merge kernel's dtype. */
+   launch's kernel, but K and V of the prefix may be stored otherwise (dtype_kv, kv_scale); its dtype_out, which is best fp32, is the
+   prefix kernel's, too, and the merge kernel's dtype. */
 struct att_shared_prefix {
     size_t size; /* sizeof(struct att_shared_prefix), set by the caller */
     att_kernel
@@ -420,6 +421,12 @@ struct att_shared_prefix {
     const int32_t *lengths_kv; /* one number: len */
     const int32_t *page_table; /* the numbers of its pages */
     int64_t pages;             /* of k and v */
+
+    /* Of a prefix in 8 bits: scales of k and v, as att_attention_args has them for the prefix kernel's kv_scale. Both null where it
+       is none, or where it is tensor or head and the kernel's, too: then those of the launch hold for the prefix. */
+    const float *k_scale, *v_scale;
+    int64_t k_scale_batch_stride, k_scale_head_stride, k_scale_row_stride;
+    int64_t v_scale_batch_stride, v_scale_head_stride, v_scale_row_stride;
 };
 
 /* Launch `kernel` on `args`, with the prefix before the keys that args have: queries attend to the prefix once for all sequences,

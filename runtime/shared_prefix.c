@@ -94,13 +94,31 @@ static enum att_status join_queries(const struct att_attention_args *own, bool p
     return ATT_OK;
 }
 
+/* A scale of all tokens or of a head may be that of the sequences' own keys. */
+static void set_scales(const struct steps *steps, const struct att_shared_prefix *prefix,
+                       const struct att_attention_args *own, struct att_attention_args *args) {
+    int kind = steps->kernel[PREFIX]->variant.knobs.kv_scale;
+    bool given = prefix->k_scale || prefix->v_scale;
+    if (!given && kind != kv_scale_token && kind == steps->kernel[OWN]->variant.knobs.kv_scale) {
+        args->k_scale = own->k_scale;
+        args->v_scale = own->v_scale;
+        return;
+    }
+    args->k_scale = prefix->k_scale;
+    args->k_scale_batch_stride = prefix->k_scale_batch_stride;
+    args->k_scale_head_stride = prefix->k_scale_head_stride;
+    args->k_scale_row_stride = prefix->k_scale_row_stride;
+    args->v_scale = prefix->v_scale;
+    args->v_scale_batch_stride = prefix->v_scale_batch_stride;
+    args->v_scale_head_stride = prefix->v_scale_head_stride;
+    args->v_scale_row_stride = prefix->v_scale_row_stride;
+}
+
 static enum att_status plan_steps(const struct att_args *args, const struct att_shared_prefix *prefix,
                                   struct steps *steps, struct failure *failure) {
     const struct knobs *knobs = &steps->kernel[OWN]->variant.knobs;
     const struct att_attention_args *own = &args->attention;
     bool packed = knobs->layout == layout_ragged, paged = steps->kernel[PREFIX]->variant.knobs.page_size > 0;
-    bool scales =
-        steps->kernel[PREFIX]->variant.knobs.kv_scale != kv_scale_token; /* those of all tokens or of a head */
     int64_t tokens = own->total_q, dim = knobs->head_dim_v, element = element_size(knobs->dtype_out), count, bytes,
             rows;
     struct shape shape;
@@ -134,14 +152,13 @@ static enum att_status plan_steps(const struct att_args *args, const struct att_
                                                                 .batch = 1,
                                                                 .heads = own->heads,
                                                                 .kv_heads = own->kv_heads,
-                                                                .k_scale = scales ? own->k_scale : NULL,
-                                                                .v_scale = scales ? own->v_scale : NULL,
                                                                 .len_q = tokens,
                                                                 .len_kv = prefix->len,
                                                                 .scale = own->scale,
                                                                 .lengths_kv = prefix->lengths_kv,
                                                                 .page_table = prefix->page_table,
                                                                 .pages = paged ? prefix->pages : 0};
+    set_scales(steps, prefix, own, &steps->args[PREFIX].attention);
     struct att_attention_args *mine = &steps->args[OWN].attention;
     mine->o = (struct att_tensor){workspace ? workspace + o_bytes : NULL, own->len_q * own->heads * dim, dim,
                                   own->heads * dim};

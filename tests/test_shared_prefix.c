@@ -17,6 +17,10 @@ struct data {
     float q[BATCH * OWN * HEADS * D], k[BATCH * OWN * KV * D], v[BATCH * OWN * KV * D]; /* (rows, heads, D) */
     float prefix_k[PREFIX * KV * D], prefix_v[PREFIX * KV * D];
     float o[BATCH * OWN * HEADS * D], lse[HEADS * BATCH * OWN];
+    struct bytes { /* K and V as int8, for tests of 8 bits: the numbers above are codes by scales */
+        int8_t code[BATCH * OWN * KV * D];
+        float scale[BATCH * OWN * KV]; /* (rows, heads), (heads) or one number */
+    } bytes_k, bytes_v, prefix_bytes_k, prefix_bytes_v;
 };
 
 static struct data *data_of(const int *len_q, const int *len_kv) {
@@ -33,6 +37,24 @@ static struct data *data_of(const int *len_q, const int *len_kv) {
     run_fill(data->prefix_k, PREFIX * KV * D, TOLERANCE_FP32, &seed);
     run_fill(data->prefix_v, PREFIX * KV * D, TOLERANCE_FP32, &seed);
     return data;
+}
+
+enum scales { NONE, TENSOR, HEAD, TOKEN }; /* as the words of kv_scale */
+
+/* Make int8 of numbers, and the numbers what it stands for. Scales are powers of two, so that their products are exact. */
+static void quantise(float *values, int count, enum scales kind, struct bytes *bytes) {
+    for (int r = 0; r < count; r++)
+        for (int h = 0; h < KV; h++) {
+            int size = kind == TOKEN ? (r + h) % 3 : kind == HEAD ? h : 0;
+            float scale = ldexpf(1, size - 5);
+            bytes->scale[kind == TOKEN ? r * KV + h : kind == HEAD ? h : 0] = scale;
+            for (int c = 0; c < D; c++) {
+                int at = (r * KV + h) * D + c;
+                float code = fminf(fmaxf(rintf(values[at] / scale), -127), 127);
+                bytes->code[at] = (int8_t)code;
+                values[at] = code * scale;
+            }
+        }
 }
 
 /* Rows first .. first + count of one head, behind each other. */
@@ -174,6 +196,48 @@ static struct setting set(struct data *data, const char *layout, const int *len_
     return s;
 }
 
+static struct setting set_bytes(struct data *data, const int *len_q, const int *len_kv, enum scales own,
+                                enum scales prefix) {
+    static const char *const words[] = {"", "dtype_kv=int8 kv_scale=tensor", "dtype_kv=int8 kv_scale=head",
+                                        "dtype_kv=int8 kv_scale=token"};
+    char problem[160];
+    if (own != NONE) {
+        quantise(data->k, data->keys, own, &data->bytes_k);
+        quantise(data->v, data->keys, own, &data->bytes_v);
+    }
+    if (prefix != NONE) {
+        quantise(data->prefix_k, PREFIX, prefix, &data->prefix_bytes_k);
+        quantise(data->prefix_v, PREFIX, prefix, &data->prefix_bytes_v);
+    }
+    struct setting s = set(data, "ragged", len_q, len_kv);
+    snprintf(problem, sizeof problem, "family=attention_forward head_dim=16 mask=causal layout=ragged %s", words[own]);
+    s.kernel = run_find(s.session, problem, "algorithm=flash");
+    snprintf(problem, sizeof problem, "family=attention_forward head_dim=16 %s", words[prefix]);
+    s.prefix.prefix = run_find(s.session, problem, "algorithm=flash");
+    struct att_attention_args *a = &s.args.attention;
+    if (own != NONE) {
+        a->k.data = on_device(s.session, data->bytes_k.code, sizeof data->bytes_k.code);
+        a->v.data = on_device(s.session, data->bytes_v.code, sizeof data->bytes_v.code);
+        a->k_scale = on_device(s.session, data->bytes_k.scale, sizeof data->bytes_k.scale);
+        a->v_scale = on_device(s.session, data->bytes_v.scale, sizeof data->bytes_v.scale);
+    }
+    if (own == TOKEN) {
+        a->k_scale_head_stride = a->v_scale_head_stride = 1;
+        a->k_scale_row_stride = a->v_scale_row_stride = KV;
+    }
+    if (prefix != NONE) {
+        s.prefix.k.data = on_device(s.session, data->prefix_bytes_k.code, sizeof data->prefix_bytes_k.code);
+        s.prefix.v.data = on_device(s.session, data->prefix_bytes_v.code, sizeof data->prefix_bytes_v.code);
+        s.prefix.k_scale = on_device(s.session, data->prefix_bytes_k.scale, sizeof data->prefix_bytes_k.scale);
+        s.prefix.v_scale = on_device(s.session, data->prefix_bytes_v.scale, sizeof data->prefix_bytes_v.scale);
+    }
+    if (prefix == TOKEN) {
+        s.prefix.k_scale_head_stride = s.prefix.v_scale_head_stride = 1;
+        s.prefix.k_scale_row_stride = s.prefix.v_scale_row_stride = KV;
+    }
+    return s;
+}
+
 static void run(struct setting *s, struct data *data) {
     enum att_status status = att_launch_shared_prefix(s->kernel, &s->args, &s->prefix, NULL);
     cr_assert_eq(status, ATT_OK, "%s", att_message(s->session));
@@ -199,6 +263,34 @@ Test(shared_prefix, serves_one_query_of_each) {
     check_all(data, single_q, len_kv);
     att_close(s.session);
     free(data);
+}
+
+Test(shared_prefix, takes_bytes_with_scales_of_their_own) {
+    static const struct {
+        enum scales own, prefix;
+    } cases[] = {{TOKEN, TOKEN},  {HEAD, HEAD},  {TENSOR, TENSOR}, {TOKEN, HEAD},
+                 {TENSOR, TOKEN}, {NONE, TOKEN}, {HEAD, NONE}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct data *data = data_of(ragged_q, ragged_kv);
+        struct setting s = set_bytes(data, ragged_q, ragged_kv, cases[i].own, cases[i].prefix);
+        run(&s, data);
+        check_all(data, ragged_q, ragged_kv);
+        att_close(s.session);
+        free(data);
+    }
+}
+
+Test(shared_prefix, takes_the_scale_of_own_keys_where_it_has_none) {
+    static const enum scales kinds[] = {TENSOR, HEAD};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct data *data = data_of(ragged_q, ragged_kv);
+        struct setting s = set_bytes(data, ragged_q, ragged_kv, kinds[i], kinds[i]);
+        s.prefix.k_scale = s.prefix.v_scale = NULL; /* quantise gave both the same ones */
+        run(&s, data);
+        check_all(data, ragged_q, ragged_kv);
+        att_close(s.session);
+        free(data);
+    }
 }
 
 static void refused(struct setting s, const char *words) {
@@ -238,6 +330,26 @@ Test(shared_prefix, mistakes_are_named) {
     REFUSED(t.args.workspace_size--, "expected");
     REFUSED(t.args.workspace = NULL, "att_shared_prefix_workspace_size tells how many are needed");
     REFUSED(t.args.attention.total_q = INT64_MAX, "9223372036854775807 tokens of 4 heads are too many together");
+    att_close(s.session);
+    free(data);
+}
+
+Test(shared_prefix, mistakes_in_scales_are_named) {
+    struct data *data = data_of(ragged_q, ragged_kv);
+    struct setting s = set_bytes(data, ragged_q, ragged_kv, TOKEN, TOKEN);
+    att_kernel *heads =
+        run_find(s.session, "family=attention_forward head_dim=16 dtype_kv=int8 kv_scale=head", "algorithm=flash");
+    att_kernel *floats = run_find(s.session, "family=attention_forward head_dim=16", "algorithm=flash");
+    REFUSED(t.prefix.k_scale = t.prefix.v_scale = NULL, "prefix.prefix: k_scale is null, expected the scales");
+    REFUSED(t.prefix.v_scale = NULL, "prefix.prefix: v_scale is null");
+    REFUSED(t.prefix.prefix = heads, "prefix.prefix: k_scale: strides are 0, 1, 2, expected 0");
+    REFUSED(t.prefix.prefix = floats, "prefix.prefix: k_scale is given, and this kernel takes none");
+    REFUSED(t.args.attention.k_scale = NULL, "kernel: k_scale is null");
+    s.prefix.prefix = heads; /* the scales of own tokens are none of a head */
+    s.prefix.k_scale = s.prefix.v_scale = NULL;
+    s.prefix.k_scale_head_stride = s.prefix.v_scale_head_stride = 0;
+    s.prefix.k_scale_row_stride = s.prefix.v_scale_row_stride = 0;
+    refused(s, "prefix.prefix: k_scale is null");
     att_close(s.session);
     free(data);
 }

@@ -63,7 +63,7 @@ Test(sized, structs_end_with_their_last_member) {
     cr_expect_eq(sizeof(struct att_options), END(att_options, quick_first));
     cr_expect_eq(sizeof(struct att_attention_args), END(att_attention_args, v_scale_row_stride));
     cr_expect_eq(sizeof(struct att_append_args), END(att_append_args, rope_rows));
-    cr_expect_eq(sizeof(struct att_shared_prefix), END(att_shared_prefix, pages));
+    cr_expect_eq(sizeof(struct att_shared_prefix), END(att_shared_prefix, v_scale_row_stride));
     cr_expect_eq(sizeof(struct att_softmax_args), END(att_softmax_args, cols));
     cr_expect_eq(sizeof(struct att_merge_args), END(att_merge_args, len_q));
     cr_expect_eq(sizeof(struct att_kernel_info), END(att_kernel_info, from));

@@ -125,7 +125,8 @@ class Tensor(ctypes.Structure):
 class SharedPrefix(ctypes.Structure):
     _fields_ = [
         ("size", c_size_t), ("prefix", c_void_p), ("merge", c_void_p), ("k", Tensor), ("v", Tensor), ("len", c_int64),
-        ("lengths_kv", c_void_p), ("page_table", c_void_p), ("pages", c_int64),
+        ("lengths_kv", c_void_p), ("page_table", c_void_p), ("pages", c_int64), ("k_scale", c_void_p), ("v_scale", c_void_p),
+        *((f"{scale}_{stride}", c_int64) for scale in ("k_scale", "v_scale") for stride in STRIDES),
     ]  # fmt: skip
 
 

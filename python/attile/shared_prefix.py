@@ -14,6 +14,7 @@ from ._memory import current_stream, workspace_for
 from ._plan import Plan
 from ._problem import Parameter, declare, knob_of_dtype, rule_text
 from ._sequences import Sequences, inputs_of
+from ._stored import SCALES, Stored
 from ._tensor import View, empty_like, view
 from .attention import problem_of
 from .session import session_for
@@ -23,7 +24,8 @@ def attention_shared_prefix(
     q: Any, k: Any, v: Any, k_prefix: Any, v_prefix: Any, *, prefix: Sequences | None = None,
     sequences: Sequences | None = None, mask: str | None = None, score: str | None = None, scale: float | None = None,
     params: Mapping[str, Any] | None = None, sinks: Any = None, return_lse: bool = False, layout: str = "bshd",
-    stream: int | None = None,
+    stream: int | None = None, dtype_kv: str | None = None, k_scale: Any = None, v_scale: Any = None,
+    k_prefix_scale: Any = None, v_prefix_scale: Any = None,
 ) -> Any:  # fmt: skip
     """attile.attention with k_prefix and v_prefix before the keys of every sequence.
 
@@ -32,6 +34,8 @@ def attention_shared_prefix(
     The others are as for attile.attention. Lengths, masks and positions of own keys count from the prefix's end, and every
     query sees the whole prefix, whose scores are as they are: what mask and score say is of own keys alone. Queries of
     neighbouring sequences are packed, or evenly spaced.
+    k_prefix_scale, v_prefix_scale: where the prefix has 8 bits, as k_scale and v_scale for tensors of its shape; without
+    them the prefix has those of the other keys, unless these have one for each row.
     It saves batch - 1 reads of the prefix and costs two launches (docs/serving.md). Gradients are refused.
     """
     if any(getattr(one, "requires_grad", False) for one in (q, k, v, k_prefix, v_prefix)):
@@ -42,13 +46,19 @@ def attention_shared_prefix(
     def see(tensor: Any) -> View:
         return view(tensor, stream or 0)
 
-    own = inputs_of(see(q), see(k), see(v), layout, sequences, see)
+    own = inputs_of(see(q), see(k), see(v), layout, sequences, see, Stored(dtype_kv, k_scale, v_scale))
     _, _, row = dims_of(layout)
     tokens = own.q.shape[0] * own.q.shape[row]
     joined = own.q._replace(shape=shape_of(layout, 1, own.sizes.heads, tokens, own.q.shape[3]))
     if prefix is not None and prefix.cu_seqlens_q is not None:
         raise errors.InvalidArgument("prefix has cu_seqlens_q, expected lengths_kv and page_table: it is one sequence")
-    first = inputs_of(joined, see(k_prefix), see(v_prefix), layout, prefix, see)
+    seen_k, seen_v = see(k_prefix), see(v_prefix)
+    stored = Stored(None, k_prefix_scale, v_prefix_scale)
+    if seen_k.dtype != own.q.dtype:
+        stored = stored._replace(dtype_kv=dtype_kv)
+        if k_prefix_scale is None and v_prefix_scale is None and "kv_scale=token" not in own.stored:
+            stored = Stored(dtype_kv, k_scale, v_scale)
+    first = inputs_of(joined, seen_k, seen_v, layout, prefix, see, stored)
     if first.sizes.kv_heads != own.sizes.kv_heads or first.v.shape[3] != own.v.shape[3]:
         raise errors.ShapeError(
             f"k_prefix and v_prefix have shapes {first.k.shape} and {first.v.shape}, expected as many heads and columns as "
@@ -74,7 +84,9 @@ def attention_shared_prefix(
     )  # fmt: skip
     for name, one in first.arrays:
         setattr(shared, name, one.data)
-    shared.pages = dict(first.numbers).get("pages", 0)
+    for name, number in first.numbers:
+        if name == "pages" or name.startswith(SCALES):
+            setattr(shared, name, number)
     plan = Plan(session, kernel, layout, own, seen_o, seen_lse, scale, parameters, views)
     args = plan.arguments(
         own.q.data, own.k.data, own.v.data, seen_o.data, seen_lse.data if seen_lse else 0, 0,

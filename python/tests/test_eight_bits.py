@@ -171,7 +171,89 @@ def test_is_refused(case):
         attile.attention(*cache.tensors(), sequences=cache.sequences, **words)
 
 
-def test_shared_prefixes_are_of_sixteen_bits():
+class Prefix:
+    """Bytes that every sequence begins with, of the type of a cache; `before` tells the definition of them."""
+
+    LENGTH, ORDER = 13, [5, 2]  # of pages
+
+    def __init__(self, dtype_kv, kind):
+        shapes = [(KV_HEADS, self.LENGTH, width) for width in (DIM, DIM_V)]
+        bits = [bits_of(dtype_kv, shape) & (0xBF if kind == "none" else 0xFF) for shape in shapes]
+        rows = [0.5 + RNG.random((KV_HEADS, self.LENGTH)).astype(np.float32) for _ in shapes]
+        unit = np.float32(SCALE[dtype_kv])
+        if kind == "none":
+            self.scales, sizes = None, [np.ones(1)] * 2
+        elif kind == "token":
+            self.scales = [(unit * row)[None] for row in rows]
+            sizes = [one[0][..., None].astype(np.float64) for one in self.scales]
+        else:
+            heads = unit * (1 + np.arange(KV_HEADS if kind == "head" else 1)).astype(np.float32)
+            self.scales, sizes = [heads, heads], [heads[:, None, None].astype(np.float64)] * 2
+        self.numbers = [NUMBERS[dtype_kv](one) * size for one, size in zip(bits, sizes)]
+        self.k, self.v = (
+            one.transpose(1, 0, 2)[None].copy().view(np.int8 if dtype_kv == "int8" else np.uint8) for one in bits
+        )
+
+    def words(self):
+        return {} if self.scales is None else dict(zip(("k_prefix_scale", "v_prefix_scale"), self.scales))
+
+    def pages(self):
+        """(k, v, words) in pages."""
+
+        def lay(one):  # (1, LENGTH, ...)
+            whole = np.zeros((PAGES, PAGE, *one.shape[2:]), one.dtype)
+            for i, page in enumerate(self.ORDER):
+                rows = one[0, i * PAGE : (i + 1) * PAGE]
+                whole[page, : len(rows)] = rows
+            return whole
+
+        where = attile.Sequences(
+            lengths_kv=np.array([self.LENGTH], np.int32), page_table=np.array([self.ORDER], np.int32)
+        )
+        words = {
+            name: one if one.ndim == 1 else lay(one.transpose(0, 2, 1)).transpose(0, 2, 1).copy()
+            for name, one in self.words().items()
+        }
+        return lay(self.k), lay(self.v), {"prefix": where, **words}
+
+    def before(self, cache):
+        q, *kv = cache.parts
+        cache.parts = q, *([np.concatenate([first, one], 1) for one in parts] for first, parts in zip(self.numbers, kv))
+        return cache
+
+
+@pytest.mark.parametrize("own, first", [(kind, kind) for kind in KINDS] + [("token", "head"), ("none", "token")])
+@pytest.mark.parametrize("dtype_kv", NUMBERS)
+@pytest.mark.parametrize("paged", [False, True])
+def test_shared_prefix(paged, dtype_kv, own, first):
+    cache, prefix = Cache(dtype_kv, own, True, "table"), Prefix(dtype_kv, first)
+    k, v, words = prefix.pages() if paged else (prefix.k, prefix.v, prefix.words())
+    if own == first and own in ("tensor", "head"):
+        words = {name: one for name, one in words.items() if name == "prefix"}  # the cache has the same
+    o, lse = attile.attention_shared_prefix(
+        *cache.tensors(), k, v, sequences=cache.sequences, mask="causal", return_lse=True, **cache.words, **words
+    )
+    prefix.before(cache).check(o, lse, mask=lambda b, h, q, k: (k <= q) | (k < Prefix.LENGTH))
+
+
+def test_shared_prefix_in_sixteen_bits_before_eight():
+    cache, prefix = Cache("e4m3", "head", True, "table"), Prefix("e4m3", "none")
+    prefix.numbers = [one.astype(np.float16).astype(np.float64) for one in prefix.numbers]
+    k, v = (one.astype(np.float16).transpose(1, 0, 2)[None].copy() for one in prefix.numbers)
+    given, words = (*cache.tensors(), k, v), {"sequences": cache.sequences, "mask": "causal", **cache.words}
+    o, lse = attile.attention_shared_prefix(*given, return_lse=True, **words)
+    with pytest.raises(errors.InvalidArgument, match="k is float16; 8 bits take scales"):
+        attile.attention_shared_prefix(*given, k_prefix_scale=cache.scales[0], v_prefix_scale=cache.scales[1], **words)
+    prefix.before(cache).check(o, lse, mask=lambda b, h, q, k: (k <= q) | (k < Prefix.LENGTH))
+
+
+def test_shared_prefix_refuses_what_does_not_fit():
     k = np.zeros((2, 8, KV_HEADS, DIM), np.int8)
-    with pytest.raises(errors.DtypeError, match="k is int8 and q is float16"):
-        attile.attention_shared_prefix(np.zeros((2, 1, 4, DIM), np.float16), k, k, k[:1], k[:1])
+    q, scales = np.zeros((2, 1, 4, DIM), np.float16), np.ones((2, KV_HEADS, 8), np.float32)
+    for words, kind, message in (
+        ({"dtype_kv": "e4m3"}, errors.DtypeError, "k is int8 and dtype_kv is e4m3"),
+        ({"k_prefix_scale": scales[:1]}, errors.InvalidArgument, "k_scale is given without v_scale"),
+        ({"k_prefix_scale": scales[:1, :, :3], "v_prefix_scale": scales[:1]}, errors.ShapeError, "k_scale has shape"),
+    ):
+        with pytest.raises(kind, match=message):
+            attile.attention_shared_prefix(q, k, k, k[:1], k[:1], **words)
