@@ -21,9 +21,17 @@ struct analysis {
 
 static double known(double error) { return error < UNKNOWN ? error : UNKNOWN; } /* NaN too is unknown */
 
-/* A result of `roundings` roundings more. */
+/* What an operand's error adds to a product with `factor`. An exact operand adds none, whatever it is multiplied with. */
+static double scaled(double factor, double error) { return error == 0 ? 0 : factor * error; }
+
+static bool is_exact(struct approx x) { return x.error == 0; }
+static bool is_exact_infinity(struct approx x) { return isinf(x.value) && is_exact(x); }
+
+/* A result of `roundings` roundings more. An infinity of operands that are known well enough is one in fp32, too. */
 static struct approx rounded(double value, double error, double roundings) {
     double size = fabs(value) + error;
+    if (isinf(value) && error == 0)
+        return (struct approx){value, 0};
     if (size > (double)FLT_MAX)
         return (struct approx){value, UNKNOWN};
     return (struct approx){value, known(error + roundings * UNIT * size + 0x1p-126)};
@@ -72,7 +80,9 @@ static struct approx divide(struct approx x, struct approx y) {
     double value = x.value / y.value, least = fabs(y.value) - y.error;
     if (!(least > 0))
         return (struct approx){value, UNKNOWN};
-    return rounded(value, (x.error + fabs(value) * y.error) / least, 2);
+    if (is_exact_infinity(x))
+        return (struct approx){value, 0};
+    return rounded(value, (x.error + scaled(fabs(value), y.error)) / least, 2);
 }
 
 static struct approx of_integers(enum tree_op op, struct approx x, struct approx y) {
@@ -90,9 +100,28 @@ static struct approx of_integers(enum tree_op op, struct approx x, struct approx
     }
 }
 
+/* One of which may be infinite: the other may be off by any finite number then. */
+static struct approx add(double value, struct approx x, struct approx y) {
+    if (isinf(value) && x.error + y.error < UNKNOWN)
+        return (struct approx){value, 0};
+    if (value == 0 && is_exact(x) && is_exact(y))
+        return (struct approx){0, 0};
+    return rounded(value, x.error + y.error, 1);
+}
+
+static struct approx multiply(struct approx x, struct approx y) {
+    double value = x.value * y.value;
+    bool sign_is_sure = fabs(x.value) > x.error && fabs(y.value) > y.error;
+    if (is_exact(x) && is_exact(y) && (value == 0 || fabs(value) == 1))
+        return (struct approx){value, 0};
+    if (sign_is_sure && (is_exact_infinity(x) || is_exact_infinity(y)))
+        return (struct approx){value, 0};
+    return rounded(value, scaled(fabs(x.value), y.error) + scaled(fabs(y.value), x.error) + scaled(x.error, y.error),
+                   1);
+}
+
 static struct approx of_two(const struct tree_node *n, struct approx x, struct approx y) {
-    double more = n->type == FORMULA_REAL ? 1 : 0; /* integers do not round */
-    struct approx result;
+    bool real = n->type == FORMULA_REAL; /* integers do not round */
     switch (n->op) {
     case OP_OR: return (struct approx){x.value != 0 || y.value != 0, fmax(x.error, y.error)};
     case OP_AND: return (struct approx){x.value != 0 && y.value != 0, fmax(x.error, y.error)};
@@ -100,23 +129,36 @@ static struct approx of_two(const struct tree_node *n, struct approx x, struct a
     case OP_LESS_EQUAL:
     case OP_EQUAL:
     case OP_UNEQUAL: return compare(n->op, x, y);
-    case OP_ADD: result = (struct approx){x.value + y.value, x.error + y.error}; break;
-    case OP_SUBTRACT: result = (struct approx){x.value - y.value, x.error + y.error}; break;
+    case OP_ADD: return real ? add(x.value + y.value, x, y) : (struct approx){x.value + y.value, x.error + y.error};
+    case OP_SUBTRACT:
+        return real ? add(x.value - y.value, x, y) : (struct approx){x.value - y.value, x.error + y.error};
     case OP_MULTIPLY:
-        result =
-            (struct approx){x.value * y.value, fabs(x.value) * y.error + fabs(y.value) * x.error + x.error * y.error};
-        break;
+        return real ? multiply(x, y)
+                    : (struct approx){x.value * y.value,
+                                      fabs(x.value) * y.error + fabs(y.value) * x.error + x.error * y.error};
     case OP_DIVIDE: return divide(x, y);
     case OP_MIN: return (struct approx){fmin(x.value, y.value), fmax(x.error, y.error)};
     case OP_MAX: return (struct approx){fmax(x.value, y.value), fmax(x.error, y.error)};
     default: return of_integers(n->op, x, y);
     }
-    return more > 0 ? rounded(result.value, result.error, more) : result;
+}
+
+/* What a function is at an infinity, its limit there, it is exactly, but for what folding adds. */
+static struct approx at_infinity(const struct analysis *a, const struct tree_node *n, double x) {
+    double value = n->op == OP_EXP    ? exp(x)
+                   : n->op == OP_LOG  ? log(x)
+                   : n->op == OP_SQRT ? sqrt(x)
+                   : n->op == OP_TANH ? tanh(x)
+                                      : 1 / (1 + exp(-x));
+    return (struct approx){value, isnan(value) ? UNKNOWN : n->op == OP_TANH ? a->tanh_error * UNIT : 0};
 }
 
 /* Functions of CUDA's and of this machine's library are within 2 ulp, 4 units, of what they should be. */
 static struct approx of_one(const struct analysis *a, const struct tree_node *n, struct approx x) {
     double least = x.value - x.error, root = sqrt(fmax(least, 0)), t = tanh(x.value);
+    bool function = n->op == OP_EXP || n->op == OP_LOG || n->op == OP_SQRT || n->op == OP_TANH || n->op == OP_SIGMOID;
+    if (function && is_exact_infinity(x))
+        return at_infinity(a, n, x.value);
     switch (n->op) {
     case OP_TO_REAL: return rounded(x.value, x.error, fabs(x.value) > 0x1p24 ? 1 : 0);
     case OP_NOT: return (struct approx){x.value == 0, x.error};
@@ -163,7 +205,7 @@ static double add_folding(struct analysis *analysis) {
 double score_error(const struct oracle_attention *p, int64_t b, int64_t h, int64_t query, int64_t key, double s,
                    double error_of_s, bool folded) {
     struct formula_env env = oracle_env(p, b, h, query, key);
-    struct analysis analysis = {p->score, &env, s, error_of_s, 0};
+    struct analysis analysis = {p->score, &env, s, isinf(s) ? 0 : error_of_s, 0};
     double error = folded ? add_folding(&analysis) : 0;
     return known(error + approximate(&analysis, p->score->root).error);
 }
@@ -171,6 +213,6 @@ double score_error(const struct oracle_attention *p, int64_t b, int64_t h, int64
 double derivative_error(const struct oracle_attention *p, const struct formula *derivative, int64_t b, int64_t h,
                         int64_t query, int64_t key, double s, double error_of_s) {
     struct formula_env env = oracle_env(p, b, h, query, key);
-    struct analysis analysis = {derivative, &env, s, error_of_s, 0};
+    struct analysis analysis = {derivative, &env, s, isinf(s) ? 0 : error_of_s, 0};
     return known(approximate(&analysis, derivative->root).error);
 }

@@ -5,9 +5,9 @@
 
 #include "oracle.h"
 
-/* The scaled product is s, known to within error_of_s. Absolute error; infinite where the expression jumps between the
-   values that are possible, or divides by what may be 0. `folded`: the kernel is one for tensor cores, and folds scores of
-   certain forms into its exponentials. */
+/* The scaled product is s, known to within error_of_s; an infinite one is exact: an element of Q or K is infinite, and fp32 has it,
+   too. Absolute error; very large where the expression jumps between the values that are possible, or divides by what may be 0.
+   `folded`: the kernel is one for tensor cores, and folds scores of certain forms into its exponentials. */
 double score_error(const struct oracle_attention *problem, int64_t b, int64_t h, int64_t query, int64_t key, double s,
                    double error_of_s, bool folded);
 

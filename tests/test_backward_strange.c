@@ -1,5 +1,6 @@
 /* NaN and infinity in one row of an input of the backward pass: they come out where the definition has them, and nowhere else. The
-   oracle goes over pairs, and a pair that is not seen adds nothing to it. */
+   oracle goes over pairs, and a pair that is not seen adds nothing to it. An infinity in Q or K under a cap comes out nowhere, in the
+   forward pass neither. */
 #include "check.h"
 #include "helper_run.h"
 #include "session.h"
@@ -15,8 +16,8 @@ enum { INPUTS = 4, HEADS = 2, LEN_Q = 70, LEN_KV = 100 };
 static const char *const names[INPUTS] = {"q", "k", "v", "d_o"};
 
 /* Random tensors, with `value` in one place of a row in the middle of input `which`. */
-static void make_files(struct workload_files *files, int which, float value, int dim) {
-    for (int i = 0; i < INPUTS; i++) {
+static void make_files(struct workload_files *files, int inputs, int which, float value, int dim) {
+    for (int i = 0; i < inputs; i++) {
         bool of_keys = i == 1 || i == 2;
         int64_t heads = of_keys ? 1 : HEADS, rows = of_keys ? LEN_KV : LEN_Q, count = heads * rows * dim;
         float *data = malloc(sizeof *data * (size_t)count);
@@ -30,7 +31,7 @@ static void make_files(struct workload_files *files, int which, float value, int
     }
 }
 
-static void check_input(att_session *session, att_kernel *kernel, int which, float value) {
+static void check_input(att_session *session, att_kernel *kernel, int which, float value, bool nans) {
     static const struct shape shape = {.batch = 1, .heads = HEADS, .kv_heads = 1, .len_q = LEN_Q, .len_kv = LEN_KV};
     const struct knobs *knobs = &kernel->variant.knobs;
     struct workload_files files = {0};
@@ -38,11 +39,11 @@ static void check_input(att_session *session, att_kernel *kernel, int which, flo
     struct check_result result;
     struct check_options options = {.layout = LAYOUT_PACKED, .shown = 3};
     struct text error = {0};
-    make_files(&files, which, value, knobs->head_dim);
+    make_files(&files, knobs->family == family_attention_forward ? 3 : INPUTS, which, value, knobs->head_dim);
     cr_assert(workload_make(&workload, knobs, &shape, &files, 1, &error), "%s", text_string(&error));
     cr_expect(check_run(session, kernel, &workload, &options, &result), "%s, %g in %s:\n%s", att_kernel_name(kernel),
               (double)value, names[which], text_string(&result.report));
-    cr_expect(result.nans > 0 && result.nans < result.compared, "%s, %g in %s: %d of %d are NaN",
+    cr_expect((result.nans > 0) == nans && result.nans < result.compared, "%s, %g in %s: %d of %d are NaN",
               att_kernel_name(kernel), (double)value, names[which], (int)result.nans, (int)result.compared);
     check_free(&result);
     workload_free(&workload);
@@ -54,8 +55,8 @@ static void check_inputs(const char *problem, const char *schedule) {
     att_session *session = run_open();
     att_kernel *kernel = run_find(session, problem, schedule);
     for (int which = 0; which < INPUTS; which++) {
-        check_input(session, kernel, which, NAN);
-        check_input(session, kernel, which, which % 2 ? INFINITY : -INFINITY);
+        check_input(session, kernel, which, NAN, true);
+        check_input(session, kernel, which, which % 2 ? INFINITY : -INFINITY, true);
     }
     att_close(session);
 }
@@ -88,4 +89,32 @@ Test(backward_strange, reach_no_other_rows_on_hopper_in_long_rows) {
 Test(backward_strange, reach_no_other_rows_without_tensor_cores) {
     check_inputs("family=attention_backward head_dim=8" DOCUMENTS, "algorithm=flash_tiled");
     check_inputs("family=attention_backward head_dim=8 mask=causal", "algorithm=materialized");
+}
+
+/* Scores at the cap, with a derivative of 0. */
+static void check_caps(const char *problem, const char *schedule) {
+    att_session *session = run_open();
+    att_kernel *kernel = run_find(session, problem, schedule);
+    for (int which = 0; which < 2; which++) {
+        check_input(session, kernel, which, INFINITY, false);
+        check_input(session, kernel, which, -INFINITY, false);
+    }
+    att_close(session);
+}
+
+#define CAPPED "head_dim=64 mask=causal score='softcap(30)'"
+
+Test(backward_strange, infinities_under_a_cap_come_out_nowhere) {
+    check_caps("family=attention_backward " CAPPED, "algorithm=materialized");
+    check_caps("family=attention_backward " CAPPED, "algorithm=flash_tiled");
+    check_caps("family=attention_backward dtype=fp16 target=sm_80 " CAPPED, "algorithm=flash_mma");
+    check_caps(HOPPER "bf16 " CAPPED, "algorithm=flash_async");
+}
+
+Test(backward_strange, infinities_under_a_cap_come_out_of_no_forward_pass) {
+    check_caps("family=attention_forward " CAPPED, "algorithm=materialized");
+    check_caps("family=attention_forward " CAPPED, "algorithm=flash_tiled");
+    check_caps("family=attention_forward dtype=fp16 target=sm_80 " CAPPED, "algorithm=flash_mma");
+    check_caps("family=attention_forward dtype=fp16 target=sm_80 " CAPPED, "algorithm=decode");
+    check_caps("family=attention_forward dtype=bf16 target=sm_90a " CAPPED, "algorithm=flash_async");
 }

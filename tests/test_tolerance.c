@@ -2,6 +2,7 @@
 #include "tolerance.h"
 #include "helper_formula.h"
 #include "score_error.h"
+#include "tolerance_backward.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -161,6 +162,97 @@ Test(tolerance, the_error_of_a_score_is_that_of_its_place) {
         double wanted = score_error(&whole, 3, 6, 20, 5, 2, 0, false);
         cr_expect_gt(wanted, 0);
         cr_expect_eq(score_error(&part, 0, 0, 0, 5, 2, 0, false), wanted, "%s", texts[i]);
+        formula_free(score);
+    }
+    formula_scope_free(&scope);
+}
+
+/* One query, three keys, of which one has an infinity, so that its product is infinite and its score a cap. */
+static struct oracle_attention infinite_key(float infinity, struct formula *score, struct formula_fixture *fixture) {
+    static const float q[] = {1, 2}, v[] = {1, 2, 3};
+    static float k[6];
+    memcpy(k, (float[]){1, 1, 2, infinity, 1, 2}, sizeof k);
+    fixture->env.name[FORMULA_LEN_Q] = 1;
+    fixture->env.name[FORMULA_LEN_KV] = 3;
+    return (struct oracle_attention){.q = q,
+                                     .k = k,
+                                     .v = v,
+                                     .batch = 1,
+                                     .heads = 1,
+                                     .kv_heads = 1,
+                                     .len_q = 1,
+                                     .len_kv = 3,
+                                     .head_dim = 2,
+                                     .head_dim_v = 1,
+                                     .scale = 1,
+                                     .score = score,
+                                     .env = &fixture->env};
+}
+
+static const struct {
+    const char *score;
+    double least, most; /* the scores of infinities */
+} limits[] = {
+    {"softcap(30)", -30, 30},
+    {"softcap(30) then s + 0.1 * (k - q)", -30.1, 29.9},
+    {"softcap(2.5) then min(s, 2.0)", -2.5, 2},
+    {"s + 0.1 * (k - q) then softcap(3)", -3, 3},
+    {"sigmoid(s) * 3.0 - exp(-abs(s)) + 1.0 / s", 0, 3},
+    {"max(min(s * 0.3, 7.0), -5.0)", -5, 7},
+};
+
+Test(tolerance, an_infinite_product_with_a_finite_score_is_exact) {
+    struct formula_scope scope;
+    struct formula_fixture fixture;
+    unsigned seed = 1;
+    formula_fixture_scope(&scope);
+    formula_fixture_draw(&fixture, &scope, &seed);
+    for (size_t i = 0; i < 2 * (sizeof limits / sizeof *limits); i++) {
+        double o, lse, o_off, lse_off;
+        float sign = i % 2 ? 1 : -1;
+        struct formula *score = parse_score(limits[i / 2].score, &scope);
+        struct oracle_attention p = infinite_key(sign * INFINITY, score, &fixture);
+        double wanted = i % 2 ? limits[i / 2].most : limits[i / 2].least,
+               found = oracle_score(&p, 0, 0, 0, 1, (double)sign * INFINITY);
+        cr_expect(fabs(found - wanted) < 1e-6, "%s: %g, expected %g", limits[i / 2].score, found, wanted);
+        for (int weights = TOLERANCE_FP32; weights <= TOLERANCE_BF16; weights++) {
+            cr_assert(oracle_attention(&p, &o, &lse));
+            cr_assert(
+                tolerance_attention(&p, (enum tolerance_type)weights, TOLERANCE_FP32, &o, &lse, &o_off, &lse_off));
+            cr_expect(o_off < 0.03 && lse_off < 1e-3, "%s: O may be off by %g, LSE by %g", limits[i / 2].score, o_off,
+                      lse_off);
+        }
+        formula_free(score);
+    }
+    formula_scope_free(&scope);
+}
+
+/* dS is 0 where the derivative of the score is, and adds nothing to dQ even where K is infinite. */
+Test(tolerance, gradients_by_an_infinite_key_are_bounded) {
+    struct formula_scope scope;
+    struct formula_fixture fixture;
+    unsigned seed = 1;
+    formula_fixture_scope(&scope);
+    formula_fixture_draw(&fixture, &scope, &seed);
+    for (int sign = -1; sign < 2; sign += 2) {
+        struct formula *score = parse_score("softcap(3)", &scope), *derivative = formula_slope(score);
+        struct oracle_attention p = infinite_key((float)sign * INFINITY, score, &fixture);
+        double o, lse, dq[2], dk[6], dv[3], dq_off[2], dk_off[6], dv_off[3];
+        const float d_o = 1;
+        cr_assert(oracle_attention(&p, &o, &lse));
+        const struct oracle_backward problem = {
+            .forward = &p, .derivative = derivative, .o = &o, .lse = &lse, .d_o = &d_o};
+        const struct oracle_gradients gradients = {.dq = dq, .dk = dk, .dv = dv},
+                                      off = {.dq = dq_off, .dk = dk_off, .dv = dv_off};
+        oracle_backward(&problem, &gradients);
+        cr_assert(tolerance_backward(&problem, TOLERANCE_FP16, TOLERANCE_FP32, &gradients, &off));
+        for (int i = 0; i < 2; i++)
+            cr_expect(isfinite(dq[i]) && dq_off[i] < 1e-2, "dq[%d] is %g within %g", i, dq[i], dq_off[i]);
+        for (int i = 0; i < 6; i++)
+            cr_expect(isfinite(dk[i]) && dk_off[i] < 1e-2, "dk[%d] is %g within %g", i, dk[i], dk_off[i]);
+        for (int i = 0; i < 3; i++)
+            cr_expect(isfinite(dv[i]) && dv_off[i] < 1e-2, "dv[%d] is %g within %g", i, dv[i], dv_off[i]);
+        formula_free(derivative);
         formula_free(score);
     }
     formula_scope_free(&scope);
