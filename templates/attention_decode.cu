@@ -74,11 +74,6 @@
 //$ let q_tile_cost = 2 * warps
 //$ note Warps with runs of their own do not share Q in shared memory.
 //$ let apart = layout != dense and batch_invariant == 0 and q_held
-//$ if apart
-//$ note From so many Q tiles a block on, when they have fewer K/V tiles each than that: few and long ones would come in many parts.
-//$ let apart_q_tiles = warps / 2
-//$ let apart_tiles = 128
-//$ end
 //$ require row_groups * o_steps <= 32
 //$ require block_m == 8 or head_dim_v <= 192
 //$ if page_size > 0
@@ -92,28 +87,6 @@
 //$ let row_chunks = chunks + chunks_v
 //$ end
 //$ let shared_bytes = q_bytes + page_bytes + warps * (stages * (block_n * 16 * row_chunks + scale_bytes) + 32 * columns_v + 8 * block_m)
-//$ let combine_threads = 256
-//$ let combine_shares = (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
-//$ let combine_bytes = 24 * combine_threads
-//$ if batch_invariant == 1
-//$ let chunk_keys = 1024
-//$ let parts_of_block = 1
-//$ launch attention_decode grid (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) block threads shared shared_bytes dependent
-//$ launch attention_combine_runs grid (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys - 1) * combine_shares block combine_threads shared combine_bytes dependent
-//$ workspace (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) * 4 * block_m * (columns_v + 2)
-//$ elif apart
-//$ let border_bytes = 32
-//$ let parts_of_block = 2
-//$ note Most workers of a block: its warps, if there can be Q tiles enough for that.
-//$ launch attention_decode grid sm_count block threads shared shared_bytes dependent
-//$ launch attention_combine_runs grid sm_count * (1 + min(1, (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch / (apart_q_tiles * sm_count)) * (warps - 1)) * (block_m / warps) block threads shared 0 dependent
-//$ workspace sm_count * (1 + min(1, (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch / (apart_q_tiles * sm_count)) * (warps - 1)) * (border_bytes + 8 * block_m * (columns_v + 2))
-//$ else
-//$ let parts_of_block = 2
-//$ launch attention_decode grid sm_count block threads shared shared_bytes dependent
-//$ launch attention_combine_runs grid sm_count * combine_shares block combine_threads shared combine_bytes dependent
-//$ workspace 8 * sm_count * block_m * (columns_v + 2)
-//$ end
 //$ include "params/attention.h"
 //$ include "sequence/element.cuh"
 //$ include "target/sm_80.cuh"
@@ -137,7 +110,10 @@
 //$ include "work/row_of_group.cuh"
 //$ if batch_invariant == 1
 //$ include "work/runs_of_chunks.cuh"
-//$ elif layout == dense
+//$ launch attention_decode grid (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) block threads shared shared_bytes dependent
+//$ else
+//$ launch attention_decode grid sm_count block threads shared shared_bytes dependent
+//$ if layout == dense
 //$ include "work/runs_equal.cuh"
 //$ else
 //$ if apart
@@ -146,6 +122,7 @@
 //$ include "work/workers_blocks.cuh"
 //$ end
 //$ include "work/runs_of_lengths.cuh"
+//$ end
 //$ end
 //$ if mask == custom_mask
 //$ include "walk/keys_of_group.cuh"
@@ -206,17 +183,27 @@ static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 //$ if kv_scale in [tensor, head]
 //$ include "fragment/scale_output.cuh"
 //$ end
+
+//$ note O, or parts of it, which a second launch combines.
 //$ include "store/columns.cuh"
-//$ if apart
-//$ include "store/run_parts_of_workers.cuh"
+//$ if batch_invariant == 1
+//$ include "store/parts_of_chunks.cuh"
+//$ elif apart
+//$ include "store/parts_of_workers.cuh"
 //$ else
-//$ include "store/run_parts.cuh"
+//$ include "store/parts_of_runs.cuh"
 //$ end
 //$ include "pipeline/merge_warps.cuh"
 //$ if apart
 //$ include "store/columns_of_warp.cuh"
 //$ include "store/combine_borders_launch.cuh"
 //$ else
+//$ include "store/shares.cuh"
+//$ if batch_invariant == 1
+//$ include "store/shares_of_chunks.cuh"
+//$ else
+//$ include "store/shares_of_runs.cuh"
+//$ end
 //$ include "store/combine_launch.cuh"
 //$ end
 

@@ -60,21 +60,6 @@
 //$ let producer_registers = 40
 //$ let consumer_registers = 232
 //$ let shared_bytes = (panels * block_m * 128 + stages * (k_bytes + 8 * panels + 16) + 16 * block_m + 1023) / 1024 * 1024
-//$ let combine_threads = 256
-//$ let combine_shares = (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
-//$ let combine_bytes = 24 * combine_threads
-//$ if batch_invariant == 1
-//$ let chunk_keys = 1024
-//$ let parts_of_block = 1
-//$ launch attention_mla grid (heads / kv_heads + block_m - 1) / block_m * len_q * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) block block_threads shared shared_bytes
-//$ launch attention_combine_runs grid (heads / kv_heads + block_m - 1) / block_m * len_q * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys - 1) * combine_shares block combine_threads shared combine_bytes dependent params attention_params
-//$ workspace (heads / kv_heads + block_m - 1) / block_m * len_q * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) * 4 * block_m * (columns_v + 2)
-//$ else
-//$ let parts_of_block = 2
-//$ launch attention_mla grid sm_count block block_threads shared shared_bytes
-//$ launch attention_combine_runs grid sm_count * combine_shares block combine_threads shared combine_bytes dependent params attention_params
-//$ workspace 8 * sm_count * block_m * (columns_v + 2)
-//$ end
 //$ include "params/attention_tma.h"
 //$ include "sequence/element.cuh"
 //$ include "target/sm_90a.cuh"
@@ -97,11 +82,15 @@
 //$ include "work/row_of_query.cuh"
 //$ if batch_invariant == 1
 //$ include "work/runs_of_chunks.cuh"
-//$ elif layout == dense
+//$ launch attention_mla grid (heads / kv_heads + block_m - 1) / block_m * len_q * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) block block_threads shared shared_bytes
+//$ else
+//$ launch attention_mla grid sm_count block block_threads shared shared_bytes
+//$ if layout == dense
 //$ include "work/runs_equal.cuh"
 //$ else
 //$ include "work/workers_blocks.cuh"
 //$ include "work/runs_of_lengths.cuh"
+//$ end
 //$ end
 //$ include "walk/keys_of_query.cuh"
 //$ tensor_map k rows share cols 64
@@ -124,10 +113,22 @@ static_assert((sizeof(Shared) + 1023) / 1024 * 1024 == SHARED_BYTES, "as in the 
 //$ end
 //$ include "load/queries_in_panels.cuh"
 //$ include "fragment/weight_of_score.cuh"
+
+//$ note O, or parts of it, which a second launch combines.
 //$ include "store/columns.cuh"
-//$ include "store/run_parts.cuh"
+//$ if batch_invariant == 1
+//$ include "store/parts_of_chunks.cuh"
+//$ else
+//$ include "store/parts_of_runs.cuh"
+//$ end
 //$ include "pipeline/half_of_columns.cuh"
 //$ include "store/half_of_columns.cuh"
+//$ include "store/shares.cuh"
+//$ if batch_invariant == 1
+//$ include "store/shares_of_chunks.cuh"
+//$ else
+//$ include "store/shares_of_runs.cuh"
+//$ end
 //$ include "store/combine_launch.cuh"
 
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1) attention_mla(const __grid_constant__ attention_tma_params given) {

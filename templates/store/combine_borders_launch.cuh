@@ -1,4 +1,5 @@
-//$ needs block_m columns_v warps threads dependent_launches
+//$ needs block_m columns_v warps threads dependent_launches apart_q_tiles
+//$ launch attention_combine_runs grid sm_count * (1 + min(1, (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch / (apart_q_tiles * sm_count)) * (warps - 1)) * (block_m / warps) block threads shared 0 dependent params attention_params
 //$ include "target/sm_90.cuh"
 //$ include "fragment/weight_of_score.cuh"
 //$ include "store/columns.cuh"

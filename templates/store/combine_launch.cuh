@@ -1,19 +1,11 @@
-//$ needs block_m columns_v batch_invariant layout dependent_launches combine_threads combine_shares combine_bytes
+//$ needs block_m columns_v layout dependent_launches combine_threads combine_shares combine_bytes
 //$ include "target/sm_90.cuh"
 //$ include "fragment/weight_of_score.cuh"
 //$ include "store/columns.cuh"
-//$ include "store/run_parts.cuh"
 
-//$ if batch_invariant == 1
-// Combines the parts of the Q tiles that have several chunks of keys, always in the same order: a launch behind the first one. A Q tile
-// of n chunks is shared by n - 1 times COMBINE_SHARES blocks: in all they have as much to load whatever n is, and a block little.
-//$ else
-// Combines the parts of the Q tiles that several blocks worked on, always in the same order: a launch behind the first one. A Q
-// tile of n parts is shared by n - 1 times COMBINE_SHARES blocks, COMBINE_SHARES for each run that begins within it: in all they
-// have as much to load whatever n is, and a block little.
-//$ end
-// Of four columns of a row, a thread adds up some parts, and loads them before it knows their weights; then the lanes of a warp add
-// what they have, and then the warps.
+// Combines the parts of the Q tiles that several blocks worked on, always in the same order: a launch behind the first one, of
+// which a block has a share of the columns of a Q tile. Of four columns of a row, a thread adds up some parts, and loads them before
+// it knows their weights; then the lanes of a warp add what they have, and then the warps.
 struct SharedSums {
     float4 o[COMBINE_THREADS];
     float2 state[COMBINE_THREADS]; // m and l
@@ -32,27 +24,18 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
     grid_dependency_wait(); // lengths are in memory
     launch_dependents();
     //$ end
-    //$ if batch_invariant == 1
-    const Plan plan = plan_of(all, gridDim.x);
-    const int blocks_of_tile = max(1, chunks_of(all) - 1) * COMBINE_SHARES, place = blockIdx.x % blocks_of_tile;
-    const int worker = static_cast<int>(blockIdx.x) / blocks_of_tile * chunks_of(all); // the block that had the first chunk
-    const Start start = start_of(all, plan, worker);
-    const Parts parts = parts_of(plan, start, worker);
-    const bool begins = start.run.first < start.run.end;
-    //$ else
-    const Plan plan = plan_of(all, gridDim.x / COMBINE_SHARES);
-    const int worker = blockIdx.x / COMBINE_SHARES;
+    const Plan plan = plan_of_shares(all);
+    const int worker = worker_of_share(all);
     //$ if layout != dense
-    if (worker >= plan.workers)
+    if (!has_run(plan, worker))
         return;
     //$ end
     const Start start = start_of(all, plan, worker);
     const Parts parts = parts_of(plan, start, worker);
-    const int place = (worker - parts.first - 1) * COMBINE_SHARES + static_cast<int>(blockIdx.x % COMBINE_SHARES);
-    const bool begins = worker < plan.workers && place >= 0; // within the Q tile
-    //$ end
+    const int place = place_of_share(all, parts, worker);
+    const bool begins = begins_here(plan, start, worker, place);
 
-    // The block's share: groups of four columns, a power of two of them, each of which `adders` threads add up.
+    // Groups of four columns, a power of two of them, each of which `adders` threads add up.
     const int blocks = (parts.count - 1) * COMBINE_SHARES;
     int fours = 2, adders = COMBINE_THREADS / 2;
     while (fours * blocks < FOURS && fours < COMBINE_THREADS)

@@ -2,7 +2,7 @@
 //$ include "load/piece_bytes.cuh"
 //$ include "pipeline/half_of_columns.cuh"
 //$ include "store/columns.cuh"
-//$ include "store/run_parts.cuh"
+//$ include "store/part.cuh"
 
 // O of a warp, 16 rows, goes through its share of the shared memory of Q, so that whole lines of memory are written: a row in
 // pieces of 16 bytes, swizzled. There is room for OUTPUT_COLUMNS columns of 16 bits, or for half of them in fp32.

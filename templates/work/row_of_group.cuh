@@ -1,3 +1,4 @@
+//$ let one_query = false
 //$ include "params/attention.h"
 
 // Rows of Q that share a K/V head: query after query, of each all heads of the group.

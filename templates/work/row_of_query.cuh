@@ -1,4 +1,5 @@
 //$ needs block_m
+//$ let one_query = true
 //$ include "params/attention.h"
 
 // Rows of Q that share a K/V head: query after query, of each all heads of the group, filled up to whole Q tiles. So all rows of a

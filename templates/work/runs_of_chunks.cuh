@@ -1,4 +1,5 @@
-//$ needs block_m block_n chunk_keys
+//$ needs block_m block_n
+//$ let chunk_keys = 1024
 //$ include "work/run.cuh"
 
 // Runs that do not depend on the batch: the keys of each sequence come in chunks of CHUNK_KEYS, counted from its first key. A block has one

@@ -1,4 +1,7 @@
-//$ needs least_run q_tile_cost warps apart_q_tiles apart_tiles
+//$ needs least_run q_tile_cost warps
+//$ note From so many Q tiles a block on, when they have fewer K/V tiles each than that: few and long ones would come in many parts.
+//$ let apart_q_tiles = warps / 2
+//$ let apart_tiles = 128
 
 // Who takes runs of K/V tiles that begin anywhere: blocks, or where Q tiles are many and short, warps.
 struct Workers {

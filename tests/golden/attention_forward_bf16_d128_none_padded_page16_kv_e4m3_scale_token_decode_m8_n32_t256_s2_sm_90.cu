@@ -32,7 +32,8 @@
      fragment/weights_scaled.cuh
      fragment/scale_output.cuh
      store/columns.cuh
-     store/run_parts_of_workers.cuh
+     store/parts_of_workers.cuh
+     store/part.cuh
      pipeline/merge_warps.cuh
      store/columns_of_warp.cuh
      store/combine_borders_launch.cuh
@@ -69,16 +70,16 @@
      scale_bytes    256                8 * block_n
      q_bytes        0                  0
      q_tile_cost    16                 2 * warps
-     apart_q_tiles  4                  warps / 2
-     apart_tiles    128                128
      page_bytes     2048               128 * warps * stages
      row_chunks     16                 chunks + chunks_v
      shared_bytes   170496             q_bytes + page_bytes + warps * (stages * (block_n * 16 * row_chunks + scale_bytes) + 32 * columns_v + 8 * block_m)
+     apart_q_tiles  4                  warps / 2
+     apart_tiles    128                128
      border_bytes   32                 32
 
    Launches
      attention_decode: grid sm_count, block 256, shared 170496 bytes, may start before the launch ahead of it has ended
-     attention_combine_runs: grid sm_count * (1 + min(1, (len_q * (heads / kv_heads) + 8 - 1) / 8 * kv_heads * batch / (4 * sm_count)) * 7), block 256, shared 0 bytes, may start before the launch ahead of it has ended
+     attention_combine_runs: grid sm_count * (1 + min(1, (len_q * (heads / kv_heads) + 8 - 1) / 8 * kv_heads * batch / (4 * sm_count)) * 7), block 256, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_params
 
    Workspace
      sm_count * (1 + min(1, (len_q * (heads / kv_heads) + 8 - 1) / 8 * kv_heads * batch / (4 * sm_count)) * 7) * 8352 bytes
@@ -111,11 +112,11 @@ constexpr int CHUNKS = 8;
 constexpr int CHUNKS_V = 8;
 // 2 * warps
 constexpr int Q_TILE_COST = 16;
+// q_bytes + page_bytes + warps * (stages * (block_n * 16 * row_chunks + scale_bytes) + 32 * columns_v + 8 * block_m)
+constexpr int SHARED_BYTES = 170496;
 // warps / 2
 constexpr int APART_Q_TILES = 4;
 constexpr int APART_TILES = 128;
-// q_bytes + page_bytes + warps * (stages * (block_n * 16 * row_chunks + scale_bytes) + 32 * columns_v + 8 * block_m)
-constexpr int SHARED_BYTES = 170496;
 constexpr int BORDER_BYTES = 32;
 
 // Attention of few queries over many keys, as in decoding: what counts is that K and V stream in without a pause. The rows of
@@ -1285,14 +1286,18 @@ __device__ __forceinline__ void store_lse(const attention_params &p, int batch, 
 // What O is multiplied by to divide it by l. A row that saw no key stays 0.
 __device__ __forceinline__ float inverse_of(float sum) { return sum == 0 ? 1 : reciprocal_approx(sum); }
 
-// store/run_parts_of_workers.cuh
+// store/part.cuh
 
-// The workspace: of each worker, a block or a warp that has a run, its parts of Q tiles that others have parts of, too. It has
-// two at most: of the Q tile that its run begins in, and of the one that it ends in.
+// What a run of K/V tiles gives for the rows of a Q tile that others have runs of, too.
 struct Part {
     float o[BLOCK_M][COLUMNS_V]; // O, relative to m and not divided by l
     float2 state[BLOCK_M];       // m and l
 };
+
+// store/parts_of_workers.cuh
+
+// The workspace: of each worker, a block or a warp that has a run, its parts. It has two at most: of the Q tile that its run begins
+// in, and of the one that it ends in.
 
 // A Q tile that is to be combined. The first worker whose run begins within it tells of it; the worker before has the first part.
 struct Border {

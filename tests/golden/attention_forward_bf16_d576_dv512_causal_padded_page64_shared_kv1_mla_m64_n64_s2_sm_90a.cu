@@ -33,9 +33,12 @@
      sequence/pair.cuh
      fragment/weight_of_score.cuh
      store/columns.cuh
-     store/run_parts.cuh
+     store/parts_of_runs.cuh
+     store/part.cuh
      pipeline/half_of_columns.cuh
      store/half_of_columns.cuh
+     store/shares.cuh
+     store/shares_of_runs.cuh
      store/combine_launch.cuh
      target/sm_90.cuh
 
@@ -72,10 +75,6 @@
      producer_registers  40                 40
      consumer_registers  232                232
      shared_bytes        223232             (panels * block_m * 128 + stages * (k_bytes + 8 * panels + 16) + 16 * block_m + 1023) / 1024 * 1024
-     combine_threads     256                256
-     combine_shares      32                 (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
-     combine_bytes       6144               24 * combine_threads
-     parts_of_block      2                  2
      bfloat16            true               dtype == bf16
      bfloat16_out        true               dtype_out == bf16
      scores_registers    32                 block_n / 2
@@ -84,6 +83,9 @@
      panel_keep          34                 block_n / 2 + 2
      rs_nn_b             144                output_registers + 4 * p_steps
      ss_nn_b             129                output_registers + 1
+     combine_threads     256                256
+     combine_shares      32                 (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
+     combine_bytes       6144               24 * combine_threads
 
    Launches
      attention_mla: grid sm_count, block 384, shared 223232 bytes
@@ -121,16 +123,15 @@ constexpr int PRODUCER_REGISTERS = 40;
 constexpr int CONSUMER_REGISTERS = 232;
 // (panels * block_m * 128 + stages * (k_bytes + 8 * panels + 16) + 16 * block_m + 1023) / 1024 * 1024
 constexpr int SHARED_BYTES = 223232;
+// dtype == bf16
+constexpr bool BFLOAT16 = true;
+// dtype_out == bf16
+constexpr bool BFLOAT16_OUT = true;
 constexpr int COMBINE_THREADS = 256;
 // (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
 constexpr int COMBINE_SHARES = 32;
 // 24 * combine_threads
 constexpr int COMBINE_BYTES = 6144;
-constexpr int PARTS_OF_BLOCK = 2;
-// dtype == bf16
-constexpr bool BFLOAT16 = true;
-// dtype_out == bf16
-constexpr bool BFLOAT16_OUT = true;
 
 // Attention with V in K on Hopper: the absorbed form of multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1).
 // All query heads share one K/V head whose rows are wide, so that the tensor cores have as much to do as the memory.
@@ -1129,16 +1130,19 @@ __device__ __forceinline__ void store_lse(const attention_params &p, int batch, 
 // What O is multiplied by to divide it by l. A row that saw no key stays 0.
 __device__ __forceinline__ float inverse_of(float sum) { return sum == 0 ? 1 : reciprocal_approx(sum); }
 
-// store/run_parts.cuh
-// Parts of Q tiles in the workspace: what a block has of a Q tile that other blocks have parts of, too. A block has two at most:
-// of the Q tile that its run begins in, and of the one that it ends in.
+// store/part.cuh
+
+// What a run of K/V tiles gives for the rows of a Q tile that others have runs of, too.
 struct Part {
     float o[BLOCK_M][COLUMNS_V]; // O, relative to m and not divided by l
     float2 state[BLOCK_M];       // m and l
 };
 
+// store/parts_of_runs.cuh
+
+// Parts in the workspace. A block has two at most: of the Q tile that its run begins in, and of the one that it ends in.
 __device__ __forceinline__ Part *part_of(const attention_params &p, int worker, bool begins_before) {
-    return static_cast<Part *>(p.workspace) + PARTS_OF_BLOCK * worker + begins_before;
+    return static_cast<Part *>(p.workspace) + 2 * worker + begins_before;
 }
 
 // pipeline/half_of_columns.cuh
@@ -1431,6 +1435,25 @@ __device__ __forceinline__ void store_half(const Consumer &half, const attention
     store_staged(half.shared, to, p.o_head_stride, rows, whole_pieces);
 }
 
+// store/shares_of_runs.cuh
+
+// A Q tile of n parts is shared by n - 1 times COMBINE_SHARES blocks, COMBINE_SHARES for each run that begins within it.
+__device__ __forceinline__ Plan plan_of_shares(const attention_params &all) { return plan_of(all, gridDim.x / COMBINE_SHARES); }
+
+// The block of the first launch that has the run.
+__device__ __forceinline__ int worker_of_share(const attention_params &) { return blockIdx.x / COMBINE_SHARES; }
+__device__ __forceinline__ bool has_run(const Plan &plan, int worker) { return worker < plan.workers; }
+
+// Among the shares of the Q tile.
+__device__ __forceinline__ int place_of_share(const attention_params &, const Parts &parts, int worker) {
+    return (worker - parts.first - 1) * COMBINE_SHARES + static_cast<int>(blockIdx.x % COMBINE_SHARES);
+}
+
+// Does the run begin within the Q tile?
+__device__ __forceinline__ bool begins_here(const Plan &plan, const Start &, int worker, int place) {
+    return worker < plan.workers && place >= 0;
+}
+
 // target/sm_90.cuh
 // sm_90: what compute capability 9.0 adds for kernels of all targets from there on. One instruction each; the host device has its own
 // bodies under these names (runtime/host/device/).
@@ -1447,11 +1470,10 @@ __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontr
 #endif
 
 // store/combine_launch.cuh
-// Combines the parts of the Q tiles that several blocks worked on, always in the same order: a launch behind the first one. A Q
-// tile of n parts is shared by n - 1 times COMBINE_SHARES blocks, COMBINE_SHARES for each run that begins within it: in all they
-// have as much to load whatever n is, and a block little.
-// Of four columns of a row, a thread adds up some parts, and loads them before it knows their weights; then the lanes of a warp add
-// what they have, and then the warps.
+
+// Combines the parts of the Q tiles that several blocks worked on, always in the same order: a launch behind the first one, of
+// which a block has a share of the columns of a Q tile. Of four columns of a row, a thread adds up some parts, and loads them before
+// it knows their weights; then the lanes of a warp add what they have, and then the warps.
 struct SharedSums {
     float4 o[COMBINE_THREADS];
     float2 state[COMBINE_THREADS]; // m and l
@@ -1468,16 +1490,16 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
     SharedSums &shared = *dynamic_shared<SharedSums>();
     grid_dependency_wait(); // lengths are in memory
     launch_dependents();
-    const Plan plan = plan_of(all, gridDim.x / COMBINE_SHARES);
-    const int worker = blockIdx.x / COMBINE_SHARES;
-    if (worker >= plan.workers)
+    const Plan plan = plan_of_shares(all);
+    const int worker = worker_of_share(all);
+    if (!has_run(plan, worker))
         return;
     const Start start = start_of(all, plan, worker);
     const Parts parts = parts_of(plan, start, worker);
-    const int place = (worker - parts.first - 1) * COMBINE_SHARES + static_cast<int>(blockIdx.x % COMBINE_SHARES);
-    const bool begins = worker < plan.workers && place >= 0; // within the Q tile
+    const int place = place_of_share(all, parts, worker);
+    const bool begins = begins_here(plan, start, worker, place);
 
-    // The block's share: groups of four columns, a power of two of them, each of which `adders` threads add up.
+    // Groups of four columns, a power of two of them, each of which `adders` threads add up.
     const int blocks = (parts.count - 1) * COMBINE_SHARES;
     int fours = 2, adders = COMBINE_THREADS / 2;
     while (fours * blocks < FOURS && fours < COMBINE_THREADS)

@@ -28,8 +28,11 @@
      fragment/not_finite_columns.cuh
      fragment/weights_of_columns.cuh
      store/columns.cuh
-     store/run_parts.cuh
+     store/parts_of_runs.cuh
+     store/part.cuh
      pipeline/merge_warps.cuh
+     store/shares.cuh
+     store/shares_of_runs.cuh
      store/combine_launch.cuh
 
    Knobs
@@ -69,11 +72,10 @@
      combine_threads  256                256
      combine_shares   3                  (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
      combine_bytes    6144               24 * combine_threads
-     parts_of_block   2                  2
 
    Launches
      attention_decode: grid sm_count, block 128, shared 57344 bytes
-     attention_combine_runs: grid sm_count * 3, block 256, shared 6144 bytes
+     attention_combine_runs: grid sm_count * 3, block 256, shared 6144 bytes, takes attention_params
 
    Workspace
      8 * sm_count * 32 * 82 bytes
@@ -112,7 +114,6 @@ constexpr int COMBINE_THREADS = 256;
 constexpr int COMBINE_SHARES = 3;
 // 24 * combine_threads
 constexpr int COMBINE_BYTES = 6144;
-constexpr int PARTS_OF_BLOCK = 2;
 
 // Attention of few queries over many keys, as in decoding: what counts is that K and V stream in without a pause. The rows of
 // all query heads that share a K/V head form one Q tile, so that K and V are read once for the group.
@@ -1144,16 +1145,19 @@ __device__ __forceinline__ void store_lse(const attention_params &p, int batch, 
 // What O is multiplied by to divide it by l. A row that saw no key stays 0.
 __device__ __forceinline__ float inverse_of(float sum) { return sum == 0 ? 1 : reciprocal_approx(sum); }
 
-// store/run_parts.cuh
-// Parts of Q tiles in the workspace: what a block has of a Q tile that other blocks have parts of, too. A block has two at most:
-// of the Q tile that its run begins in, and of the one that it ends in.
+// store/part.cuh
+
+// What a run of K/V tiles gives for the rows of a Q tile that others have runs of, too.
 struct Part {
     float o[BLOCK_M][COLUMNS_V]; // O, relative to m and not divided by l
     float2 state[BLOCK_M];       // m and l
 };
 
+// store/parts_of_runs.cuh
+
+// Parts in the workspace. A block has two at most: of the Q tile that its run begins in, and of the one that it ends in.
 __device__ __forceinline__ Part *part_of(const attention_params &p, int worker, bool begins_before) {
-    return static_cast<Part *>(p.workspace) + PARTS_OF_BLOCK * worker + begins_before;
+    return static_cast<Part *>(p.workspace) + 2 * worker + begins_before;
 }
 
 // pipeline/merge_warps.cuh
@@ -1230,12 +1234,29 @@ __device__ __forceinline__ void merge_warps(Shared &shared, Columns &columns, co
     __syncthreads(); // all of it has been read
 }
 
+// store/shares_of_runs.cuh
+
+// A Q tile of n parts is shared by n - 1 times COMBINE_SHARES blocks, COMBINE_SHARES for each run that begins within it.
+__device__ __forceinline__ Plan plan_of_shares(const attention_params &all) { return plan_of(all, gridDim.x / COMBINE_SHARES); }
+
+// The block of the first launch that has the run.
+__device__ __forceinline__ int worker_of_share(const attention_params &) { return blockIdx.x / COMBINE_SHARES; }
+
+// Among the shares of the Q tile.
+__device__ __forceinline__ int place_of_share(const attention_params &, const Parts &parts, int worker) {
+    return (worker - parts.first - 1) * COMBINE_SHARES + static_cast<int>(blockIdx.x % COMBINE_SHARES);
+}
+
+// Does the run begin within the Q tile?
+__device__ __forceinline__ bool begins_here(const Plan &plan, const Start &, int worker, int place) {
+    return worker < plan.workers && place >= 0;
+}
+
 // store/combine_launch.cuh
-// Combines the parts of the Q tiles that several blocks worked on, always in the same order: a launch behind the first one. A Q
-// tile of n parts is shared by n - 1 times COMBINE_SHARES blocks, COMBINE_SHARES for each run that begins within it: in all they
-// have as much to load whatever n is, and a block little.
-// Of four columns of a row, a thread adds up some parts, and loads them before it knows their weights; then the lanes of a warp add
-// what they have, and then the warps.
+
+// Combines the parts of the Q tiles that several blocks worked on, always in the same order: a launch behind the first one, of
+// which a block has a share of the columns of a Q tile. Of four columns of a row, a thread adds up some parts, and loads them before
+// it knows their weights; then the lanes of a warp add what they have, and then the warps.
 struct SharedSums {
     float4 o[COMBINE_THREADS];
     float2 state[COMBINE_THREADS]; // m and l
@@ -1250,14 +1271,14 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
     attention_combine_runs(const __grid_constant__ attention_params all) {
     constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS, WARPS_HERE = COMBINE_THREADS / 32;
     SharedSums &shared = *dynamic_shared<SharedSums>();
-    const Plan plan = plan_of(all, gridDim.x / COMBINE_SHARES);
-    const int worker = blockIdx.x / COMBINE_SHARES;
+    const Plan plan = plan_of_shares(all);
+    const int worker = worker_of_share(all);
     const Start start = start_of(all, plan, worker);
     const Parts parts = parts_of(plan, start, worker);
-    const int place = (worker - parts.first - 1) * COMBINE_SHARES + static_cast<int>(blockIdx.x % COMBINE_SHARES);
-    const bool begins = worker < plan.workers && place >= 0; // within the Q tile
+    const int place = place_of_share(all, parts, worker);
+    const bool begins = begins_here(plan, start, worker, place);
 
-    // The block's share: groups of four columns, a power of two of them, each of which `adders` threads add up.
+    // Groups of four columns, a power of two of them, each of which `adders` threads add up.
     const int blocks = (parts.count - 1) * COMBINE_SHARES;
     int fours = 2, adders = COMBINE_THREADS / 2;
     while (fours * blocks < FOURS && fours < COMBINE_THREADS)

@@ -1,12 +1,12 @@
-//$ needs block_m columns_v apart_q_tiles border_bytes
+//$ needs block_m columns_v warps apart_q_tiles
+//$ let border_bytes = 32
+//$ note Most workers of a block: its warps, if there can be Q tiles enough for that.
+//$ workspace sm_count * (1 + min(1, (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch / (apart_q_tiles * sm_count)) * (warps - 1)) * (border_bytes + 8 * block_m * (columns_v + 2))
 //$ include "work/run.cuh"
+//$ include "store/part.cuh"
 
-// The workspace: of each worker, a block or a warp that has a run, its parts of Q tiles that others have parts of, too. It has
-// two at most: of the Q tile that its run begins in, and of the one that it ends in.
-struct Part {
-    float o[BLOCK_M][COLUMNS_V]; // O, relative to m and not divided by l
-    float2 state[BLOCK_M];       // m and l
-};
+// The workspace: of each worker, a block or a warp that has a run, its parts. It has two at most: of the Q tile that its run begins
+// in, and of the one that it ends in.
 
 // A Q tile that is to be combined. The first worker whose run begins within it tells of it; the worker before has the first part.
 struct Border {
