@@ -12,7 +12,6 @@
 //$ else
 //     dQ        a block keeps BLOCK_M queries and walks over STEP_N keys at a time: S = Q K^T,  dP = dO V^T,  dQ += dS K
 //$ end
-//$ require layout == dense
 //$ require dropout == 0
 //$ require target == sm_90a
 //$ require dtype != fp32
@@ -83,7 +82,14 @@
 //$ let d_o_stages = 1
 //$ end
 //$ let shared_keys = (key_bytes + gradient_bytes + stages * step_bytes + d_o_stages * d_o_bytes + 64 + 1023) / 1024 * 1024
+//$ note Sequences with lengths of their own: a block works on one of them.
+//$ if layout == padded
+//$ include "backward/padded.cuh"
+//$ elif layout == ragged
+//$ include "backward/ragged.cuh"
+//$ else
 //$ include "backward/dense.cuh"
+//$ end
 //$ if mask_tables > 0
 //$ include "expression/tables_launch.cuh"
 //$ end
@@ -100,7 +106,11 @@
 //$ else
 //$ launch attention_dk_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent
 //$ end
+//$ if layout == ragged
+//$ workspace 4 * heads * ((packed_rows / 64 + batch) * 64) * (2 + dq_width)
+//$ else
 //$ workspace 4 * batch * heads * ((len_q + 63) / 64 * 64) * (2 + dq_width)
+//$ end
 //$ tensor_map q rows 64 cols 64
 //$ tensor_map k rows 64 cols 64
 //$ tensor_map v rows 64 cols 64
@@ -111,6 +121,7 @@
 //$ include "pipeline/ring.cuh"
 //$ include "pipeline/release.cuh"
 //$ include "backward/unit_products.cuh"
+//$ include "backward/own_sequence.cuh"
 //$ include "backward/weigh_keys.cuh"
 //$ include "backward/other_tiles.cuh"
 //$ include "backward/repeat_keys.cuh"
@@ -147,6 +158,9 @@ struct alignas(1024) SharedKeys {
     //$ if dq_added
     Barrier d_s_full[2], d_s_empty[2];
     //$ end
+    //$ if layout != dense
+    Sequence sequence;
+    //$ end
 };
 static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 
@@ -176,14 +190,21 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
 // The block's keys: dK, dV, or both.
 template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(const attention_backward_tma_params &params) {
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
-    const attention_params &p = params.backward.forward;
-    const int tiles = (p.len_kv + BLOCK_N - 1) / BLOCK_N;
+    const attention_params &all = params.backward.forward;
+    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N;
     // the first keys are seen by most queries where a mask is causal: they begin first
     const int key0 = static_cast<int>(blockIdx.x) % tiles * BLOCK_N, kv_index = static_cast<int>(blockIdx.x) / tiles;
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
     grid_dependency_wait();
     launch_dependents();
+    //$ if layout != dense
+    const attention_params own = sequence_of(all, kv_index / all.kv_heads);
+    if (key0 >= own.len_kv)
+        return;
+    if (threadIdx.x == 0)
+        shared.sequence = numbers_of(own);
+    //$ end
     __syncthreads();
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();

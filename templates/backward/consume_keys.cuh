@@ -3,7 +3,7 @@
 // A consumer warpgroup: 64 queries of the block, and everything that it holds in registers.
 struct QueriesConsumer {
     const attention_backward_params &params;
-    const attention_params &p;
+    const attention_params &all; // sequences
     SharedQueries &shared;
     int index, first, query; // which consumer of the block; the first query of this warp, and of this thread's rows
     Ring<STAGES> ring;       // steps
@@ -15,14 +15,14 @@ struct QueriesConsumer {
 
     __device__ __forceinline__ QueriesConsumer(const attention_backward_params &params, SharedQueries &shared, int index, int head,
                                                int query0)
-        : params(params), p(params.forward), shared(shared), index(index),
+        : params(params), all(params.forward), shared(shared), index(index),
           first(query0 + 64 * index + static_cast<int>(threadIdx.x) % 128 / 32 * 16),
           query(first + static_cast<int>(threadIdx.x) % 32 / 4), ring{0}, dq{} {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            const int place = row_place(min(query + 8 * r, p.len_q - 1));
-            lse2[r] = row_lse2(p, head)[place];
-            dot[r] = row_dots(p, head)[place];
+            const int place = row_place(min(query + 8 * r, own_sequence(all, shared).len_q - 1));
+            lse2[r] = row_lse2(own_sequence(all, shared), head)[place];
+            dot[r] = row_dots(own_sequence(all, shared), head)[place];
         }
     }
 
@@ -40,6 +40,7 @@ struct QueriesConsumer {
 
     // dS of S and dP, which is in flight.
     template <bool MASKED> __device__ __forceinline__ void weigh() {
+        const attention_params &p = own_sequence(all, shared);
         //$ if mask == custom_mask or score == custom_score
         weigh_queries<MASKED>(s, p, step().where, lse2, query, step().first);
         //$ else
@@ -87,10 +88,12 @@ struct QueriesConsumer {
     }
 
     __device__ __forceinline__ void store(int head) const {
+        const attention_backward_params &own = tensors_of_queries(params, head);
+        const attention_params &p = own.forward;
         const bool again = wants_repeat(dq[0]) && first < p.len_q;
-        store_rows<HEAD_DIM>(dq, p.scale, params.dq, params.dq_batch_stride, params.dq_head_stride, params.dq_row_stride,
+        store_rows<HEAD_DIM>(dq, p.scale, own.dq, own.dq_batch_stride, own.dq_head_stride, own.dq_row_stride,
                              head / p.heads, head % p.heads, first, p.len_q - first);
         if (again)
-            repeat_dq(params, head, first);
+            repeat_dq(own, head, first);
     }
 };

@@ -3,7 +3,7 @@
 // A consumer warpgroup: 64 keys of the block, and everything that it holds in registers.
 template <bool DK, bool DV> struct KeysConsumer {
     const attention_backward_params &params;
-    const attention_params &p;
+    const attention_params &all; // sequences
     SharedKeys &shared;
     int index, key0, key; // which consumer of the block; the block's first key, the first key of this thread's rows
     Ring<STAGES> ring;    // steps
@@ -16,7 +16,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     //$ end
 
     __device__ __forceinline__ KeysConsumer(const attention_backward_params &params, SharedKeys &shared, int index, int key0)
-        : params(params), p(params.forward), shared(shared), index(index), key0(key0),
+        : params(params), all(params.forward), shared(shared), index(index), key0(key0),
           key(key0 + 64 * index + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4), ring{0},
           dk{}, dv{} {}
 
@@ -36,6 +36,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     // P^T and slopes, from S^T.
     __device__ __forceinline__ void weigh(int ahead) {
         const Step &of = step(ahead);
+        const attention_params &p = own_sequence(all, shared);
         const SharedAddress lse2 = address_in_shared(shared.lse2[(ring + ahead).stage()]);
         //$ if mask == custom_mask or score == custom_score
         const Where &at = of.where;
@@ -136,7 +137,7 @@ template <bool DK, bool DV> struct KeysConsumer {
 
     // dQ to the sums in memory.
     __device__ __forceinline__ void add_dq(int sums) {
-        float *const to = dq_sums(p, sums) + static_cast<int>(threadIdx.x) % 128 * 4;
+        float *const to = dq_sums(all, sums) + static_cast<int>(threadIdx.x) % 128 * 4;
         const int column = index * DQ_COLUMNS;
 #pragma unroll
         for (int i = 0; i < DQ_COLUMNS / 8; i++)
@@ -225,22 +226,24 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
 
     __device__ __forceinline__ void store(int kv_index) const {
+        const attention_backward_params &own = tensors_of_keys(params, kv_index);
+        const attention_params &p = own.forward;
         const int row0 = key0 + 64 * index + static_cast<int>(threadIdx.x) % 128 / 32 * 16; // of this warp
         const int kv_head = kv_index % p.kv_heads, batch = kv_index / p.kv_heads;
         const bool again_dk = DK && wants_repeat(dk[0]) && row0 < p.len_kv;
         const bool again_dv = DV && wants_repeat(dv[0]) && row0 < p.len_kv;
         if constexpr (DK)
-            store_rows<HEAD_DIM>(dk, p.scale, params.dk, params.dk_batch_stride, params.dk_head_stride, params.dk_row_stride, batch,
+            store_rows<HEAD_DIM>(dk, p.scale, own.dk, own.dk_batch_stride, own.dk_head_stride, own.dk_row_stride, batch,
                                  kv_head, row0, p.len_kv - row0);
         if constexpr (DV)
-            store_rows<HEAD_DIM_V>(dv, 1, params.dv, params.dv_batch_stride, params.dv_head_stride, params.dv_row_stride, batch,
+            store_rows<HEAD_DIM_V>(dv, 1, own.dv, own.dv_batch_stride, own.dv_head_stride, own.dv_row_stride, batch,
                                    kv_head, row0, p.len_kv - row0);
         // behind the stores: the sums are no longer in registers
         if constexpr (DK)
             if (again_dk)
-                repeat_dk(params, kv_index, row0);
+                repeat_dk(own, kv_index, row0);
         if constexpr (DV)
             if (again_dv)
-                repeat_dv(params, kv_index, row0);
+                repeat_dv(own, kv_index, row0);
     }
 };

@@ -1,4 +1,4 @@
-//$ needs block_m step_n stages consumers panels panels_v block_threads producer_registers consumer_registers target_shared_bytes
+//$ needs layout block_m step_n stages consumers panels panels_v block_threads producer_registers consumer_registers target_shared_bytes
 //$ let query_bytes = block_m * 128 * (panels + panels_v)
 //$ let k_step_bytes = step_n * 128 * panels + 48
 //$ let v_step_bytes = step_n * 128 * panels_v + 16
@@ -23,6 +23,9 @@ struct alignas(1024) SharedQueries {
     Panels<PANELS_V, STEP_N> v[V_STAGES];
     Step step[STAGES];
     Barrier queries_full, k_full[STAGES], k_empty[STAGES], v_full[V_STAGES], v_empty[V_STAGES];
+    //$ if layout != dense
+    Sequence sequence;
+    //$ end
 };
 static_assert(sizeof(SharedQueries) == SHARED_QUERIES, "as in the launch directive");
 
@@ -46,14 +49,21 @@ __device__ __forceinline__ void init_barriers(SharedQueries &shared) {
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     attention_dq(const __grid_constant__ attention_backward_tma_params params) {
     SharedQueries &shared = *dynamic_shared<SharedQueries>();
-    const attention_params &p = params.backward.forward;
-    const int tiles = (p.len_q + BLOCK_M - 1) / BLOCK_M;
+    const attention_params &all = params.backward.forward;
+    const int tiles = (all.len_q + BLOCK_M - 1) / BLOCK_M;
     // the last tiles see most keys where a mask is causal: they begin first
     const int query0 = (tiles - 1 - static_cast<int>(blockIdx.x) % tiles) * BLOCK_M, index = static_cast<int>(blockIdx.x) / tiles;
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
     grid_dependency_wait();
     launch_dependents();
+    //$ if layout != dense
+    const attention_params own = sequence_of(all, index / all.heads);
+    if (query0 >= own.len_q)
+        return;
+    if (threadIdx.x == 0)
+        shared.sequence = numbers_of(own);
+    //$ end
     __syncthreads();
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();

@@ -1,28 +1,33 @@
 //$ needs mask score block_m panels panels_v consumers stages v_stages step_n
+//$ include "backward/map_rows.cuh"
 
 // One warp loads Q and dO of the block, then the tiles of keys that any of its queries sees.
 __device__ __forceinline__ void produce_keys(const attention_backward_tma_params &params, SharedQueries &shared, int index, int query0) {
-    const attention_params &p = params.backward.forward;
-    const int head = index % p.heads, batch = index / p.heads, kv_head = head / (p.heads / p.kv_heads);
+    const attention_params &all = params.backward.forward;
+    const int head = index % all.heads, batch = index / all.heads, kv_head = head / (all.heads / all.kv_heads);
     const bool elected = elect_one();
-    const Where at = where_is(p, index);
-    KeyTiles walk = key_tiles(p, at, query0);
-    int key = next_keys(p, at, walk);
+    const Where at = where_is(all, index);
+    KeyTiles walk = key_tiles(own_sequence(all, shared), at, query0);
+    int key = next_keys(own_sequence(all, shared), at, walk);
     if (elected && key >= 0) {
+        const attention_params &p = own_sequence(all, shared);
         barrier_expect(&shared.queries_full, BLOCK_M * 128 * (PANELS + PANELS_V));
 #pragma unroll 1
         for (int consumer = 0; consumer < CONSUMERS; consumer++) {
-            const int query = query0 + 64 * consumer;
+            const int query = map_query(p, query0 + 64 * consumer);
 #pragma unroll 1
             for (int panel = 0; panel < PANELS; panel++)
-                tma_load(shared.q[consumer][panel], &params.q_map, &shared.queries_full, panel * 64, query, head, batch);
+                tma_load(shared.q[consumer][panel], &params.q_map, &shared.queries_full, panel * 64, query, head,
+                         map_batch(batch));
 #pragma unroll 1
             for (int panel = 0; panel < PANELS_V; panel++)
-                tma_load(shared.d_o[consumer][panel], &params.d_o_map, &shared.queries_full, panel * 64, query, head, batch);
+                tma_load(shared.d_o[consumer][panel], &params.d_o_map, &shared.queries_full, panel * 64, query, head,
+                         map_batch(batch));
         }
     }
 #pragma unroll 1
-    for (Ring<STAGES> ring = {0};; ring.count++, key = next_keys(p, at, walk)) {
+    for (Ring<STAGES> ring = {0};; ring.count++, key = next_keys(own_sequence(all, shared), at, walk)) {
+        const attention_params &p = own_sequence(all, shared);
         const Ring<V_STAGES> ring_v = {ring.count};
         const int stage = ring.stage(), stage_v = ring_v.stage();
         Barrier *const k_full = &shared.k_full[stage], *const v_full = &shared.v_full[stage_v];
@@ -43,7 +48,8 @@ __device__ __forceinline__ void produce_keys(const attention_backward_tma_params
             for (int panel = 0; panel < PANELS && !last; panel++)
 #pragma unroll 1
                 for (int row = 0; row < STEP_N; row += 64)
-                    tma_load(shared.k[stage][panel][row], &params.k_map, k_full, panel * 64, key + row, kv_head, batch);
+                    tma_load(shared.k[stage][panel][row], &params.k_map, k_full, panel * 64, map_key(p, key + row), kv_head,
+                             map_batch(batch));
         }
         barrier_wait(&shared.v_empty[stage_v], ring_v.parity() ^ 1);
         if (elected) {
@@ -55,7 +61,8 @@ __device__ __forceinline__ void produce_keys(const attention_backward_tma_params
             for (int panel = 0; panel < PANELS_V && !last; panel++)
 #pragma unroll 1
                 for (int row = 0; row < STEP_N; row += 64)
-                    tma_load(shared.v[stage_v][panel][row], &params.v_map, v_full, panel * 64, key + row, kv_head, batch);
+                    tma_load(shared.v[stage_v][panel][row], &params.v_map, v_full, panel * 64, map_key(p, key + row), kv_head,
+                             map_batch(batch));
         }
         if (last)
             break;

@@ -1,4 +1,4 @@
-//$ needs head_dim dq_width dependent_launches
+//$ needs head_dim dq_width layout dependent_launches
 //$ launch attention_round_dq grid batch * heads * ((len_q + 63) / 64) block 128 shared 0 dependent params attention_backward_params
 //$ include "backward/row_statistics_launch.cuh"
 //$ include "backward/repeat_queries.cuh"
@@ -7,15 +7,24 @@
 
 // The sums of 64 queries, times the scale -> dQ.
 extern "C" __global__ void __launch_bounds__(128)
-    attention_round_dq(const __grid_constant__ attention_backward_params params) {
+    attention_round_dq(const __grid_constant__ attention_backward_params all) {
     //$ if dependent_launches == 1
     grid_dependency_wait();
     launch_dependents();
     //$ end
+    const int tiles = padded_queries(all.forward) / 64, index = static_cast<int>(blockIdx.x) / tiles;
+    const int tile0 = static_cast<int>(blockIdx.x) % tiles * 64, query0 = tile0 + static_cast<int>(threadIdx.x) / 32 * 16; // of this warp
+    const attention_backward_params &params = sequence_of(all, index / all.forward.heads);
     const attention_params &p = params.forward;
-    const int tiles = padded_queries(p) / 64, index = static_cast<int>(blockIdx.x) / tiles;
-    const int query0 = static_cast<int>(blockIdx.x) % tiles * 64 + static_cast<int>(threadIdx.x) / 32 * 16; // of this warp
+    //$ if layout == ragged
+    if (tile0 >= p.len_q)
+        return;
+    //$ end
+    //$ if layout == ragged
+    const float4 *const sums = reinterpret_cast<const float4 *>(dq_sums(p, tile_of_query(p, index, tile0))) + threadIdx.x;
+    //$ else
     const float4 *const sums = reinterpret_cast<const float4 *>(dq_sums(p, blockIdx.x)) + threadIdx.x;
+    //$ end
     float dq[1][DQ_WIDTH / 2];
 #pragma unroll
     for (int i = 0; i < DQ_WIDTH / 8; i++) {

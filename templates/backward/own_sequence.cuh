@@ -1,0 +1,49 @@
+//$ needs layout
+//$ include "params/attention_backward.h"
+//$ if layout == dense
+
+// Sequences of one length: what a kernel is told holds for the block's.
+template <typename Shared> __device__ __forceinline__ const attention_params &own_sequence(const attention_params &all, const Shared &) {
+    return all;
+}
+// The same with its tensors.
+__device__ __forceinline__ const attention_backward_params &tensors_of_queries(const attention_backward_params &all, int) { return all; }
+__device__ __forceinline__ const attention_backward_params &tensors_of_keys(const attention_backward_params &all, int) { return all; }
+//$ else
+
+// Lengths of the block's sequence, and where it begins. They are in shared memory and are read anew for every tile, because the
+// roles have no registers left that would keep them.
+struct Sequence {
+    int len_q, len_kv;
+    //$ if layout == ragged
+    int first_q, first_kv;
+    //$ end
+};
+
+__device__ __forceinline__ Sequence numbers_of(const attention_params &own) {
+    //$ if layout == ragged
+    return {own.len_q, own.len_kv, own.first_q, own.first_kv};
+    //$ else
+    return {own.len_q, own.len_kv};
+    //$ end
+}
+
+// What a kernel is told of all sequences -> what holds for the block's, but for its tensors.
+template <typename Shared> __device__ __forceinline__ attention_params own_sequence(const attention_params &all, const Shared &shared) {
+    attention_params p = all;
+    p.len_q = shared.sequence.len_q;
+    p.len_kv = shared.sequence.len_kv;
+    //$ if layout == ragged
+    p.first_q = shared.sequence.first_q;
+    p.first_kv = shared.sequence.first_kv;
+    //$ end
+    return p;
+}
+// The same with its tensors. index = batch * heads + head, kv_index = batch * kv_heads + kv_head
+__device__ __forceinline__ attention_backward_params tensors_of_queries(const attention_backward_params &all, int index) {
+    return sequence_of(all, index / all.forward.heads);
+}
+__device__ __forceinline__ attention_backward_params tensors_of_keys(const attention_backward_params &all, int kv_index) {
+    return sequence_of(all, kv_index / all.forward.kv_heads);
+}
+//$ end
