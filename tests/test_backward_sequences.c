@@ -179,6 +179,8 @@ Test(backward_sequences, nan_in_a_sequence_stays_there) {
     } kernels[] = {
         {"target=sm_80 dtype=bf16 head_dim=64 mask=causal layout=ragged", "algorithm=flash_mma"},
         {"target=sm_80 dtype=bf16 head_dim=64 mask=none layout=ragged", "algorithm=flash_mma"},
+        {"target=sm_90a dtype=bf16 head_dim=64 mask=causal layout=ragged", "algorithm=flash_async"},
+        {"target=sm_90a dtype=bf16 head_dim=64 mask=none layout=ragged deterministic=1", "algorithm=flash_async"},
         {"head_dim=64 mask=causal layout=ragged", "algorithm=flash_tiled"},
     };
     const struct shape shape = {.batch = 6, .heads = 2, .kv_heads = 1, .len_q = 40, .len_kv = 50};

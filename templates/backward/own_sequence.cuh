@@ -13,7 +13,7 @@ __device__ __forceinline__ const attention_backward_params &tensors_of_keys(cons
 
 // Lengths of the block's sequence, and where it begins. They are in shared memory and are read anew for every tile, because the
 // roles have no registers left that would keep them.
-struct Sequence {
+struct alignas(16) Sequence {
     int len_q, len_kv;
     //$ if layout == ragged
     int first_q, first_kv;

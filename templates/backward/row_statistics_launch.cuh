@@ -36,7 +36,7 @@ __device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + q
 //$ if dq_width > 0
 
 // Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of a warpgroup hold an accumulator, four numbers at a
-// time.
+// time. tile: the place of their first query in the rows above, / 64.
 //$ if layout == ragged
 __device__ __forceinline__ int tile_of_query(const attention_params &p, long long index, int query) {
     return static_cast<int>(first_row(p, index) / 64) + query / 64;

@@ -35,9 +35,11 @@
      pipeline/release.cuh
      backward/unit_products.cuh
      target/sm_90a_products.cuh
+     backward/own_sequence.cuh
      backward/weigh_keys.cuh
      backward/repeat_keys.cuh
      backward/produce_queries.cuh
+     backward/map_rows.cuh
      backward/consume_queries.cuh
 
    Knobs
@@ -163,6 +165,16 @@ struct attention_backward_params {
     /* The forward pass: its inputs, o and lse as it wrote them, and the workspace. Last, because its size varies. */
     struct attention_params forward;
 };
+
+// sequence/dense.cuh
+
+// Sequences of one length: what a kernel is told holds for each of them.
+__device__ __forceinline__ const attention_params &sequence_of(const attention_params &all, int) { return all; }
+
+// backward/dense.cuh
+
+// Sequences of one length: what a kernel is told holds for each of them.
+__device__ __forceinline__ const attention_backward_params &sequence_of(const attention_backward_params &all, int) { return all; }
 
 // target/any.cuh
 // any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
@@ -329,19 +341,21 @@ __device__ __forceinline__ float *row_lse2(const attention_params &p, long long 
 __device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + query % 16 / 8 * 8 + query % 2 * 4 + query % 8 / 2; }
 
 // Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of a warpgroup hold an accumulator, four numbers at a
-// time. tile = index * padded_queries / 64 + query / 64.
+// time. tile: the place of their first query in the rows above, / 64.
 __device__ __forceinline__ float *dq_sums(const attention_params &p, long long tile) {
     return row_lse2(p, static_cast<long long>(p.batch) * p.heads) + tile * (64 * DQ_WIDTH);
 }
 
 // Eight lanes a row, 16 bytes at a time.
 extern "C" __global__ void __launch_bounds__(128)
-    attention_row_statistics(const __grid_constant__ attention_backward_params params) {
+    attention_row_statistics(const __grid_constant__ attention_backward_params all) {
     grid_dependency_wait();
     launch_dependents();
-    const attention_params &p = params.forward;
-    const int tiles = padded_queries(p) / 16, query = static_cast<int>(blockIdx.x) % tiles * 16 + static_cast<int>(threadIdx.x) / 8;
+    const int tiles = padded_queries(all.forward) / 16;
+    const int query = static_cast<int>(blockIdx.x) % tiles * 16 + static_cast<int>(threadIdx.x) / 8;
     const long long index = static_cast<int>(blockIdx.x) / tiles;
+    const attention_backward_params &params = sequence_of(all, static_cast<int>(index) / all.forward.heads);
+    const attention_params &p = params.forward;
     const int lane = static_cast<int>(threadIdx.x) % 8;
     const bool inside = query < p.len_q;
     const HeadGradients head = gradients_at(params, index);
@@ -744,12 +758,13 @@ __device__ __forceinline__ void repeat_dq(const attention_backward_params &param
 
 // The sums of 64 queries, times the scale -> dQ.
 extern "C" __global__ void __launch_bounds__(128)
-    attention_round_dq(const __grid_constant__ attention_backward_params params) {
+    attention_round_dq(const __grid_constant__ attention_backward_params all) {
     grid_dependency_wait();
     launch_dependents();
+    const int tiles = padded_queries(all.forward) / 64, index = static_cast<int>(blockIdx.x) / tiles;
+    const int tile0 = static_cast<int>(blockIdx.x) % tiles * 64, query0 = tile0 + static_cast<int>(threadIdx.x) / 32 * 16; // of this warp
+    const attention_backward_params &params = sequence_of(all, index / all.forward.heads);
     const attention_params &p = params.forward;
-    const int tiles = padded_queries(p) / 64, index = static_cast<int>(blockIdx.x) / tiles;
-    const int query0 = static_cast<int>(blockIdx.x) % tiles * 64 + static_cast<int>(threadIdx.x) / 32 * 16; // of this warp
     const float4 *const sums = reinterpret_cast<const float4 *>(dq_sums(p, blockIdx.x)) + threadIdx.x;
     float dq[1][DQ_WIDTH / 2];
 #pragma unroll
@@ -1057,6 +1072,14 @@ __device__ __forceinline__ void add_weighted(float (&sum)[DIM / 2], const unsign
         wgmma_rs<DIM, true, false, BFLOAT16>(sum, weights[step], other + step * ROWS_OF_STEP);
 }
 
+// backward/own_sequence.cuh
+
+// Sequences of one length: what a kernel is told holds for the block's.
+template <typename Shared> __device__ __forceinline__ const attention_params &own_sequence(const attention_params &all, const Shared &) {
+    return all;
+}
+__device__ __forceinline__ const attention_backward_params &tensors_of_keys(const attention_backward_params &all, int) { return all; }
+
 // backward/weigh_keys.cuh
 
 // S^T and dP^T of 64 keys -> P^T and dS^T, in the accumulator layout of wgmma: element 8 j + 4 h + 2 r + e of a thread is of row
@@ -1209,33 +1232,44 @@ struct alignas(1024) SharedKeys {
 };
 static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 
+// backward/map_rows.cuh
+
+// Where a row of a sequence is in a tensor map, which is of all sequences.
+__device__ __forceinline__ int map_query(const attention_params &, int query) { return query; }
+__device__ __forceinline__ int map_key(const attention_params &, int key) { return key; }
+__device__ __forceinline__ int map_batch(int batch) { return batch; }
+
 // backward/produce_queries.cuh
 
 // One warp loads K and V of the block, then the tiles of queries that see any of its keys. A lane copies 16 bytes of LSE or D.
 __device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int kv_index,
                                                 int key0) {
-    const attention_params &p = params.backward.forward;
-    const int kv_head = kv_index % p.kv_heads, batch = kv_index / p.kv_heads, group = p.heads / p.kv_heads;
+    const attention_params &all = params.backward.forward;
+    const int kv_head = kv_index % all.kv_heads, batch = kv_index / all.kv_heads, group = all.heads / all.kv_heads;
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int steps = (p.len_q + STEP_M - 1) / STEP_M;
+    const int steps = (all.len_q + STEP_M - 1) / STEP_M;
     int sums = 0, sums_before = 0; // of the steps before
     const bool elected = elect_one();
-    QueryTiles walk = query_tiles(p, kv_index * group, group, key0);
-    OtherTile tile = next_queries(p, walk);
+    QueryTiles walk = query_tiles(own_sequence(all, shared), kv_index * group, group, key0);
+    OtherTile tile = next_queries(own_sequence(all, shared), walk);
     if (elected && tile.first >= 0) {
+        const attention_params &p = own_sequence(all, shared);
         barrier_expect(&shared.keys_full, BLOCK_N * 128 * (PANELS + PANELS_V));
 #pragma unroll 1
         for (int consumer = 0; consumer < CONSUMERS; consumer++) {
 #pragma unroll 1
             for (int panel = 0; panel < PANELS; panel++)
-                tma_load(shared.k[consumer][panel], &params.k_map, &shared.keys_full, panel * 64, key0 + 64 * consumer, kv_head, batch);
+                tma_load(shared.k[consumer][panel], &params.k_map, &shared.keys_full, panel * 64, map_key(p, key0 + 64 * consumer),
+                         kv_head, map_batch(batch));
 #pragma unroll 1
             for (int panel = 0; panel < PANELS_V; panel++)
-                tma_load(shared.v[consumer][panel], &params.v_map, &shared.keys_full, panel * 64, key0 + 64 * consumer, kv_head, batch);
+                tma_load(shared.v[consumer][panel], &params.v_map, &shared.keys_full, panel * 64, map_key(p, key0 + 64 * consumer),
+                         kv_head, map_batch(batch));
         }
     }
 #pragma unroll 1
-    for (Ring<STAGES> ring = {0};; ring.count++, tile = next_queries(p, walk)) {
+    for (Ring<STAGES> ring = {0};; ring.count++, tile = next_queries(own_sequence(all, shared), walk)) {
+        const attention_params &p = own_sequence(all, shared);
         const Ring<D_O_STAGES> ring_d_o = {ring.count};
         const int stage = ring.stage(), stage_d_o = ring_d_o.stage(), head = tile.index % p.heads;
         Barrier *const q_full = &shared.q_full[stage], *const d_o_full = &shared.d_o_full[stage_d_o];
@@ -1256,7 +1290,8 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
                 barrier_expect(q_full, STEP_M * 128 * PANELS);
 #pragma unroll 1
             for (int panel = 0; panel < PANELS && !last; panel++)
-                tma_load(shared.q[stage][panel], &params.q_map, q_full, panel * 64, tile.first, head, batch);
+                tma_load(shared.q[stage][panel], &params.q_map, q_full, panel * 64, map_query(p, tile.first), head,
+                         map_batch(batch));
         }
         if (!last) {
             const float *const from = lane < 16 ? row_lse2(p, tile.index) : row_dots(p, tile.index);
@@ -1271,7 +1306,8 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
                 barrier_expect(d_o_full, STEP_M * 128 * PANELS_V);
 #pragma unroll 1
             for (int panel = 0; panel < PANELS_V && !last; panel++)
-                tma_load(shared.d_o[stage_d_o][panel], &params.d_o_map, d_o_full, panel * 64, tile.first, head, batch);
+                tma_load(shared.d_o[stage_d_o][panel], &params.d_o_map, d_o_full, panel * 64, map_query(p, tile.first), head,
+                         map_batch(batch));
         }
         if (last)
             break;
@@ -1283,7 +1319,7 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
 // A consumer warpgroup: 64 keys of the block, and everything that it holds in registers.
 template <bool DK, bool DV> struct KeysConsumer {
     const attention_backward_params &params;
-    const attention_params &p;
+    const attention_params &all; // sequences
     SharedKeys &shared;
     int index, key0, key; // which consumer of the block; the block's first key, the first key of this thread's rows
     Ring<STAGES> ring;    // steps
@@ -1294,7 +1330,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     float dq[DQ_COLUMNS / 2]; // (64 queries, DQ_COLUMNS)
 
     __device__ __forceinline__ KeysConsumer(const attention_backward_params &params, SharedKeys &shared, int index, int key0)
-        : params(params), p(params.forward), shared(shared), index(index), key0(key0),
+        : params(params), all(params.forward), shared(shared), index(index), key0(key0),
           key(key0 + 64 * index + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4), ring{0},
           dk{}, dv{} {}
 
@@ -1314,6 +1350,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     // P^T and slopes, from S^T.
     __device__ __forceinline__ void weigh(int ahead) {
         const Step &of = step(ahead);
+        const attention_params &p = own_sequence(all, shared);
         const SharedAddress lse2 = address_in_shared(shared.lse2[(ring + ahead).stage()]);
         const Where at = {};
         if (of.whole)
@@ -1400,7 +1437,7 @@ template <bool DK, bool DV> struct KeysConsumer {
 
     // dQ to the sums in memory.
     __device__ __forceinline__ void add_dq(int sums) {
-        float *const to = dq_sums(p, sums) + static_cast<int>(threadIdx.x) % 128 * 4;
+        float *const to = dq_sums(all, sums) + static_cast<int>(threadIdx.x) % 128 * 4;
         const int column = index * DQ_COLUMNS;
 #pragma unroll
         for (int i = 0; i < DQ_COLUMNS / 8; i++)
@@ -1466,23 +1503,25 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
 
     __device__ __forceinline__ void store(int kv_index) const {
+        const attention_backward_params &own = tensors_of_keys(params, kv_index);
+        const attention_params &p = own.forward;
         const int row0 = key0 + 64 * index + static_cast<int>(threadIdx.x) % 128 / 32 * 16; // of this warp
         const int kv_head = kv_index % p.kv_heads, batch = kv_index / p.kv_heads;
         const bool again_dk = DK && wants_repeat(dk[0]) && row0 < p.len_kv;
         const bool again_dv = DV && wants_repeat(dv[0]) && row0 < p.len_kv;
         if constexpr (DK)
-            store_rows<HEAD_DIM>(dk, p.scale, params.dk, params.dk_batch_stride, params.dk_head_stride, params.dk_row_stride, batch,
+            store_rows<HEAD_DIM>(dk, p.scale, own.dk, own.dk_batch_stride, own.dk_head_stride, own.dk_row_stride, batch,
                                  kv_head, row0, p.len_kv - row0);
         if constexpr (DV)
-            store_rows<HEAD_DIM_V>(dv, 1, params.dv, params.dv_batch_stride, params.dv_head_stride, params.dv_row_stride, batch,
+            store_rows<HEAD_DIM_V>(dv, 1, own.dv, own.dv_batch_stride, own.dv_head_stride, own.dv_row_stride, batch,
                                    kv_head, row0, p.len_kv - row0);
         // behind the stores: the sums are no longer in registers
         if constexpr (DK)
             if (again_dk)
-                repeat_dk(params, kv_index, row0);
+                repeat_dk(own, kv_index, row0);
         if constexpr (DV)
             if (again_dv)
-                repeat_dv(params, kv_index, row0);
+                repeat_dv(own, kv_index, row0);
     }
 };
 
@@ -1507,8 +1546,8 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
 // The block's keys: dK, dV, or both.
 template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(const attention_backward_tma_params &params) {
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
-    const attention_params &p = params.backward.forward;
-    const int tiles = (p.len_kv + BLOCK_N - 1) / BLOCK_N;
+    const attention_params &all = params.backward.forward;
+    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N;
     // the first keys are seen by most queries where a mask is causal: they begin first
     const int key0 = static_cast<int>(blockIdx.x) % tiles * BLOCK_N, kv_index = static_cast<int>(blockIdx.x) / tiles;
     if (warp_index() == 0 && elect_one())
