@@ -12,6 +12,13 @@ static double shared_clocks(const struct work *work, double s_clocks, double o_c
     return (s_clocks * (64 + 4096.0 / k->block_n) + v_reads + 2 * p_bytes) / work->gpu->shared;
 }
 
+/* Of two tiles, the softmax of the second is beside products of the first. That of the first is beside none: both warpgroups wait for
+   its P, the other one until it has come through shared memory. */
+static double softmax_alone(const struct work *work) {
+    const struct model_gpu *gpu = work->gpu;
+    return (double)work->knobs->block_m * work->knobs->block_n / gpu->softmax_one + gpu->shared_latency;
+}
+
 bool work_mla(struct work *work) {
     const struct knobs *k = work->knobs;
     const struct shape *s = work->shape;
@@ -35,12 +42,16 @@ bool work_mla(struct work *work) {
     t->special = scores / gpu->softmax_two;
     t->shared = shared_clocks(work, s_clocks, o_clocks);
     t->fill = tile / (q_tiles > kv_heads ? gpu->fill_together : gpu->fill);
-    double units[] = {t->tensor, t->special, t->shared, t->fill};
+    t->chain = t->tensor + softmax_alone(work) / 2;
+    double units[] = {t->chain, t->special, t->shared, t->fill};
     t->round = work->busy = work_overlap(units, 4, gpu->overlap);
     t->resident = 1;
     t->blocks = gpu->multiprocessors;
     t->rounds = work_cover(q_tiles * work_cover(len_kv, k->block_n), t->blocks);
-    t->start = gpu->async_start;
+    /* Runs begin anywhere, so a block has a part of a Q tile more than its share of them, unless each Q tile has blocks of its own. A
+       change waits for O to leave through the buffer of Q; its first and last product overlap with nothing. */
+    double changes = 2 * q_tiles <= t->blocks ? 0 : q_tiles / t->blocks;
+    t->start = gpu->async_start + changes * (gpu->async_stop + s_clocks + softmax_alone(work) + o_clocks);
     t->useful = group / fmax(1, work_cover(group, k->block_m) * k->block_m) * pairs;
     work->launches = 1;
     work->extra_seconds = 2e-6; /* the second launch, which is short and close behind */
