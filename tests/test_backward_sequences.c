@@ -1,7 +1,7 @@
 /* Gradients of sequences with lengths of their own: what a launch refuses, that lengths are read when the kernel runs, and that
    nothing else is written or read. That the numbers are right is for the sweep (specs/attention_backward_sequences*.yaml). */
-#include "check.h"
 #include "helper_device.h"
+#include "helper_sequences.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -17,22 +17,15 @@ static float dq[TOTAL_Q * ROW], dk[TOTAL_KV * ROW], dv[TOTAL_KV * ROW];
 static int32_t cu_q[B + 1], cu_kv[B + 1], lengths[B];
 static _Alignas(256) char workspace[1 << 14];
 
-static void fill(float *values, size_t count, unsigned seed) {
-    for (size_t i = 0; i < count; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        values[i] = (float)(seed >> 8) / (float)(1 << 23) - 1;
-    }
-}
-
 /* The second sequence has no queries, and the third has all keys but the last tokens, which no sequence has. */
 static struct att_args ragged(void) {
     memcpy(cu_q, (int32_t[]){0, 4, 4, 7}, sizeof cu_q);
     memcpy(cu_kv, (int32_t[]){0, 10, 13, 20}, sizeof cu_kv);
-    fill(q, sizeof q / sizeof *q, 1);
-    fill(k, sizeof k / sizeof *k, 2);
-    fill(v, sizeof v / sizeof *v, 3);
-    fill(o, sizeof o / sizeof *o, 4);
-    fill(d_o, sizeof d_o / sizeof *d_o, 5);
+    sequences_draw(q, sizeof q / sizeof *q, 1);
+    sequences_draw(k, sizeof k / sizeof *k, 2);
+    sequences_draw(v, sizeof v / sizeof *v, 3);
+    sequences_draw(o, sizeof o / sizeof *o, 4);
+    sequences_draw(d_o, sizeof d_o / sizeof *d_o, 5);
     for (int i = 0; i < H * TOTAL_Q; i++)
         lse[i] = 1;
     struct att_attention_backward_args args = {.d_o = {d_o, 0, D, ROW},
@@ -109,10 +102,7 @@ Test(backward_sequences, bad_arguments_are_refused_and_nothing_runs) {
         struct att_args args = ragged();
         poison_gradients();
         refusals[i].spoil(&args.attention_backward.forward);
-        cr_expect_eq(att_launch(kernel, &args, NULL), ATT_INVALID_ARGUMENT, "%s", refusals[i].message);
-        cr_expect(strstr(att_message(session), refusals[i].message), "expected %s, found %s", refusals[i].message,
-                  att_message(session));
-        cr_expect_eq(att_check(kernel, &args), ATT_INVALID_ARGUMENT, "%s", refusals[i].message);
+        sequences_expect_refusal(session, kernel, &args, refusals[i].message);
         cr_expect(is_poison(dq, sizeof dq / sizeof *dq) && is_poison(dk, sizeof dk / sizeof *dk));
     }
     att_close(session);
@@ -127,13 +117,8 @@ Test(backward_sequences, problems_without_gradients_are_refused) {
         {"layout=ragged fixed_len_q=4", "layout != ragged or fixed_len_q == 0"},
     };
     att_session *session = open_test_device(ATT_HOST_FAST);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char text[256];
-        att_kernel *kernel = NULL;
-        snprintf(text, sizeof text, "family=attention_backward head_dim=8 %s", cases[i].problem);
-        cr_expect_neq(att_find(session, text, NULL, &kernel), ATT_OK, "%s", text);
-        cr_expect(strstr(att_message(session), cases[i].message), "%s: found %s", text, att_message(session));
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        sequences_expect_no_kernel(session, "attention_backward", cases[i].problem, cases[i].message);
     att_close(session);
 }
 
@@ -177,39 +162,15 @@ Test(backward_sequences, nan_in_a_sequence_stays_there) {
     static const struct {
         const char *problem, *schedule;
     } kernels[] = {
-        {"target=sm_80 dtype=bf16 head_dim=64 mask=causal layout=ragged", "algorithm=flash_mma"},
-        {"target=sm_80 dtype=bf16 head_dim=64 mask=none layout=ragged", "algorithm=flash_mma"},
-        {"target=sm_90a dtype=bf16 head_dim=64 mask=causal layout=ragged", "algorithm=flash_async"},
-        {"target=sm_90a dtype=bf16 head_dim=64 mask=none layout=ragged deterministic=1", "algorithm=flash_async"},
-        {"head_dim=64 mask=causal layout=ragged", "algorithm=flash_tiled"},
+        {"target=sm_80 dtype=bf16 mask=causal layout=ragged", "algorithm=flash_mma"},
+        {"target=sm_80 dtype=bf16 mask=none layout=ragged", "algorithm=flash_mma"},
+        {"target=sm_90a dtype=bf16 mask=causal layout=ragged", "algorithm=flash_async"},
+        {"target=sm_90a dtype=bf16 mask=none layout=ragged deterministic=1", "algorithm=flash_async"},
+        {"mask=causal layout=ragged", "algorithm=flash_tiled"},
     };
     const struct shape shape = {.batch = 6, .heads = 2, .kv_heads = 1, .len_q = 40, .len_kv = 50};
-    const struct check_options options = {.layout = LAYOUT_SPREAD, .shown = 3};
     att_session *session = open_test_device(ATT_HOST_CHECK);
-    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
-        char problem[256];
-        att_kernel *kernel = NULL;
-        struct workload workload;
-        struct check_result result;
-        struct text error = {0};
-        int spoiled = 0;
-        snprintf(problem, sizeof problem, "family=attention_backward %s", kernels[i].problem);
-        cr_assert_eq(att_find(session, problem, kernels[i].schedule, &kernel), ATT_OK, "%s", att_message(session));
-        cr_assert(workload_make(&workload, &kernel->variant.knobs, &shape, NULL, 6, &error), "%s", text_string(&error));
-        for (int64_t b = 0; b < shape.batch; b++) { /* after the answer was made; its dK and dV are 0 */
-            if (workload.lengths.len_q[b] > 0 || workload.lengths.len_kv[b] == 0)
-                continue;
-            spoiled++;
-            for (int tensor = 1; tensor <= 2; tensor++)
-                for (int64_t e = 0; e < shape.len_kv * 64; e++)
-                    workload.input[tensor].value[b * shape.len_kv * 64 + e] = NAN;
-        }
-        cr_assert_gt(spoiled, 0, "a sequence without queries has keys");
-        cr_expect(check_run(session, kernel, &workload, &options, &result), "%s %s\n%s", kernels[i].problem,
-                  kernels[i].schedule, text_string(&result.report));
-        check_free(&result);
-        workload_free(&workload);
-        text_free(&error);
-    }
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        sequences_check_nan_stays(session, "attention_backward", kernels[i].problem, kernels[i].schedule, &shape);
     att_close(session);
 }

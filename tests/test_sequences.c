@@ -1,6 +1,6 @@
 /* Sequences with lengths of their own: what a launch refuses, and that lengths are read when the kernel runs. */
-#include "check.h"
 #include "helper_device.h"
+#include "helper_sequences.h"
 #include "oracle.h"
 
 #include <criterion/criterion.h>
@@ -69,17 +69,10 @@ static att_kernel *find(att_session *session, const char *problem) {
     return kernel;
 }
 
-static void fill(float *values, size_t count, unsigned seed) {
-    for (size_t i = 0; i < count; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        values[i] = (float)(seed >> 8) / (float)(1 << 23) - 1;
-    }
-}
-
 static void fill_all(void) {
-    fill(q, sizeof q / sizeof *q, 1);
-    fill(k, sizeof k / sizeof *k, 2);
-    fill(v, sizeof v / sizeof *v, 3);
+    sequences_draw(q, sizeof q / sizeof *q, 1);
+    sequences_draw(k, sizeof k / sizeof *k, 2);
+    sequences_draw(v, sizeof v / sizeof *v, 3);
 }
 
 /* --- what is refused ----------------------------------------------------------------------------------------------- */
@@ -144,10 +137,6 @@ static const struct refusal {
     {CSR, csr, begins_before, "page_indptr[0] is -1"},
 };
 
-static enum att_status launch_now(att_kernel *kernel, const struct att_args *args) {
-    return att_launch(kernel, args, NULL);
-}
-
 Test(sequences, bad_arguments_are_refused_and_nothing_runs) {
     att_session *session = open_test_device(ATT_HOST_FAST); /* what is no att_alloc is no buffer in the others */
     if (test_device_is_gpu())
@@ -160,12 +149,7 @@ Test(sequences, bad_arguments_are_refused_and_nothing_runs) {
         memset(o, 0x7b, sizeof o);
         if (row->spoil)
             row->spoil(&args.attention);
-        static enum att_status (*const checks[])(att_kernel *, const struct att_args *) = {launch_now, att_check};
-        for (size_t c = 0; c < sizeof checks / sizeof *checks; c++) {
-            cr_expect_eq(checks[c](kernel, &args), ATT_INVALID_ARGUMENT, "%s", row->message);
-            cr_expect(strstr(att_message(session), row->message), "expected %s, found %s", row->message,
-                      att_message(session));
-        }
+        sequences_expect_refusal(session, kernel, &args, row->message);
         for (size_t at = 0; at < sizeof o; at++)
             cr_assert_eq(((unsigned char *)o)[at], 0x7b);
     }
@@ -185,14 +169,8 @@ Test(sequences, problems_that_contradict_themselves_are_refused) {
         {"layout=ragged page_size=2048", "page_size"},
     };
     att_session *session = open_test_device(ATT_HOST_FAST);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char text[256];
-        att_kernel *kernel = NULL;
-        snprintf(text, sizeof text, "family=attention_forward head_dim=8 %s", cases[i].problem);
-        cr_expect_neq(att_find(session, text, NULL, &kernel), ATT_OK, "%s", text);
-        cr_expect(strstr(att_message(session), cases[i].message), "%s: expected %s, found %s", text, cases[i].message,
-                  att_message(session));
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        sequences_expect_no_kernel(session, "attention_forward", cases[i].problem, cases[i].message);
     att_close(session);
 }
 
@@ -278,39 +256,15 @@ Test(sequences, nan_in_a_sequence_stays_there) {
     static const struct {
         const char *problem, *schedule;
     } kernels[] = {
-        {"target=sm_90a dtype=bf16 head_dim=64 mask=none layout=ragged", "algorithm=flash_async"},
-        {"target=sm_90a dtype=bf16 head_dim=64 mask='k <= q' layout=ragged", "algorithm=flash_async"},
-        {"target=sm_90a dtype=bf16 head_dim=64 mask=causal layout=ragged page_size=16", "algorithm=flash_async"},
-        {"target=sm_80 dtype=bf16 head_dim=64 mask=causal layout=ragged page_size=16", "algorithm=flash_mma"},
-        {"head_dim=64 mask=causal layout=ragged", "algorithm=flash"},
+        {"target=sm_90a dtype=bf16 mask=none layout=ragged", "algorithm=flash_async"},
+        {"target=sm_90a dtype=bf16 mask='k <= q' layout=ragged", "algorithm=flash_async"},
+        {"target=sm_90a dtype=bf16 mask=causal layout=ragged page_size=16", "algorithm=flash_async"},
+        {"target=sm_80 dtype=bf16 mask=causal layout=ragged page_size=16", "algorithm=flash_mma"},
+        {"mask=causal layout=ragged", "algorithm=flash"},
     };
     const struct shape shape = {.batch = 6, .heads = 2, .kv_heads = 1, .len_q = 70, .len_kv = 90};
-    const struct check_options options = {.layout = LAYOUT_SPREAD, .shown = 3};
     att_session *session = open_test_device(ATT_HOST_CHECK);
-    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
-        char problem[256];
-        att_kernel *kernel = NULL;
-        struct workload workload;
-        struct check_result result;
-        struct text error = {0};
-        int spoiled = 0;
-        snprintf(problem, sizeof problem, "family=attention_forward %s", kernels[i].problem);
-        cr_assert_eq(att_find(session, problem, kernels[i].schedule, &kernel), ATT_OK, "%s", att_message(session));
-        cr_assert(workload_make(&workload, &kernel->variant.knobs, &shape, NULL, 6, &error), "%s", text_string(&error));
-        for (int64_t b = 0; b < shape.batch; b++) { /* after the answer was made */
-            if (workload.lengths.len_q[b] > 0 || workload.lengths.len_kv[b] == 0)
-                continue;
-            spoiled++;
-            for (int tensor = 1; tensor <= 2; tensor++)
-                for (int64_t e = 0; e < shape.len_kv * 64; e++)
-                    workload.input[tensor].value[b * shape.len_kv * 64 + e] = NAN;
-        }
-        cr_assert_gt(spoiled, 0, "a sequence without queries has keys");
-        cr_expect(check_run(session, kernel, &workload, &options, &result), "%s %s\n%s", kernels[i].problem,
-                  kernels[i].schedule, text_string(&result.report));
-        check_free(&result);
-        workload_free(&workload);
-        text_free(&error);
-    }
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        sequences_check_nan_stays(session, "attention_forward", kernels[i].problem, kernels[i].schedule, &shape);
     att_close(session);
 }
