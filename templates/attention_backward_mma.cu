@@ -16,23 +16,7 @@
 //$ let widest = max(columns_qk, columns_v)
 //$ let apart = widest > 128 or wants_dk == 0 or wants_dv == 0
 //$ default threads = 128
-//$ if score == custom_score or dropout == 1 or (layout != dense and (widest > 64 or mask == custom_mask))
-//$ note What a score holds, the random numbers, or the lengths and first rows of a sequence, stand beside S and dP of 16 rows a warp.
-//$ default block_m = 64
-//$ default block_n = 64
-//$ elif layout != dense
-//$ default block_m = 128
-//$ default block_n = 64
-//$ elif widest <= 64
-//$ default block_m = 128
-//$ default block_n = 128
-//$ elif widest <= 128
-//$ default block_m = 128
-//$ default block_n = 64
-//$ else
-//$ default block_m = 64
-//$ default block_n = 64
-//$ end
+//$ defaults "attention_backward_mma.yaml"
 //$ tune target in [sm_80, sm_86, sm_89, sm_90, sm_120]
 //$ tune block_m in [64, 128]
 //$ tune block_n in [64, 128]

@@ -15,31 +15,7 @@
 //
 // Threads stand in a grid of THREADS_M x THREADS_N over whatever they multiply; thread (y, x) has elements (y + i THREADS_M, x + j THREADS_N).
 //$ require max(head_dim, head_dim_v) <= 256
-//$ if target != any and head_dim <= 64 and head_dim_v <= 64
-//$ default block_m = 64
-//$ default block_n = 64
-//$ default threads = 256
-//$ elif target != any and head_dim <= 128 and head_dim_v <= 128
-//$ default block_m = 32
-//$ default block_n = 32
-//$ default threads = 256
-//$ elif target != any
-//$ default block_m = 16
-//$ default block_n = 16
-//$ default threads = 128
-//$ elif head_dim <= 64 and head_dim_v <= 64
-//$ default block_m = 32
-//$ default block_n = 64
-//$ default threads = 256
-//$ elif head_dim <= 128 and head_dim_v <= 128
-//$ default block_m = 16
-//$ default block_n = 32
-//$ default threads = 128
-//$ else
-//$ default block_m = 8
-//$ default block_n = 16
-//$ default threads = 128
-//$ end
+//$ defaults "attention_backward_tiled.yaml"
 //$ tune target in [any, sm_80]
 //$ tune block_m in [16, 32, 64]
 //$ tune block_n in [16, 32, 64]

@@ -87,10 +87,28 @@ static const struct choice tiled_kv[] = {
     {"head_dim=256", "d 256", 16, 16, 0},
 };
 
+#define BACKWARD "family=attention_backward "
+static const struct choice backward_tiled[] = {
+    {BACKWARD "head_dim=64 target=sm_80", "d 64", 64, 64, 0},
+    {BACKWARD "head_dim=64 head_dim_v=72 target=sm_80", "d 128", 32, 32, 0},
+    {BACKWARD "head_dim=136 target=sm_80", "d 256", 16, 16, 0},
+    {BACKWARD "head_dim=64", "d 64 on any GPU", 32, 64, 0},
+    {BACKWARD "head_dim=72 head_dim_v=64", "d 128 on any GPU", 16, 32, 0},
+    {BACKWARD "head_dim=256", "d 256 on any GPU", 8, 16, 0},
+};
+static const struct choice backward_mma[] = {
+    {BACKWARD "head_dim=64 target=sm_80 " SQUARE, "a score or dropout", 64, 64, 0},
+    {BACKWARD "head_dim=72 layout=ragged target=sm_80", "sequences with long rows or a mask of one's own", 64, 64, 0},
+    {BACKWARD "head_dim=64 layout=padded target=sm_80", "sequences", 128, 64, 0},
+    {BACKWARD "head_dim=64 mask=causal target=sm_80", "d 64", 128, 128, 0},
+    {BACKWARD "head_dim=64 head_dim_v=65 target=sm_80", "d 128", 128, 64, 0},
+    {BACKWARD "head_dim=129 target=sm_80", "d 256", 64, 64, 0},
+};
+
 static struct knobs knobs_of(const char *problem, int algorithm, int loop_order) {
     char text[256];
-    snprintf(text, sizeof text, "family=attention_forward %s%s", strstr(problem, "dtype=") ? "" : "dtype=bf16 ",
-             problem);
+    snprintf(text, sizeof text, "%s%s%s", strstr(problem, "family=") ? "" : "family=attention_forward ",
+             strstr(problem, "dtype=") ? "" : "dtype=bf16 ", problem);
     const struct input input = {"<test>", text, strlen(text)};
     struct knobs knobs = knobs_default();
     struct diag diag = {0};
@@ -109,7 +127,7 @@ static void check_rows(int algorithm, int loop_order, const struct choice *choic
     cr_assert_not_null(set, "%s", text_string(&diag.text));
     char reason[VARIANT_REASON];
     const struct template_row *which;
-    const struct knobs any = knobs_of("head_dim=64", algorithm, loop_order);
+    const struct knobs any = knobs_of(choices[count - 1].problem, algorithm, loop_order);
     const struct template *template = template_find(set, &any, &which, reason, sizeof reason);
     cr_assert(template && template->defaults);
     cr_assert_eq(template->defaults->rows, count);
@@ -137,6 +155,12 @@ Test(defaults, every_row_of_flash_mma_answers_a_problem) {
 Test(defaults, every_row_of_flash_tiled_answers_a_problem) {
     check_rows(algorithm_flash_tiled, loop_order_q_outer, tiled, sizeof tiled / sizeof *tiled);
     check_rows(algorithm_flash_tiled, loop_order_kv_outer, tiled_kv, sizeof tiled_kv / sizeof *tiled_kv);
+}
+
+Test(defaults, every_row_of_the_backward_pass_answers_a_problem) {
+    check_rows(algorithm_flash_tiled, loop_order_q_outer, backward_tiled,
+               sizeof backward_tiled / sizeof *backward_tiled);
+    check_rows(algorithm_flash_mma, loop_order_q_outer, backward_mma, sizeof backward_mma / sizeof *backward_mma);
 }
 
 /* --- tables in general --------------------------------------------------------------------------------------------- */
