@@ -1,35 +1,80 @@
 //$ needs dtype_out
 //$ include "sequence/element.cuh"
+//$ if dtype_out != fp32
+//$ include "target/sm_80.cuh"
+//$ include "store/chunk_of_quad.cuh"
+
+__device__ __forceinline__ unsigned pack_output(float low, float high) {
+    //$ if dtype_out == bf16
+    return pack<true>(low, high);
+    //$ else
+    return pack<false>(low, high);
+    //$ end
+}
+
+// Row lane / 4 + 8 * r of the accumulators times a factor, 16 bytes at a time: each lane of the row stores every fourth chunk.
+template <int DIM, int HALF>
+__device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, float factor, Output *to, bool inside) {
+    constexpr int COUNT = HALF / 4; // of chunks in a row
+#pragma unroll
+    for (int chunk = 0; chunk < COUNT; chunk += 4) {
+        unsigned pair[4];
+#pragma unroll
+        for (int n = 0; n < 4; n++) {
+            const int i = 4 * min(chunk + n, COUNT - 1) + 2 * r;
+            pair[n] = pack_output(factor * sum[i], factor * sum[i + 1]);
+        }
+        const uint4 bits = chunk_of_quad(pair);
+        const int column = 8 * (chunk + static_cast<int>(threadIdx.x) % 4);
+        if (inside && column < DIM)
+            *reinterpret_cast<uint4 *>(to + column) = bits;
+    }
+}
+//$ end
 
 // The accumulators of a warp times a factor -> rows row0 .. of a head, of which `count` are there.
 template <int DIM, int TILES, int HALF>
 __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], float factor, void *tensor, long long batch_stride,
                                            long long head_stride, long long row_stride, int batch, int head, int row0, int count) {
     const int lane = threadIdx.x % 32;
+    const long long strides = batch_stride | head_stride | row_stride;
+    const unsigned long long address = reinterpret_cast<unsigned long long>(tensor);
     Output *rows = static_cast<Output *>(tensor) + batch * batch_stride + head * head_stride;
+    //$ if dtype_out != fp32
+    const bool chunks = DIM % 8 == 0 && strides % 8 == 0 && address % 16 == 0;
+    //$ end
     // two elements are one store where every row begins at a multiple of two
-    const bool pairs = DIM % 2 == 0 && (batch_stride | head_stride | row_stride) % 2 == 0 &&
-                       reinterpret_cast<unsigned long long>(tensor) % (2 * sizeof(Output)) == 0;
+    const bool pairs = DIM % 2 == 0 && strides % 2 == 0 && address % (2 * sizeof(Output)) == 0;
 #pragma unroll
     for (int t = 0; t < TILES; t++)
 #pragma unroll
-        for (int i = 0; i < HALF; i += 2) {
-            const int row = 16 * t + lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2;
-            Output *to = rows + (row0 + row) * row_stride + column;
-            const float low = factor * sum[t][i], high = factor * sum[t][i + 1];
+        for (int r = 0; r < 2; r++) {
+            const int row = 16 * t + lane / 4 + 8 * r;
+            Output *const to = rows + (row0 + row) * row_stride;
+            //$ if dtype_out != fp32
+            if (chunks) {
+                store_chunks<DIM>(sum[t], r, factor, to, row < count);
+                continue;
+            }
+            //$ end
             if (row >= count)
                 continue;
-            if (pairs && column < DIM) {
-                //$ if dtype_out == fp32
-                *reinterpret_cast<float2 *>(to) = make_float2(low, high);
-                //$ else
-                *reinterpret_cast<unsigned *>(to) = to_output(low) | static_cast<unsigned>(to_output(high)) << 16;
-                //$ end
-            } else {
-                if (column < DIM)
-                    to[0] = to_output(low);
-                if (column + 1 < DIM)
-                    to[1] = to_output(high);
+#pragma unroll
+            for (int i = 2 * r; i < HALF; i += 4) {
+                const int column = i / 4 * 8 + lane % 4 * 2;
+                const float low = factor * sum[t][i], high = factor * sum[t][i + 1];
+                if (pairs && column < DIM) {
+                    //$ if dtype_out == fp32
+                    *reinterpret_cast<float2 *>(to + column) = make_float2(low, high);
+                    //$ else
+                    *reinterpret_cast<unsigned *>(to + column) = pack_output(low, high);
+                    //$ end
+                } else {
+                    if (column < DIM)
+                        to[column] = to_output(low);
+                    if (column + 1 < DIM)
+                        to[column + 1] = to_output(high);
+                }
             }
         }
 }
