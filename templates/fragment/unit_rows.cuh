@@ -1,4 +1,4 @@
-//$ needs columns_v mask score sinks dropout batch_invariant split_keys block_n rescale mask_tiles bias_stages plain_scores folded
+//$ needs columns_v mask score sinks dropout batch_invariant split_keys block_n rescale mask_tiles bias_stages plain_scores folded bfloat16
 
 // A unit of a Q tile, as a warpgroup holds it in registers: S of a K/V tile, O, and the softmax state. The kernel decides when
 // S and O are multiplied.
@@ -13,7 +13,8 @@ struct UnitRows {
     Seen seen; // mask bits of the next tile, unless all of it is seen
     //$ end
     //$ if rescale == from_sum
-    int raises; // of m in this Q tile, which scores had outgrown
+    int raises;     // of m, which scores had outgrown: 3 for each, less 1 for each K/V tile behind it, but not below 0
+    int raise_step; // of the last one
     bool unsure; // P of this tile is of an m that may be too small
     float tile_sum[2]; // this thread's share of the row sums of that P
     //$ end
@@ -34,14 +35,19 @@ struct UnitRows {
           c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E) { // not 0: 0 * -INFINITY is NaN
         //$ end
         //$ if rescale == from_sum
-        raises = 0;
+        raises = raise_step = 0;
         //$ end
     }
     //$ if rescale == from_sum
 
-    // Compute maxima from now on? Scores that outgrow m twice in a Q tile will do so again.
-    static constexpr int MANY_RAISES = 2;
+    // Compute the maximum of every tile from now on? That takes a third of the time of raising m afterwards, so it pays once scores
+    // outgrow m in more than a third of the tiles.
+    static constexpr int MANY_RAISES = 18;
     __device__ __forceinline__ bool follows() const { return raises >= MANY_RAISES; }
+    __device__ __forceinline__ void count_raise(int step) {
+        raises = max(0, raises - (step - raise_step)) + 3;
+        raise_step = step;
+    }
     //$ end
 
     // Prepare a K/V tile while its S is being computed.
@@ -89,11 +95,16 @@ struct UnitRows {
         //$ end
     }
 
-    // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^8 (`search`: always). Until
-    // then P is at most 2^8 too large, and so is l, which divides it out.
+    // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^SLACK (`search`: always). Until
+    // then P is at most 2^SLACK too large, and so is l, which divides it out.
+    //$ if rescale == from_sum and bfloat16
+    static constexpr float SLACK = 16;
+    //$ else
+    static constexpr float SLACK = 8;
+    //$ end
     template <bool FOLLOW>
     __device__ __forceinline__ void online_softmax(bool masked, bool first, bool search, float (&sum)[2]) {
-        const float slack = search ? 0 : 8;
+        const float slack = search ? 0 : SLACK;
         rows.grown = false;
         //$ if folded
         apply_score(s, score);
@@ -114,7 +125,7 @@ struct UnitRows {
         //$ else
         //$ if plain_scores and mask == none and rescale == from_sum
         if (FOLLOW || first)
-            follow_max<4>(s, rows, c, FOLLOW, slack); // where every row sees the whole first tile, an estimate of m suffices
+            follow_max<1>(s, rows, c, true, slack);
         //$ else
         if (FOLLOW)
             follow_max<1>(s, rows, c, true, slack);
@@ -131,12 +142,8 @@ struct UnitRows {
         begin_score(score, p, unit.where);
         //$ end
         rows = no_rows();
-        //$ if rescale == from_sum
-        //$ if batch_invariant == 1
+        //$ if rescale == from_sum and batch_invariant == 1
         raises = 0; // else the tiles of other sequences before this one would change its bits
-        //$ else
-        raises = follows() ? MANY_RAISES : 0;
-        //$ end
         //$ end
         //$ if sinks > 0 and split_keys > 0
         if (unit.tile.split == 0) // it enters l once
