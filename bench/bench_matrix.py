@@ -93,7 +93,7 @@ def main():
     results = chosen.results or pathlib.Path(os.devnull if chosen.dry_run else RESULTS)
     about = {"bench": "matrix", "commit": chosen.commit, "input": "standard normal, bf16"}
     plan = protocol.Plan(rounds=chosen.rounds, seed=chosen.seed, warm_too=chosen.warm)
-    machine, rows = runner.run(setup, todo, job, plan, chosen.seconds, results, about)
+    machine, rows = runner.run(setup, todo, job, plan, chosen.seconds, results, about, ahead=True)
     print(f"TFLOP/s, median, L2 flushed. {json.dumps(machine)}\n\n{table.markdown(rows)}")
     if chosen.warm:
         print(f"The same with a warm L2.\n\n{table.markdown(rows, 'warm')}")

@@ -5,7 +5,11 @@
     text  knobs, or none for the library's choice; among them the words "fixed", for a kernel of these sizes only, and
           "unhinted", for one that is found without being told of sizes and alignment
     rows  one a kernel: its figures, or an "error" that says why it has none
+
+A job with "ahead", a list of cases, compiles the kernels of all of them side by side, so that the device does not wait for it.
 """
+import concurrent.futures
+import os
 import time
 
 import checkout  # noqa: F401
@@ -37,9 +41,31 @@ def start(setup):
             say("ceilings")
             return {**side.machine(), "arch": session.info.arch, "compiler": session.info.compiler,
                     "attile": attile.version(), **side.ceilings()}
+        if "ahead" in job:
+            say("compile", 900)
+            return compile_ahead(session, job)
         return Contest(session, side, job, say).rows()
 
     return serve
+
+
+def request(job, case, schedule):
+    """(problem, schedule) of a text, as a session compiles them."""
+    words, knobs = schedule.split(), [job["problem"]]
+    knobs += [] if "unhinted" in words else [case.hints()]
+    knobs += [case.fixed_knobs()] if "fixed" in words else []
+    words = [word for word in words if word not in WORDS]
+    if words:
+        knobs.append(job["target"])
+    return case.problem(" ".join(knobs)), " ".join(words) or None
+
+
+def compile_ahead(session, job):
+    """Returns how many kernels compile; what fails says so in its case."""
+    requests = {request(job, case, schedule) for case in job["ahead"] for schedule in job["schedules"].values()}
+    with concurrent.futures.ThreadPoolExecutor(min(16, os.cpu_count())) as pool:
+        done = [pool.submit(session.compile, *one) for one in sorted(requests, key=str)]
+    return sum(one.exception() is None for one in done)
 
 
 def bind(kernel, side, case, tensors, parameters, lse=None):
@@ -89,14 +115,8 @@ class Contest:
             self._side.finish()  # a lost device fails here, and ends this process
 
     def _ours(self, schedule, row):
-        words, knobs = schedule.split(), [self._job["problem"]]
-        knobs += [] if "unhinted" in words else [self._case.hints()]
-        knobs += [self._case.fixed_knobs()] if "fixed" in words else []
-        words = [word for word in words if word not in WORDS]
-        if words:
-            knobs.append(self._job["target"])
         began = time.perf_counter()
-        kernel = self._session.compile(self._case.problem(" ".join(knobs)), " ".join(words) or None)
+        kernel = self._session.compile(*request(self._job, self._case, schedule))
         info, output, lse = kernel.info, self._side.output(self._case), self._side.lse(self._case)
         row.update(variant=kernel.name, registers=info.registers, spill_bytes=info.spill_bytes,
                    shared_bytes=info.shared_bytes, compile_seconds=round(info.compile_seconds, 3),

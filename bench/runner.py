@@ -27,8 +27,9 @@ def commit():
     return text.stdout.strip() or None
 
 
-def run(setup, todo, job, plan, seconds, results, about):
-    """All cases `todo`, as far as `seconds` reach (0: any time). Returns (the machine, the rows).
+def run(setup, todo, job, plan, seconds, results, about, ahead=False):
+    """All cases `todo`, as far as `seconds` reach (0: any time). Returns (the machine, the rows). `ahead`: all kernels are compiled
+    first, side by side.
 
     setup and job are contest.py's; `about` is added to the first line of the run in the file `results`.
     """
@@ -48,6 +49,11 @@ def run(setup, todo, job, plan, seconds, results, about):
             sys.exit(f"cannot start: {loss.reason}")
         keep({"run": name, **about, "commit": version, **machine, "rounds": plan.rounds,
               "seed": plan.seed})
+        if ahead:
+            try:
+                worker.run({**job, "ahead": todo}, lambda what: progress(f"{what}: the kernels of {len(todo)} cases"))
+            except Lost as loss:  # each case then compiles its own
+                print(f"compile: {loss.reason}", file=sys.stderr)
         known = tuned.shapes(tuned.table(machine.get("gpu")))
         for number, case in enumerate(todo):
             left = began + seconds - time.monotonic() if seconds else 1e9

@@ -360,6 +360,22 @@ class DryRun(unittest.TestCase):
         self.assertIn("block_n", bad["error"])
         self.assertIn("| d32 b1 h2/1 s20x33 causal |", done.stdout)
 
+    def test_kernels_are_compiled_ahead_once_each(self):
+        asked = []
+
+        class Session:
+            def compile(self, problem, schedule):
+                asked.append((problem, schedule))
+                if "block_n=33" in (schedule or ""):
+                    raise ValueError("block_n")
+
+        todo = [case for case in cases.tiny() if case.group == "grid"]
+        job = {"problem": "", "target": "target=any", "ahead": todo + todo,
+               "schedules": {"attile": "", "without hints": "unhinted", "bad": "block_n=33"}}
+        self.assertEqual(contest.compile_ahead(Session(), job), 2 * len(todo))
+        self.assertEqual(len(asked), len(set(asked)))
+        self.assertEqual(set(asked), {contest.request(job, case, text) for case in todo for text in job["schedules"].values()})
+
     def test_columns_are_the_choices_unless_told_otherwise(self):
         chosen = lambda *schedule: unittest.mock.Mock(schedule=schedule, variants=None)
         self.assertEqual(bench_matrix.schedules(chosen()), {"attile": "", "attile without hints": "unhinted"})
