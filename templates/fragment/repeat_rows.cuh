@@ -1,4 +1,4 @@
-//$ needs dtype head_dim_v columns_v mask score dropout split_keys block_n bfloat16 rows_aligned units page_size algorithm layout
+//$ needs dtype head_dim_v columns_v mask score dropout split_keys block_n bfloat16 rows_aligned units page_size algorithm layout block_m
 //$ include "fragment/scores_from_memory.cuh"
 //$ include "fragment/softmax_rows.cuh"
 
@@ -155,7 +155,12 @@ __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit
     return seen;
 }
 
-constexpr int PASS = HEAD_DIM_V > 64 ? 64 : 16; // columns of O at a time: S of the next tile may be in registers, too
+// Columns of O at a time: S of the next tile may be in registers, too.
+//$ if algorithm == flash_async and block_m <= 128
+constexpr int PASS = HEAD_DIM_V > 64 ? 128 : 16; // two consumers have 240 registers a thread
+//$ else
+constexpr int PASS = HEAD_DIM_V > 64 ? 64 : 16;
+//$ end
 
 //$ if page_size > 0
 // V of this head in page 0, from a column on.
