@@ -13,7 +13,7 @@ struct UnitRows {
     Seen seen; // mask bits of the next tile, unless all of it is seen
     //$ end
     //$ if rescale == from_sum
-    int raises;     // of m, which scores had outgrown: 3 for each, less 1 for each K/V tile behind it, but not below 0
+    int raises;     // of m, which scores had outgrown: 4 for each, less 1 for each K/V tile behind it, but not below 0
     int raise_step; // of the last one
     bool unsure; // P of this tile is of an m that may be too small
     float tile_sum[2]; // this thread's share of the row sums of that P
@@ -40,12 +40,12 @@ struct UnitRows {
     }
     //$ if rescale == from_sum
 
-    // Compute the maximum of every tile from now on? That takes a third of the time of raising m afterwards, so it pays once scores
-    // outgrow m in more than a third of the tiles.
-    static constexpr int MANY_RAISES = 18;
+    // Compute the maximum of every tile from now on? That takes a quarter of the time of raising m afterwards, so it pays once scores
+    // outgrow m in more than a quarter of the tiles.
+    static constexpr int MANY_RAISES = 12;
     __device__ __forceinline__ bool follows() const { return raises >= MANY_RAISES; }
     __device__ __forceinline__ void count_raise(int step) {
-        raises = max(0, raises - (step - raise_step)) + 3;
+        raises = max(0, raises - (step - raise_step)) + 4;
         raise_step = step;
     }
     //$ end

@@ -1180,7 +1180,8 @@ struct UnitRows {
     float c;   // factor from s to exponents of 2: log2(e), times |scale| unless the score expression has applied scale
     KeyWalk walk; // over the K/V tiles of this unit
     int next;     // the K/V tile whose softmax is next
-    int raises; // of m in this Q tile, which scores had outgrown
+    int raises;     // of m, which scores had outgrown: 4 for each, less 1 for each K/V tile behind it, but not below 0
+    int raise_step; // of the last one
     bool unsure; // P of this tile is of an m that may be too small
     float tile_sum[2]; // this thread's share of the row sums of that P
     Rows rows;
@@ -1189,12 +1190,17 @@ struct UnitRows {
     __device__ __forceinline__ UnitRows(const attention_params &p, Shared &shared, int index)
         : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)},
           c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E) { // not 0: 0 * -INFINITY is NaN
-        raises = 0;
+        raises = raise_step = 0;
     }
 
-    // Compute maxima from now on? Scores that outgrow m twice in a Q tile will do so again.
-    static constexpr int MANY_RAISES = 2;
+    // Compute the maximum of every tile from now on? That takes a quarter of the time of raising m afterwards, so it pays once scores
+    // outgrow m in more than a quarter of the tiles.
+    static constexpr int MANY_RAISES = 12;
     __device__ __forceinline__ bool follows() const { return raises >= MANY_RAISES; }
+    __device__ __forceinline__ void count_raise(int step) {
+        raises = max(0, raises - (step - raise_step)) + 4;
+        raise_step = step;
+    }
 
     // Prepare a K/V tile while its S is being computed.
     __device__ __forceinline__ void prepare() {
@@ -1210,22 +1216,22 @@ struct UnitRows {
         mask_tile(s, seen_of(unit, next));
     }
 
-    // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^8 (`search`: always). Until
-    // then P is at most 2^8 too large, and so is l, which divides it out.
+    // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^SLACK (`search`: always). Until
+    // then P is at most 2^SLACK too large, and so is l, which divides it out.
+    static constexpr float SLACK = 16;
     template <bool FOLLOW>
     __device__ __forceinline__ void online_softmax(bool masked, bool first, bool search, float (&sum)[2]) {
-        const float slack = search ? 0 : 8;
+        const float slack = search ? 0 : SLACK;
         rows.grown = false;
         if (masked)
             mask_scores();
         if (FOLLOW || first)
-            follow_max<4>(s, rows, c, FOLLOW, slack); // where every row sees the whole first tile, an estimate of m suffices
+            follow_max<1>(s, rows, c, true, slack);
         exp2_scores(s, rows, c, (FOLLOW || first) && rows.far, sum);
     }
 
     __device__ __forceinline__ void begin_rows() {
         rows = no_rows();
-        raises = follows() ? MANY_RAISES : 0;
     }
     __device__ __forceinline__ void begin_output() {
 #pragma unroll
@@ -1437,9 +1443,9 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     c.unsure = usual;
 }
 
-// The largest sum of P that needs no new m. Larger P may overflow the input type; and for a key that outweighs all others P should
-// be 1, which is exact.
-constexpr float USUAL_SUM = 0x1p12f;
+// The largest sum of P that needs no new m. Where a key outweighs all others its P should be 1, which is exact;
+// at 2^20 others still count.
+constexpr float USUAL_SUM = 0x1p20f;
 
 // P of the tile with its maxima, from products that are computed once more.
 __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
@@ -1455,7 +1461,7 @@ __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
     if (c.unsure && !within_range(c.rows, c.tile_sum, USUAL_SUM)) {
         if (within_range(c.rows, c.tile_sum, 0x1p100f)) {
             raise_max_to_weights(c.s, c.rows, c.tile_sum, c.c);
-            c.raises++;
+            c.count_raise(c.step);
         } else {
             repeat_softmax(c, first);
         }

@@ -912,11 +912,12 @@ struct UnitRows {
         mask_tile(s, seen_of(unit, next));
     }
 
-    // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^8 (`search`: always). Until
-    // then P is at most 2^8 too large, and so is l, which divides it out.
+    // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^SLACK (`search`: always). Until
+    // then P is at most 2^SLACK too large, and so is l, which divides it out.
+    static constexpr float SLACK = 8;
     template <bool FOLLOW>
     __device__ __forceinline__ void online_softmax(bool masked, bool first, bool search, float (&sum)[2]) {
-        const float slack = search ? 0 : 8;
+        const float slack = search ? 0 : SLACK;
         rows.grown = false;
         if (masked)
             mask_scores();
@@ -1249,7 +1250,8 @@ __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit
     return seen;
 }
 
-constexpr int PASS = HEAD_DIM_V > 64 ? 64 : 16; // columns of O at a time: S of the next tile may be in registers, too
+// Columns of O at a time: S of the next tile may be in registers, too.
+constexpr int PASS = HEAD_DIM_V > 64 ? 64 : 16;
 
 // V of this head in page 0, from a column on.
 __device__ __forceinline__ const Input *values_from(const Unit &unit, int column) {
