@@ -82,74 +82,7 @@ struct Shared {
     //$ end
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
-
-constexpr int PER_M = BLOCK_M / THREADS_M, PER_N = BLOCK_N / THREADS_N; // elements of S of a thread
-
-// Rows first .. first + ROWS - 1 of a tensor; 0 outside.
-template <int DIM, int ROWS, int PITCH>
-__device__ __forceinline__ void load_rows(float (&tile)[ROWS][PITCH], const Input *tensor, long long row_stride, int first,
-                                          int rows) {
-    for (int i = threadIdx.x; i < ROWS * (PITCH - 1); i += THREADS) {
-        const int row = i / (PITCH - 1), d = i % (PITCH - 1);
-        const bool inside = first + row < rows && d < DIM;
-        tile[row][d] = inside ? to_float(tensor[(first + row) * row_stride + d]) : 0.0f;
-    }
-}
-
-// sum[i][j] += over steps: a[y + i THREADS_M][step] b[x + j THREADS_N][step]
-template <int STEPS, int ROWS, int PER_ROW, int ROWS_A, int PITCH_A, int ROWS_B, int PITCH_B>
-__device__ __forceinline__ void add_products(float (&sum)[ROWS][PER_ROW], const float (&a)[ROWS_A][PITCH_A],
-                                             const float (&b)[ROWS_B][PITCH_B], int y, int x) {
-#pragma unroll 4
-    for (int step = 0; step < STEPS; step++)
-#pragma unroll
-        for (int i = 0; i < ROWS; i++)
-#pragma unroll
-            for (int j = 0; j < PER_ROW; j++)
-                sum[i][j] = fmaf(a[y + i * THREADS_M][step], b[x + j * THREADS_N][step], sum[i][j]);
-}
-
-// sum += weight * row, for the columns x + j THREADS_N of a row. A weight of 0 would not do where the row holds NaN.
-template <int PER_ROW> __device__ __forceinline__ void add_row(float (&sum)[PER_ROW], float weight, const float *row, int x) {
-    if (weight != 0)
-#pragma unroll
-        for (int j = 0; j < PER_ROW; j++)
-            sum[j] = fmaf(weight, row[x + j * THREADS_N], sum[j]);
-}
-
-// The queries of a tile and the keys of another.
-struct TileOfPairs {
-    int query0, key0;
-};
-
-// Does a query of the tile see a key of it?
-__device__ __forceinline__ bool is_needed(const attention_params &p, const Where &at, TileOfPairs tile) {
-    const int last = min(tile.query0 + BLOCK_M, p.len_q) - 1;
-    //$ if mask == custom_mask
-    return some_seen(p, at, position_of(p, tile.query0), position_of(p, last), tile.key0,
-                     min(tile.key0 + BLOCK_N, p.len_kv) - 1);
-    //$ else
-    return tile.key0 < keys_seen(p, last);
-    //$ end
-}
-
-// P and dS of the pairs of this thread; both 0 of pairs that are not seen.
-__device__ __forceinline__ void form_pairs(PairGradient (&pair)[PER_M][PER_N], const attention_params &p, const Where &at,
-                                           const Shared &tile, TileOfPairs of, const float *lse, const float *dots) {
-    const int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
-    float s[PER_M][PER_N] = {}, d_weight[PER_M][PER_N] = {};
-    add_products<HEAD_DIM>(s, tile.q, tile.k, y, x);
-    add_products<HEAD_DIM_V>(d_weight, tile.d_o, tile.v, y, x);
-#pragma unroll
-    for (int i = 0; i < PER_M; i++)
-#pragma unroll
-        for (int j = 0; j < PER_N; j++) {
-            const int query = of.query0 + y + i * THREADS_M, key = of.key0 + x + j * THREADS_N;
-            pair[i][j] = {};
-            if (query < p.len_q && key < p.len_kv && sees_pair(p, at, query, key))
-                pair[i][j] = pair_gradient(p, at, query, key, p.scale * s[i][j], d_weight[i][j], lse[query], dots[query]);
-        }
-}
+//$ include "backward/simt_pairs.cuh"
 
 //$ if wants_dk == 1 or wants_dv == 1
 // dK and dV of BLOCK_N keys.

@@ -60,6 +60,8 @@ static const char *const files[] = {
     "load/copy_tile_ahead.cuh",
     "fragment/warp_products_tf32.cuh",
     "attention_backward_mma.cu",
+    "backward/sum_over_queries.cuh",
+    "backward/sum_over_keys.cuh",
     "attention_decode.cu",
     "load/keys_by_warp.cuh",
     "load/queries_in_shared.cuh",

@@ -31,6 +31,10 @@
      backward/other_tiles.cuh
      backward/store_rows.cuh
      store/chunk_of_quad.cuh
+     backward/sum_over_queries.cuh
+     backward/weigh_warp_keys.cuh
+     backward/sum_over_keys.cuh
+     backward/weigh_warp_queries.cuh
 
    Knobs
      family          attention_backward  what kind of kernel this is
@@ -912,23 +916,7 @@ struct SharedKeys {
 };
 static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 
-// Starts the copies of a tile of queries.
-__device__ __forceinline__ void copy_queries(const attention_backward_params &params, SharedKeys &shared, int stage,
-                                             const OtherTile &tile) {
-    const attention_params &p = params.forward;
-    const int batch = tile.index / p.heads, head = tile.index % p.heads;
-    head_rows(p.q, p.q_batch_stride, p.q_head_stride, p.q_row_stride, batch, head, p.len_q)
-        .copy<HEAD_DIM>(shared.q[stage], tile.first);
-    head_rows(params.d_o, params.d_o_batch_stride, params.d_o_head_stride, params.d_o_row_stride, batch, head, p.len_q)
-        .copy<HEAD_DIM_V>(shared.d_o[stage], tile.first);
-    const int row = static_cast<int>(threadIdx.x) % STEP_M;
-    const bool of_lse = threadIdx.x < STEP_M, inside = tile.first + row < p.len_q;
-    if (threadIdx.x < 2 * STEP_M) {
-        const float *from = of_lse ? row_lse2(p, tile.index) : row_dots(p, tile.index);
-        copy_async<4>(of_lse ? &shared.lse2[stage][row] : &shared.dot[stage][row], from + (inside ? tile.first + row : 0),
-                      inside ? 4 : 0);
-    }
-}
+// backward/weigh_warp_keys.cuh
 
 // S^T and dP^T -> P^T and dS^T.
 template <bool MASKED>
@@ -948,6 +936,28 @@ __device__ __forceinline__ void weigh_keys(float (&s)[ROW_TILES_N][STEP_M / 2], 
                 weigh_pair<MASKED>(p, at, query0 + column + i % 2, key0 + 16 * t + lane / 4 + i / 2 * 8,
                                    i % 2 ? lse2_of.y : lse2_of.x, i % 2 ? dot_of.y : dot_of.x, s[t][4 * j + i],
                                    d_weight[t][4 * j + i]);
+    }
+}
+
+// backward/sum_over_queries.cuh
+
+// A block keeps BLOCK_N keys and goes over the queries of all heads that share them, STEP_M at a time.
+
+// Starts the copies of a tile of queries.
+__device__ __forceinline__ void copy_queries(const attention_backward_params &params, SharedKeys &shared, int stage,
+                                             const OtherTile &tile) {
+    const attention_params &p = params.forward;
+    const int batch = tile.index / p.heads, head = tile.index % p.heads;
+    head_rows(p.q, p.q_batch_stride, p.q_head_stride, p.q_row_stride, batch, head, p.len_q)
+        .copy<HEAD_DIM>(shared.q[stage], tile.first);
+    head_rows(params.d_o, params.d_o_batch_stride, params.d_o_head_stride, params.d_o_row_stride, batch, head, p.len_q)
+        .copy<HEAD_DIM_V>(shared.d_o[stage], tile.first);
+    const int row = static_cast<int>(threadIdx.x) % STEP_M;
+    const bool of_lse = threadIdx.x < STEP_M, inside = tile.first + row < p.len_q;
+    if (threadIdx.x < 2 * STEP_M) {
+        const float *from = of_lse ? row_lse2(p, tile.index) : row_dots(p, tile.index);
+        copy_async<4>(of_lse ? &shared.lse2[stage][row] : &shared.dot[stage][row], from + (inside ? tile.first + row : 0),
+                      inside ? 4 : 0);
     }
 }
 
@@ -1054,14 +1064,7 @@ struct SharedQueries {
 };
 static_assert(sizeof(SharedQueries) == SHARED_QUERIES, "as in the launch directive");
 
-// Starts the copies of a tile of keys.
-__device__ __forceinline__ void copy_keys(const attention_params &p, SharedQueries &shared, int stage, int batch, int kv_head,
-                                          int key0) {
-    head_rows(p.k, p.k_batch_stride, p.k_head_stride, p.k_row_stride, batch, kv_head, p.len_kv)
-        .copy<HEAD_DIM>(shared.k[stage], key0);
-    head_rows(p.v, p.v_batch_stride, p.v_head_stride, p.v_row_stride, batch, kv_head, p.len_kv)
-        .copy<HEAD_DIM_V>(shared.v[stage], key0);
-}
+// backward/weigh_warp_queries.cuh
 
 // What the threads of a block sum over keys.
 struct QuerySums {
@@ -1086,6 +1089,19 @@ __device__ __forceinline__ void weigh_queries(float (&s)[ROW_TILES_M][STEP_N / 2
                 weigh_pair<MASKED>(p, at, query, key, lse2, dot, s[t][i], d_weight[t][i]);
             }
         }
+}
+
+// backward/sum_over_keys.cuh
+
+// A block keeps BLOCK_M queries and goes over the keys that they see, STEP_N at a time.
+
+// Starts the copies of a tile of keys.
+__device__ __forceinline__ void copy_keys(const attention_params &p, SharedQueries &shared, int stage, int batch, int kv_head,
+                                          int key0) {
+    head_rows(p.k, p.k_batch_stride, p.k_head_stride, p.k_row_stride, batch, kv_head, p.len_kv)
+        .copy<HEAD_DIM>(shared.k[stage], key0);
+    head_rows(p.v, p.v_batch_stride, p.v_head_stride, p.v_row_stride, batch, kv_head, p.len_kv)
+        .copy<HEAD_DIM_V>(shared.v[stage], key0);
 }
 
 // The queries of a block, and the first row of a warp among them. Found anew where they are wanted, since registers are full.

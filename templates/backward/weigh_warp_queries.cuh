@@ -1,0 +1,66 @@
+//$ needs dropout wants_d_params wants_dq head_reads head_sums row_tiles_m step_n columns_qk
+//$ include "backward/weigh_tile.cuh"
+
+// What the threads of a block sum over keys.
+struct QuerySums {
+    //$ if wants_dq == 1
+    float dq[ROW_TILES_M][COLUMNS_QK / 2];
+    //$ end
+    //$ if head_reads > 0
+    float of_head[HEAD_SUMS];
+    //$ end
+};
+
+// S and dP -> P and dS.
+//$ if wants_d_params == 0
+template <bool MASKED>
+__device__ __forceinline__ void weigh_queries(float (&s)[ROW_TILES_M][STEP_N / 2], float (&d_weight)[ROW_TILES_M][STEP_N / 2],
+                                              const attention_params &p, const Where &at, const SharedQueries &shared,
+                                              int first, int query0, int key0) {
+//$ else
+// Adds to the gradients of what the score reads, too, if `adds`.
+template <bool MASKED>
+__device__ __forceinline__ void weigh_queries(float (&s)[ROW_TILES_M][STEP_N / 2], float (&d_weight)[ROW_TILES_M][STEP_N / 2],
+                                              const attention_backward_params &params, const Where &at,
+                                              const SharedQueries &shared, int first, int query0, int key0, bool adds,
+                                              QuerySums &sums) {
+    const attention_params &p = params.forward;
+//$ end
+    const int lane = threadIdx.x % 32;
+    //$ if dropout == 1
+    unsigned kept[ROW_TILES_M];
+    find_kept_queries<ROW_TILES_M, STEP_N>(kept, dropout_of(p, static_cast<long long>(at.b) * p.heads + at.h),
+                                           query0 + first + lane / 4, key0 + lane % 4 * 2);
+    //$ end
+#pragma unroll
+    for (int t = 0; t < ROW_TILES_M; t++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int row = first + 16 * t + 8 * r + lane / 4;
+            const float lse2 = shared.lse2[row], dot = shared.dot[row];
+#pragma unroll
+            for (int i = 2 * r; i < STEP_N / 2; i += i % 2 ? 3 : 1) {
+                const int query = query0 + row, key = key0 + i / 4 * 8 + lane % 4 * 2 + i % 2;
+                //$ if wants_d_params > 0
+                const float scaled = p.scale * s[t][i];
+                //$ end
+                //$ if wants_d_params > 0 and dropout == 1
+                const float d_score =
+                    weigh_pair<MASKED>(p, at, query, key, kept[t] >> i & 1, lse2, dot, s[t][i], d_weight[t][i]);
+                //$ elif wants_d_params > 0
+                const float d_score = weigh_pair<MASKED>(p, at, query, key, lse2, dot, s[t][i], d_weight[t][i]);
+                //$ elif dropout == 1
+                weigh_pair<MASKED>(p, at, query, key, kept[t] >> i & 1, lse2, dot, s[t][i], d_weight[t][i]);
+                //$ else
+                weigh_pair<MASKED>(p, at, query, key, lse2, dot, s[t][i], d_weight[t][i]);
+                //$ end
+                //$ if wants_d_params > 0 and head_reads > 0
+                if (adds)
+                    add_pair(params, p, at, position_of(p, query), key, scaled, d_score, sums.of_head);
+                //$ elif wants_d_params > 0
+                if (adds)
+                    add_pair(params, p, at, position_of(p, query), key, scaled, d_score);
+                //$ end
+            }
+        }
+}
