@@ -1,5 +1,8 @@
 // The gradients of attention on Hopper, warp-specialised: in each block one warp loads tiles by TMA, STAGES steps ahead of their use, and
 // consumers, warpgroups of 64 rows each, multiply them by wgmma.
+//$ if dropout == 1
+// Three more warps draw which pairs are dropped.
+//$ end
 //
 //     dK, dV    a block keeps BLOCK_N keys and walks over STEP_M queries at a time, of all heads that share the keys
 //               S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q
@@ -12,7 +15,6 @@
 //$ else
 //     dQ        a block keeps BLOCK_M queries and walks over STEP_N keys at a time: S = Q K^T,  dP = dO V^T,  dQ += dS K
 //$ end
-//$ require dropout == 0
 //$ require target == sm_90a
 //$ require dtype != fp32
 //$ require wants == inputs
@@ -73,7 +75,12 @@
 //$ let consumer_registers = 240
 //$ end
 //$ let key_bytes = block_n * 128 * (panels + panels_v)
-//$ let step_bytes = step_m * (128 * panels + 8) + 48
+//$ if dropout == 1
+//$ let kept_bytes = step_m * block_n / 8
+//$ else
+//$ let kept_bytes = 0
+//$ end
+//$ let step_bytes = step_m * (128 * panels + 8) + kept_bytes + 48
 //$ let d_o_bytes = step_m * 128 * panels_v + 16
 //$ note dO is in use for less of a step than Q: where two tiles of it are too many, one will do.
 //$ if key_bytes + gradient_bytes + 2 * (step_bytes + d_o_bytes) + 64 <= target_shared_bytes
@@ -153,6 +160,9 @@ struct alignas(1024) SharedKeys {
     Panels<1, 64> d_s[2][CONSUMERS]; // dS^T, (keys, queries)
     //$ end
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
+    //$ if dropout == 1
+    unsigned short kept[STAGES][CONSUMERS][128][STEP_M / 32]; // of each thread of a consumer
+    //$ end
     Step step[STAGES];
     Barrier keys_full, q_full[STAGES], q_empty[STAGES], d_o_full[D_O_STAGES], d_o_empty[D_O_STAGES];
     //$ if dq_added
@@ -165,13 +175,20 @@ struct alignas(1024) SharedKeys {
 static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 
 //$ include "backward/produce_queries.cuh"
+//$ if dropout == 1
+//$ include "backward/draw_queries.cuh"
+//$ end
 //$ include "backward/consume_queries.cuh"
 
 // Called by one thread of the block.
 __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
     barrier_init(&shared.keys_full, 1);
     for (int stage = 0; stage < STAGES; stage++) {
+        //$ if dropout == 1
+        barrier_init(&shared.q_full[stage], 1 + 32 + DRAWERS); // the bytes of Q, the lanes that copy statistics, warps that draw
+        //$ else
         barrier_init(&shared.q_full[stage], 1 + 32); // the bytes of Q, the lanes that copy statistics
+        //$ end
         barrier_init(&shared.q_empty[stage], CONSUMERS);
     }
     for (int stage = 0; stage < D_O_STAGES; stage++) {
@@ -210,6 +227,10 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
         registers_release<PRODUCER_REGISTERS>();
         if (warp_index() == 0)
             produce_queries(params, shared, kv_index, key0);
+        //$ if dropout == 1
+        else
+            draw_queries(all, shared, kv_index, key0, warp_index() - 1);
+        //$ end
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
         KeysConsumer<DK, DV> consumer(params.backward, shared, warpgroup_index() - 1, key0);

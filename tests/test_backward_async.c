@@ -149,6 +149,8 @@ Test(backward_async, says_what_it_cannot_do) {
         {PROBLEM, "algorithm=flash_async block_n=64", "block_n is 64"},
         {PROBLEM, "algorithm=flash_async block_m=128", "block_m is 128"},
         {PROBLEM "deterministic=1", "algorithm=flash_async block_m=64", "block_m is 64"},
+        {"family=attention_backward dtype=bf16 head_dim=256 dropout=1 target=sm_90a", "algorithm=flash_async",
+         "shared"},
         {PROBLEM "deterministic=2", "algorithm=flash_async", "deterministic"},
         {"family=attention_forward dtype=bf16 deterministic=1 target=sm_90a", "algorithm=flash_async",
          "deterministic is given as 1"},

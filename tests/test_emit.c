@@ -61,6 +61,7 @@ static const char *const golden[] = {
     "family=attention_backward algorithm=flash_mma head_dim=128 mask=causal dtype=bf16 target=sm_80",
     "family=attention_backward algorithm=flash_async head_dim=128 mask=causal dtype=bf16 target=sm_90a",
     "family=attention_backward algorithm=flash_async head_dim=64 mask=causal layout=ragged dtype=bf16 target=sm_90a",
+    "family=attention_backward algorithm=flash_async head_dim=64 mask=none dropout=1 dtype=bf16 target=sm_90a",
     "family=attention_forward algorithm=flash_async head_dim=128 mask=causal dtype=bf16 target=sm_90a",
     "family=attention_forward algorithm=flash_async head_dim=64 mask='causal and document(doc)' params='doc: "
     "int[batch, len_kv]' "

@@ -24,10 +24,11 @@
 #define MLA      "dtype=bf16 family=attention_forward algorithm=mla target=sm_90a head_dim=192 head_dim_v=128 shared_kv=1 "
 #define BACKWARD "dtype=bf16 family=attention_backward algorithm=flash_mma target=sm_80 "
 /* Their launches are dependent ones. */
-#define MMA_90      "dtype=bf16 family=attention_forward algorithm=flash_mma target=sm_90 "
-#define DECODE_90   "dtype=bf16 family=attention_forward algorithm=decode target=sm_90 "
-#define BACKWARD_90 "dtype=bf16 family=attention_backward algorithm=flash_mma target=sm_90 "
-#define BIAS        "score=\"s + values[h, q, k]\" params=\"values: bf16[heads, len_kv, len_kv]\"" /* copied ahead */
+#define MMA_90       "dtype=bf16 family=attention_forward algorithm=flash_mma target=sm_90 "
+#define DECODE_90    "dtype=bf16 family=attention_forward algorithm=decode target=sm_90 "
+#define BACKWARD_90  "dtype=bf16 family=attention_backward algorithm=flash_mma target=sm_90 "
+#define BACKWARD_90A "dtype=bf16 family=attention_backward algorithm=flash_async target=sm_90a "
+#define BIAS         "score=\"s + values[h, q, k]\" params=\"values: bf16[heads, len_kv, len_kv]\"" /* copied ahead */
 
 /* What the mutants are made of. */
 static const char *const files[] = {
@@ -69,6 +70,7 @@ static const char *const files[] = {
     "store/combine_launch.cuh",
     "store/combine.cuh",
     "backward/row_dots_launch.cuh",
+    "backward/draw_queries.cuh",
     "attention_mla.cu",
     "load/keys_of_query.cuh",
     "load/paged_keys_of_query.cuh",
@@ -138,6 +140,7 @@ static const struct {
      "batch=3,heads=4,kv_heads=2,len_q=1,len_kv=300"},
     {BACKWARD_90 "mask=causal block_m=64 block_n=64 threads=128 head_dim=8 stages=1",
      "heads=2,kv_heads=1,len_q=100,len_kv=130"},
+    {BACKWARD_90A "mask=none dropout=1 head_dim=8", "heads=2,kv_heads=1,len_q=260,len_kv=130"},
     {MLA "mask=none",
      "batch=3,heads=70,kv_heads=1,len_q=1,len_kv=450"}, /* odd and even numbers of K/V tiles in parts */
     {MLA "mask=causal layout=padded page_size=16", "batch=3,heads=10,kv_heads=1,len_q=2,len_kv=300"},

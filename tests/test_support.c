@@ -35,6 +35,7 @@ static const struct {
     {"fp32, `precision: tf32x3` or `tf32`", FORWARD "dtype=fp32 precision=tf32x3"},
     {"gradients, fp16 or bf16", "family=attention_backward dtype=bf16"},
     {"... lengths of their own (`layout: ragged`)", "family=attention_backward dtype=bf16 layout=ragged"},
+    {"... dropout", "family=attention_backward dtype=bf16 dropout=1"},
     {"gradients, fp32", "family=attention_backward dtype=fp32"},
     {"softmax of rows", "family=softmax dtype=bf16"},
     {"merge of partial results", "family=merge"},

@@ -1,4 +1,4 @@
-//$ needs mask score step_n stages v_stages head_dim head_dim_v
+//$ needs mask score dropout step_n stages v_stages head_dim head_dim_v
 
 // A consumer warpgroup: 64 queries of the block, and everything that it holds in registers.
 struct QueriesConsumer {
@@ -48,7 +48,15 @@ struct QueriesConsumer {
         //$ end
         wgmma_wait<0>();
         wgmma_settle(d_weight);
+        //$ if dropout == 1
+        unsigned kept[STEP_N / 64];
+#pragma unroll
+        for (int i = 0; i < STEP_N / 64; i++)
+            kept[i] = reinterpret_cast<const unsigned *>(shared.kept[ring.stage()][index][threadIdx.x % 128])[i];
+        weigh_query_gradients<MASKED>(d_s, d_weight, s, dot, kept, all.dropout_factor);
+        //$ else
         weigh_query_gradients<MASKED>(d_s, d_weight, s, dot);
+        //$ end
     }
 
     __device__ __forceinline__ void run() {

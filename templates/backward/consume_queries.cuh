@@ -1,4 +1,4 @@
-//$ needs mask score bfloat16 step_m stages d_o_stages consumers head_dim head_dim_v dq_added dq_first dq_columns pingpong_schedule
+//$ needs mask score dropout bfloat16 step_m stages d_o_stages consumers head_dim head_dim_v dq_added dq_first dq_columns pingpong_schedule
 
 // A consumer warpgroup: 64 keys of the block, and everything that it holds in registers.
 template <bool DK, bool DV> struct KeysConsumer {
@@ -24,6 +24,13 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ const Step &step(int ahead = 0) const { return shared.step[(ring + ahead).stage()]; }
     __device__ __forceinline__ Ring<D_O_STAGES> d_o(int ahead = 0) const { return {ring.count + ahead}; }
 
+    //$ if dropout == 1
+    // Which of this thread's pairs of a step are kept.
+    __device__ __forceinline__ unsigned kept(int ahead = 0) const {
+        return *reinterpret_cast<const unsigned *>(shared.kept[(ring + ahead).stage()][index][threadIdx.x % 128]);
+    }
+    //$ end
+
     // S^T (64 keys, STEP_M) = K Q^T of a step that is `ahead`; issued.
     __device__ __forceinline__ void multiply_scores(int ahead) {
         const int stage = (ring + ahead).stage();
@@ -43,7 +50,12 @@ template <bool DK, bool DV> struct KeysConsumer {
         //$ else
         const Where at = {};
         //$ end
-        //$ if score == custom_score
+        //$ if score == custom_score and dropout == 1
+        if (of.whole)
+            weigh_keys<false>(s, weights, p, at, lse2, of.first, key, kept(ahead));
+        else if (of.first >= 0)
+            weigh_keys<true>(s, weights, p, at, lse2, of.first, key, kept(ahead));
+        //$ elif score == custom_score
         if (of.whole)
             weigh_keys<false>(s, weights, p, at, lse2, of.first, key);
         else if (of.first >= 0)
@@ -66,7 +78,9 @@ template <bool DK, bool DV> struct KeysConsumer {
 
     // dV (64 keys, dv) += P^T dO; issued.
     __device__ __forceinline__ void add_dv() {
-        //$ if score != custom_score
+        //$ if score != custom_score and dropout == 1
+        pack_kept(weights, s, kept());
+        //$ elif score != custom_score
         pack_values(weights, s);
         //$ end
         wgmma_fence();
@@ -78,10 +92,17 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void weigh_gradients() {
         wgmma_settle(d_weight);
         const SharedAddress dot = address_in_shared(shared.dot[ring.stage()]);
+        //$ if dropout == 1
+        if (step().whole)
+            weigh_key_gradients<false>(d_s, d_weight, s, dot, kept(), all.dropout_factor);
+        else
+            weigh_key_gradients<true>(d_s, d_weight, s, dot, kept(), all.dropout_factor);
+        //$ else
         if (step().whole)
             weigh_key_gradients<false>(d_s, d_weight, s, dot);
         else
             weigh_key_gradients<true>(d_s, d_weight, s, dot);
+        //$ end
     }
 
     // dK (64 keys, d) += dS^T Q; issued.
@@ -236,8 +257,13 @@ template <bool DK, bool DV> struct KeysConsumer {
             store_rows<HEAD_DIM>(dk, p.scale, own.dk, own.dk_batch_stride, own.dk_head_stride, own.dk_row_stride, batch,
                                  kv_head, row0, p.len_kv - row0);
         if constexpr (DV)
+            //$ if dropout == 1
+            store_rows<HEAD_DIM_V>(dv, p.dropout_factor, own.dv, own.dv_batch_stride, own.dv_head_stride, own.dv_row_stride, batch,
+                                   kv_head, row0, p.len_kv - row0);
+        //$ else
             store_rows<HEAD_DIM_V>(dv, 1, own.dv, own.dv_batch_stride, own.dv_head_stride, own.dv_row_stride, batch,
                                    kv_head, row0, p.len_kv - row0);
+        //$ end
         // behind the stores: the sums are no longer in registers
         if constexpr (DK)
             if (again_dk)

@@ -1,6 +1,11 @@
-//$ needs layout block_m step_n stages consumers panels panels_v block_threads producer_registers consumer_registers target_shared_bytes
+//$ needs dropout layout block_m step_n stages consumers panels panels_v block_threads producer_registers consumer_registers target_shared_bytes
 //$ let query_bytes = block_m * 128 * (panels + panels_v)
-//$ let k_step_bytes = step_n * 128 * panels + 48
+//$ if dropout == 1
+//$ let kept_step_bytes = block_m * step_n / 8
+//$ else
+//$ let kept_step_bytes = 0
+//$ end
+//$ let k_step_bytes = step_n * 128 * panels + kept_step_bytes + 48
 //$ let v_step_bytes = step_n * 128 * panels_v + 16
 //$ note V is in use for less of a step than K.
 //$ if query_bytes + 2 * (k_step_bytes + v_step_bytes) + 64 <= target_shared_bytes
@@ -21,6 +26,9 @@ struct alignas(1024) SharedQueries {
     Panels<PANELS_V, 64> d_o[CONSUMERS];
     Panels<PANELS, STEP_N> k[STAGES];
     Panels<PANELS_V, STEP_N> v[V_STAGES];
+    //$ if dropout == 1
+    unsigned short kept[STAGES][CONSUMERS][128][STEP_N / 32]; // of each thread of a consumer
+    //$ end
     Step step[STAGES];
     Barrier queries_full, k_full[STAGES], k_empty[STAGES], v_full[V_STAGES], v_empty[V_STAGES];
     //$ if layout != dense
@@ -30,13 +38,20 @@ struct alignas(1024) SharedQueries {
 static_assert(sizeof(SharedQueries) == SHARED_QUERIES, "as in the launch directive");
 
 //$ include "backward/produce_keys.cuh"
+//$ if dropout == 1
+//$ include "backward/draw_keys.cuh"
+//$ end
 //$ include "backward/consume_keys.cuh"
 
 // Called by one thread of the block.
 __device__ __forceinline__ void init_barriers(SharedQueries &shared) {
     barrier_init(&shared.queries_full, 1);
     for (int stage = 0; stage < STAGES; stage++) {
+        //$ if dropout == 1
+        barrier_init(&shared.k_full[stage], 1 + DRAWERS);
+        //$ else
         barrier_init(&shared.k_full[stage], 1);
+        //$ end
         barrier_init(&shared.k_empty[stage], CONSUMERS);
     }
     for (int stage = 0; stage < V_STAGES; stage++) {
@@ -69,6 +84,10 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         registers_release<PRODUCER_REGISTERS>();
         if (warp_index() == 0)
             produce_keys(params, shared, index, query0);
+        //$ if dropout == 1
+        else
+            draw_keys(all, shared, index, query0, warp_index() - 1);
+        //$ end
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
         QueriesConsumer consumer(params.backward, shared, warpgroup_index() - 1, index, query0);

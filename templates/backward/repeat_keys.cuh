@@ -1,4 +1,4 @@
-//$ needs head_dim head_dim_v
+//$ needs dropout head_dim head_dim_v
 //$ include "backward/other_tiles.cuh"
 //$ include "backward/repeat_rows.cuh"
 
@@ -64,7 +64,13 @@ __device__ __forceinline__ void repeat_dv(const attention_backward_params &param
     for (int column = 0; column < HEAD_DIM_V; column += PASS) {
         float dv[1][PASS / 2];
         sum_over_queries<false, PASS>(dv[0], params, kv_index, key0, column);
+        //$ if dropout == 1
+        store_rows<PASS>(dv, p.dropout_factor, static_cast<Output *>(params.dv) + column, params.dv_batch_stride,
+                         params.dv_head_stride, params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0,
+                         p.len_kv - key0);
+        //$ else
         store_rows<PASS>(dv, 1, static_cast<Output *>(params.dv) + column, params.dv_batch_stride, params.dv_head_stride,
                          params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0, p.len_kv - key0);
+        //$ end
     }
 }

@@ -71,7 +71,8 @@
      producer_registers  24                 24
      consumer_registers  240                240
      key_bytes           65536              block_n * 128 * (panels + panels_v)
-     step_bytes          16944              step_m * (128 * panels + 8) + 48
+     kept_bytes          0                  0
+     step_bytes          16944              step_m * (128 * panels + 8) + kept_bytes + 48
      d_o_bytes           16400              step_m * 128 * panels_v + 16
      d_o_stages          2                  2
      shared_keys         165888             (key_bytes + gradient_bytes + stages * step_bytes + d_o_stages * d_o_bytes + 64 + 1023) / 1024 * 1024

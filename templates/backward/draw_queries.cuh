@@ -1,0 +1,38 @@
+//$ needs block_n step_m stages
+//$ include "backward/drawers.cuh"
+//$ include "backward/other_tiles.cuh"
+
+// Which pairs of each tile of queries dropout keeps: bit i of a thread of a consumer for element i of its S^T. A call of Philox is
+// for 32 keys, which are rows of two warps.
+__device__ __forceinline__ void draw_queries(const attention_params &p, SharedKeys &shared, int kv_index, int key0, int drawer) {
+    const int group = p.heads / p.kv_heads, lane = static_cast<int>(threadIdx.x) % 32;
+    const bool elected = elect_one();
+    QueryTiles walk = query_tiles(p, kv_index * group, group, key0);
+#pragma unroll 1
+    for (Ring<STAGES> ring = {0};; ring.count++) {
+        const OtherTile tile = next_queries(p, walk);
+        const Dropout dropout = dropout_of(p, tile.index);
+        barrier_wait(&shared.q_empty[ring.stage()], ring.parity() ^ 1);
+#pragma unroll 1
+        for (int i = drawer; i < BLOCK_N / 32 * (STEP_M / 32) && tile.first >= 0; i += DRAWERS) {
+            const int keys = i / (STEP_M / 32), queries = i % (STEP_M / 32), warp = keys % 2 * 2;
+            const int query = tile.first + 32 * queries + lane % 4 * 2, key = key0 + 32 * keys + lane / 4;
+            unsigned first = 0, second = 0; // of the two warps
+#pragma unroll
+            for (int n = 0; n < 4; n++) {
+                const uint4 numbers = random_numbers(dropout, query + n / 2 * 16 + n % 2, key);
+                const int at = n / 2 * 8 + n % 2;
+                first |= kept_bits(dropout, numbers.x, at, at + 4) | kept_bits(dropout, numbers.y, at + 2, at + 6);
+                second |= kept_bits(dropout, numbers.z, at, at + 4) | kept_bits(dropout, numbers.w, at + 2, at + 6);
+            }
+            auto &kept = shared.kept[ring.stage()][keys / 2];
+            kept[32 * warp + lane][queries] = static_cast<unsigned short>(first);
+            kept[32 * warp + 32 + lane][queries] = static_cast<unsigned short>(second);
+        }
+        __syncwarp();
+        if (elected)
+            barrier_arrive(&shared.q_full[ring.stage()]);
+        if (tile.first < 0)
+            break;
+    }
+}
