@@ -27,8 +27,9 @@
      fragment/dropout.cuh
      fragment/philox.cuh
      backward/store_rows.cuh
-     fragment/not_finite.cuh
      target/sm_80.cuh
+     store/chunk_of_quad.cuh
+     fragment/not_finite.cuh
      params/attention_backward_tma.h
      params/tensor_map.h
      target/sm_90a_copies.cuh
@@ -551,44 +552,6 @@ __device__ __forceinline__ PairWeight pair_weight(const attention_params &p, con
     return {seen ? weight : 0, seen ? weight : 0};
 }
 
-// backward/store_rows.cuh
-
-// The accumulators of a warp times a factor -> rows row0 .. of a head, of which `count` are there.
-template <int DIM, int TILES, int HALF>
-__device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], float factor, void *tensor, long long batch_stride,
-                                           long long head_stride, long long row_stride, int batch, int head, int row0, int count) {
-    const int lane = threadIdx.x % 32;
-    Output *rows = static_cast<Output *>(tensor) + batch * batch_stride + head * head_stride;
-    // two elements are one store where every row begins at a multiple of two
-    const bool pairs = DIM % 2 == 0 && (batch_stride | head_stride | row_stride) % 2 == 0 &&
-                       reinterpret_cast<unsigned long long>(tensor) % (2 * sizeof(Output)) == 0;
-#pragma unroll
-    for (int t = 0; t < TILES; t++)
-#pragma unroll
-        for (int i = 0; i < HALF; i += 2) {
-            const int row = 16 * t + lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2;
-            Output *to = rows + (row0 + row) * row_stride + column;
-            const float low = factor * sum[t][i], high = factor * sum[t][i + 1];
-            if (row >= count)
-                continue;
-            if (pairs && column < DIM) {
-                *reinterpret_cast<unsigned *>(to) = to_output(low) | static_cast<unsigned>(to_output(high)) << 16;
-            } else {
-                if (column < DIM)
-                    to[0] = to_output(low);
-                if (column + 1 < DIM)
-                    to[1] = to_output(high);
-            }
-        }
-}
-
-// fragment/not_finite.cuh
-// All bits of those of two elements that are not finite.
-__device__ __forceinline__ unsigned not_finite(unsigned pair) {
-    unsigned signs = ((pair & 0x7fff7fff) + 0x00800080) & 0x80008000; // an exponent of ones carries over
-    return (signs >> 15) * 0xffff;
-}
-
 // target/sm_80.cuh
 
 // sm_80: what compute capability 8.0 adds to any. One instruction each; the host device has its own bodies under these
@@ -641,6 +604,93 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
 }
 
 #endif
+
+// store/chunk_of_quad.cuh
+// In accumulators the four lanes of a row, a quad, hold a pair of 16-bit columns each of every chunk of 16 bytes. From its pairs of
+// four chunks each lane gets one whole chunk: that of its number in the quad. The warp must be converged.
+__device__ __forceinline__ uint4 chunk_of_quad(const unsigned (&pair)[4]) {
+    const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
+    // with the neighbour: of chunks 0 and 1, and of chunks 2 and 3, two pairs of the one that is odd or even as the lane
+    const unsigned low = __shfl_xor_sync(0xffffffffu, odd ? pair[0] : pair[1], 1);
+    const unsigned high = __shfl_xor_sync(0xffffffffu, odd ? pair[2] : pair[3], 1);
+    const uint2 first = odd ? make_uint2(low, pair[1]) : make_uint2(pair[0], low);
+    const uint2 second = odd ? make_uint2(high, pair[3]) : make_uint2(pair[2], high);
+    // with the other half of the quad: the other two pairs of the one that is kept
+    const unsigned x = __shfl_xor_sync(0xffffffffu, upper ? first.x : second.x, 2);
+    const unsigned y = __shfl_xor_sync(0xffffffffu, upper ? first.y : second.y, 2);
+    return upper ? make_uint4(x, y, second.x, second.y) : make_uint4(first.x, first.y, x, y);
+}
+
+// backward/store_rows.cuh
+
+__device__ __forceinline__ unsigned pack_output(float low, float high) {
+    return pack<true>(low, high);
+}
+
+// Row lane / 4 + 8 * r of the accumulators times a factor, 16 bytes at a time: each lane of the row stores every fourth chunk.
+template <int DIM, int HALF>
+__device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, float factor, Output *to, bool inside) {
+    constexpr int COUNT = HALF / 4; // of chunks in a row
+#pragma unroll
+    for (int chunk = 0; chunk < COUNT; chunk += 4) {
+        unsigned pair[4];
+#pragma unroll
+        for (int n = 0; n < 4; n++) {
+            const int i = 4 * min(chunk + n, COUNT - 1) + 2 * r;
+            pair[n] = pack_output(factor * sum[i], factor * sum[i + 1]);
+        }
+        const uint4 bits = chunk_of_quad(pair);
+        const int column = 8 * (chunk + static_cast<int>(threadIdx.x) % 4);
+        if (inside && column < DIM)
+            *reinterpret_cast<uint4 *>(to + column) = bits;
+    }
+}
+
+// The accumulators of a warp times a factor -> rows row0 .. of a head, of which `count` are there.
+template <int DIM, int TILES, int HALF>
+__device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], float factor, void *tensor, long long batch_stride,
+                                           long long head_stride, long long row_stride, int batch, int head, int row0, int count) {
+    const int lane = threadIdx.x % 32;
+    const long long strides = batch_stride | head_stride | row_stride;
+    const unsigned long long address = reinterpret_cast<unsigned long long>(tensor);
+    Output *rows = static_cast<Output *>(tensor) + batch * batch_stride + head * head_stride;
+    const bool chunks = DIM % 8 == 0 && strides % 8 == 0 && address % 16 == 0;
+    // two elements are one store where every row begins at a multiple of two
+    const bool pairs = DIM % 2 == 0 && strides % 2 == 0 && address % (2 * sizeof(Output)) == 0;
+#pragma unroll
+    for (int t = 0; t < TILES; t++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int row = 16 * t + lane / 4 + 8 * r;
+            Output *const to = rows + (row0 + row) * row_stride;
+            if (chunks) {
+                store_chunks<DIM>(sum[t], r, factor, to, row < count);
+                continue;
+            }
+            if (row >= count)
+                continue;
+#pragma unroll
+            for (int i = 2 * r; i < HALF; i += 4) {
+                const int column = i / 4 * 8 + lane % 4 * 2;
+                const float low = factor * sum[t][i], high = factor * sum[t][i + 1];
+                if (pairs && column < DIM) {
+                    *reinterpret_cast<unsigned *>(to + column) = pack_output(low, high);
+                } else {
+                    if (column < DIM)
+                        to[column] = to_output(low);
+                    if (column + 1 < DIM)
+                        to[column + 1] = to_output(high);
+                }
+            }
+        }
+}
+
+// fragment/not_finite.cuh
+// All bits of those of two elements that are not finite.
+__device__ __forceinline__ unsigned not_finite(unsigned pair) {
+    unsigned signs = ((pair & 0x7fff7fff) + 0x00800080) & 0x80008000; // an exponent of ones carries over
+    return (signs >> 15) * 0xffff;
+}
 
 // backward/repeat_rows.cuh
 
