@@ -87,36 +87,9 @@ __device__ __forceinline__ void begin_rows(const attention_params &p, const Work
 }
 
 //$ if mask == custom_mask
-// Does some query of the Q tile see some key of the K/V tile?
-__device__ __forceinline__ bool sees_tile(const attention_params &p, const Work &work, int query0, int key0) {
-    return some_seen(p, work.where, position_of(p, query0), position_of(p, min(query0 + BLOCK_M, p.len_q) - 1), key0,
-                     min(key0 + BLOCK_N, p.len_kv) - 1);
-}
-
-// The same for all Q tiles.
-__device__ __forceinline__ bool some_sees_tile(const attention_params &p, const Work &work, int key0) {
-    bool sees = false;
-    for (int query0 = 0; !sees && query0 < p.len_q; query0 += BLOCK_M)
-        sees = sees_tile(p, work, query0, key0);
-    return sees;
-}
-
-// The keys of the tile that the query sees are below this.
-__device__ __forceinline__ int keys_of_row(const attention_params &p, int, int key0) { return min(p.len_kv - key0, BLOCK_N); }
-
-__device__ __forceinline__ bool sees_key(const attention_params &p, const Work &work, int query, int key) {
-    return sees(p, work.where, position_of(p, query), key);
-}
+//$ include "walk/q_tiles_custom.cuh"
 //$ else
-// Does some query of the Q tile see some key of the K/V tile?
-__device__ __forceinline__ bool sees_tile(const attention_params &p, const Work &, int query0, int key0) {
-    return key0 < keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1);
-}
-
-// The query sees the keys of the tile below this, which may be negative.
-__device__ __forceinline__ int keys_of_row(const attention_params &p, int query, int key0) {
-    return min(keys_seen(p, query) - key0, BLOCK_N);
-}
+//$ include "walk/q_tiles_builtin.cuh"
 //$ end
 
 // K and V of a tile, as fp32.

@@ -11,6 +11,7 @@
      load/slice.cuh
      fragment/reduce.cuh
      fragment/softmax.cuh
+     walk/q_tiles_builtin.cuh
 
    Knobs
      family         attention_forward  what kind of kernel this is
@@ -283,6 +284,10 @@ __device__ __forceinline__ void begin_rows(const attention_params &p, const Work
             work.states[query] = softmax_of_nothing();
     }
 }
+
+// walk/q_tiles_builtin.cuh
+
+// Which Q tiles, and which of their rows, see keys of the K/V tile in shared memory, for built-in masks.
 
 // Does some query of the Q tile see some key of the K/V tile?
 __device__ __forceinline__ bool sees_tile(const attention_params &p, const Work &, int query0, int key0) {
