@@ -7,7 +7,8 @@
 TFLOP/s count 10 d flops a pair that is seen, 2.5 times those of the forward pass, whatever a kernel computes. Medians over
 rounds in which the sides take turns in random order, timed by events on one stream with the L2 cache flushed before each.
 Each is as PyTorch calls it: the order in which dQ is added may vary, in ours too, but with `--deterministic`. `--kind peaked` makes scores 16 times as
-large, `--kind nan` puts one NaN into dO. Up to 2048 tokens the gradients of one head are compared with double precision first, as
+large, `--kind nan` puts one NaN into dO. `--packed` gives ours the sequences one behind another, without peers;
+`--dropout P` drops weights with this probability. Up to 2048 tokens the gradients of one head are compared with double precision first, as
 relative errors: a wrong one is an error, not a line.
 """
 import argparse
@@ -40,20 +41,39 @@ def gradients_in_double(q, k, v, d_o, causal):
     return torch.autograd.grad(score.softmax(-1) @ v, (q, k, v), d_o.double())
 
 
-def ours(q, k, v, d_o, causal, schedule):
+def ours(q, k, v, d_o, causal, schedule, dropout=0):
     """A call that returns (dq, dk, dv); tensors are (batch, heads, length, dim)."""
     rule = "mask=causal" if causal else ""
-    o, lse = torch.ops.attile.attention_lse(q, k, v, [], [], rule, None, "bhsd", "")
+    state, chances = [], []
+    if dropout:
+        state, chances, rule = [torch.zeros(2, dtype=torch.int64, device="cuda")], [dropout], f"{rule} dropout=1".strip()
+    o, lse = torch.ops.attile.attention_lse(q, k, v, state, chances, rule, None, "bhsd", "")
     backward = torch.ops.attile.attention_backward
-    return lambda: backward(d_o, None, q, k, v, o, lse, [], [], rule, "", None, "bhsd", schedule)[:3]
+    return lambda: backward(d_o, None, q, k, v, o, lse, state, chances, rule, "", None, "bhsd", schedule)[:3]
 
 
-def theirs(backend, q, k, v, d_o, causal):
+def ours_packed(q, k, v, d_o, causal, schedule):
+    """The same of packed sequences; the gradients are views of (batch, heads, length, dim)."""
+    batch, heads, length, head_dim = q.shape
+    q, k, v, d_o = (x.transpose(1, 2).reshape(batch * length, heads, head_dim) for x in (q, k, v, d_o))
+    starts = torch.arange(0, (batch + 1) * length, length, dtype=torch.int32, device="cuda")
+    rest, own = ("mask=causal" if causal else "", None, "bshd"), (None, starts, starts, length, length)
+    o, lse = torch.ops.attile.attention_sequences_lse(q, k, v, [], [], *rest, "", *own, True)
+    backward = torch.ops.attile.attention_backward
+
+    def work():
+        found = backward(d_o, None, q, k, v, o, lse, [], [], rest[0], "", *rest[1:], schedule, *own)[:3]
+        return [x.view(batch, length, heads, head_dim).transpose(1, 2) for x in found]
+
+    return work
+
+
+def theirs(backend, q, k, v, d_o, causal, dropout=0):
     """The same, or null where PyTorch does not have it."""
     q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
     try:
         with sdpa_kernel(backend):
-            o = scaled_dot_product_attention(q, k, v, is_causal=causal)
+            o = scaled_dot_product_attention(q, k, v, is_causal=causal, dropout_p=dropout)
         work = lambda: torch.autograd.grad(o, (q, k, v), d_o, retain_graph=True)  # noqa: E731
         work()
     except RuntimeError:
@@ -91,10 +111,15 @@ def measure(head_dim, length, causal, chosen, flush):
         q *= PEAKED
     elif chosen.kind == "nan":
         d_o[0, 0, length // 2, 3] = torch.nan
-    works = {"attile": ours(q, k, v, d_o, causal, chosen.schedule)}
-    works |= {} if chosen.no_peer else {name: theirs(backend, q, k, v, d_o, causal) for name, backend in PEERS.items()}
+    if chosen.packed:
+        works = {"attile": ours_packed(q, k, v, d_o, causal, chosen.schedule)}
+    else:
+        works = {"attile": ours(q, k, v, d_o, causal, chosen.schedule, chosen.dropout)}
+    if not chosen.no_peer and not chosen.packed:
+        works |= {name: theirs(backend, q, k, v, d_o, causal, chosen.dropout) for name, backend in PEERS.items()}
     works = {name: work for name, work in works.items() if work}
-    found = error(works["attile"](), q, k, v, d_o, causal) if length <= CHECKED else None  # of the last head, which has no NaN
+    checked = length <= CHECKED and not chosen.dropout
+    found = error(works["attile"](), q, k, v, d_o, causal) if checked else None  # of the last head, which has no NaN
     if found is not None and not found <= MOST_ERROR:
         raise SystemExit(f"d{head_dim} S{length} causal={causal}: the relative error is {found:.3g}")
     flops = 10 * head_dim * batch * heads * length * (length + 1 if causal else 2 * length) / 2
@@ -110,15 +135,20 @@ def main():
     parser.add_argument("--schedule", default="", metavar="KNOBS", help="in place of the library's choice")
     parser.add_argument("--kind", choices=("normal", "peaked", "nan"), default="normal", help="of data")
     parser.add_argument("--deterministic", action="store_true", help="equal bits from run to run, of all sides")
+    parser.add_argument("--packed", action="store_true", help="sequences one behind another (layout ragged), ours alone")
+    parser.add_argument("--dropout", type=float, default=0, metavar="P", help="the probability that a weight is dropped")
     parser.add_argument("--no-peer", action="store_true", help="ours alone")
     parser.add_argument("--commit", help="what is measured")
     chosen = parser.parse_args()
+    if chosen.packed and chosen.dropout:
+        parser.error("--packed and --dropout: no kernel has both")
     torch.manual_seed(1)
     torch.use_deterministic_algorithms(chosen.deterministic)
     torch.utils.deterministic.fill_uninitialized_memory = False  # it costs time and is no part of a gradient
     device = torch.cuda.get_device_properties(0)
     machine = {"bench": "backward", "gpu": device.name, "driver": side_cuda.Monitor().driver(), "torch": torch.__version__, "cuda": torch.version.cuda,
-               "attile": attile.version(), "commit": chosen.commit, "schedule": chosen.schedule, "kind": chosen.kind, "deterministic": chosen.deterministic}
+               "attile": attile.version(), "commit": chosen.commit, "schedule": chosen.schedule, "kind": chosen.kind, "deterministic": chosen.deterministic,
+               "packed": chosen.packed, "dropout": chosen.dropout}
     flush = torch.zeros(64 << 20, device="cuda")
     for head_dim in (64, 96, 128, 192, 256):
         for length in (512, 2048, 4096, 16384):
