@@ -18,6 +18,13 @@
 //$ let strange_values = mask != none
 //$ defaults "attention_flash_mma.yaml"
 //$ default rescale = lazy
+//$ if rescale != from_sum or block_n < 32
+//$ default overlap = off
+//$ elif max(head_dim, head_dim_v) <= 128
+//$ default overlap = halves
+//$ else
+//$ default overlap = output
+//$ end
 //$ default tile_order = sections
 //$ default store = direct
 //$ tune target in [sm_80, sm_86, sm_89, sm_90, sm_120]
@@ -27,7 +34,8 @@
 //$ tune stages in [1, 2, 3, 4]
 //$ tune pack_gqa in [0]
 //$ tune q_in in [q_shared, q_registers]
-//$ tune rescale in [always, lazy]
+//$ tune rescale in [lazy, from_sum]
+//$ tune overlap in [off, output, halves]
 //$ tune store in [direct]
 //$ tune splits in [1]
 //$ require block_m in [64, 128, 256]
@@ -35,11 +43,18 @@
 //$ require dtype != fp32 or block_n <= 64
 //$ require threads in [128, 256]
 //$ require block_m * 2 in [threads, threads * 2]
-//$ require rescale in [always, lazy]
+//$ require rescale != from_sum or (score == scaled and dropout == 0 and dtype != fp32)
+//$ require overlap in [off, output, halves]
+//$ require overlap == off or (rescale == from_sum and block_n >= 32)
 //$ require store == direct
 //$ require pack_gqa == 0 or (plain_scores and sinks == 0 and dropout == 0)
 //$ require dropout == 0 or layout == dense
 //$ let row_tiles = block_m * 2 / threads
+//$ if overlap == off
+//$ let split_n = block_n
+//$ else
+//$ let split_n = block_n / 32 * 16
+//$ end
 //$ let units = block_m / 64
 //$ let tile_rows = block_m
 //$ let skip_per_warpgroup = false
@@ -178,6 +193,11 @@ using Consumer = UnitRows; // what has O at the end
 //$ include "store/repeated_rows.cuh"
 //$ end
 //$ include "store/finish.cuh"
+//$ if rescale == from_sum
+//$ include "pipeline/tiles_from_sum.cuh"
+//$ else
+//$ include "pipeline/tiles_on_growth.cuh"
+//$ end
 //$ if stages > 1
 //$ include "pipeline/copies_ahead.cuh"
 //$ else
@@ -258,7 +278,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     Queries q;
 #pragma unroll
     for (int step = 0; step < Q_STEPS; step++)
-        load_query_step(q.pairs[step], first_query_step(shared.q, threadIdx.x % 32), step);
+        load_query_step(q.pairs[step], first_query_step(shared.q, threadIdx.x), step);
     //$ else
     const Queries q = {shared.q};
     //$ end

@@ -72,6 +72,7 @@ static const char *const golden[] = {
     "family=attention_forward algorithm=flash_async head_dim=64 mask=causal pack_gqa=1 dtype=bf16 "
     "target=sm_90a",
     "family=attention_forward algorithm=flash_mma head_dim=128 mask=causal dtype=bf16 target=sm_80",
+    "family=attention_forward algorithm=flash_mma head_dim=64 mask=causal dtype=bf16 target=sm_80 rescale=from_sum",
     "family=attention_forward algorithm=flash_mma head_dim=59 mask='causal and document(doc)' score=softcap(30) "
     "params='doc: int[batch, len_kv]' dtype=fp16 target=sm_86",
     "family=attention_forward algorithm=decode head_dim=128 dtype=bf16 target=sm_90",

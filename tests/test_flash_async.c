@@ -45,6 +45,12 @@ static struct kernel {
      "algorithm=flash_async rescale=from_sum block_m=64 block_n=16 overlap=intra_warpgroup splits=64"},
     {"sm_80", "causal", "bf16", "fp32",
      "algorithm=flash_mma rescale=lazy block_m=128 block_n=32 threads=128 stages=2 splits=4"},
+    {"sm_80", "none", "bf16", "bf16", "algorithm=flash_mma rescale=from_sum block_m=128 block_n=32 threads=128 stages=2"},
+    {"sm_80", "causal", "fp16", "fp16", "algorithm=flash_mma rescale=from_sum block_m=64 block_n=32 threads=128 stages=1"},
+    {"sm_80", "none", "fp16", "fp32",
+     "algorithm=flash_mma rescale=from_sum block_m=128 block_n=48 threads=128 stages=1"},
+    {"sm_80", "causal", "bf16", "fp32",
+     "algorithm=flash_mma rescale=from_sum block_m=128 block_n=32 threads=128 stages=3 splits=4"},
     {"sm_80", "causal", "fp32 precision=tf32x3", "fp32",
      "algorithm=flash_mma rescale=lazy block_m=128 block_n=32 threads=128 stages=2"},
     {"sm_80", "none", "fp32 precision=tf32", "fp32",
@@ -250,7 +256,7 @@ static const struct {
 
 /* A process for each kernel, which is what takes time. */
 ParameterizedTestParameters(flash_async, unkind_data_agrees_with_the_oracle) {
-    static int which[KERNELS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
+    static int which[KERNELS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18};
     return cr_make_param_array(int, which, KERNELS);
 }
 ParameterizedTest(int *which, flash_async, unkind_data_agrees_with_the_oracle) {

@@ -269,7 +269,8 @@ Test(masks, random_formulas_agree_with_the_oracle_on_the_hopper_kernel) {
 /* With two units to a warp, each has a mask of its own over the same tiles. */
 Test(masks, random_formulas_agree_with_the_oracle_on_the_kernel_for_mma) {
     check_random("family=attention_forward dtype=bf16 head_dim=64 target=sm_80 ",
-                 (const char *const[]){"algorithm=flash_mma block_m=128 threads=128 block_n=32 stages=2",
+                 (const char *const[]){"algorithm=flash_mma block_m=128 threads=128 block_n=32 stages=2 rescale=lazy",
+                                       "algorithm=flash_mma block_m=128 threads=128 block_n=48 stages=2 rescale=from_sum",
                                        "algorithm=flash_mma block_m=64 threads=128 block_n=16 stages=1"},
                  7);
 }

@@ -2,8 +2,11 @@
 
 // A warp's rows of Q in shared memory: 16 of each of its units.
 
-__device__ __forceinline__ int first_row_of_warp() {
-    const unsigned warp = static_cast<unsigned>(set_apart(threadIdx.x)) / 32;
+// The index of this thread. Addresses made of it are not kept from round to round.
+__device__ __forceinline__ unsigned thread_of_round() { return static_cast<unsigned>(set_apart(threadIdx.x)); }
+
+__device__ __forceinline__ int first_row_of_warp(unsigned thread) {
+    const unsigned warp = thread / 32;
     return static_cast<int>(warp / 4 * ROW_TILES * 64 + warp % 4 * 16);
 }
 
@@ -13,9 +16,9 @@ __device__ __forceinline__ void load_query_step(unsigned (&a)[ROW_TILES][4], Sha
     for (int r = 0; r < ROW_TILES; r++)
         load_matrices_at(a[r], Rows16<BLOCK_M, CHUNKS>::beyond(q, 64 * r, 2 * step));
 }
-// What this lane names of the first of these steps.
-__device__ __forceinline__ SharedAddress first_query_step(const Rows16<BLOCK_M, CHUNKS> &q, unsigned lane) {
-    return q.address(first_row_of_warp() + lane % 16, lane / 16);
+// What this thread names of the first of these steps.
+__device__ __forceinline__ SharedAddress first_query_step(const Rows16<BLOCK_M, CHUNKS> &q, unsigned thread) {
+    return q.address(first_row_of_warp(thread) + thread % 16, thread % 32 / 16);
 }
 //$ if score != custom_score
 
@@ -23,7 +26,7 @@ __device__ __forceinline__ SharedAddress first_query_step(const Rows16<BLOCK_M, 
 __device__ __forceinline__ void negate_queries(Rows16<BLOCK_M, CHUNKS> &q) {
 #pragma unroll 1
     for (int r = 0; r < ROW_TILES; r++) {
-        unsigned *words = reinterpret_cast<unsigned *>(&q.chunk[(first_row_of_warp() + 64 * r) * CHUNKS]);
+        unsigned *words = reinterpret_cast<unsigned *>(&q.chunk[(first_row_of_warp(thread_of_round()) + 64 * r) * CHUNKS]);
 #pragma unroll 4
         for (int i = static_cast<int>(threadIdx.x) % 32; i < 16 * CHUNKS * 4; i += 32)
             //$ if dtype == fp32

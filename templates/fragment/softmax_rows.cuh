@@ -1,4 +1,4 @@
-//$ needs columns_v score rescale folded dropout block_n
+//$ needs columns_v score rescale folded dropout bfloat16
 //$ include "target/any.cuh"
 
 // The online softmax on accumulators of wgmma. One of them, (64, N) over the 128 threads of a warpgroup: thread t holds,
@@ -68,6 +68,15 @@ __device__ __forceinline__ bool lacks_max(const Rows &rows) {
 }
 
 //$ if rescale == from_sum
+// The largest sum of P that needs no new m. Where a key outweighs all others its P should be 1, which is exact;
+//$ if bfloat16
+// at 2^20 others still count.
+constexpr float USUAL_SUM = 0x1p20f;
+//$ else
+// and larger P may overflow fp16.
+constexpr float USUAL_SUM = 0x1p12f;
+//$ end
+
 // Are all sums of P of a tile at most `most`? Not of a row without an m.
 __device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum)[2], float most) {
     bool within = fmaxf(sum[0], sum[1]) <= most && fminf(rows.max[0], rows.max[1]) > -INFINITY;
@@ -75,12 +84,16 @@ __device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum
 }
 
 //$ if dropout == 0
+// Up to this sum P has not left the range of fp32.
+constexpr float MOST_SUM = 0x1p100f;
+
 // P has outgrown m, but not fp32: takes P and l relative to the largest P of each row that exceeds 1, and m' = m + log2(P) / c.
 // O is rescaled later. The largest P becomes 1, as it does where m is the maximum.
-__device__ __forceinline__ void raise_max_to_weights(float (&weights)[BLOCK_N / 2], Rows &rows, float (&sum)[2], float c) {
+template <int SIZE>
+__device__ __forceinline__ void raise_max_to_weights(float (&weights)[SIZE], Rows &rows, float (&sum)[2], float c) {
     float top[2] = {1, 1};
 #pragma unroll
-    for (int i = 0; i < BLOCK_N / 2; i++)
+    for (int i = 0; i < SIZE; i++)
         top[i / 2 % 2] = fmaxf(top[i / 2 % 2], weights[i]);
     max_of_row(top);
 #pragma unroll
@@ -91,7 +104,7 @@ __device__ __forceinline__ void raise_max_to_weights(float (&weights)[BLOCK_N / 
         sum[r] *= rows.keep[r];
     }
 #pragma unroll
-    for (int i = 0; i < BLOCK_N / 2; i++)
+    for (int i = 0; i < SIZE; i++)
         weights[i] *= rows.keep[i / 2 % 2];
     rows.grown = true;
     //$ if not folded

@@ -1,4 +1,5 @@
-//$ needs columns_v mask score sinks dropout batch_invariant split_keys block_n rescale mask_tiles bias_stages plain_scores folded bfloat16
+//$ needs algorithm columns_v mask score sinks dropout batch_invariant split_keys block_n rescale
+//$ needs mask_tiles bias_stages plain_scores folded bfloat16
 
 // A unit of a Q tile, as a warpgroup holds it in registers: S of a K/V tile, O, and the softmax state. The kernel decides when
 // S and O are multiplied.
@@ -12,10 +13,12 @@ struct UnitRows {
     //$ if mask_tiles == bitmap
     Seen seen; // mask bits of the next tile, unless all of it is seen
     //$ end
-    //$ if rescale == from_sum
+    //$ if rescale == from_sum and algorithm == flash_async
     int raises;     // of m, which scores had outgrown: 4 for each, less 1 for each K/V tile behind it, but not below 0
     int raise_step; // of the last one
     bool unsure; // P of this tile is of an m that may be too small
+    //$ end
+    //$ if rescale == from_sum
     float tile_sum[2]; // this thread's share of the row sums of that P
     //$ end
     //$ if rescale != always and not plain_scores
@@ -34,20 +37,22 @@ struct UnitRows {
         //$ else
           c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E) { // not 0: 0 * -INFINITY is NaN
         //$ end
-        //$ if rescale == from_sum
+        //$ if rescale == from_sum and algorithm == flash_async
         raises = raise_step = 0;
         //$ end
     }
-    //$ if rescale == from_sum
+    //$ if rescale == from_sum and algorithm == flash_async
 
     // Compute the maximum of every tile from now on? That takes a quarter of the time of raising m afterwards, so it pays once scores
     // outgrow m in more than a quarter of the tiles.
     static constexpr int MANY_RAISES = 12;
     __device__ __forceinline__ bool follows() const { return raises >= MANY_RAISES; }
+    //$ if dropout == 0
     __device__ __forceinline__ void count_raise(int step) {
         raises = max(0, raises - (step - raise_step)) + 4;
         raise_step = step;
     }
+    //$ end
     //$ end
 
     // Prepare a K/V tile while its S is being computed.
@@ -142,7 +147,7 @@ struct UnitRows {
         begin_score(score, p, unit.where);
         //$ end
         rows = no_rows();
-        //$ if rescale == from_sum and batch_invariant == 1
+        //$ if rescale == from_sum and algorithm == flash_async and batch_invariant == 1
         raises = 0; // else the tiles of other sequences before this one would change its bits
         //$ end
         //$ if sinks > 0 and split_keys > 0

@@ -21,29 +21,30 @@ struct Queries {
 // Q stays in shared memory.
 struct Queries {
     const Rows16<BLOCK_M, CHUNKS> &rows;
-    __device__ __forceinline__ SharedAddress first(unsigned lane) const { return first_query_step(rows, lane); }
+    __device__ __forceinline__ SharedAddress first(unsigned thread) const { return first_query_step(rows, thread); }
     __device__ __forceinline__ void operand(unsigned (&a)[ROW_TILES][4], SharedAddress first, int step) const {
         load_query_step(a, first, step);
     }
 };
 //$ end
 
-// S (16, BLOCK_N) = Q K^T, of each unit.
+// S (16, KEYS) = Q K^T, of each unit and keys FIRST and following ones of the tile.
+template <int FIRST = 0, int KEYS = BLOCK_N>
 __device__ __forceinline__ void multiply_scores(UnitRows (&units)[ROW_TILES], const Queries &q,
-                                                const Rows16<BLOCK_N, CHUNKS> &k) {
-    const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
-    const SharedAddress query = q.first(lane), first_key = k.address(lane / 16 * 8 + lane % 8, lane % 16 / 8);
+                                                const Rows16<BLOCK_N, CHUNKS> &k, unsigned thread) {
+    const unsigned lane = thread % 32;
+    const SharedAddress query = q.first(thread), first_key = k.address(lane / 16 * 8 + lane % 8, lane % 16 / 8);
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)
 #pragma unroll
-        for (float &score : units[r].s)
-            score = 0;
+        for (int i = FIRST / 2; i < (FIRST + KEYS) / 2; i++)
+            units[r].s[i] = 0;
 #pragma unroll
     for (int step = 0; step < Q_STEPS; step++) {
         unsigned a[ROW_TILES][4];
         q.operand(a, query, step);
 #pragma unroll
-        for (int n = 0; n < BLOCK_N / 16; n++) {
+        for (int n = FIRST / 16; n < (FIRST + KEYS) / 16; n++) {
             unsigned b[4];
             load_matrices_at(b, k.beyond(first_key, 16 * n, 2 * step)); // 16 columns of 16 keys
 #pragma unroll
@@ -56,13 +57,14 @@ __device__ __forceinline__ void multiply_scores(UnitRows (&units)[ROW_TILES], co
     }
 }
 
-// O (16, COLUMNS_V) += P V, of each unit.
+// O (16, COLUMNS_V) += P V, of each unit and these keys.
+template <int FIRST = 0, int KEYS = BLOCK_N>
 __device__ __forceinline__ void multiply_output(UnitRows (&units)[ROW_TILES], const Weights (&p)[ROW_TILES],
-                                                const Rows16<BLOCK_N, CHUNKS_V> &v) {
-    const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
+                                                const Rows16<BLOCK_N, CHUNKS_V> &v, unsigned thread) {
+    const unsigned lane = thread % 32;
     const SharedAddress first_key = v.address(lane % 16, lane / 16);
 #pragma unroll
-    for (int keys = 0; keys < BLOCK_N / 16; keys++)
+    for (int keys = FIRST / 16; keys < (FIRST + KEYS) / 16; keys++)
 #pragma unroll
         for (int j = 0; j < CHUNKS_V / 2; j++) {
             unsigned b[4];

@@ -60,9 +60,9 @@ __device__ __forceinline__ void set_operand(Operand<4> &to, const unsigned (&bit
 
 // S (16, BLOCK_N) = Q K^T, of each unit.
 __device__ __forceinline__ void multiply_scores(UnitRows (&units)[ROW_TILES], const Queries &q,
-                                                const Rows16<BLOCK_N, CHUNKS> &k) {
-    const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
-    const SharedAddress query = first_query_step(q.rows, lane), first_key = k.address(lane / 16 * 8 + lane % 8, lane % 16 / 8);
+                                                const Rows16<BLOCK_N, CHUNKS> &k, unsigned thread) {
+    const unsigned lane = thread % 32;
+    const SharedAddress query = first_query_step(q.rows, thread), first_key = k.address(lane / 16 * 8 + lane % 8, lane % 16 / 8);
     float sum[ROW_TILES][BLOCK_N / 8][4] = {};
 #pragma unroll
     for (int step = 0; step < Q_STEPS; step++) {
@@ -95,8 +95,8 @@ __device__ __forceinline__ void multiply_scores(UnitRows (&units)[ROW_TILES], co
 // O (16, COLUMNS_V) += P V, of each unit. The sum of a tile begins at 0 and is added to O at its end: an addition rounds, while the
 // tensor core truncates, which would add up over the tiles.
 __device__ __forceinline__ void multiply_output(UnitRows (&units)[ROW_TILES], const Weights (&p)[ROW_TILES],
-                                                const Rows16<BLOCK_N, CHUNKS_V> &v) {
-    const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
+                                                const Rows16<BLOCK_N, CHUNKS_V> &v, unsigned thread) {
+    const unsigned lane = thread % 32;
     const SharedAddress even = v.address(lane % 4 * 2, lane / 16) + lane / 4 % 4 * 4;
     const SharedAddress odd = v.address(lane % 4 * 2 + 1, lane / 16) + lane / 4 % 4 * 4;
     Operand<4> a[ROW_TILES][BLOCK_N / 8];

@@ -1,5 +1,4 @@
 //$ needs dtype stages row_tiles
-//$ include "pipeline/softmax_of_units.cuh"
 
 // Tiles of K and V come in together, STAGES - 1 ahead of their use: one wait and one barrier a round.
 
@@ -27,7 +26,7 @@ __device__ __forceinline__ void await_queries() {
 __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, UnitRows (&units)[ROW_TILES], const Queries &q) {
     int stage = 0, free = STAGES - 1; // in use; given back by the round before
 #pragma unroll 1
-    for (bool first = true; units[0].walk.left > 0; first = false) {
+    for (State state = BEFORE_TILES; units[0].walk.left > 0;) {
         copy_async_wait_groups<STAGES - 2>();
         __syncthreads(); // K and V have come, and all warps are done with those of the round before
         copy_next(copies, shared, free);
@@ -37,10 +36,8 @@ __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, 
         settle_keys(copies, shared.k[stage], units[0].next);
         settle_values(copies, shared.v[stage], units[0].next);
         //$ end
-        multiply_scores(units, q, shared.k[stage]);
-        Weights p[ROW_TILES];
-        softmax_units(units, p, first);
-        multiply_output(units, p, shared.v[stage]);
+        begin_tile(units, q, shared.k[stage], state);
+        end_tile(units, shared.v[stage], state);
         stage = stage + 1 < STAGES ? stage + 1 : 0;
     }
 }

@@ -1,5 +1,4 @@
 //$ needs dtype row_tiles
-//$ include "pipeline/softmax_of_units.cuh"
 
 // One place for K and one for V: V comes in while S is multiplied, the next K during the softmax and O += P V.
 
@@ -14,7 +13,7 @@ __device__ __forceinline__ void await_queries() {
 
 __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, UnitRows (&units)[ROW_TILES], const Queries &q) {
 #pragma unroll 1
-    for (bool first = true; units[0].walk.left > 0; first = false) {
+    for (State state = BEFORE_TILES; units[0].walk.left > 0;) {
         copy_async_wait();
         __syncthreads(); // K has come, and all warps are done with V
         prepare_units(units);
@@ -22,7 +21,7 @@ __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, 
         //$ if dtype != fp32
         settle_keys(copies, shared.k[0], units[0].next);
         //$ end
-        multiply_scores(units, q, shared.k[0]);
+        begin_tile(units, q, shared.k[0], state);
         copy_async_wait();
         __syncthreads(); // V has come, and all warps are done with K
         //$ if dtype != fp32
@@ -32,8 +31,6 @@ __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, 
             KeyWalk walk = units[0].walk; // all units go over the same tiles, so that the copies need no walk of their own
             copy_keys(copies, shared.k[0], next_keys(copies.p, copies.tile, units[0].unit.index, walk));
         }
-        Weights p[ROW_TILES];
-        softmax_units(units, p, first);
-        multiply_output(units, p, shared.v[0]);
+        end_tile(units, shared.v[0], state);
     }
 }

@@ -1,4 +1,4 @@
-//$ needs mask split_keys block_n bias_stages plain_scores folded dropout bfloat16
+//$ needs mask split_keys block_n bias_stages plain_scores folded dropout
 //$ include "fragment/scores_from_memory.cuh"
 
 // S of the prepared tile -> P. `first`: the first K/V tile of the rows. m is fixed unless some rows may have none; the row sum
@@ -24,15 +24,6 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     c.unsure = usual;
 }
 
-// The largest sum of P that needs no new m. Where a key outweighs all others its P should be 1, which is exact;
-//$ if bfloat16
-// at 2^20 others still count.
-constexpr float USUAL_SUM = 0x1p20f;
-//$ else
-// and larger P may overflow fp16.
-constexpr float USUAL_SUM = 0x1p12f;
-//$ end
-
 // P of the tile with its maxima, from products that are computed once more.
 __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
     scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
@@ -57,7 +48,7 @@ __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
 __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
     if (c.unsure && !within_range(c.rows, c.tile_sum, USUAL_SUM)) {
         //$ if dropout == 0
-        if (within_range(c.rows, c.tile_sum, 0x1p100f)) {
+        if (within_range(c.rows, c.tile_sum, MOST_SUM)) {
             raise_max_to_weights(c.s, c.rows, c.tile_sum, c.c);
             c.count_raise(c.step);
         } else {

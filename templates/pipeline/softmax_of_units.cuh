@@ -1,17 +1,21 @@
 //$ needs row_tiles folded
 //$ include "fragment/softmax_on_growth.cuh"
 
+// Before m changes: what can be found again is not kept in registers from round to round.
+__device__ __forceinline__ void begin_rescaling(Rows &rows, float c) {
+    rows.keep[0] = rows.keep[1] = 1;
+    //$ if not folded
+    rows.far = is_far(rows, c);
+    //$ end
+}
+
 // S of a tile of keys -> weights P, and O rescaled for them, of each unit.
 __device__ __forceinline__ void softmax_units(UnitRows (&units)[ROW_TILES], Weights (&p)[ROW_TILES], bool first) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++) {
-        Rows &rows = units[r].rows; // what can be found again is not kept in registers from round to round
-        rows.keep[0] = rows.keep[1] = 1;
-        //$ if not folded
-        rows.far = is_far(rows, units[r].c);
-        //$ end
+        begin_rescaling(units[r].rows, units[r].c);
         softmax_on_growth(units[r], first);
-        rescale(units[r].o, rows);
+        rescale(units[r].o, units[r].rows);
         keep_weights(units[r].s, p[r]);
     }
 }

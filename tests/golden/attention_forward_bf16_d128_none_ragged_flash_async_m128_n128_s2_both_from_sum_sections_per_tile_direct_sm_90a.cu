@@ -64,7 +64,7 @@
      block_m             128                rows of a Q tile
      block_n             128                keys of a K/V tile: columns of S
      stages              2                  stages of the pipeline: K/V tiles in flight or in use at a time
-     overlap             both               what the tensor cores compute during the softmax: nothing, S of the same warpgroup's next tile, the products of the other warpgroup, or both
+     overlap             both               what the tensor cores compute during the softmax: nothing, S of the same warpgroup's next tile, the products of the other warpgroup, or both; or products of the tile's other half: O alone, or S and O
      rescale             from_sum           when O is rescaled to a new row maximum: for every tile, only when the maximum grew by more than 2^8, or when the row sum of P shows that it grew (later tiles then compute no maximum)
      tile_order          sections           order of the Q tiles: by row, those with most K/V tiles first, or that within groups of heads whose K and V fit L2
      scheduler           per_tile           one thread block for each Q tile, or one persistent thread block for each SM, which computes several in turn
@@ -1056,18 +1056,26 @@ __device__ __forceinline__ bool lacks_max(const Rows &rows) {
     return __any_sync(0xffffffffu, fminf(rows.max[0], rows.max[1]) == -INFINITY);
 }
 
+// The largest sum of P that needs no new m. Where a key outweighs all others its P should be 1, which is exact;
+// at 2^20 others still count.
+constexpr float USUAL_SUM = 0x1p20f;
+
 // Are all sums of P of a tile at most `most`? Not of a row without an m.
 __device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum)[2], float most) {
     bool within = fmaxf(sum[0], sum[1]) <= most && fminf(rows.max[0], rows.max[1]) > -INFINITY;
     return __all_sync(0xffffffffu, within);
 }
 
+// Up to this sum P has not left the range of fp32.
+constexpr float MOST_SUM = 0x1p100f;
+
 // P has outgrown m, but not fp32: takes P and l relative to the largest P of each row that exceeds 1, and m' = m + log2(P) / c.
 // O is rescaled later. The largest P becomes 1, as it does where m is the maximum.
-__device__ __forceinline__ void raise_max_to_weights(float (&weights)[BLOCK_N / 2], Rows &rows, float (&sum)[2], float c) {
+template <int SIZE>
+__device__ __forceinline__ void raise_max_to_weights(float (&weights)[SIZE], Rows &rows, float (&sum)[2], float c) {
     float top[2] = {1, 1};
 #pragma unroll
-    for (int i = 0; i < BLOCK_N / 2; i++)
+    for (int i = 0; i < SIZE; i++)
         top[i / 2 % 2] = fmaxf(top[i / 2 % 2], weights[i]);
     max_of_row(top);
 #pragma unroll
@@ -1078,7 +1086,7 @@ __device__ __forceinline__ void raise_max_to_weights(float (&weights)[BLOCK_N / 
         sum[r] *= rows.keep[r];
     }
 #pragma unroll
-    for (int i = 0; i < BLOCK_N / 2; i++)
+    for (int i = 0; i < SIZE; i++)
         weights[i] *= rows.keep[i / 2 % 2];
     rows.grown = true;
     rows.far = is_far(rows, c);
@@ -1098,19 +1106,19 @@ __device__ __forceinline__ void rescale(float (&o)[COLUMNS_V / 2], const Rows &r
 
 // Raises m to the maximum of the scores; m stays while the maximum exceeds it by no more than 2^slack. Unless `exact`, the maximum
 // is that of every STEP-th group of 8 columns.
-template <int STEP>
-__device__ __forceinline__ void follow_max(const float (&s)[BLOCK_N / 2], Rows &rows, float c, bool exact, float slack) {
+template <int STEP, int SIZE>
+__device__ __forceinline__ void follow_max(const float (&s)[SIZE], Rows &rows, float c, bool exact, float slack) {
     float even[2], odd[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         even[r] = s[2 * r], odd[r] = s[2 * r + 1];
 #pragma unroll
-        for (int i = 4 * STEP; i < BLOCK_N / 2; i += 4 * STEP)
+        for (int i = 4 * STEP; i < SIZE; i += 4 * STEP)
             even[r] = fmaxf(even[r], s[i + 2 * r]), odd[r] = fmaxf(odd[r], s[i + 2 * r + 1]);
     }
     if (exact)
 #pragma unroll
-        for (int i = 4; i < BLOCK_N / 2; i += 4)
+        for (int i = 4; i < SIZE; i += 4)
             if (i % (4 * STEP) != 0)
 #pragma unroll
                 for (int r = 0; r < 2; r++)
@@ -1124,26 +1132,28 @@ __device__ __forceinline__ void follow_max(const float (&s)[BLOCK_N / 2], Rows &
 }
 
 // The summand that reduces s c by m. Where m c is `far` from 0, s itself is reduced here, since rounding would change P.
-__device__ __forceinline__ void take_max(float (&s)[BLOCK_N / 2], const Rows &rows, float c, bool far, float (&shift)[2]) {
+template <int SIZE>
+__device__ __forceinline__ void take_max(float (&s)[SIZE], const Rows &rows, float c, bool far, float (&shift)[2]) {
     float max[2] = {finite_max(rows.max[0]), finite_max(rows.max[1])};
     shift[0] = -max[0] * c, shift[1] = -max[1] * c;
     if (far) {
 #pragma unroll
-        for (int i = 0; i < BLOCK_N / 2; i++)
+        for (int i = 0; i < SIZE; i++)
             s[i] = __fsub_rn(s[i], max[i / 2 % 2]); // not contracted: docs/numerics.md
         shift[0] = shift[1] = 0;
     }
 }
 
 // P: s = 2^((s - m) c), one FMA and one ex2 an element; and this thread's row sums.
-__device__ __forceinline__ void exp2_scores(float (&s)[BLOCK_N / 2], const Rows &rows, float c, bool far, float (&sum)[2]) {
+template <int SIZE>
+__device__ __forceinline__ void exp2_scores(float (&s)[SIZE], const Rows &rows, float c, bool far, float (&sum)[2]) {
     float shift[2];
     take_max(s, rows, c, far, shift);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float even = 0, odd = 0;
 #pragma unroll
-        for (int i = 2 * r; i < BLOCK_N / 2; i += 4) {
+        for (int i = 2 * r; i < SIZE; i += 4) {
             even += s[i] = exp2_approx(fmaf(s[i], c, shift[r]));
             odd += s[i + 1] = exp2_approx(fmaf(s[i + 1], c, shift[r]));
         }
@@ -1639,10 +1649,6 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     c.unsure = usual;
 }
 
-// The largest sum of P that needs no new m. Where a key outweighs all others its P should be 1, which is exact;
-// at 2^20 others still count.
-constexpr float USUAL_SUM = 0x1p20f;
-
 // P of the tile with its maxima, from products that are computed once more.
 __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
     scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
@@ -1655,7 +1661,7 @@ __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
 // has issued the MMAs and packed P, so that they do not wait for the sums.
 __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
     if (c.unsure && !within_range(c.rows, c.tile_sum, USUAL_SUM)) {
-        if (within_range(c.rows, c.tile_sum, 0x1p100f)) {
+        if (within_range(c.rows, c.tile_sum, MOST_SUM)) {
             raise_max_to_weights(c.s, c.rows, c.tile_sum, c.c);
             c.count_raise(c.step);
         } else {

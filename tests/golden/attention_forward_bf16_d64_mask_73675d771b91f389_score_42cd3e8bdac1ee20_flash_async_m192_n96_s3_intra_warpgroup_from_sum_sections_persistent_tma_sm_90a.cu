@@ -64,7 +64,7 @@
      block_m             192                rows of a Q tile
      block_n             96                 keys of a K/V tile: columns of S
      stages              3                  stages of the pipeline: K/V tiles in flight or in use at a time
-     overlap             intra_warpgroup    what the tensor cores compute during the softmax: nothing, S of the same warpgroup's next tile, the products of the other warpgroup, or both
+     overlap             intra_warpgroup    what the tensor cores compute during the softmax: nothing, S of the same warpgroup's next tile, the products of the other warpgroup, or both; or products of the tile's other half: O alone, or S and O
      rescale             from_sum           when O is rescaled to a new row maximum: for every tile, only when the maximum grew by more than 2^8, or when the row sum of P shows that it grew (later tiles then compute no maximum)
      tile_order          sections           order of the Q tiles: by row, those with most K/V tiles first, or that within groups of heads whose K and V fit L2
      scheduler           persistent         one thread block for each Q tile, or one persistent thread block for each SM, which computes several in turn
@@ -1049,18 +1049,26 @@ __device__ __forceinline__ bool lacks_max(const Rows &rows) {
     return __any_sync(0xffffffffu, fminf(rows.max[0], rows.max[1]) == -INFINITY);
 }
 
+// The largest sum of P that needs no new m. Where a key outweighs all others its P should be 1, which is exact;
+// at 2^20 others still count.
+constexpr float USUAL_SUM = 0x1p20f;
+
 // Are all sums of P of a tile at most `most`? Not of a row without an m.
 __device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum)[2], float most) {
     bool within = fmaxf(sum[0], sum[1]) <= most && fminf(rows.max[0], rows.max[1]) > -INFINITY;
     return __all_sync(0xffffffffu, within);
 }
 
+// Up to this sum P has not left the range of fp32.
+constexpr float MOST_SUM = 0x1p100f;
+
 // P has outgrown m, but not fp32: takes P and l relative to the largest P of each row that exceeds 1, and m' = m + log2(P) / c.
 // O is rescaled later. The largest P becomes 1, as it does where m is the maximum.
-__device__ __forceinline__ void raise_max_to_weights(float (&weights)[BLOCK_N / 2], Rows &rows, float (&sum)[2], float c) {
+template <int SIZE>
+__device__ __forceinline__ void raise_max_to_weights(float (&weights)[SIZE], Rows &rows, float (&sum)[2], float c) {
     float top[2] = {1, 1};
 #pragma unroll
-    for (int i = 0; i < BLOCK_N / 2; i++)
+    for (int i = 0; i < SIZE; i++)
         top[i / 2 % 2] = fmaxf(top[i / 2 % 2], weights[i]);
     max_of_row(top);
 #pragma unroll
@@ -1071,7 +1079,7 @@ __device__ __forceinline__ void raise_max_to_weights(float (&weights)[BLOCK_N / 
         sum[r] *= rows.keep[r];
     }
 #pragma unroll
-    for (int i = 0; i < BLOCK_N / 2; i++)
+    for (int i = 0; i < SIZE; i++)
         weights[i] *= rows.keep[i / 2 % 2];
     rows.grown = true;
 }
@@ -1761,10 +1769,6 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     c.unsure = usual;
 }
 
-// The largest sum of P that needs no new m. Where a key outweighs all others its P should be 1, which is exact;
-// at 2^20 others still count.
-constexpr float USUAL_SUM = 0x1p20f;
-
 // P of the tile with its maxima, from products that are computed once more.
 __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
     scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
@@ -1778,7 +1782,7 @@ __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
 // has issued the MMAs and packed P, so that they do not wait for the sums.
 __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
     if (c.unsure && !within_range(c.rows, c.tile_sum, USUAL_SUM)) {
-        if (within_range(c.rows, c.tile_sum, 0x1p100f)) {
+        if (within_range(c.rows, c.tile_sum, MOST_SUM)) {
             raise_max_to_weights(c.s, c.rows, c.tile_sum, c.c);
             c.count_raise(c.step);
         } else {
