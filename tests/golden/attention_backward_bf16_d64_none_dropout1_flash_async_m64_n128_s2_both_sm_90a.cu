@@ -60,7 +60,7 @@
      block_m             64                 rows of a Q tile
      block_n             128                keys of a K/V tile: columns of S
      stages              2                  stages of the pipeline: K/V tiles in flight or in use at a time
-     overlap             both               what the tensor cores compute during the softmax: nothing, S of the same warpgroup's next tile, the products of the other warpgroup, or both
+     overlap             both               what the tensor cores compute during the softmax: nothing, S of the same warpgroup's next tile, the products of the other warpgroup, or both; or products of the tile's other half: O alone, or S and O
      target              sm_90a             instruction set the source is written for; any = plain CUDA C++
 
    Derived
