@@ -229,6 +229,8 @@ MUTANTS = [
     ("templates/fragment/softmax_rows.cuh", "rows.max[r] += log2_approx(top[r]) * reciprocal_approx(c);", "",
      "test_flash_async"),
     ("templates/fragment/softmax_rows.cuh", "        sum[r] *= rows.keep[r];\n", "", "test_flash_async"),
+    ("templates/pipeline/tiles_from_sum.cuh", "state > 0 && most <= USUAL_SUM", "true", "test_flash_async"),
+    ("templates/pipeline/tiles_from_sum.cuh", "most * units[0].c <= 4096", "most < INFINITY", "test_large_scores"),
     ("templates/work/heads_packed.cuh", "heads_of_group(p) <= 64 ? heads_of_group(p) : 1", "heads_of_group(p)", "test_flash_mma"),
     ("runtime/choose.c", "if (2 * packed >", "if (packed >", "test_choose"),
     ("templates/backward/repeat_queries.cuh", "k.from(column)", "k", "test_backward_strange"),
