@@ -14,6 +14,7 @@ import table
 import tuned
 from worker import Lost, Worker
 
+WARM_SOAK = 0.25  # of the plan's soak, in cases behind the first: the machine is warm
 LOSSES = 2  # times that a kernel may take the process with it; then the other cases do without it
 
 
@@ -61,8 +62,8 @@ def run(setup, todo, job, plan, seconds, results, about, ahead=False):
                 print(f"out of time: {len(todo) - number} of {len(todo)} cases left out", file=sys.stderr)
                 break
             label = f"[{number + 1}/{len(todo)}] {case.name}"
-            share = dataclasses.replace(plan.within(0.8 * left / (len(todo) - number), kernels),
-                                        seed=f"{plan.seed} {case.name}")
+            one = dataclasses.replace(plan, seed=f"{plan.seed} {case.name}", soak_ms=plan.soak_ms * (WARM_SOAK if number else 1))
+            share = one.within(0.8 * left / (len(todo) - number), kernels)
             found = contest(worker, {**job, "case": case, "plan": share}, losses,
                             lambda what: progress(f"{label}: {what}"))
             for row in found:
