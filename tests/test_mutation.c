@@ -38,7 +38,7 @@ static const char *const files[] = {
     "work/cluster.cuh",
     "work/queue_tiles.cuh",
     "work/queue_pairs.cuh",
-    "work/pairs_or_tiles.cuh",
+    "work/pairs_then_tiles.cuh",
     "walk/bitmap_launch.cuh",
     "load/tiles_of_queries.cuh",
     "load/tiles_of_keys.cuh",

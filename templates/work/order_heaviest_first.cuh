@@ -1,7 +1,4 @@
 //$ include "work/place.cuh"
 
 // The heaviest item of every head, then the second of every head, and so on.
-__device__ __forceinline__ Place place_of(const attention_params &p, int, int item) {
-    int heads = tile_heads(p) * p.batch;
-    return {item % heads, item / heads};
-}
+__device__ __forceinline__ Place place_of(const attention_params &, int heads, int, int item) { return {item % heads, item / heads}; }

@@ -4,17 +4,17 @@
 //$ else
 //$ launch attention_flash_async grid min((len_q + tile_rows - 1) / tile_rows * heads * batch, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster dependent
 //$ end
-//$ include "work/pairs_or_tiles.cuh"
+//$ include "work/pairs_then_tiles.cuh"
 
-__device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
-    if (wants_pairs(p))
-        return queue_of_pairs(p);
-    return queue_of_single(tiles_of_head(p) * tile_heads(p) * p.batch);
-}
+__device__ __forceinline__ TileQueue tile_queue(const attention_params &p) { return pairs_then_tiles(p); }
 
 // Take the tile at the front off the queue.
 __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
+    if (queue.pair < queue.pairs)
+        return next_of_pairs(p, queue);
     if (queue.empty())
         return {-1, 0, 0, 0};
-    return next_of_pairs(p, queue);
+    const Tile tile = tile_behind_pairs(p, queue.item);
+    queue.advance();
+    return tile;
 }

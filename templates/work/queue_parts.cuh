@@ -7,7 +7,7 @@
 //$ launch attention_flash_async grid min((len_q + tile_rows - 1) / tile_rows * heads * batch * key_parts, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster dependent
 //$ end
 //$ if in_pairs
-//$ include "work/pairs_or_tiles.cuh"
+//$ include "work/pairs_then_tiles.cuh"
 //$ else
 //$ include "work/tiles_of_head.cuh"
 //$ end
@@ -23,10 +23,10 @@ struct TileQueue {
 };
 
 //$ end
-// K/V tiles may come in parts: then an item is a part of a tile. Where they do not, it may be a pair of tiles.
+// K/V tiles may come in parts: then an item is a part of a tile. Where they do not, tiles may come in pairs.
 __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
     //$ if in_pairs
-    return p.splits == 1 && wants_pairs(p) ? queue_of_pairs(p) : queue_of_single(items_of_parts(p));
+    return p.splits == 1 ? pairs_then_tiles(p) : queue_of(0, items_of_parts(p));
     //$ else
     return {worker(), items_of_parts(p)};
     //$ end
@@ -35,11 +35,15 @@ __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
 // Take the tile at the front off the queue.
 __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
     //$ if in_pairs
-    if (queue.paired && !queue.empty())
+    if (queue.pair < queue.pairs)
         return next_of_pairs(p, queue);
     //$ end
     while (!queue.empty()) {
+        //$ if in_pairs
+        const Tile tile = p.splits == 1 ? tile_behind_pairs(p, queue.item) : tile_of_item(p, queue.item);
+        //$ else
         const Tile tile = tile_of_item(p, queue.item);
+        //$ end
         queue.advance();
         //$ if layout == dense
         if (has_part(p, tile))

@@ -16,7 +16,7 @@ struct TileQueue {
 };
 
 __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
-    return {worker(), tiles_of_head(p) * tile_heads(p) * p.batch};
+    return {worker(), tiles_of_head(p) * all_heads(p)};
 }
 
 // Take the tile at the front off the queue.
@@ -24,7 +24,7 @@ __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &
     if (queue.empty())
         return {-1, 0, 0, 0};
     const int tiles = tiles_of_head(p);
-    const Place place = place_of(p, tiles, queue.item);
+    const Place place = place_of(p, all_heads(p), tiles, queue.item);
     queue.item += workers();
     return tile_of(p, place.head, tiles - 1 - place.order);
 }

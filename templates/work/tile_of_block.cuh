@@ -22,7 +22,7 @@ __device__ __forceinline__ Tile tile_of_block(const attention_params &p) {
 // A block works on one tile of queries. Asked for again at the end, it need not be kept in registers.
 __device__ __forceinline__ Tile tile_of_block(const attention_params &p) {
     const int tiles = (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
-    const Place place = place_of(p, tiles, set_apart(static_cast<int>(blockIdx.x)));
+    const Place place = place_of(p, all_heads(p), tiles, set_apart(static_cast<int>(blockIdx.x)));
     return tile_of(p, place.head, tiles - 1 - place.order);
 }
 //$ end

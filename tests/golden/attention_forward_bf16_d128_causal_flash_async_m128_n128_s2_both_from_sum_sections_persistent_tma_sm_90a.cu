@@ -22,7 +22,7 @@
      walk/keys_seen.cuh
      walk/keys_seen_causal.cuh
      work/queue_pairs.cuh
-     work/pairs_or_tiles.cuh
+     work/pairs_then_tiles.cuh
      work/tiles_of_head.cuh
      load/tiles_of_queries.cuh
      load/tiles_of_keys.cuh
@@ -607,22 +607,23 @@ __device__ __forceinline__ void load_panel(unsigned short (&to)[ROWS][64], const
 __device__ __forceinline__ void release_keys(Barrier *empty) { release(empty); }
 
 // work/place.cuh
-// The order of the work items. Blocks start in the order of their index, each as soon
+// The order of the work items of some heads, each with as many items. Blocks start in the order of their index, each as soon
 // as an SM is free: so the order decides which items share the L2 cache, and which run last.
 struct Place {
     int head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
 };
 
+__device__ __forceinline__ int all_heads(const attention_params &p) { return tile_heads(p) * p.batch; }
+
 // work/order_sections.cuh
 
 // A section: as many heads as fit half of the L2 with their K and V; all their items, heaviest first.
-__device__ __forceinline__ Place place_of(const attention_params &p, int items, int item) {
-    int heads = tile_heads(p), all_heads = heads * p.batch;
+__device__ __forceinline__ Place place_of(const attention_params &p, int heads, int items, int item) {
     constexpr float SECTION_BYTES = 32 << 20;
     float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * max(p.len_kv, 1);
     int section = static_cast<int>(
-        fminf(fmaxf(SECTION_BYTES * reciprocal_approx(kv_bytes) * (heads / p.kv_heads), 1), 1.0f * all_heads));
-    int first = item / (section * items) * section, within = item - first * items, wide = min(section, all_heads - first);
+        fminf(fmaxf(SECTION_BYTES * reciprocal_approx(kv_bytes) * (tile_heads(p) / p.kv_heads), 1), 1.0f * heads));
+    int first = item / (section * items) * section, within = item - first * items, wide = min(section, heads - first);
     return {first + within % wide, within / wide};
 }
 
@@ -685,34 +686,29 @@ __device__ __forceinline__ int tiles_of_head(const attention_params &p) {
     return (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
 }
 
-// work/pairs_or_tiles.cuh
+// work/pairs_then_tiles.cuh
 
-// Under a causal mask the Q tiles of a head need unlike numbers of K/V tiles. A work item is a pair of tiles of one head, the one
-// with the most keys left and the one with the fewest: all pairs cost the same, so blocks with equally many items end at the same
-// time. Where there are so few that a pair each would leave SMs idle, an item is a single tile.
+// Under a causal mask the Q tiles of a head need unlike numbers of K/V tiles. Most heads come in pairs of tiles, the one with the most
+// keys left and the one with the fewest: all pairs cost the same. In the last round some blocks would have no pair, and idle. So the
+// tiles of the heads of the last rounds come one by one, heaviest first, every other round backwards: then all blocks end within
+// about one short tile of each other.
 
-__device__ __forceinline__ int pairs_of_head(const attention_params &p) {
-    return (tiles_of_head(p) + 1) / 2;
+constexpr int ROUNDS_OF_TILES = 2; // of the full rounds of pairs, beside the one that is not full; more of them outgrow the L2
+
+__device__ __forceinline__ int pairs_of_head(const attention_params &p) { return (tiles_of_head(p) + 1) / 2; }
+
+// How many heads come in pairs, the first ones.
+__device__ __forceinline__ int heads_in_pairs(const attention_params &p) {
+    const int pairs = pairs_of_head(p), all = pairs * all_heads(p), rounds = all / workers();
+    return all % workers() == 0 ? all_heads(p) : max(0, rounds - ROUNDS_OF_TILES) * workers() / pairs;
 }
 
-// Do pairs end sooner than single tiles, heaviest first? By the K/V tiles of the block that ends last. With single tiles in two
-// rounds, the block with the heaviest first tile has the lightest second one, or none.
-__device__ __forceinline__ bool wants_pairs(const attention_params &p) {
-    const int heads = tile_heads(p) * p.batch, tiles = tiles_of_head(p), pairs = pairs_of_head(p), blocks = workers();
-    const long long most = tiles_of_walk(p, tile_of(p, 0, tiles - 1)), least = tiles_of_walk(p, tile_of(p, 0, 0));
-    const int rounds = (tiles * heads + blocks - 1) / blocks;
-    long long longest = rounds * most;
-    if (rounds == 2)
-        longest = max(most, longest - (most - least) * (2 * blocks - 1) / (tiles * heads));
-    return (pairs * heads + blocks - 1) / blocks * (most + least) <= longest;
-}
-
-// The items of this block.
+// The items of this block: pairs first, then single tiles or parts of tiles.
 struct TileQueue {
-    int item, items; // of all blocks; an item is a pair of tiles, or a tile
+    int pair, pairs; // the next one, and how many there are for all blocks
+    bool second;     // of the next pair
+    int item, items; // the next one behind the pairs, and how many there are for all blocks
     int step;        // to this block's next item
-    bool paired;
-    bool second; // of a pair
 
     __device__ __forceinline__ bool empty() const { return item >= items; }
     __device__ __forceinline__ void advance() {
@@ -721,37 +717,47 @@ struct TileQueue {
     }
 };
 
-// Pairs are dealt out in rounds; of single items every other round goes backwards, from the last block to the first.
-__device__ __forceinline__ TileQueue queue_of_pairs(const attention_params &p) {
-    return {worker(), pairs_of_head(p) * tile_heads(p) * p.batch, workers(), true, false};
-}
-__device__ __forceinline__ TileQueue queue_of_single(int items) {
-    return {worker(), items, 2 * (workers() - worker()) - 1, false, false};
+// `pairs` and then `items`, both dealt out in rounds, of which every other one of items goes backwards. The first items go to the blocks
+// that have no pair in the last round.
+__device__ __forceinline__ TileQueue queue_of(int pairs, int items) {
+    const int place = (worker() + workers() - pairs % workers()) % workers();
+    return {worker(), pairs, false, place, items, 2 * (workers() - place) - 1};
 }
 
-// Take a tile of the pair at the front off the queue, or the tile there.
+__device__ __forceinline__ TileQueue pairs_then_tiles(const attention_params &p) {
+    const int paired = heads_in_pairs(p);
+    return queue_of(pairs_of_head(p) * paired, tiles_of_head(p) * (all_heads(p) - paired));
+}
+
+// Take a tile of the pair at the front off the queue.
 __device__ __forceinline__ Tile next_of_pairs(const attention_params &p, TileQueue &queue) {
-    const Place place = place_of(p, queue.paired ? pairs_of_head(p) : tiles_of_head(p), queue.item);
+    const Place place = place_of(p, heads_in_pairs(p), pairs_of_head(p), queue.pair);
     const int last = tiles_of_head(p) - 1 - place.order, tile = queue.second ? place.order : last;
-    queue.second = queue.paired && !queue.second && tile != place.order; // the middle tile has no partner
+    queue.second = !queue.second && tile != place.order; // the middle tile has no partner
     if (!queue.second)
-        queue.advance();
+        queue.pair += workers();
     return tile_of(p, place.head, tile);
+}
+
+// The tile of an item, where items are tiles.
+__device__ __forceinline__ Tile tile_behind_pairs(const attention_params &p, int item) {
+    const int paired = heads_in_pairs(p), heads = all_heads(p) - paired;
+    return tile_of(p, paired + item % heads, tiles_of_head(p) - 1 - item / heads);
 }
 
 // work/queue_pairs.cuh
 
-__device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
-    if (wants_pairs(p))
-        return queue_of_pairs(p);
-    return queue_of_single(tiles_of_head(p) * tile_heads(p) * p.batch);
-}
+__device__ __forceinline__ TileQueue tile_queue(const attention_params &p) { return pairs_then_tiles(p); }
 
 // Take the tile at the front off the queue.
 __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
+    if (queue.pair < queue.pairs)
+        return next_of_pairs(p, queue);
     if (queue.empty())
         return {-1, 0, 0, 0};
-    return next_of_pairs(p, queue);
+    const Tile tile = tile_behind_pairs(p, queue.item);
+    queue.advance();
+    return tile;
 }
 
 struct alignas(1024) Shared {

@@ -627,22 +627,23 @@ __device__ __forceinline__ void load_panel(unsigned short (&to)[ROWS][64], const
 __device__ __forceinline__ void release_keys(Barrier *empty) { release(empty); }
 
 // work/place.cuh
-// The order of the work items. Blocks start in the order of their index, each as soon
+// The order of the work items of some heads, each with as many items. Blocks start in the order of their index, each as soon
 // as an SM is free: so the order decides which items share the L2 cache, and which run last.
 struct Place {
     int head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
 };
 
+__device__ __forceinline__ int all_heads(const attention_params &p) { return tile_heads(p) * p.batch; }
+
 // work/order_sections.cuh
 
 // A section: as many heads as fit half of the L2 with their K and V; all their items, heaviest first.
-__device__ __forceinline__ Place place_of(const attention_params &p, int items, int item) {
-    int heads = tile_heads(p), all_heads = heads * p.batch;
+__device__ __forceinline__ Place place_of(const attention_params &p, int heads, int items, int item) {
     constexpr float SECTION_BYTES = 32 << 20;
     float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * max(p.len_kv, 1);
     int section = static_cast<int>(
-        fminf(fmaxf(SECTION_BYTES * reciprocal_approx(kv_bytes) * (heads / p.kv_heads), 1), 1.0f * all_heads));
-    int first = item / (section * items) * section, within = item - first * items, wide = min(section, all_heads - first);
+        fminf(fmaxf(SECTION_BYTES * reciprocal_approx(kv_bytes) * (tile_heads(p) / p.kv_heads), 1), 1.0f * heads));
+    int first = item / (section * items) * section, within = item - first * items, wide = min(section, heads - first);
     return {first + within % wide, within / wide};
 }
 
@@ -714,7 +715,7 @@ struct TileQueue {
 };
 
 __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
-    return {worker(), tiles_of_head(p) * tile_heads(p) * p.batch};
+    return {worker(), tiles_of_head(p) * all_heads(p)};
 }
 
 // Take the tile at the front off the queue.
@@ -722,7 +723,7 @@ __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &
     if (queue.empty())
         return {-1, 0, 0, 0};
     const int tiles = tiles_of_head(p);
-    const Place place = place_of(p, tiles, queue.item);
+    const Place place = place_of(p, all_heads(p), tiles, queue.item);
     queue.item += workers();
     return tile_of(p, place.head, tiles - 1 - place.order);
 }

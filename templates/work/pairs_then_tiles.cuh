@@ -1,0 +1,58 @@
+//$ include "work/tiles_of_head.cuh"
+
+// Under a causal mask the Q tiles of a head need unlike numbers of K/V tiles. Most heads come in pairs of tiles, the one with the most
+// keys left and the one with the fewest: all pairs cost the same. In the last round some blocks would have no pair, and idle. So the
+// tiles of the heads of the last rounds come one by one, heaviest first, every other round backwards: then all blocks end within
+// about one short tile of each other.
+
+constexpr int ROUNDS_OF_TILES = 2; // of the full rounds of pairs, beside the one that is not full; more of them outgrow the L2
+
+__device__ __forceinline__ int pairs_of_head(const attention_params &p) { return (tiles_of_head(p) + 1) / 2; }
+
+// How many heads come in pairs, the first ones.
+__device__ __forceinline__ int heads_in_pairs(const attention_params &p) {
+    const int pairs = pairs_of_head(p), all = pairs * all_heads(p), rounds = all / workers();
+    return all % workers() == 0 ? all_heads(p) : max(0, rounds - ROUNDS_OF_TILES) * workers() / pairs;
+}
+
+// The items of this block: pairs first, then single tiles or parts of tiles.
+struct TileQueue {
+    int pair, pairs; // the next one, and how many there are for all blocks
+    bool second;     // of the next pair
+    int item, items; // the next one behind the pairs, and how many there are for all blocks
+    int step;        // to this block's next item
+
+    __device__ __forceinline__ bool empty() const { return item >= items; }
+    __device__ __forceinline__ void advance() {
+        item += step;
+        step = 2 * workers() - step;
+    }
+};
+
+// `pairs` and then `items`, both dealt out in rounds, of which every other one of items goes backwards. The first items go to the blocks
+// that have no pair in the last round.
+__device__ __forceinline__ TileQueue queue_of(int pairs, int items) {
+    const int place = (worker() + workers() - pairs % workers()) % workers();
+    return {worker(), pairs, false, place, items, 2 * (workers() - place) - 1};
+}
+
+__device__ __forceinline__ TileQueue pairs_then_tiles(const attention_params &p) {
+    const int paired = heads_in_pairs(p);
+    return queue_of(pairs_of_head(p) * paired, tiles_of_head(p) * (all_heads(p) - paired));
+}
+
+// Take a tile of the pair at the front off the queue.
+__device__ __forceinline__ Tile next_of_pairs(const attention_params &p, TileQueue &queue) {
+    const Place place = place_of(p, heads_in_pairs(p), pairs_of_head(p), queue.pair);
+    const int last = tiles_of_head(p) - 1 - place.order, tile = queue.second ? place.order : last;
+    queue.second = !queue.second && tile != place.order; // the middle tile has no partner
+    if (!queue.second)
+        queue.pair += workers();
+    return tile_of(p, place.head, tile);
+}
+
+// The tile of an item, where items are tiles.
+__device__ __forceinline__ Tile tile_behind_pairs(const attention_params &p, int item) {
+    const int paired = heads_in_pairs(p), heads = all_heads(p) - paired;
+    return tile_of(p, paired + item % heads, tiles_of_head(p) - 1 - item / heads);
+}
