@@ -2,25 +2,16 @@
 
 // The softmax of scores that are products before scaling, or results of an expression: exponents of 2 are (s - m) c.
 
-// Raises m to the maximum of the scores; m stays while the maximum exceeds it by no more than 2^slack. Unless `exact`, the maximum
-// is that of every STEP-th group of 8 columns.
-template <int STEP, int SIZE>
-__device__ __forceinline__ void follow_max(const float (&s)[SIZE], Rows &rows, float c, bool exact, float slack) {
+// Raises m to the maximum of the scores; m stays while the maximum exceeds it by no more than 2^slack.
+template <int SIZE> __device__ __forceinline__ void follow_max(const float (&s)[SIZE], Rows &rows, float c, float slack) {
     float even[2], odd[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         even[r] = s[2 * r], odd[r] = s[2 * r + 1];
 #pragma unroll
-        for (int i = 4 * STEP; i < SIZE; i += 4 * STEP)
+        for (int i = 4; i < SIZE; i += 4)
             even[r] = fmaxf(even[r], s[i + 2 * r]), odd[r] = fmaxf(odd[r], s[i + 2 * r + 1]);
     }
-    if (exact)
-#pragma unroll
-        for (int i = 4; i < SIZE; i += 4)
-            if (i % (4 * STEP) != 0)
-#pragma unroll
-                for (int r = 0; r < 2; r++)
-                    even[r] = fmaxf(even[r], s[i + 2 * r]), odd[r] = fmaxf(odd[r], s[i + 2 * r + 1]);
     float higher[2] = {fmaxf(even[0], odd[0]), fmaxf(even[1], odd[1])};
     rows.grown = __any_sync(0xffffffffu, !(fmaxf(higher[0] - rows.max[0], higher[1] - rows.max[1]) * c <= slack));
     if (rows.grown) {

@@ -130,10 +130,10 @@ struct UnitRows {
         //$ else
         //$ if plain_scores and mask == none and rescale == from_sum
         if (FOLLOW || first)
-            follow_max<1>(s, rows, c, true, slack);
+            follow_max(s, rows, c, slack);
         //$ else
         if (FOLLOW)
-            follow_max<1>(s, rows, c, true, slack);
+            follow_max(s, rows, c, slack);
         //$ end
         exp2_scores(s, rows, c, (FOLLOW || first) && rows.far, sum);
         //$ end

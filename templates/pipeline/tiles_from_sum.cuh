@@ -79,7 +79,7 @@ template <int FIRST, int KEYS> __device__ __forceinline__ void raise_max_of_unit
         raise_max_to_weights(s, rows.rows, rows.tile_sum, rows.c);
     } else {
         scores_from_memory<KEYS>(s, rows.unit, rows.next * BLOCK_N + FIRST);
-        follow_max<1>(s, rows.rows, rows.c, true, 0);
+        follow_max(s, rows.rows, rows.c, 0);
         exp2_scores(s, rows.rows, rows.c, rows.rows.far, rows.tile_sum);
         state = 0;
     }

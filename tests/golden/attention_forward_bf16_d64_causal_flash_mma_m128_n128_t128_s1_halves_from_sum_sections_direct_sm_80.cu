@@ -324,22 +324,23 @@ __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int 
 }
 
 // work/place.cuh
-// The order of the work items. Blocks start in the order of their index, each as soon
+// The order of the work items of some heads, each with as many items. Blocks start in the order of their index, each as soon
 // as an SM is free: so the order decides which items share the L2 cache, and which run last.
 struct Place {
     int head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
 };
 
+__device__ __forceinline__ int all_heads(const attention_params &p) { return tile_heads(p) * p.batch; }
+
 // work/order_sections.cuh
 
 // A section: as many heads as fit half of the L2 with their K and V; all their items, heaviest first.
-__device__ __forceinline__ Place place_of(const attention_params &p, int items, int item) {
-    int heads = tile_heads(p), all_heads = heads * p.batch;
+__device__ __forceinline__ Place place_of(const attention_params &p, int heads, int items, int item) {
     constexpr float SECTION_BYTES = 32 << 20;
     float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * max(p.len_kv, 1);
     int section = static_cast<int>(
-        fminf(fmaxf(SECTION_BYTES * reciprocal_approx(kv_bytes) * (heads / p.kv_heads), 1), 1.0f * all_heads));
-    int first = item / (section * items) * section, within = item - first * items, wide = min(section, all_heads - first);
+        fminf(fmaxf(SECTION_BYTES * reciprocal_approx(kv_bytes) * (tile_heads(p) / p.kv_heads), 1), 1.0f * heads));
+    int first = item / (section * items) * section, within = item - first * items, wide = min(section, heads - first);
     return {first + within % wide, within / wide};
 }
 
@@ -401,7 +402,7 @@ __device__ __forceinline__ int next_keys(const attention_params &, const Tile &,
 // A block works on one tile of queries. Asked for again at the end, it need not be kept in registers.
 __device__ __forceinline__ Tile tile_of_block(const attention_params &p) {
     const int tiles = (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
-    const Place place = place_of(p, tiles, set_apart(static_cast<int>(blockIdx.x)));
+    const Place place = place_of(p, all_heads(p), tiles, set_apart(static_cast<int>(blockIdx.x)));
     return tile_of(p, place.head, tiles - 1 - place.order);
 }
 
@@ -802,25 +803,16 @@ __device__ __forceinline__ void rescale(float (&o)[COLUMNS_V / 2], const Rows &r
 
 // The softmax of scores that are products before scaling, or results of an expression: exponents of 2 are (s - m) c.
 
-// Raises m to the maximum of the scores; m stays while the maximum exceeds it by no more than 2^slack. Unless `exact`, the maximum
-// is that of every STEP-th group of 8 columns.
-template <int STEP, int SIZE>
-__device__ __forceinline__ void follow_max(const float (&s)[SIZE], Rows &rows, float c, bool exact, float slack) {
+// Raises m to the maximum of the scores; m stays while the maximum exceeds it by no more than 2^slack.
+template <int SIZE> __device__ __forceinline__ void follow_max(const float (&s)[SIZE], Rows &rows, float c, float slack) {
     float even[2], odd[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         even[r] = s[2 * r], odd[r] = s[2 * r + 1];
 #pragma unroll
-        for (int i = 4 * STEP; i < SIZE; i += 4 * STEP)
+        for (int i = 4; i < SIZE; i += 4)
             even[r] = fmaxf(even[r], s[i + 2 * r]), odd[r] = fmaxf(odd[r], s[i + 2 * r + 1]);
     }
-    if (exact)
-#pragma unroll
-        for (int i = 4; i < SIZE; i += 4)
-            if (i % (4 * STEP) != 0)
-#pragma unroll
-                for (int r = 0; r < 2; r++)
-                    even[r] = fmaxf(even[r], s[i + 2 * r]), odd[r] = fmaxf(odd[r], s[i + 2 * r + 1]);
     float higher[2] = {fmaxf(even[0], odd[0]), fmaxf(even[1], odd[1])};
     rows.grown = __any_sync(0xffffffffu, !(fmaxf(higher[0] - rows.max[0], higher[1] - rows.max[1]) * c <= slack));
     if (rows.grown) {
@@ -903,7 +895,7 @@ struct UnitRows {
         if (masked)
             mask_scores();
         if (FOLLOW)
-            follow_max<1>(s, rows, c, true, slack);
+            follow_max(s, rows, c, slack);
         exp2_scores(s, rows, c, (FOLLOW || first) && rows.far, sum);
     }
 
@@ -1475,7 +1467,7 @@ template <int FIRST, int KEYS> __device__ __forceinline__ void raise_max_of_unit
         raise_max_to_weights(s, rows.rows, rows.tile_sum, rows.c);
     } else {
         scores_from_memory<KEYS>(s, rows.unit, rows.next * BLOCK_N + FIRST);
-        follow_max<1>(s, rows.rows, rows.c, true, 0);
+        follow_max(s, rows.rows, rows.c, 0);
         exp2_scores(s, rows.rows, rows.c, rows.rows.far, rows.tile_sum);
         state = 0;
     }
