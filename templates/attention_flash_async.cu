@@ -151,6 +151,8 @@
 //$ let q_registers_held = 0
 //$ end
 //$ require block_n / 2 + p_registers_held + q_registers_held + head_dim_v / 2 + 32 <= consumer_registers
+//$ note The part of a tile stands beside O: 256 x 48 spills at d 80.
+//$ require split_keys == 0 or consumers < 4 or head_dim_v <= 64
 //$ if split_keys > 0
 //$ let blocks_at_once = 1
 //$ let cluster_blocks = cluster

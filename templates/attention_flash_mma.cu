@@ -17,11 +17,8 @@
 //$ let bias_stages = 0
 //$ let strange_values = mask != none
 //$ defaults "attention_flash_mma.yaml"
-//$ default rescale = lazy
 //$ if rescale != from_sum or block_n < 32
 //$ default overlap = off
-//$ elif max(head_dim, head_dim_v) <= 128
-//$ default overlap = halves
 //$ else
 //$ default overlap = output
 //$ end

@@ -15,7 +15,9 @@ struct UnitRows {
     //$ end
     //$ if rescale == from_sum and algorithm == flash_async
     int raises;     // of m, which scores had outgrown: 4 for each, less 1 for each K/V tile behind it, but not below 0
+    //$ if dropout == 0
     int raise_step; // of the last one
+    //$ end
     bool unsure; // P of this tile is of an m that may be too small
     //$ end
     //$ if rescale == from_sum
@@ -38,7 +40,10 @@ struct UnitRows {
           c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E) { // not 0: 0 * -INFINITY is NaN
         //$ end
         //$ if rescale == from_sum and algorithm == flash_async
-        raises = raise_step = 0;
+        raises = 0;
+        //$ if dropout == 0
+        raise_step = 0;
+        //$ end
         //$ end
     }
     //$ if rescale == from_sum and algorithm == flash_async
@@ -48,10 +53,12 @@ struct UnitRows {
     static constexpr int MANY_RAISES = 12;
     __device__ __forceinline__ bool follows() const { return raises >= MANY_RAISES; }
     //$ if dropout == 0
+    //$ if dropout == 0
     __device__ __forceinline__ void count_raise(int step) {
         raises = max(0, raises - (step - raise_step)) + 4;
         raise_step = step;
     }
+    //$ end
     //$ end
     //$ end
 

@@ -1288,7 +1288,8 @@ struct UnitRows {
     __device__ __forceinline__ UnitRows(const attention_params &p, Shared &shared, int index)
         : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)},
           c(LOG2_E) {
-        raises = raise_step = 0;
+        raises = 0;
+        raise_step = 0;
     }
 
     // Compute the maximum of every tile from now on? That takes a quarter of the time of raising m afterwards, so it pays once scores
