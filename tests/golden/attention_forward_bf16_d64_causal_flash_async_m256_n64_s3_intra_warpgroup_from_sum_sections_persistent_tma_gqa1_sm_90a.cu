@@ -670,14 +670,19 @@ __device__ __forceinline__ int tiles_of_head(const attention_params &p) {
 // tiles of the heads of the last rounds come one by one, heaviest first, every other round backwards: then all blocks end within
 // about one short tile of each other.
 
-constexpr int ROUNDS_OF_TILES = 2; // of the full rounds of pairs, beside the one that is not full; more of them outgrow the L2
+constexpr int ROUNDS_OF_TILES = 2; // of the full rounds of pairs, beside the one that is not full
+constexpr float L2_BYTES = 48 << 20;
 
 __device__ __forceinline__ int pairs_of_head(const attention_params &p) { return (tiles_of_head(p) + 1) / 2; }
 
-// How many heads come in pairs, the first ones.
+// How many heads come in pairs, the first ones: all of them, too, where K and V of the others would not fit the L2, since blocks that go
+// heaviest first read them in every round.
 __device__ __forceinline__ int heads_in_pairs(const attention_params &p) {
-    const int pairs = pairs_of_head(p), all = pairs * all_heads(p), rounds = all / workers();
-    return all % workers() == 0 ? all_heads(p) : max(0, rounds - ROUNDS_OF_TILES) * workers() / pairs;
+    const int pairs = pairs_of_head(p), heads = all_heads(p), rounds = pairs * heads / workers();
+    const int paired = max(0, rounds - ROUNDS_OF_TILES) * workers() / max(pairs, 1);
+    const float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * p.len_kv * (heads - paired) * p.kv_heads;
+    const bool fits = kv_bytes <= L2_BYTES * tile_heads(p);
+    return pairs * heads % workers() == 0 || (paired > 0 && !fits) ? heads : paired;
 }
 
 // The items of this block: pairs first, then single tiles or parts of tiles.
