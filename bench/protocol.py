@@ -1,8 +1,9 @@
 """How kernels are timed beside each other: works -> samples in milliseconds, with the state of the machine.
 
 Each round goes through all kernels in an order of its own, drawn at random. Right before the turn of a kernel the same
-load (a matrix product) runs until its own time stands still, and with it the clock; then, as triton.testing.do_bench does,
-the kernel runs for a fixed time to reach its own clock and is sampled for a fixed time. What a clock is: an object with
+load (a matrix product) runs until its own time stands still, and with it the clock, where it stood before the first turn;
+then, as triton.testing.do_bench does, the kernel runs for a fixed time to reach its own clock and is sampled for a fixed
+time. What a clock is: an object with
 times(work, count, cold) -> [milliseconds], load(), a work that is the same for all, and state() -> {mhz, watts,
 celsius} near the end of the last `times`, empty where nobody knows.
 """
@@ -58,15 +59,16 @@ def burst(clock, milliseconds):
     return statistics.median(clock.times(clock.load, count(milliseconds, once), False))
 
 
-def settle(clock, plan):
-    """Runs the load until its time stands still, or long enough. Returns the state under it, with load_ms, the mean of its
+def settle(clock, plan, like=None):
+    """Runs the load until its time stands still, and is `like` an earlier one, or long enough. Returns the state under it, with load_ms, the mean of its
     last times. The load computes all the time, so its time is the clock's inverse, averaged over a burst; a clock that the
     driver reports is that of a moment and wavers by a fifth at the power limit."""
     times = []
     for _ in range(BURSTS):
         times.append(burst(clock, plan.settle_ms))
         last = times[-plan.readings:]
-        if len(last) == plan.readings and max(last) <= (1 + ALIKE) * min(last):
+        alike = last + [like] * bool(like)
+        if len(last) == plan.readings and max(alike) <= (1 + ALIKE) * min(alike):
             break
     return {**clock.state(), "load_ms": round(statistics.mean(last), 4)}
 
@@ -77,14 +79,15 @@ def measure(works, clock, plan, before=lambda name: None):
 
     `before` hears whose turn it is.
     """
-    found = {name: {mode: [] for mode in plan.modes()} for name in works}
+    found, first = {name: {mode: [] for mode in plan.modes()} for name in works}, None
     if plan.soak_ms:
         burst(clock, plan.soak_ms)
     for order in orders(list(works), plan.rounds, plan.seed) if works else ():
         for place, name in enumerate(order, 1):
             before(name)
             for mode in plan.modes():
-                start, cold = settle(clock, plan), mode == "cold"
+                start, cold = settle(clock, plan, first), mode == "cold"
+                first = first or start["load_ms"]
                 once = statistics.median(clock.times(works[name], 3, cold))
                 clock.times(works[name], count(plan.warmup_ms, once), cold)
                 samples = clock.times(works[name], count(plan.repeat_ms, once), cold)

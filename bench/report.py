@@ -10,6 +10,7 @@ import pathlib
 
 import bench_masks
 import chart
+import protocol
 import table
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -83,8 +84,18 @@ def panels(rows):
             for (head_dim, causal), groups in sorted(found.items())]
 
 
+def left_out(rows):
+    """A line a case that is refused, with the reason; those of too few rounds share a line."""
+    why = {row["case"]: row["refused"] for row in rows if "refused" in row}
+    few = [case for case, reason in why.items() if reason.startswith("fewer rounds")]
+    lines = [f"- {case}, refused: {reason}" for case, reason in why.items() if case not in few]
+    return "\n".join(lines + [f"- fewer rounds than {protocol.ROUNDS} so far: {', '.join(few)}"] * bool(few))
+
+
 def page(machines, rows, masks):
     """machines: of all runs; masks: rows of bench_masks.py."""
+    refused = left_out(rows + masks)
+    rows, masks = ([row for row in some if "refused" not in row] for some in (rows, masks))
     parts = ["# Benchmarks", "<!-- Printed by bench/report.py from bench/results/. -->",
              WHAT, "![TFLOP/s by length](benchmarks.svg)", RATIOS]
     for heading, tuned in (("## Shapes of the tuned table", True), ("## Other shapes", False)):
@@ -95,6 +106,8 @@ def page(machines, rows, masks):
             parts += [f"{heading}, without flushing L2", table.markdown(some, "warm")]
     if masks:
         parts += ["## Masks and scores, beside FlexAttention", MASKS, bench_masks.markdown(masks, "flex")]
+    if refused:
+        parts += ["## Left out", refused]
     parts += ["## Machines", *(f"- {run}: " + ", ".join(f"{name} {machine[name]}" for name in machine
                                                          if name not in ("run", "bench") and machine[name])
                                for run, machine in machines.items())]

@@ -137,7 +137,8 @@ def faults(rows):
     lines = [f"- {case}, refused: {why}" for case, why in refused.items()]
     lines += [f"- {row['case']}, {row['kernel']}: {row['error'].strip().splitlines()[0]}" for row in rows
              if "error" in row]
-    lines += [f"- {row['case']}, {title(row['kernel'])}: {row['path']}" for row in rows if "path" in row]
+    lines += [f"- {row['case']}, {title(row['kernel'])}: {row['path']}" for row in rows
+              if row.get("path", "num_splits 1") != "num_splits 1"]
     lines += [f"- {row['case']}, {row['kernel']}: {row['spill_bytes']} bytes spilled" for row in rows
               if row.get("spill_bytes", 0) > 0]
     lines += [f"- {row['case']}, {row['kernel']}: not the same bits after the last launch" for row in rows

@@ -130,6 +130,12 @@ class Protocol(unittest.TestCase):
             state = protocol.settle(clock, protocol.Plan())
             self.assertEqual((len(clock.calls) / 2, state), (bursts, {"mhz": 1500, "load_ms": mean}), loads[:6])
 
+    def test_the_load_runs_until_it_takes_as_long_as_the_first_time(self):
+        for like, bursts, mean in ((None, 4, 5.5), (5.4, 4, 5.5), (5.0, 10, 5), (4.0, protocol.BURSTS, 5)):
+            clock = FakeClock(load for one in [5.5] * 6 + [5] * 99 for load in (one, one))
+            state = protocol.settle(clock, protocol.Plan(), like)
+            self.assertEqual((len(clock.calls) / 2, state["load_ms"]), (bursts, mean), like)
+
     def test_summary_is_of_all_samples_and_keeps_the_states(self):
         rounds = [{"samples": samples, "place": place, "start": {"mhz": 1500}, "end": {"mhz": 1600, "watts": 700}}
                   for samples, place in (([1, 2, 3], 2), ([4, 5], 1))]
@@ -285,7 +291,7 @@ class Report(unittest.TestCase):
         self.assertNotIn("900", page)
         self.assertNotIn("812", page + drawn)  # two rounds
         self.assertNotIn("888", page + drawn)  # a later run of one round does not displace a fair one
-        self.assertIn("d64 b2 h32 s8192 full, refused: fewer rounds than 3: attile 2", page)
+        self.assertIn("- fewer rounds than 3 so far: d64 b2 h32 s8192 full", page)
         self.assertIn("| d64 b1 h1 s8192 alibi |", page)
         picture = xml.dom.minidom.parseString(drawn)
         bars = [title.firstChild.data for title in picture.getElementsByTagName("title")]

@@ -59,6 +59,7 @@ static const struct choice mma[] = {
     {TF32 "head_dim=128 mask=causal target=sm_90", "tf32 d 128 in much shared memory", 128, 32, 1},
     {TF32 "head_dim=128 target=sm_80", "tf32 d 128", 64, 32, 1},
     {TF32 "head_dim=256 target=sm_86", "tf32 d 256", 64, 16, 1},
+    {"head_dim=64 target=sm_80", "d 64 without a mask", 128, 128, 1},
     {"head_dim=64 mask=causal target=sm_80", "d 64 plain", 128, 128, 1},
     {"head_dim=64 mask=causal sinks=1 target=sm_80", "d 64", 128, 64, 2},
     {"head_dim=200 target=sm_80 " SQUARE, "d 256 with a general score", 64, 48, 1},

@@ -86,7 +86,7 @@ static const struct {
     const char *knobs, *shape;
 } variants[] = {
     {ASYNC "mask=causal block_m=192 head_dim=8 block_n=16 stages=2 overlap=intra_warpgroup store=direct",
-     "heads=2,len_q=400,len_kv=160"},
+     "heads=3,len_q=900,len_kv=160"}, /* some heads come in pairs of tiles, and some tile by tile */
     {ASYNC "mask=causal block_m=128 head_dim=72 block_n=32 stages=1 overlap=both store=tma",
      "heads=2,len_q=400,len_kv=330"},
     {ASYNC "mask=none block_m=64 head_dim=8 block_n=16 stages=3 overlap=off store=direct p_in=p_shared rescale=lazy",
@@ -236,8 +236,9 @@ static const struct mutation {
     {"tiles_after(p, unit.tile, unit.index, walk)", "0"},
     {"queue.item += workers()", "queue.item += 1"},
     {"item += step", "item += 1"},
-    {"queue.paired && !queue.second && tile != place.order", "false"},
-    {"2 * (workers() - worker()) - 1", "workers() - worker()"}, /* single tiles, the second round backwards */
+    {"!queue.second && tile != place.order", "false"},
+    {"2 * (workers() - place) - 1", "workers() - place"}, /* single tiles, the second round backwards */
+    {"paired + item % heads", "item % heads"},
     {"(tiles_of_head(p) + 1) / 2", "tiles_of_head(p) / 2"},
     {"queries_of_unit(p) * heads_of_tile(p)", "queries_of_unit(p)"}, /* heads packed into a tile */
     {"head < heads_of_tile(p)", "true"},

@@ -696,7 +696,9 @@ __device__ __forceinline__ int tiles_of_head(const attention_params &p) {
 constexpr int ROUNDS_OF_TILES = 2; // of the full rounds of pairs, beside the one that is not full
 constexpr float L2_BYTES = 48 << 20;
 
-__device__ __forceinline__ int pairs_of_head(const attention_params &p) { return (tiles_of_head(p) + 1) / 2; }
+__device__ __forceinline__ int pairs_of_head(const attention_params &p) {
+    return (tiles_of_head(p) + 1) / 2;
+}
 
 // How many heads come in pairs, the first ones: all of them, too, where K and V of the others would not fit the L2, since blocks that go
 // heaviest first read them in every round.
