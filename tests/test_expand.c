@@ -90,7 +90,8 @@ static void run_case(const char *title, const char *input, size_t size, struct t
 }
 
 Test(expand, text_cases) {
-    static const char *const files[] = {"expand/lines.txt", "expand/functions.txt", "expand/infeasible.txt"};
+    static const char *const files[] = {"expand/lines.txt", "expand/functions.txt", "expand/choices.txt",
+                                        "expand/infeasible.txt"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         cr_expect_eq(cases_check(files[i], run_case, NULL), 0, "%s", files[i]);
 }

@@ -27,7 +27,7 @@ static void run_case(const char *title, const char *input, size_t size, struct t
 
 Test(template, text_cases) {
     static const char *const files[] = {"template/directives.txt", "template/structure.txt", "template/values.txt",
-                                        "template/defaults.txt"};
+                                        "template/defaults.txt", "template/choices.txt"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         cr_expect_eq(cases_check(files[i], run_case, NULL), 0, "%s", files[i]);
 }

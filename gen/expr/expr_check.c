@@ -333,6 +333,7 @@ bool tree_check(struct expr *expr, unsigned wanted, const struct expr_scope *sco
     const char *expected = wanted == EXPR_BOOL   ? "a condition, as in head_dim % 16 == 0"
                            : wanted == EXPR_INT  ? "an integer"
                            : wanted == EXPR_LIST ? "a list, as in [64, 128]"
+                           : wanted == EXPR_WORD ? "a knob, a fact or a let whose value is a word"
                                                  : "one value";
     diag_error(diag, tree_place(expr, root->offset), "expected %s; this is %s", expected,
                describe(root->type, found, sizeof found));

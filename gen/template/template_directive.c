@@ -61,16 +61,20 @@ static void read_link(struct page *page, enum op_kind kind, struct slice word, s
 static void read_elif(struct page *page, struct slice word, struct slice rest) { read_link(page, OP_ELIF, word, rest); }
 static void read_else(struct page *page, struct slice word, struct slice rest) { read_link(page, OP_ELSE, word, rest); }
 static void read_end(struct page *page, struct slice word, struct slice rest) { read_link(page, OP_END, word, rest); }
-/* NAME = EXPR; false after an error. */
+
+/* NAME = EXPR, or EXPR alone for another value of the name; false after an error. */
 static bool read_binding(struct page *page, struct slice word, struct slice rest, struct slice *name,
                          struct expr **value) {
-    *name = slice_name(&rest);
-    if (!name->size || !rest.size || *rest.text != '=') {
-        diag_error(page->reader->diag, page_place(page, name->size ? rest.text : name->text),
-                   "expected '%.*s NAME = EXPR'", word.size, word.text);
-        return false;
+    *name = page->bound.size ? page->bound : slice_name(&rest);
+    if (!page->bound.size) {
+        if (!name->size || !rest.size || *rest.text != '=') {
+            diag_error(page->reader->diag, page_place(page, name->size ? rest.text : name->text),
+                       "expected '%.*s NAME = EXPR'", word.size, word.text);
+            return false;
+        }
+        rest = slice_trim((struct slice){rest.text + 1, rest.size - 1});
+        page->bound = *name;
     }
-    rest = slice_trim((struct slice){rest.text + 1, rest.size - 1});
     struct template *t = page->reader->template;
     int knob = knob_find(name->text, (size_t)name->size);
     if (knob < 0 && slice_is(word, "default"))
@@ -399,7 +403,9 @@ static struct slice read_file_name(struct page *page, struct slice word, struct 
 static void read_include(struct page *page, struct slice word, struct slice rest) {
     int index;
     struct slice name = read_file_name(page, word, rest, "room/name.cuh");
-    if (name.size && page_include(page->reader, name.text, (size_t)name.size, page_place(page, rest.text), &index))
+    if (name.size && memchr(name.text, '$', (size_t)name.size))
+        page_include_words(page, name);
+    else if (name.size && page_include(page->reader, name.text, (size_t)name.size, page_place(page, rest.text), &index))
         page_add(page, (struct template_op){.kind = OP_INCLUDE, .index = index});
 }
 
@@ -476,28 +482,29 @@ static void read_note(struct page *page, struct slice word, struct slice rest) {
 
 static const struct directive {
     const char *word;
-    void (*read)(struct page *page, struct slice word, struct slice rest);
+    page_read *read;
     bool in_loop; /* may be in a `for`: repeating it changes nothing */
+    bool choice;  /* may have conditions behind it */
 } directives[] = {
-    {"require", read_require, false},
-    {"default", read_default, false},
-    {"defaults", read_defaults, false},
-    {"let", read_let, false},
-    {"tune", read_tune, false},
-    {"launch", read_launch, false},
-    {"workspace", read_workspace, false},
-    {"splits", read_splits, false},
-    {"tensor_map", read_map, false},
-    {"if", read_if, true},
-    {"elif", read_elif, true},
-    {"else", read_else, true},
-    {"end", read_end, true},
-    {"for", read_for, true},
-    {"include", read_include, false},
-    {"code", read_code, false},
-    {"note", read_note, true},
-    {"tensor_maps", read_maps, false},
-    {"needs", read_needs, false},
+    {"require", read_require, false, true},
+    {"default", read_default, false, true},
+    {"defaults", read_defaults, false, false},
+    {"let", read_let, false, true},
+    {"tune", read_tune, false, false},
+    {"launch", read_launch, false, true},
+    {"workspace", read_workspace, false, true},
+    {"splits", read_splits, false, true},
+    {"tensor_map", read_map, false, true},
+    {"if", read_if, true, false},
+    {"elif", read_elif, true, false},
+    {"else", read_else, true, false},
+    {"end", read_end, true, false},
+    {"for", read_for, true, false},
+    {"include", read_include, false, true},
+    {"code", read_code, false, false},
+    {"note", read_note, true, false},
+    {"tensor_maps", read_maps, false, false},
+    {"needs", read_needs, false, false},
 };
 enum { DIRECTIVES = sizeof directives / sizeof *directives };
 
@@ -513,6 +520,8 @@ void page_directive(struct page *page, struct slice rest) {
             if (page->loops && !directives[i].in_loop)
                 diag_error(page->reader->diag, page_place(page, word.text), "'%s' cannot be in a 'for'",
                            directives[i].word);
+            else if (directives[i].choice)
+                page_choice(page, word, rest, directives[i].read);
             else
                 directives[i].read(page, word, rest);
             return;

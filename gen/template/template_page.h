@@ -14,6 +14,12 @@ struct reader {
     bool failed; /* out of memory: stop at once */
 };
 
+/* A piece of the current line. */
+struct slice {
+    const char *text;
+    int size;
+};
+
 /* One file being read. */
 struct page {
     struct reader *reader;
@@ -23,14 +29,10 @@ struct page {
     int size;
     int number;
     int nesting;
-    int block[TEMPLATE_NESTING]; /* open blocks: op of the latest if, elif, else or for */
-    int loops;                   /* how many of them are `for` */
-};
-
-/* A piece of the current line. */
-struct slice {
-    const char *text;
-    int size;
+    int block[TEMPLATE_NESTING];  /* open blocks: op of the latest if, elif, else or for */
+    int loops;                    /* how many of them are `for` */
+    struct slice bound;           /* the name that the values of this line are for, once it is known */
+    const struct expr *condition; /* of the value that is being read, or null */
 };
 
 bool slice_is(struct slice s, const char *word);
@@ -56,6 +58,19 @@ const char *page_load(struct reader *reader, const char *name, struct place from
 
 /* Read a file, or find it already read. False after an error. */
 bool page_include(struct reader *reader, const char *name, size_t size, struct place from, int *index);
+
+/* One more branch of a block, behind the one that begins with op `last` (-1: there is none). Takes over the condition; null = else. */
+void page_branch(struct page *page, int *last, struct expr *condition);
+void page_branch_end(struct page *page, int last); /* of the whole block; none is open when `last` is -1 */
+
+/* Read a directive behind its word. */
+typedef void page_read(struct page *page, struct slice word, struct slice rest);
+
+/* The same for VALUE [if COND [else VALUE ...]], where `read` is for one value. */
+void page_choice(struct page *page, struct slice word, struct slice rest, page_read *read);
+
+/* Include the parts whose name has "$NAME", one for each word of NAME that the condition of this line allows. */
+void page_include_words(struct page *page, struct slice file);
 
 /* Read the rest of a line that starts with `//$ `. */
 void page_directive(struct page *page, struct slice rest);

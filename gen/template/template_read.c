@@ -53,18 +53,38 @@ static int read_value(struct page *page, const char *at) {
     return size;
 }
 
-/* A line of text, its newline included; `whole` is its length with blanks at the end and newline. */
-static void read_text(struct page *page, int whole) {
-    const char *at = page->line, *end = at + whole;
+/* Text of the current line. */
+static void read_text(struct page *page, const char *at, const char *end) {
     for (const char *dollar; (dollar = memchr(at, '$', (size_t)(end - at)));) {
         add_text(page, at, (int)(dollar - at));
-        if (dollar - page->line >= 2 && dollar[-1] == '/' && dollar[-2] == '/') {
-            diag_error(page->reader->diag, page_place(page, dollar - 2), "a directive stands alone on its line");
-            return;
-        }
         at = dollar + read_value(page, dollar);
     }
     add_text(page, at, (int)(end - at));
+}
+
+/* A line of text, its newline included, perhaps with `//$ if COND` behind it; `whole` is its length with blanks at the end and newline. */
+static void read_text_line(struct page *page, int whole) {
+    const char *end = page->line + page->size, *newline = page->line + whole - (page->line[whole - 1] == '\n');
+    const char *behind = memmem(page->line, (size_t)page->size, "//$", 3);
+    if (!behind) {
+        read_text(page, page->line, page->line + whole);
+        return;
+    }
+    struct slice rest = {behind + 4, (int)(end - behind) - 4};
+    int block = -1;
+    if (rest.size < 2 || behind[3] != ' ' || !text_is_letter(behind[4]) || !slice_is(slice_name(&rest), "if")) {
+        diag_error(page->reader->diag, page_place(page, behind),
+                   "a directive stands alone on its line; behind text may be '//$ if COND'");
+        return;
+    }
+    struct expr *condition = page_expr(page, rest, NULL, EXPR_BOOL, false);
+    if (!condition)
+        return;
+    page_branch(page, &block, condition);
+    page->size = (int)(behind - page->line);
+    read_text(page, page->line, behind);
+    add_text(page, newline, (int)(page->line + whole - newline));
+    page_branch_end(page, block);
 }
 
 /* --- names --- */
@@ -102,12 +122,15 @@ static struct place place_of(const struct template_file *file, const char *name)
     struct place place = {&file->input, 1, 1};
     for (const char *at = file->input.text, *end = at + file->input.size; at < end && !sought.at;) {
         const char *newline = memchr(at, '\n', (size_t)(end - at)), *next = newline ? newline + 1 : end;
-        const char *directive = memmem(at, (size_t)(next - at), "//$ ", 4), *from = directive ? directive + 4 : at;
+        const char *directive = memmem(at, (size_t)(next - at), "//$ ", 4), *from = directive ? directive + 4 : next;
+        template_words(at, (size_t)(next - at), seek_name, &sought); /* a comment has none */
         template_words(from, (size_t)(next - from), seek_name, &sought);
         place.col = sought.at ? (int)(sought.at - at) + 1 : 1;
         place.line += !sought.at;
         at = next;
     }
+    if (!sought.at) /* in the name of a part */
+        place.line = 1;
     return place;
 }
 
@@ -139,7 +162,7 @@ static void read_line(struct page *page, int whole) {
     bool comment = s.size >= 2 && s.text[0] == '/' && s.text[1] == '/';
     struct slice after = comment ? slice_trim((struct slice){s.text + 2, s.size - 2}) : s;
     if (!comment || !after.size || *after.text != '$') {
-        read_text(page, whole);
+        read_text_line(page, whole);
     } else if (s.size < 5 || s.text[2] != '$' || s.text[3] != ' ' || !text_is_letter(s.text[4])) {
         diag_error(page->reader->diag, page_place(page, s.text),
                    "this looks like a directive and is none: a directive is '//$', one blank and a word");

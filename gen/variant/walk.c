@@ -73,7 +73,8 @@ static bool run_let(struct walk *walk, const struct template_op *op) {
     return slot->set;
 }
 
-/* Recursion is bounded by TEMPLATE_NESTING times TEMPLATE_INCLUDES: a file is spliced once, and none includes itself. */
+/* Recursion is bounded by TEMPLATE_NESTING times TEMPLATE_INCLUDES, and the two levels that one line can add: a file is spliced once,
+   and none includes itself. */
 static bool run(struct walk *walk, const struct template_file *file, int at, int end) {
     for (; at < end; at++) {
         const struct template_op *op = &file->op[at];
