@@ -36,17 +36,7 @@
 //$ let width = 1
 //$ end
 //$ let row_pairs = (max(head_dim, head_dim_v) + 2 * width - 1) / (2 * width)
-//$ if row_pairs > 16
-//$ let lanes = 32
-//$ elif row_pairs > 8
-//$ let lanes = 16
-//$ elif row_pairs > 4
-//$ let lanes = 8
-//$ elif row_pairs > 2
-//$ let lanes = 4
-//$ else
-//$ let lanes = 2
-//$ end
+//$ let lanes = 32 if row_pairs > 16 else 16 if row_pairs > 8 else 8 if row_pairs > 4 else 4 if row_pairs > 2 else 2
 //$ let rows = 4
 //$ let heads_of_warp = 32 / lanes * rows
 //$ let warps = threads / 32
@@ -54,47 +44,21 @@
 //$ include "params/append_kv.h"
 //$ include "sequence/element.cuh"
 //$ include "sequence/cached.cuh"
-//$ if dtype_out == bf16 and rope != none
-//$ include "sequence/bfloat16.cuh"
-//$ end
+//$ include "sequence/bfloat16.cuh" if dtype_out == bf16 and rope != none
 //$ include "load/vector.cuh"
 
 //$ note Which token this is: its rows of Q, K and V, its sequence, its position.
-//$ if slots == 1
-//$ include "sequence/token_given.cuh"
-//$ elif layout == ragged
-//$ include "sequence/token_ragged.cuh"
-//$ elif layout == padded
-//$ include "sequence/token_padded.cuh"
-//$ else
-//$ include "sequence/token_dense.cuh"
-//$ end
+//$ include "sequence/token_given.cuh" if slots == 1 else "sequence/token_$layout.cuh"
 
 //$ note Where the cache has it.
-//$ if slots == 1
-//$ include "store/cache_slots.cuh"
-//$ elif page_size == 0
-//$ include "store/cache_contiguous.cuh"
-//$ elif page_table == table
-//$ include "store/cache_table.cuh"
-//$ else
-//$ include "store/cache_csr.cuh"
-//$ end
+//$ include "store/cache_slots.cuh" if slots == 1 else "store/cache_contiguous.cuh" if page_size == 0 else "store/cache_$page_table.cuh"
 //$ let rotated_keys = rope != none
 //$ include "sequence/tensor.cuh"
-//$ if kv_scale != none
-//$ include "store/cache_scale.cuh"
-//$ end
-//$ if kept
-//$ include "store/row_copy.cuh"
-//$ end
+//$ include "store/cache_scale.cuh" if kv_scale != none
+//$ include "store/row_copy.cuh" if kept
 
 //$ if rope != none
-//$ if rope_from == tables
-//$ include "fragment/rope_tables.cuh"
-//$ else
-//$ include "fragment/rope_base.cuh"
-//$ end
+//$ include "fragment/rope_$rope_from.cuh"
 //$ include "fragment/rope.cuh"
 //$ end
 //$ include "fragment/row_numbers.cuh"
@@ -185,9 +149,7 @@ __device__ __forceinline__ void append_rows(const append_kv_params &p, int index
         if constexpr (ROTATED)
             rotate(x, rotation);
         //$ end
-        //$ if kv_scale != none
-        scale_row(x, scale, place, head);
-        //$ end
+        scale_row(x, scale, place, head); //$ if kv_scale != none
         numbers_store<ROTATED, Cached, to_cached>(to, x);
         //$ end
     }

@@ -1,8 +1,6 @@
 // The gradients of attention on Hopper, warp-specialised: in each block one warp loads tiles by TMA, STAGES steps ahead of their use, and
 // consumers, warpgroups of 64 rows each, multiply them by wgmma.
-//$ if dropout == 1
-// Three more warps draw which pairs are dropped.
-//$ end
+// Three more warps draw which pairs are dropped. //$ if dropout == 1
 //
 //     dK, dV    a block keeps BLOCK_N keys and walks over STEP_M queries at a time, of all heads that share the keys
 //               S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q
@@ -32,11 +30,7 @@
 //$ else
 //$ default block_m = 128
 //$ default overlap = intra_warpgroup
-//$ if head_dim <= 128 and head_dim_v <= 128 and score != custom_score
-//$ let step_n = 128
-//$ else
-//$ let step_n = 64
-//$ end
+//$ let step_n = 128 if head_dim <= 128 and head_dim_v <= 128 and score != custom_score else 64
 //$ require block_m == 128
 //$ end
 //$ tune target in [sm_90a]
@@ -75,35 +69,17 @@
 //$ let consumer_registers = 240
 //$ end
 //$ let key_bytes = block_n * 128 * (panels + panels_v)
-//$ if dropout == 1
-//$ let kept_bytes = step_m * block_n / 8
-//$ else
-//$ let kept_bytes = 0
-//$ end
+//$ let kept_bytes = step_m * block_n / 8 if dropout == 1 else 0
 //$ let step_bytes = step_m * (128 * panels + 8) + kept_bytes + 48
 //$ let d_o_bytes = step_m * 128 * panels_v + 16
 //$ note dO is in use for less of a step than Q: where two tiles of it are too many, one will do.
-//$ if key_bytes + gradient_bytes + 2 * (step_bytes + d_o_bytes) + 64 <= target_shared_bytes
-//$ let d_o_stages = 2
-//$ else
-//$ let d_o_stages = 1
-//$ end
+//$ let d_o_stages = 2 if key_bytes + gradient_bytes + 2 * (step_bytes + d_o_bytes) + 64 <= target_shared_bytes else 1
 //$ let shared_keys = (key_bytes + gradient_bytes + stages * step_bytes + d_o_stages * d_o_bytes + 64 + 1023) / 1024 * 1024
 //$ note Sequences with lengths of their own: a block works on one of them.
-//$ if layout == padded
-//$ include "backward/padded.cuh"
-//$ elif layout == ragged
-//$ include "backward/ragged.cuh"
-//$ else
-//$ include "backward/dense.cuh"
-//$ end
-//$ if mask_tables > 0
-//$ include "expression/tables_launch.cuh"
-//$ end
+//$ include "backward/$layout.cuh"
+//$ include "expression/tables_launch.cuh" if mask_tables > 0
 //$ include "backward/row_statistics_launch.cuh"
-//$ if sinks > 0
-//$ include "backward/d_sinks_launch.cuh"
-//$ end
+//$ include "backward/d_sinks_launch.cuh" if sinks > 0
 //$ if apart
 //$ launch attention_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent
 //$ launch attention_dk grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent
@@ -144,9 +120,7 @@ struct Step {
     //$ if dq_added
     int sums, late_sums; // which tile of dQ it is, or the last one was; the same of the tile two steps before
     //$ end
-    //$ if mask == custom_mask or score == custom_score
-    Where where;
-    //$ end
+    Where where; //$ if mask == custom_mask or score == custom_score
 };
 
 // --- dK and dV: keys down, queries across
@@ -156,28 +130,18 @@ struct alignas(1024) SharedKeys {
     Panels<PANELS_V, 64> v[CONSUMERS];
     Panels<PANELS, STEP_M> q[STAGES];
     Panels<PANELS_V, STEP_M> d_o[D_O_STAGES];
-    //$ if dq_added
-    Panels<1, 64> d_s[2][CONSUMERS]; // dS^T, (keys, queries)
-    //$ end
+    Panels<1, 64> d_s[2][CONSUMERS]; // dS^T, (keys, queries) //$ if dq_added
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
-    //$ if dropout == 1
-    unsigned short kept[STAGES][CONSUMERS][128][STEP_M / 32]; // of each thread of a consumer
-    //$ end
+    unsigned short kept[STAGES][CONSUMERS][128][STEP_M / 32]; // of each thread of a consumer //$ if dropout == 1
     Step step[STAGES];
     Barrier keys_full, q_full[STAGES], q_empty[STAGES], d_o_full[D_O_STAGES], d_o_empty[D_O_STAGES];
-    //$ if dq_added
-    Barrier d_s_full[2], d_s_empty[2];
-    //$ end
-    //$ if layout != dense
-    Sequence sequence;
-    //$ end
+    Barrier d_s_full[2], d_s_empty[2]; //$ if dq_added
+    Sequence sequence; //$ if layout != dense
 };
 static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 
 //$ include "backward/produce_queries.cuh"
-//$ if dropout == 1
-//$ include "backward/draw_queries.cuh"
-//$ end
+//$ include "backward/draw_queries.cuh" if dropout == 1
 //$ include "backward/consume_queries.cuh"
 
 // Called by one thread of the block.
@@ -260,6 +224,4 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     go_over_queries<true, true>(params);
 }
 //$ end
-//$ if not dq_added
-//$ include "backward/dq_unit_launch.cuh"
-//$ end
+//$ include "backward/dq_unit_launch.cuh" if not dq_added

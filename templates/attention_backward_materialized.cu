@@ -10,13 +10,9 @@
 //$ tune threads in [64, 128, 256]
 //$ require threads % 32 == 0
 //$ include "backward/dense.cuh"
-//$ if mask_tables > 0
-//$ include "expression/tables_launch.cuh"
-//$ end
+//$ include "expression/tables_launch.cuh" if mask_tables > 0
 //$ include "backward/row_dots_launch.cuh"
-//$ if wants_d_sinks == 1
-//$ include "backward/d_sinks_launch.cuh"
-//$ end
+//$ include "backward/d_sinks_launch.cuh" if wants_d_sinks == 1
 //$ if wants_d_params > 0
 //$ let head_sums = head_reads
 //$ let head_part_rows = 1
@@ -24,12 +20,8 @@
 //$ include "backward/d_params.cuh"
 //$ end
 //$ launch attention_pairs grid batch * heads * len_q block threads shared 0
-//$ if wants_dq == 1
-//$ launch attention_dq grid batch * heads * len_q block threads shared 0
-//$ end
-//$ if wants_dk == 1 or wants_dv == 1
-//$ launch attention_dk_dv grid batch * kv_heads * len_kv block threads shared 0
-//$ end
+//$ launch attention_dq grid batch * heads * len_q block threads shared 0 if wants_dq == 1
+//$ launch attention_dk_dv grid batch * kv_heads * len_kv block threads shared 0 if wants_dk == 1 or wants_dv == 1
 //$ if wants_d_params > 0 and head_reads > 0
 //$ include "backward/head_d_params_launch.cuh"
 //$ workspace 4 * batch * heads * len_q * (1 + head_sums * (threads / 32) + 2 * len_kv)
@@ -69,9 +61,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const Head head = head_at(p, index);
     const HeadGradients gradients = gradients_at(params, index);
     const float lse = head.lse[query], dot = row_dots(p, index)[query];
-    //$ if head_reads > 0
-    float sum[HEAD_SUMS] = {};
-    //$ end
+    float sum[HEAD_SUMS] = {}; //$ if head_reads > 0
     for (int key = threadIdx.x; key < p.len_kv; key += THREADS)
         if (sees_pair(p, at, query, key)) {
             const float product = row_product<HEAD_DIM>(head.q + query * p.q_row_stride, head.k + key * p.k_row_stride);
@@ -86,9 +76,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             add_pair(params, p, at, position_of(p, query), key, pair.s, pair.d_score);
             //$ end
         }
-    //$ if head_reads > 0
-    store_head_sums(p, sum, index, query);
-    //$ end
+    store_head_sums(p, sum, index, query); //$ if head_reads > 0
 }
 
 //$ if wants_dq == 1
@@ -121,20 +109,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const long long first = blockIdx.x / p.len_kv * group; // index of the first of those heads
     constexpr int COLUMNS = HEAD_DIM > HEAD_DIM_V ? HEAD_DIM : HEAD_DIM_V;
     for (int d = threadIdx.x; d < COLUMNS; d += THREADS) {
-        //$ if wants_dk == 1
-        float d_key = 0;
-        //$ end
-        //$ if wants_dv == 1
-        float d_value = 0;
-        //$ end
+        float d_key = 0; //$ if wants_dk == 1
+        float d_value = 0; //$ if wants_dv == 1
         for (long long index = first; index < first + group; index++) {
             const Where at = where_is(p, index);
-            //$ if wants_dk == 1
-            const Head head = head_at(p, index);
-            //$ end
-            //$ if wants_dv == 1
-            const Input *d_o = gradients_at(params, index).d_o;
-            //$ end
+            const Head head = head_at(p, index); //$ if wants_dk == 1
+            const Input *d_o = gradients_at(params, index).d_o; //$ if wants_dv == 1
             for (int query = 0; query < p.len_q; query++) {
                 if (!sees_pair(p, at, query, key))
                     continue;

@@ -27,20 +27,8 @@
 //$ require block_n * 2 in [threads, threads * 2]
 //$ let row_tiles_m = block_m * 2 / threads
 //$ let row_tiles_n = block_n * 2 / threads
-//$ if row_tiles_n == 2 or widest > 128 or (widest > 64 and (score == custom_score or layout != dense))
-//$ let step_m = 32
-//$ elif widest > 64
-//$ let step_m = 48
-//$ else
-//$ let step_m = 64
-//$ end
-//$ if (row_tiles_m == 2 and widest > 64) or widest > 128
-//$ let step_n = 32
-//$ elif row_tiles_m == 2
-//$ let step_n = 48
-//$ else
-//$ let step_n = 64
-//$ end
+//$ let step_m = 32 if row_tiles_n == 2 or widest > 128 or (widest > 64 and (score == custom_score or layout != dense)) else 48 if widest > 64 else 64
+//$ let step_n = 32 if (row_tiles_m == 2 and widest > 64) or widest > 128 else 48 if row_tiles_m == 2 else 64
 //$ let bfloat16 = dtype == bf16
 //$ let steps_qk = (head_dim + 15) / 16
 //$ let steps_v = (head_dim_v + 15) / 16
@@ -66,20 +54,10 @@
 //$ require row_tiles_m * (columns_qk / 2 + step_n) <= 200
 //$ let blocks_at_once = 256 / threads
 //$ note Sequences with lengths of their own: a block works on one of them.
-//$ if layout == padded
-//$ include "backward/padded.cuh"
-//$ elif layout == ragged
-//$ include "backward/ragged.cuh"
-//$ else
-//$ include "backward/dense.cuh"
-//$ end
-//$ if mask_tables > 0
-//$ include "expression/tables_launch.cuh"
-//$ end
+//$ include "backward/$layout.cuh"
+//$ include "expression/tables_launch.cuh" if mask_tables > 0
 //$ include "backward/row_dots_launch.cuh"
-//$ if wants_d_sinks == 1
-//$ include "backward/d_sinks_launch.cuh"
-//$ end
+//$ include "backward/d_sinks_launch.cuh" if wants_d_sinks == 1
 //$ if wants_d_params > 0
 //$ let head_sums = head_reads
 //$ let head_part_rows = block_m
@@ -92,9 +70,7 @@
 //$ if apart and wants_dk == 1
 //$ launch attention_dk grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys dependent
 //$ end
-//$ if not apart
-//$ launch attention_dk_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys dependent
-//$ end
+//$ launch attention_dk_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys dependent if not apart
 //$ if wants_dq == 1 or wants_d_params > 0
 //$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block threads shared shared_queries dependent
 //$ end
@@ -107,9 +83,7 @@
 //$ include "target/sm_90.cuh"
 //$ include "backward/gradients.cuh"
 //$ include "backward/head_rows.cuh"
-//$ if dropout == 1
-//$ include "backward/kept_pairs.cuh"
-//$ end
+//$ include "backward/kept_pairs.cuh" if dropout == 1
 //$ include "backward/weigh_tile.cuh"
 //$ include "backward/warp_products.cuh"
 //$ include "backward/strange_values.cuh"
@@ -236,12 +210,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     //$ else
     go_over_keys(params, shared, false, sums);
     //$ end
-    //$ if wants_dq == 1 or head_reads > 0
-    const QueryPlace at = place_of_queries(p);
-    //$ end
-    //$ if head_reads > 0
-    store_head_sums(p, sums.of_head, at.index, at.query0 / BLOCK_M);
-    //$ end
+    const QueryPlace at = place_of_queries(p); //$ if wants_dq == 1 or head_reads > 0
+    store_head_sums(p, sums.of_head, at.index, at.query0 / BLOCK_M); //$ if head_reads > 0
     //$ if wants_dq == 1
     const int row0 = at.query0 + at.first;
     store_rows<HEAD_DIM>(sums.dq, p.scale, params.dq, params.dq_batch_stride, params.dq_head_stride, params.dq_row_stride,

@@ -32,26 +32,12 @@
 //$ require block_n * (columns + columns_v) <= 96 * threads
 //$ require block_m * block_n <= 32 * threads
 //$ let shared_tiles = 4 * (block_m + block_n) * (columns + columns_v + 2)
-//$ if wants_dq + wants_dk + wants_dv > 0
-//$ let shared_bytes = shared_tiles + 4 * block_m * (block_n + 1)
-//$ else
-//$ let shared_bytes = shared_tiles
-//$ end
+//$ let shared_bytes = shared_tiles + 4 * block_m * (block_n + 1) if wants_dq + wants_dk + wants_dv > 0 else shared_tiles
 //$ note Sequences with lengths of their own: a block works on one of them.
-//$ if layout == padded
-//$ include "backward/padded.cuh"
-//$ elif layout == ragged
-//$ include "backward/ragged.cuh"
-//$ else
-//$ include "backward/dense.cuh"
-//$ end
-//$ if mask_tables > 0
-//$ include "expression/tables_launch.cuh"
-//$ end
+//$ include "backward/$layout.cuh"
+//$ include "expression/tables_launch.cuh" if mask_tables > 0
 //$ include "backward/row_dots_launch.cuh"
-//$ if wants_d_sinks == 1
-//$ include "backward/d_sinks_launch.cuh"
-//$ end
+//$ include "backward/d_sinks_launch.cuh" if wants_d_sinks == 1
 //$ if wants_d_params > 0
 //$ let head_sums = head_reads
 //$ let head_part_rows = block_m
@@ -77,9 +63,7 @@
 struct Shared {
     float q[BLOCK_M][COLUMNS + 1], d_o[BLOCK_M][COLUMNS_V + 1];
     float k[BLOCK_N][COLUMNS + 1], v[BLOCK_N][COLUMNS_V + 1];
-    //$ if wants_dq + wants_dk + wants_dv > 0
-    float pairs[BLOCK_M][BLOCK_N + 1]; // P, then dS
-    //$ end
+    float pairs[BLOCK_M][BLOCK_N + 1]; // P, then dS //$ if wants_dq + wants_dk + wants_dv > 0
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 //$ include "backward/simt_pairs.cuh"
@@ -104,12 +88,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     load_rows<HEAD_DIM_V>(tile.v, keys.v, p.v_row_stride, key0, p.len_kv);
 
     constexpr int ROWS = BLOCK_N / THREADS_M;
-    //$ if wants_dk == 1
-    float dk[ROWS][COLUMNS / THREADS_N] = {};
-    //$ end
-    //$ if wants_dv == 1
-    float dv[ROWS][COLUMNS_V / THREADS_N] = {};
-    //$ end
+    float dk[ROWS][COLUMNS / THREADS_N] = {}; //$ if wants_dk == 1
+    float dv[ROWS][COLUMNS_V / THREADS_N] = {}; //$ if wants_dv == 1
     for (long long index = first; index < first + group; index++) {
         const Where at = where_is(p, index);
         const Head head = head_at(p, index);
@@ -137,9 +117,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                 for (int i = 0; i < ROWS; i++)
                     add_row(dv[i], tile.pairs[query][y + i * THREADS_M], tile.d_o[query], x);
             //$ end
-            //$ if wants_dk == 1 and wants_dv == 1
-            __syncthreads(); // all have used P
-            //$ end
+            __syncthreads(); // all have used P //$ if wants_dk == 1 and wants_dv == 1
             //$ if wants_dk == 1
 #pragma unroll
             for (int i = 0; i < PER_M; i++)
@@ -177,12 +155,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 //$ end
 //$ if wants_dq == 1 or wants_d_params > 0
-//$ if wants_d_params > 0
-// What BLOCK_M queries add to the gradients of what the score reads.
-//$ end
-//$ if wants_dq == 1
-// dQ of BLOCK_M queries.
-//$ end
+// What BLOCK_M queries add to the gradients of what the score reads. //$ if wants_d_params > 0
+// dQ of BLOCK_M queries. //$ if wants_dq == 1
 extern "C" __global__ void __launch_bounds__(THREADS)
     attention_dq(const __grid_constant__ attention_backward_params all) {
     Shared &tile = *dynamic_shared<Shared>();
@@ -202,12 +176,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     load_rows<HEAD_DIM>(tile.q, head.q, p.q_row_stride, query0, p.len_q);
     load_rows<HEAD_DIM_V>(tile.d_o, gradients.d_o, params.d_o_row_stride, query0, p.len_q);
 
-    //$ if wants_dq == 1
-    float dq[PER_M][COLUMNS / THREADS_N] = {};
-    //$ end
-    //$ if head_reads > 0
-    float sum[HEAD_SUMS] = {};
-    //$ end
+    float dq[PER_M][COLUMNS / THREADS_N] = {}; //$ if wants_dq == 1
+    float sum[HEAD_SUMS] = {}; //$ if head_reads > 0
     for (int key0 = 0; key0 < p.len_kv; key0 += BLOCK_N) {
         const TileOfPairs of = {query0, key0};
         if (!is_needed(p, at, of))
@@ -246,9 +216,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         //$ end
     }
 
-    //$ if head_reads > 0
-    store_head_sums(p, sum, index, query0 / BLOCK_M);
-    //$ end
+    store_head_sums(p, sum, index, query0 / BLOCK_M); //$ if head_reads > 0
     //$ if wants_dq == 1
 #pragma unroll
     for (int i = 0; i < PER_M; i++) {

@@ -13,16 +13,8 @@
 //$ let columns_v = (head_dim_v + 15) / 16 * 16
 //$ default block_m = 8
 //$ note Each warp has its own stages: 64 KiB and more of an SM under way keep the memory busy.
-//$ if max(head_dim, head_dim_v) > 256 and (shared_kv == 0 or target_shared_bytes < 131072)
-//$ default stages = 1
-//$ else
-//$ default stages = 2
-//$ end
-//$ if max(head_dim, head_dim_v) <= 64 or quantised == 1
-//$ default block_n = 32
-//$ else
-//$ default block_n = 16
-//$ end
+//$ default stages = 1 if max(head_dim, head_dim_v) > 256 and (shared_kv == 0 or target_shared_bytes < 131072) else 2
+//$ default block_n = 32 if max(head_dim, head_dim_v) <= 64 or quantised == 1 else 16
 //$ if max(head_dim, head_dim_v) > 128 and target_shared_bytes < 131072 or max(head_dim, head_dim_v) > 256 and target_shared_bytes < 200000
 //$ default threads = 64
 //$ elif max(head_dim, head_dim_v) > 128 or target_shared_bytes < 131072 or (block_m == 32 or kv_scale == token) and max(head_dim, head_dim_v) > 64 and target_shared_bytes < 200000
@@ -58,16 +50,8 @@
 //$ let chunks = 2 * q_steps
 //$ let chunks_v = 2 * o_steps
 //$ end
-//$ if kv_scale == token
-//$ let scale_bytes = 8 * block_n
-//$ else
-//$ let scale_bytes = 0
-//$ end
-//$ if q_held
-//$ let q_bytes = 0
-//$ else
-//$ let q_bytes = 16 * block_m * chunks
-//$ end
+//$ let scale_bytes = 8 * block_n if kv_scale == token else 0
+//$ let q_bytes = 0 if q_held else 16 * block_m * chunks
 //$ note Q of the next Q tile waits in registers, unless it takes too many: then each Q tile begins with a load.
 //$ let q_ahead = q_held or block_m * chunks <= 5 * threads
 //$ note Two K/V tiles of each warp: a change of the Q tile waits for memory about as long.
@@ -76,16 +60,8 @@
 //$ let apart = layout != dense and batch_invariant == 0 and q_held
 //$ require row_groups * o_steps <= 32
 //$ require block_m == 8 or head_dim_v <= 192
-//$ if page_size > 0
-//$ let page_bytes = 128 * warps * stages
-//$ else
-//$ let page_bytes = 0
-//$ end
-//$ if shared_kv == 1
-//$ let row_chunks = chunks
-//$ else
-//$ let row_chunks = chunks + chunks_v
-//$ end
+//$ let page_bytes = 128 * warps * stages if page_size > 0 else 0
+//$ let row_chunks = chunks if shared_kv == 1 else chunks + chunks_v
 //$ let shared_bytes = q_bytes + page_bytes + warps * (stages * (block_n * 16 * row_chunks + scale_bytes) + 32 * columns_v + 8 * block_m)
 //$ include "params/attention.h"
 //$ include "sequence/element.cuh"
@@ -93,18 +69,10 @@
 //$ include "target/sm_90.cuh"
 
 //$ note Sequences with lengths of their own: a Q tile is of one of them.
-//$ if layout == padded
-//$ include "sequence/padded.cuh"
-//$ elif layout == ragged
-//$ include "sequence/ragged.cuh"
-//$ else
-//$ include "sequence/dense.cuh"
-//$ end
+//$ include "sequence/$layout.cuh"
 
 //$ note What mask and score say.
-//$ if mask == custom_mask or score == custom_score or sinks > 0
-//$ include "expression/formula.cuh"
-//$ end
+//$ include "expression/formula.cuh" if mask == custom_mask or score == custom_score or sinks > 0
 
 //$ note Whose rows, and the K/V tiles of each block.
 //$ include "work/row_of_group.cuh"
@@ -116,94 +84,46 @@
 //$ if layout == dense
 //$ include "work/runs_equal.cuh"
 //$ else
-//$ if apart
-//$ include "work/workers_blocks_or_warps.cuh"
-//$ else
-//$ include "work/workers_blocks.cuh"
-//$ end
+//$ include "work/workers_blocks_or_warps.cuh" if apart else "work/workers_blocks.cuh"
 //$ include "work/runs_of_lengths.cuh"
 //$ end
 //$ end
-//$ if mask == custom_mask
-//$ include "walk/keys_of_group.cuh"
-//$ else
-//$ include "walk/keys_from_start.cuh"
-//$ end
+//$ include "walk/keys_of_group.cuh" if mask == custom_mask else "walk/keys_from_start.cuh"
 //$ include "walk/keys_of_warp.cuh"
-//$ if page_size > 0
-//$ include "load/paged_keys_by_warp.cuh"
-//$ else
-//$ include "load/keys_by_warp.cuh"
-//$ end
+//$ include "load/paged_keys_by_warp.cuh" if page_size > 0 else "load/keys_by_warp.cuh"
 
 struct Shared {
-    //$ if not q_held
-    Rows16<BLOCK_M, CHUNKS> q;
-    //$ end
+    Rows16<BLOCK_M, CHUNKS> q; //$ if not q_held
     KeyStage stage[WARPS][STAGES];
-    //$ if page_size > 0
-    PageNumbers pages[WARPS];
-    //$ end
+    PageNumbers pages[WARPS]; //$ if page_size > 0
     float o[WARPS][COLUMNS_V][8]; // of one group of rows, scaled to the largest maximum
     float max[WARPS][BLOCK_M], sum[WARPS][BLOCK_M];
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
 //$ note Masks, scores, softmax, products.
-//$ if quantised == 1
-//$ include "load/queries_for_bytes.cuh"
-//$ elif q_held
-//$ include "load/queries_in_registers.cuh"
-//$ else
-//$ include "load/queries_in_shared.cuh"
-//$ end
+//$ include "load/queries_for_bytes.cuh" if quantised == 1 else "load/queries_in_registers.cuh" if q_held else "load/queries_in_shared.cuh"
 //$ include "fragment/softmax_columns.cuh"
 //$ if quantised == 0
 //$ include "fragment/products_of_columns.cuh"
 //$ else
-//$ if dtype_kv == e4m3 and target in [sm_80, sm_86]
-//$ include "fragment/halves_e4m3_by_shifts.cuh"
-//$ elif dtype_kv == e4m3
-//$ include "fragment/halves_e4m3.cuh"
-//$ elif dtype_kv == e5m2
-//$ include "fragment/halves_e5m2.cuh"
-//$ else
-//$ include "fragment/halves_int8.cuh"
-//$ end
+//$ include "fragment/halves_e4m3_by_shifts.cuh" if dtype_kv == e4m3 and target in [sm_80, sm_86] else "fragment/halves_$dtype_kv.cuh" if dtype_kv in [e4m3, e5m2, int8]
 //$ include "fragment/products_of_bytes.cuh"
-//$ if dtype == bf16 or kv_scale != none
-//$ include "fragment/scores_scaled.cuh"
+//$ include "fragment/scores_scaled.cuh" if dtype == bf16 or kv_scale != none
 //$ end
-//$ end
-//$ if kv_scale == token
-//$ include "fragment/weights_scaled.cuh"
-//$ else
-//$ include "fragment/weights_of_columns.cuh"
-//$ end
-//$ if kv_scale in [tensor, head]
-//$ include "fragment/scale_output.cuh"
-//$ end
+//$ include "fragment/weights_scaled.cuh" if kv_scale == token else "fragment/weights_of_columns.cuh"
+//$ include "fragment/scale_output.cuh" if kv_scale in [tensor, head]
 
 //$ note O, or parts of it, which a second launch combines.
 //$ include "store/columns.cuh"
-//$ if batch_invariant == 1
-//$ include "store/parts_of_chunks.cuh"
-//$ elif apart
-//$ include "store/parts_of_workers.cuh"
-//$ else
-//$ include "store/parts_of_runs.cuh"
-//$ end
+//$ include "store/parts_of_chunks.cuh" if batch_invariant == 1 else "store/parts_of_workers.cuh" if apart else "store/parts_of_runs.cuh"
 //$ include "pipeline/merge_warps.cuh"
 //$ if apart
 //$ include "store/columns_of_warp.cuh"
 //$ include "store/combine_borders_launch.cuh"
 //$ else
 //$ include "store/shares.cuh"
-//$ if batch_invariant == 1
-//$ include "store/shares_of_chunks.cuh"
-//$ else
-//$ include "store/shares_of_runs.cuh"
-//$ end
+//$ include "store/shares_of_chunks.cuh" if batch_invariant == 1 else "store/shares_of_runs.cuh"
 //$ include "store/combine_launch.cuh"
 //$ end
 
@@ -260,9 +180,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
     Queries q = {shared.q};
     //$ end
     Columns columns(p, tile);
-    //$ if kv_scale == token
-    ValueUnit values;
-    //$ end
+    ValueUnit values; //$ if kv_scale == token
     KeyWalk walk;
     int stage = 0;
 #pragma unroll 1
@@ -277,9 +195,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
             walk = walk_of_warp(p, run, tile);
             //$ if q_ahead
             q.begin(ahead);
-            //$ if kv_scale == token
-            values.begin();
-            //$ end
+            values.begin(); //$ if kv_scale == token
             if (!is_last(run, tile)) {
                 const Tile following = next_tile(all, tile);
                 ahead = load_queries(sequence_of(all, following.batch), following);
@@ -295,9 +211,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
             const bool masked = is_masked(walk);
             Scores s;
             multiply_scores(s, q, keys.k);
-            //$ if quantised == 1 and (dtype == bf16 or kv_scale != none)
-            scale_scores(s, q, keys);
-            //$ end
+            scale_scores(s, q, keys); //$ if quantised == 1 and (dtype == bf16 or kv_scale != none)
             columns.finish_scores(s, walk.tile * BLOCK_N, masked);
             columns.weigh(s);
             //$ if kv_scale == token

@@ -6,28 +6,14 @@
 //$ default threads = 128
 //$ tune threads in [32, 64, 128, 256, 512, 1024]
 //$ require threads % 32 == 0
-//$ if head_dim + head_dim_v <= 256
-//$ let lanes = 8
-//$ elif head_dim + head_dim_v <= 512
-//$ let lanes = 16
-//$ else
-//$ let lanes = 32
-//$ end
+//$ let lanes = 8 if head_dim + head_dim_v <= 256 else 16 if head_dim + head_dim_v <= 512 else 32
 //$ let rows = threads / lanes
 //$ launch attention_flash grid (batch * heads * len_q + rows - 1) / rows block threads shared 0
 //$ include "sequence/head.cuh"
 //$ include "sequence/input_kv.cuh"
-//$ if layout == padded
-//$ include "sequence/padded.cuh"
-//$ elif layout == ragged
-//$ include "sequence/ragged.cuh"
-//$ end
-//$ if page_size > 0
-//$ include "load/paged.cuh"
-//$ end
-//$ if mask == custom_mask or score == custom_score or sinks > 0
-//$ include "expression/formula.cuh"
-//$ end
+//$ include "sequence/$layout.cuh" if layout != dense
+//$ include "load/paged.cuh" if page_size > 0
+//$ include "expression/formula.cuh" if mask == custom_mask or score == custom_score or sinks > 0
 //$ include "walk/keys_seen.cuh"
 //$ include "load/slice.cuh"
 //$ include "fragment/softmax.cuh"
@@ -89,9 +75,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_flash(const __gr
         //$ elif kv_scale != none
         score *= head.k_scale[key * p.k_scale_row_stride];
         //$ end
-        //$ if score == custom_score
-        score = score_of(p, at, position, key, score);
-        //$ end
+        score = score_of(p, at, position, key, score); //$ if score == custom_score
 
         // m' = max(m, s),  keep = exp(m - m'),  weight = exp(s - m')
         float max = fmaxf(state.max, score);

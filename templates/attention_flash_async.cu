@@ -3,9 +3,7 @@
 //     consumers, warpgroups    64 queries each: S = Q K^T on the tensor cores, softmax in registers, O += P V on the tensor
 //                              cores. S of the next K/V tile is computed during the softmax of this one.
 //     producers, three threads one assigns Q tiles and loads Q; one loads K and one V, STAGES tiles ahead of their use
-//$ if score_bias == bias_rows
-//     bias producer, a warp    copies the rows of the bias that the score adds to S
-//$ end
+//     bias producer, a warp    copies the rows of the bias that the score adds to S //$ if score_bias == bias_rows
 //
 // Each stage has two barriers: `full` completes when its bytes have arrived, `empty` when all consumers have released it. A
 // persistent block computes several Q tiles, and the tensor cores stay busy between two of them: the first S of the next
@@ -21,23 +19,11 @@
 //$ let plain_scores = mask != custom_mask and score == scaled
 //$ let folded = score_form in [linear, tanh]
 //$ defaults "attention_flash_async.yaml"
-//$ if block_m == 128 and head_dim <= 128 and head_dim_v <= 128 and mask != custom_mask
-//$ default overlap = both
-//$ else
-//$ default overlap = intra_warpgroup
-//$ end
+//$ default overlap = both if block_m == 128 and head_dim <= 128 and head_dim_v <= 128 and mask != custom_mask else intra_warpgroup
 //$ default rescale = from_sum
 //$ default tile_order = sections
-//$ if layout == dense
-//$ default scheduler = persistent
-//$ else
-//$ default scheduler = per_tile
-//$ end
-//$ if dtype_out == fp32 or layout != dense
-//$ default store = direct
-//$ else
-//$ default store = tma
-//$ end
+//$ default scheduler = persistent if layout == dense else per_tile
+//$ default store = direct if dtype_out == fp32 or layout != dense else tma
 //$ tune target in [sm_90a]
 //$ tune block_m in [64, 128, 192, 256]
 //$ tune block_n in [16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256]
@@ -68,18 +54,10 @@
 //$ let panels_v = (head_dim_v + 63) / 64
 //$ let k_bytes = panels * block_n * 128
 //$ let v_bytes = panels_v * block_n * 128
-//$ if store == tma and panels_v > panels
-//$ let q_panels = panels_v
-//$ else
-//$ let q_panels = panels
-//$ end
+//$ let q_panels = panels_v if store == tma and panels_v > panels else panels
 //$ let q_bytes = q_panels * block_m * 128
 //$ let p_panels = (block_n + 63) / 64
-//$ if p_in == p_shared
-//$ let p_bytes = p_panels * block_m * 128
-//$ else
-//$ let p_bytes = 0
-//$ end
+//$ let p_bytes = p_panels * block_m * 128 if p_in == p_shared else 0
 //$ let q_stage_bytes = q_bytes + 16 * consumers
 //$ let k_stage_bytes = k_bytes + 16
 //$ let v_stage_bytes = v_bytes + 16
@@ -91,17 +69,9 @@
 //$ let bias_bytes = 0
 //$ end
 //$ let least_bytes = q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + bias_bytes + 64
-//$ if store == tma and scheduler == persistent and least_bytes + q_stage_bytes <= target_shared_bytes
-//$ let q_stages = 2
-//$ else
-//$ let q_stages = 1
-//$ end
+//$ let q_stages = 2 if store == tma and scheduler == persistent and least_bytes + q_stage_bytes <= target_shared_bytes else 1
 //$ let held_bytes = least_bytes + (q_stages - 1) * q_stage_bytes
-//$ if scores_ahead and held_bytes + k_stage_bytes <= target_shared_bytes
-//$ let k_stages = stages + 1
-//$ else
-//$ let k_stages = stages
-//$ end
+//$ let k_stages = stages + 1 if scores_ahead and held_bytes + k_stage_bytes <= target_shared_bytes else stages
 //$ let overlap_q_tiles = scheduler == persistent and scores_ahead and (store == direct or q_stages == 2) and (store == tma or head_dim_v <= 128)
 //$ let shared_bytes = (held_bytes + (k_stages - stages) * k_stage_bytes + 1023) / 1024 * 1024
 //$ let block_threads = 128 * (consumers + 1)
@@ -120,13 +90,7 @@
 //$ let in_pairs = scheduler == persistent and mask == causal
 //$ let kv_readers = consumers * cluster
 //$ let strange_values = mask != none or layout != dense
-//$ if store == tma
-//$ let q_readers = 128
-//$ elif q_in == q_registers
-//$ let q_readers = 4
-//$ else
-//$ let q_readers = 1
-//$ end
+//$ let q_readers = 128 if store == tma else 4 if q_in == q_registers else 1
 //$ if consumers == 1
 //$ let producer_registers = 56
 //$ let consumer_registers = 256
@@ -140,16 +104,8 @@
 //$ let producer_registers = 32
 //$ let consumer_registers = 112
 //$ end
-//$ if p_in == p_registers
-//$ let p_registers_held = block_n / 4
-//$ else
-//$ let p_registers_held = 0
-//$ end
-//$ if q_in == q_registers
-//$ let q_registers_held = (head_dim + 15) / 16 * 4
-//$ else
-//$ let q_registers_held = 0
-//$ end
+//$ let p_registers_held = block_n / 4 if p_in == p_registers else 0
+//$ let q_registers_held = (head_dim + 15) / 16 * 4 if q_in == q_registers else 0
 //$ require block_n / 2 + p_registers_held + q_registers_held + head_dim_v / 2 + 32 <= consumer_registers
 //$ note The part of a tile stands beside O: 256 x 48 spills at d 80.
 //$ require split_keys == 0 or consumers < 4 or head_dim_v <= 64
@@ -164,60 +120,24 @@
 //$ include "pipeline/ring.cuh"
 
 //$ note Sequences with lengths of their own: a block works on one of them.
-//$ if layout == padded
-//$ include "sequence/padded.cuh"
-//$ elif layout == ragged
-//$ include "sequence/ragged.cuh"
-//$ end
+//$ include "sequence/$layout.cuh" if layout != dense
 // A tile of 16-bit elements is stored in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by TMA.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
 //$ note The expressions of mask and score.
-//$ if mask == custom_mask or score == custom_score or sinks > 0
-//$ include "expression/formula.cuh"
-//$ end
-//$ if mask_tables > 0
-//$ include "expression/tables_launch.cuh"
-//$ end
-//$ if mask_lookup == by_pair or score_form == general
-//$ include "expression/split_key.cuh"
-//$ end
+//$ include "expression/formula.cuh" if mask == custom_mask or score == custom_score or sinks > 0
+//$ include "expression/tables_launch.cuh" if mask_tables > 0
+//$ include "expression/split_key.cuh" if mask_lookup == by_pair or score_form == general
 
 //$ note The scheduler of Q tiles: their rows, the number of blocks, the order.
-//$ if pack_gqa == 1
-//$ include "work/heads_packed.cuh"
-//$ else
-//$ include "work/heads_apart.cuh"
-//$ end
+//$ include "work/heads_packed.cuh" if pack_gqa == 1 else "work/heads_apart.cuh"
 //$ include "pipeline/release.cuh"
-//$ if cluster > 1
-//$ include "work/cluster.cuh"
-//$ else
-//$ include "work/block.cuh"
-//$ end
-//$ if tile_order == sections
-//$ include "work/order_sections.cuh"
-//$ elif tile_order == heaviest_first
-//$ include "work/order_heaviest_first.cuh"
-//$ else
-//$ include "work/order_plain.cuh"
-//$ end
+//$ include "work/cluster.cuh" if cluster > 1 else "work/block.cuh"
+//$ include "work/order_$tile_order.cuh"
 
 //$ note The K/V tiles of a Q tile.
-//$ if mask_tiles == bitmap
-//$ include "walk/bitmap.cuh"
-//$ elif mask_tiles == intervals
-//$ include "walk/intervals.cuh"
-//$ else
-//$ include "walk/builtin.cuh"
-//$ end
-//$ if split_keys > 0
-//$ include "work/queue_parts.cuh"
-//$ elif in_pairs
-//$ include "work/queue_pairs.cuh"
-//$ else
-//$ include "work/queue_tiles.cuh"
-//$ end
+//$ include "walk/$mask_tiles.cuh"
+//$ include "work/queue_parts.cuh" if split_keys > 0 else "work/queue_pairs.cuh" if in_pairs else "work/queue_tiles.cuh"
 //$ if pack_gqa == 1
 //$ tensor_map q rows 64 cols 64 packed
 //$ else
@@ -230,9 +150,7 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 //$ elif dtype_out != fp32
 //$ tensor_map o rows 64 cols 64
 //$ end
-//$ if score_bias == bias_rows
-//$ include "expression/bias_rows.cuh"
-//$ end
+//$ include "expression/bias_rows.cuh" if score_bias == bias_rows
 
 struct alignas(1024) Shared {
     //$ if store == tma
@@ -244,9 +162,7 @@ struct alignas(1024) Shared {
     //$ end
     Panels<PANELS, BLOCK_N> k[K_STAGES];
     Panels<PANELS_V, BLOCK_N> v[STAGES];
-    //$ if p_in == p_shared
-    Panels<P_PANELS, 64> p[CONSUMERS];
-    //$ end
+    Panels<P_PANELS, 64> p[CONSUMERS]; //$ if p_in == p_shared
     //$ if score_bias == bias_rows
     BiasRows bias[BIAS_STAGES][CONSUMERS];
     Barrier bias_full[BIAS_STAGES][CONSUMERS], bias_empty[BIAS_STAGES][CONSUMERS];
@@ -269,98 +185,36 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 
 //$ note The producers: each waits for an empty stage and fills it; the bytes complete its full barrier.
 //$ include "load/tiles_of_queries.cuh"
-//$ if page_size > 0
-//$ include "load/tiles_of_paged_keys.cuh"
-//$ else
-//$ include "load/tiles_of_keys.cuh"
-//$ end
-//$ if score_bias == bias_rows
-//$ include "load/bias_rows.cuh"
-//$ end
+//$ include "load/tiles_of_paged_keys.cuh" if page_size > 0 else "load/tiles_of_keys.cuh"
+//$ include "load/bias_rows.cuh" if score_bias == bias_rows
 
 //$ note The consumers: operands of the MMAs, masks, scores, softmax.
-//$ if q_in == q_registers
-//$ include "fragment/q_registers.cuh"
-//$ else
-//$ include "fragment/q_shared.cuh"
-//$ end
-//$ if p_in == p_shared
-//$ include "fragment/p_shared.cuh"
-//$ else
-//$ include "fragment/p_registers.cuh"
-//$ end
-//$ if mask_tiles == bitmap
-//$ include "fragment/mask_bitmap.cuh"
-//$ elif mask_tiles == intervals
-//$ include "fragment/mask_intervals.cuh"
-//$ else
-//$ include "fragment/mask_builtin.cuh"
-//$ end
-//$ if score_form == tanh
-//$ include "fragment/score_tanh.cuh"
-//$ elif score_form == linear
-//$ include "fragment/score_linear.cuh"
-//$ elif score_bias == bias_rows
-//$ include "fragment/score_bias_rows.cuh"
-//$ elif score_form == general
-//$ include "fragment/score_each.cuh"
-//$ end
-//$ if folded
-//$ include "fragment/softmax_exponents.cuh"
-//$ else
-//$ include "fragment/softmax_products.cuh"
-//$ end
-//$ if sinks > 0
-//$ include "fragment/sinks.cuh"
-//$ end
-//$ if dropout == 1
-//$ include "fragment/drop_weights.cuh"
-//$ end
+//$ include "fragment/$q_in.cuh"
+//$ include "fragment/$p_in.cuh"
+//$ include "fragment/mask_$mask_tiles.cuh"
+//$ include "fragment/score_bias_rows.cuh" if score_bias == bias_rows else "fragment/score_$score_form.cuh" if score_form != plain_score
+//$ include "fragment/softmax_exponents.cuh" if folded else "fragment/softmax_products.cuh"
+//$ include "fragment/sinks.cuh" if sinks > 0
+//$ include "fragment/drop_weights.cuh" if dropout == 1
 //$ include "pipeline/consumer.cuh"
 //$ include "store/lse.cuh"
-//$ if split_keys > 0
-//$ include "store/parts.cuh"
-//$ end
-//$ if store == tma
-//$ include "store/tma.cuh"
-//$ elif dtype_out == fp32
-//$ include "store/direct_fp32.cuh"
-//$ else
-//$ include "store/direct_16bit.cuh"
-//$ end
-//$ if strange_values
-//$ include "store/repeated_rows.cuh"
-//$ end
+//$ include "store/parts.cuh" if split_keys > 0
+//$ include "store/tma.cuh" if store == tma else "store/direct_fp32.cuh" if dtype_out == fp32 else "store/direct_16bit.cuh"
+//$ include "store/repeated_rows.cuh" if strange_values
 //$ include "store/finish.cuh"
-//$ if rescale == from_sum
-//$ include "pipeline/rescale_from_sum.cuh"
-//$ else
-//$ include "pipeline/rescale_on_growth.cuh"
-//$ end
-//$ if overlap_q_tiles
-//$ include "pipeline/q_tiles_overlapped.cuh"
-//$ elif scores_ahead
-//$ include "pipeline/q_tiles_in_sequence.cuh"
-//$ else
-//$ include "pipeline/keys_in_sequence.cuh"
-//$ end
-//$ if layout == dense
-//$ include "store/nothing.cuh"
-//$ else
-//$ include "store/nothing_of_tile.cuh"
-//$ end
-//$ if split_keys > 0
-//$ include "store/combine.cuh"
-//$ end
+//$ include "pipeline/rescale_from_sum.cuh" if rescale == from_sum else "pipeline/rescale_on_growth.cuh"
+//$ include "pipeline/q_tiles_overlapped.cuh" if overlap_q_tiles
+//$ include "pipeline/q_tiles_in_sequence.cuh" if scores_ahead and not overlap_q_tiles
+//$ include "pipeline/keys_in_sequence.cuh" if not scores_ahead
+//$ include "store/nothing.cuh" if layout == dense else "store/nothing_of_tile.cuh"
+//$ include "store/combine.cuh" if split_keys > 0
 
 // Called by one thread of the block.
 __device__ __forceinline__ void init_barriers(Shared &shared) {
     for (int stage = 0; stage < Q_STAGES; stage++)
         for (int consumer = 0; consumer < CONSUMERS; consumer++) {
             barrier_init(&shared.q_full[stage][consumer], 1);
-            //$ if store == tma
-            // Every thread of the consumer arrives once its part of O is in the buffer.
-            //$ end
+            // Every thread of the consumer arrives once its part of O is in the buffer. //$ if store == tma
             barrier_init(&shared.q_empty[stage][consumer], Q_READERS);
         }
     for (int stage = 0; stage < STAGES; stage++) {

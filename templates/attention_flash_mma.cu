@@ -17,11 +17,7 @@
 //$ let bias_stages = 0
 //$ let strange_values = mask != none
 //$ defaults "attention_flash_mma.yaml"
-//$ if rescale != from_sum or block_n < 32
-//$ default overlap = off
-//$ else
-//$ default overlap = output
-//$ end
+//$ default overlap = off if rescale != from_sum or block_n < 32 else output
 //$ default tile_order = sections
 //$ default store = direct
 //$ tune target in [sm_80, sm_86, sm_89, sm_90, sm_120]
@@ -47,11 +43,7 @@
 //$ require pack_gqa == 0 or (plain_scores and sinks == 0 and dropout == 0)
 //$ require dropout == 0 or layout == dense
 //$ let row_tiles = block_m * 2 / threads
-//$ if overlap == off
-//$ let split_n = block_n
-//$ else
-//$ let split_n = block_n / 32 * 16
-//$ end
+//$ let split_n = block_n if overlap == off else block_n / 32 * 16
 //$ let units = block_m / 64
 //$ let tile_rows = block_m
 //$ let skip_per_warpgroup = false
@@ -67,73 +59,33 @@
 //$ end
 //$ let chunks = 2 * q_steps
 //$ let shared_bytes = 16 * (block_m * chunks + stages * block_n * (chunks + chunks_v))
-//$ if q_in == q_registers
-//$ let q_registers_held = 4 * q_steps
-//$ else
-//$ let q_registers_held = 0
-//$ end
-//$ if precision == tf32x3
-//$ let p_registers = block_n
-//$ else
-//$ let p_registers = block_n / 2
-//$ end
+//$ let q_registers_held = 4 * q_steps if q_in == q_registers else 0
+//$ let p_registers = block_n if precision == tf32x3 else block_n / 2
 //$ let blocks_at_once = 256 / threads
 //$ require row_tiles * (p_registers + columns_v / 2 + q_registers_held) <= 200
-//$ if split_keys > 0
-//$ let cluster_blocks = 1
-//$ end
+//$ let cluster_blocks = 1 if split_keys > 0
 //$ include "params/attention.h"
 //$ include "sequence/element.cuh"
 //$ include "target/sm_80.cuh"
 //$ include "target/sm_90.cuh"
 
 //$ note Sequences with lengths of their own: a block works on one of them.
-//$ if layout == padded
-//$ include "sequence/padded.cuh"
-//$ elif layout == ragged
-//$ include "sequence/ragged.cuh"
-//$ end
+//$ include "sequence/$layout.cuh" if layout != dense
 
 //$ note What mask and score say.
-//$ if mask == custom_mask or score == custom_score or sinks > 0
-//$ include "expression/formula.cuh"
-//$ end
-//$ if mask_tables > 0
-//$ include "expression/tables_launch.cuh"
-//$ end
-//$ if mask_lookup == by_pair or score_form == general
-//$ include "expression/split_key.cuh"
-//$ end
+//$ include "expression/formula.cuh" if mask == custom_mask or score == custom_score or sinks > 0
+//$ include "expression/tables_launch.cuh" if mask_tables > 0
+//$ include "expression/split_key.cuh" if mask_lookup == by_pair or score_form == general
 
 //$ note Tiles of queries: whose rows, in which order.
-//$ if pack_gqa == 1
-//$ include "work/heads_packed.cuh"
-//$ else
-//$ include "work/heads_apart.cuh"
-//$ end
-//$ if tile_order == sections
-//$ include "work/order_sections.cuh"
-//$ elif tile_order == heaviest_first
-//$ include "work/order_heaviest_first.cuh"
-//$ else
-//$ include "work/order_plain.cuh"
-//$ end
+//$ include "work/heads_packed.cuh" if pack_gqa == 1 else "work/heads_apart.cuh"
+//$ include "work/order_$tile_order.cuh"
 
 //$ note Tiles of keys that they go over.
-//$ if mask_tiles == bitmap
-//$ include "walk/bitmap.cuh"
-//$ elif mask_tiles == intervals
-//$ include "walk/intervals.cuh"
-//$ else
-//$ include "walk/builtin.cuh"
-//$ end
+//$ include "walk/$mask_tiles.cuh"
 //$ include "work/tile_of_block.cuh"
 //$ include "load/queries_by_threads.cuh"
-//$ if page_size > 0
-//$ include "load/paged_keys_by_threads.cuh"
-//$ else
-//$ include "load/keys_by_threads.cuh"
-//$ end
+//$ include "load/paged_keys_by_threads.cuh" if page_size > 0 else "load/keys_by_threads.cuh"
 
 struct Shared {
     Rows16<BLOCK_M, CHUNKS> q;
@@ -143,78 +95,30 @@ struct Shared {
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
 //$ note Masks, scores, softmax, products.
-//$ if mask_tiles == bitmap
-//$ include "fragment/mask_bitmap.cuh"
-//$ elif mask_tiles == intervals
-//$ include "fragment/mask_intervals.cuh"
-//$ else
-//$ include "fragment/mask_builtin.cuh"
-//$ end
-//$ if score_form == tanh
-//$ include "fragment/score_tanh.cuh"
-//$ elif score_form == linear
-//$ include "fragment/score_linear.cuh"
-//$ elif score_form == general
-//$ include "fragment/score_each.cuh"
-//$ end
-//$ if folded
-//$ include "fragment/softmax_exponents.cuh"
-//$ else
-//$ include "fragment/softmax_products.cuh"
-//$ end
-//$ if sinks > 0
-//$ include "fragment/sinks.cuh"
-//$ end
-//$ if dropout == 1
-//$ include "fragment/drop_weights.cuh"
-//$ end
+//$ include "fragment/mask_$mask_tiles.cuh"
+//$ include "fragment/score_$score_form.cuh" if score_form != plain_score
+//$ include "fragment/softmax_exponents.cuh" if folded else "fragment/softmax_products.cuh"
+//$ include "fragment/sinks.cuh" if sinks > 0
+//$ include "fragment/drop_weights.cuh" if dropout == 1
 //$ include "fragment/unit_rows.cuh"
 //$ include "fragment/query_rows.cuh"
-//$ if dtype == fp32
-//$ include "fragment/warp_products_tf32.cuh"
-//$ else
-//$ include "fragment/warp_products.cuh"
-//$ end
+//$ include "fragment/warp_products_tf32.cuh" if dtype == fp32 else "fragment/warp_products.cuh"
 
 using Consumer = UnitRows; // what has O at the end
 //$ include "store/lse.cuh"
-//$ if split_keys > 0
-//$ include "store/parts.cuh"
-//$ end
-//$ if dtype_out == fp32
-//$ include "store/direct_fp32.cuh"
-//$ else
-//$ include "store/direct_16bit.cuh"
-//$ end
-//$ if strange_values
-//$ include "store/repeated_rows.cuh"
-//$ end
+//$ include "store/parts.cuh" if split_keys > 0
+//$ include "store/direct_fp32.cuh" if dtype_out == fp32 else "store/direct_16bit.cuh"
+//$ include "store/repeated_rows.cuh" if strange_values
 //$ include "store/finish.cuh"
-//$ if rescale == from_sum
-//$ include "pipeline/tiles_from_sum.cuh"
-//$ else
-//$ include "pipeline/tiles_on_growth.cuh"
-//$ end
-//$ if stages > 1
-//$ include "pipeline/copies_ahead.cuh"
-//$ else
-//$ include "pipeline/copies_in_turn.cuh"
-//$ end
-//$ if layout == dense
-//$ include "store/nothing.cuh"
-//$ else
-//$ include "store/nothing_of_tile.cuh"
-//$ end
-//$ if split_keys > 0
-//$ include "store/combine.cuh"
-//$ end
+//$ include "pipeline/tiles_from_sum.cuh" if rescale == from_sum else "pipeline/tiles_on_growth.cuh"
+//$ include "pipeline/copies_ahead.cuh" if stages > 1 else "pipeline/copies_in_turn.cuh"
+//$ include "store/nothing.cuh" if layout == dense else "store/nothing_of_tile.cuh"
+//$ include "store/combine.cuh" if split_keys > 0
 
 // The tile of queries that a unit is of.
 __device__ __forceinline__ void begin_unit(UnitRows &rows, const Tile &tile) {
     rows.unit.tile = tile;
-    //$ if mask == custom_mask or score == custom_score
-    rows.unit.where = {tile.batch, tile.head, tile.kv_head};
-    //$ end
+    rows.unit.where = {tile.batch, tile.head, tile.kv_head}; //$ if mask == custom_mask or score == custom_score
     rows.walk = walk_of_unit(rows.p, tile, rows.unit.index);
     rows.begin_rows();
     rows.begin_output();
@@ -227,9 +131,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     attention_flash_mma(const __grid_constant__ attention_params all) {
     //$ end
     Shared &shared = *dynamic_shared<Shared>();
-    //$ if dependent_launches == 1
-    grid_dependency_wait();
-    //$ end
+    grid_dependency_wait(); //$ if dependent_launches == 1
     //$ if layout == dense
     if (p.len_kv == 0)
         return write_nothing(p);
@@ -264,9 +166,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     for (int r = 0; r < ROW_TILES; r++)
         begin_unit(units[r], tile);
     await_queries();
-    //$ if dtype != fp32
-    settle_queries(p, tile, shared.q);
-    //$ end
+    settle_queries(p, tile, shared.q); //$ if dtype != fp32
     //$ if score != custom_score
     if (p.scale < 0)
         negate_queries(shared.q);

@@ -32,45 +32,21 @@
 //$ let thread_v = (head_dim_v + 4 * lanes_n - 1) / (4 * lanes_n)
 //$ let v_pitch = thread_v * lanes_n
 //$ let p_pitch = lanes_n + 4
-//$ if target != any
-//$ let kv_pitch = pitch + v_pitch
-//$ elif pitch > v_pitch
-//$ let kv_pitch = pitch
-//$ else
-//$ let kv_pitch = v_pitch
-//$ end
+//$ let kv_pitch = pitch + v_pitch if target != any else pitch if pitch > v_pitch else v_pitch
 //$ let shared_bytes = 16 * (block_m * (pitch + p_pitch) + block_n * kv_pitch)
 //$ let accumulators = thread_m * (thread_n + 4 * thread_v)
 //$ require accumulators <= 192
 // A thread with up to 64 accumulators needs no more than 128 registers; others may use all there are.
-//$ if accumulators <= 64 and threads <= 512
-//$ let blocks_at_once = 512 / threads
-//$ elif threads <= 256
-//$ let blocks_at_once = 256 / threads
-//$ else
-//$ let blocks_at_once = 1
-//$ end
+//$ let blocks_at_once = 512 / threads if accumulators <= 64 and threads <= 512 else 256 / threads if threads <= 256 else 1
 // Two steps of multiply_scores() at once hide more latency, where there are registers for it.
-//$ if thread_m * thread_n >= 64 or (thread_m * thread_n >= 32 and accumulators <= 64)
-//$ let unroll = 1
-//$ else
-//$ let unroll = 2
-//$ end
-//$ if mask_tables > 0
-//$ include "expression/tables_launch.cuh"
-//$ end
+//$ let unroll = 1 if thread_m * thread_n >= 64 or (thread_m * thread_n >= 32 and accumulators <= 64) else 2
+//$ include "expression/tables_launch.cuh" if mask_tables > 0
 
 //$ note The Q tile of a block and its K/V tiles.
-//$ if mask == custom_mask or score == custom_score or sinks > 0
-//$ include "expression/formula.cuh"
-//$ end
+//$ include "expression/formula.cuh" if mask == custom_mask or score == custom_score or sinks > 0
 //$ include "work/q_tile_of_block.cuh"
 //$ require layout == dense
-//$ if mask == custom_mask
-//$ include "walk/ascending_custom.cuh"
-//$ else
-//$ include "walk/ascending_builtin.cuh"
-//$ end
+//$ include "walk/ascending_custom.cuh" if mask == custom_mask else "walk/ascending_builtin.cuh"
 //$ include "load/copy_rows.cuh"
 
 struct Shared {
@@ -90,15 +66,9 @@ static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
 //$ note S, P and O in registers.
 //$ include "fragment/simt_products.cuh"
-//$ if mask == custom_mask
-//$ include "fragment/simt_mask_custom.cuh"
-//$ else
-//$ include "fragment/simt_mask_builtin.cuh"
-//$ end
+//$ include "fragment/simt_mask_custom.cuh" if mask == custom_mask else "fragment/simt_mask_builtin.cuh"
 //$ include "fragment/simt_softmax.cuh"
-//$ if dropout == 1
-//$ include "fragment/simt_dropout.cuh"
-//$ end
+//$ include "fragment/simt_dropout.cuh" if dropout == 1
 //$ include "store/simt.cuh"
 
 // Copies from global to shared memory: the Q tile, and a tile of the `count` keys that head.k and head.v point to.
@@ -134,12 +104,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     Head head = head_at(p, q_tile.head);
     const Copies copies(p);
     const bool o_chunks = in_chunks<Output>(p.o, p.o_batch_stride, p.o_head_stride, p.o_row_stride, HEAD_DIM_V);
-    //$ if mask == custom_mask or score == custom_score or sinks > 0
-    locate(p, q_tile);
-    //$ end
-    //$ if dropout == 1
-    const Dropout dropout = dropout_of(p, q_tile.head);
-    //$ end
+    locate(p, q_tile); //$ if mask == custom_mask or score == custom_score or sinks > 0
+    const Dropout dropout = dropout_of(p, q_tile.head); //$ if dropout == 1
     const KeyRange keys = keys_of_tile(p, q_tile);
     advance_keys(p, head, keys.first);
     Rows rows;
@@ -151,9 +117,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
 
     if (keys.first < keys.end) {
         copies.copy_q(tile, p, head, q_tile.row0);
-        //$ if target != any
-        copies.copy_k(tile, p, head, p.len_kv - keys.first);
-        //$ end
+        copies.copy_k(tile, p, head, p.len_kv - keys.first); //$ if target != any
     }
 #pragma unroll 1
     for (int key0 = keys.first, next; key0 < keys.end; key0 = next) {
@@ -165,9 +129,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
         //$ end
         copies_wait();
         __syncthreads(); // K has arrived
-        //$ if target != any
-        copies.copy_v(tile, p, head, left);
-        //$ end
+        copies.copy_v(tile, p, head, left); //$ if target != any
 
         float s[THREAD_M][THREAD_N];
         multiply_scores(tile, at, s);
@@ -175,9 +137,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
         Seen seen;
         mask_scores(p, q_tile, keys, key0, at, s, seen);
         online_softmax(s, rows);
-        //$ if dropout == 1
-        drop_weights(dropout, q_tile.row0, key0, at, s);
-        //$ end
+        drop_weights(dropout, q_tile.row0, key0, at, s); //$ if dropout == 1
 
         //$ if target == any
         __syncthreads(); // all warps have used K

@@ -24,16 +24,12 @@
 //$ let block_threads = block_m * lanes
 //$ let pitch = head_dim / 2 * 2 + 1
 //$ let shared_bytes = 4 * ((block_m + block_n) * pitch + block_n * head_dim_v + block_m * (block_n + 1))
-//$ if mask_tables > 0
-//$ include "expression/tables_launch.cuh"
-//$ end
+//$ include "expression/tables_launch.cuh" if mask_tables > 0
 //$ launch attention_flash_tiled_kv grid batch * heads block block_threads shared shared_bytes
 //$ workspace 4 * batch * heads * len_q * (head_dim_v + 2)
 //$ include "sequence/head.cuh"
 //$ require layout == dense
-//$ if mask == custom_mask or score == custom_score or sinks > 0
-//$ include "expression/formula.cuh"
-//$ end
+//$ include "expression/formula.cuh" if mask == custom_mask or score == custom_score or sinks > 0
 //$ include "walk/keys_seen.cuh"
 //$ include "load/slice.cuh"
 //$ include "fragment/softmax.cuh"
@@ -50,9 +46,7 @@ static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 // What a block works on: one head.
 struct Work {
     Head head;
-    //$ if mask == custom_mask or score == custom_score or sinks > 0
-    Where where;
-    //$ end
+    Where where; //$ if mask == custom_mask or score == custom_score or sinks > 0
     SoftmaxState *states; // (len_q), in the workspace
     float *outputs;       // (len_q, head_dim_v), in the workspace behind the states of all heads; not divided by l yet
 };
@@ -61,9 +55,7 @@ __device__ __forceinline__ Work work_of_block(const attention_params &p) {
     const long long rows = static_cast<long long>(gridDim.x) * p.len_q, row0 = static_cast<long long>(blockIdx.x) * p.len_q;
     Work work;
     work.head = head_at(p, blockIdx.x);
-    //$ if mask == custom_mask or score == custom_score or sinks > 0
-    work.where = where_is(p, blockIdx.x);
-    //$ end
+    work.where = where_is(p, blockIdx.x); //$ if mask == custom_mask or score == custom_score or sinks > 0
     work.states = static_cast<SoftmaxState *>(p.workspace) + row0;
     work.outputs = static_cast<float *>(p.workspace) + rows * 2 + row0 * HEAD_DIM_V;
     return work;
@@ -86,11 +78,7 @@ __device__ __forceinline__ void begin_rows(const attention_params &p, const Work
     }
 }
 
-//$ if mask == custom_mask
-//$ include "walk/q_tiles_custom.cuh"
-//$ else
-//$ include "walk/q_tiles_builtin.cuh"
-//$ end
+//$ include "walk/q_tiles_custom.cuh" if mask == custom_mask else "walk/q_tiles_builtin.cuh"
 
 // K and V of a tile, as fp32.
 __device__ __forceinline__ void load_keys(const attention_params &p, const Head &head, int key0, Shared &tile) {

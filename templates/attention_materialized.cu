@@ -18,9 +18,7 @@
 //$ let shared_bytes = 4 * (block_m + block_n) * (depth + 1)
 //$ let warps = threads / 32
 //$ if mask == custom_mask
-//$ if mask_tables > 0
-//$ include "expression/tables_launch.cuh"
-//$ end
+//$ include "expression/tables_launch.cuh" if mask_tables > 0
 //$ end
 //$ launch attention_scores grid batch * heads * ((len_q + block_m - 1) / block_m) * ((len_kv + block_n - 1) / block_n) block threads shared shared_bytes
 //$ launch attention_weights grid (batch * heads * len_q + warps - 1) / warps block threads shared 0
@@ -29,14 +27,10 @@
 //$ include "sequence/head.cuh"
 //$ include "sequence/input_kv.cuh"
 //$ require layout == dense
-//$ if mask == custom_mask or score == custom_score or sinks > 0
-//$ include "expression/formula.cuh"
-//$ end
+//$ include "expression/formula.cuh" if mask == custom_mask or score == custom_score or sinks > 0
 //$ include "walk/keys_seen.cuh"
 //$ include "fragment/softmax.cuh"
-//$ if dropout == 1
-//$ include "fragment/dropout.cuh"
-//$ end
+//$ include "fragment/dropout.cuh" if dropout == 1
 
 // Operands of one step of a product: C[m][n] += sum over x of a[m][x] b[n][x]. The row length is odd, so threads that
 // read down a column access different banks.
@@ -66,9 +60,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_scores(const __g
     if (key0 >= keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1))
         return; // not even the last query of the tile sees its first key
     //$ end
-    //$ if mask == custom_mask or score == custom_score
-    const Where at = where_is(p, index);
-    //$ end
+    const Where at = where_is(p, index); //$ if mask == custom_mask or score == custom_score
     //$ if mask == custom_mask
     if (!some_seen(p, at, position_of(p, query0), position_of(p, min(query0 + BLOCK_M, p.len_q) - 1), key0,
                    min(key0 + BLOCK_N, p.len_kv) - 1))
@@ -132,9 +124,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_weights(const __
         return;
     Head head = head_at(p, row / p.len_q);
     int query = static_cast<int>(row % p.len_q), lane = threadIdx.x % 32;
-    //$ if mask == custom_mask or sinks > 0
-    const Where at = where_is(p, row / p.len_q);
-    //$ end
+    const Where at = where_is(p, row / p.len_q); //$ if mask == custom_mask or sinks > 0
     //$ if mask == custom_mask
     const int position = position_of(p, query);
     const Keys keys = keys_of(p, at, position, position);
@@ -154,9 +144,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_weights(const __
         state = softmax_join(state, softmax_of(score[key]));
     //$ end
     state = lanes_reduce<32, SoftmaxState, softmax_join>(state);
-    //$ if sinks > 0
-    state = softmax_join(state, softmax_of(tensor_sinks(p, at.h))); // a sink has weight and no value
-    //$ end
+    state = softmax_join(state, softmax_of(tensor_sinks(p, at.h))); // a sink has weight and no value //$ if sinks > 0
 
     // p = exp(s - m) / l
     //$ if mask == custom_mask
@@ -195,9 +183,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __g
     int keys = keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1); // the last query of the tile sees the most keys
     //$ end
 
-    //$ if dropout == 1
-    const Dropout dropout = dropout_of(p, index);
-    //$ end
+    const Dropout dropout = dropout_of(p, index); //$ if dropout == 1
 
     float sum[PER_M][PER_N] = {};
     //$ if mask == custom_mask
@@ -215,9 +201,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __g
             //$ else
             bool inside = query < p.len_q && key < keys_seen(p, query);
             //$ end
-            //$ if dropout == 1
-            inside = inside && keeps_pair(dropout, query, key);
-            //$ end
+            inside = inside && keeps_pair(dropout, query, key); //$ if dropout == 1
             //$ if kv_scale != none
             tile.a[i / DEPTH][i % DEPTH] = inside ? weights[static_cast<long long>(query) * p.len_kv + key] *
                                                         head.v_scale[key * p.v_scale_row_stride] : 0.0f;

@@ -51,11 +51,7 @@
 //$ let least_run = 2
 //$ let q_tile_cost = 0
 //$ let apart = false
-//$ if page_size > 0
-//$ let share = min(page_size, 64)
-//$ else
-//$ let share = 64
-//$ end
+//$ let share = min(page_size, 64) if page_size > 0 else 64
 //$ let block_threads = 384
 //$ let producer_registers = 40
 //$ let consumer_registers = 232
@@ -70,13 +66,7 @@
 //$ include "pipeline/release.cuh"
 
 //$ note Sequences with lengths of their own: a Q tile is of one of them.
-//$ if layout == padded
-//$ include "sequence/padded.cuh"
-//$ elif layout == ragged
-//$ include "sequence/ragged.cuh"
-//$ else
-//$ include "sequence/dense.cuh"
-//$ end
+//$ include "sequence/$layout.cuh"
 
 //$ note Whose rows, and the K/V tiles of each block.
 //$ include "work/row_of_query.cuh"
@@ -106,29 +96,17 @@ struct alignas(1024) Shared {
 };
 static_assert((sizeof(Shared) + 1023) / 1024 * 1024 == SHARED_BYTES, "as in the launch directive");
 
-//$ if page_size > 0
-//$ include "load/paged_keys_of_query.cuh"
-//$ else
-//$ include "load/keys_of_query.cuh"
-//$ end
+//$ include "load/paged_keys_of_query.cuh" if page_size > 0 else "load/keys_of_query.cuh"
 //$ include "load/queries_in_panels.cuh"
 //$ include "fragment/weight_of_score.cuh"
 
 //$ note O, or parts of it, which a second launch combines.
 //$ include "store/columns.cuh"
-//$ if batch_invariant == 1
-//$ include "store/parts_of_chunks.cuh"
-//$ else
-//$ include "store/parts_of_runs.cuh"
-//$ end
+//$ include "store/parts_of_chunks.cuh" if batch_invariant == 1 else "store/parts_of_runs.cuh"
 //$ include "pipeline/half_of_columns.cuh"
 //$ include "store/half_of_columns.cuh"
 //$ include "store/shares.cuh"
-//$ if batch_invariant == 1
-//$ include "store/shares_of_chunks.cuh"
-//$ else
-//$ include "store/shares_of_runs.cuh"
-//$ end
+//$ include "store/shares_of_chunks.cuh" if batch_invariant == 1 else "store/shares_of_runs.cuh"
 //$ include "store/combine_launch.cuh"
 
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1) attention_mla(const __grid_constant__ attention_tma_params given) {

@@ -6,18 +6,12 @@
 //$ default threads = 128
 //$ tune threads in [32, 64, 128, 256, 512, 1024]
 //$ require threads % 32 == 0
-//$ if head_dim + head_dim_v <= 256
-//$ let lanes = 8
-//$ else
-//$ let lanes = 16
-//$ end
+//$ let lanes = 8 if head_dim + head_dim_v <= 256 else 16
 //$ let rows = threads / lanes
 //$ launch attention_multi_pass grid (batch * heads * len_q + rows - 1) / rows block threads shared 0
 //$ include "sequence/head.cuh"
 //$ require layout == dense
-//$ if mask == custom_mask or score == custom_score or sinks > 0
-//$ include "expression/formula.cuh"
-//$ end
+//$ include "expression/formula.cuh" if mask == custom_mask or score == custom_score or sinks > 0
 //$ include "walk/keys_seen.cuh"
 //$ include "load/slice.cuh"
 //$ include "fragment/softmax.cuh"
@@ -53,9 +47,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_multi_pass(const
     for (int key = 0; key < seen; key++) {
     //$ end
         float score = p.scale * slice_dot(q, slice_load<HEAD_DIM>(head.k + key * p.k_row_stride));
-        //$ if score == custom_score
-        score = score_of(p, at, position, key, score);
-        //$ end
+        score = score_of(p, at, position, key, score); //$ if score == custom_score
         state = softmax_join(state, softmax_of(score));
     }
 
@@ -69,9 +61,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_multi_pass(const
     for (int key = 0; key < seen; key++) {
     //$ end
         float score = p.scale * slice_dot(q, slice_load<HEAD_DIM>(head.k + key * p.k_row_stride));
-        //$ if score == custom_score
-        score = score_of(p, at, position, key, score);
-        //$ end
+        score = score_of(p, at, position, key, score); //$ if score == custom_score
         float weight = softmax_normalize(softmax_weight(score, state.max), state);
         slice_add(o, 1, weight, slice_load<HEAD_DIM_V>(head.v + key * p.v_row_stride));
     }

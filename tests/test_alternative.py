@@ -14,7 +14,8 @@ import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ATTILE = sys.argv.pop(1) if len(sys.argv) > 1 else f"{ROOT}/build/release/cli/attile"
-OLD, NEW = '//$ include "walk/intervals.cuh"', '//$ include "walk/ascending.cuh"'
+OLD = '//$ include "walk/$mask_tiles.cuh"'
+NEW = '//$ include "walk/ascending.cuh" if mask_tiles == intervals else "walk/$mask_tiles.cuh"'
 PROBLEM = ("family=attention_forward algorithm=flash_async target=sm_90a dtype=bf16 head_dim=8 block_n=16 "
            "mask='k <= q + 3 and q - k < 90' ")
 

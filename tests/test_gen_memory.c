@@ -38,10 +38,12 @@ static const char templates[] = "//$ default block_m = 8\n"
                                 "//$ launch kernel grid (len_q + block_m - 1) / block_m block 32 shared 4 * a\n"
                                 "//$ workspace 4 * len_q\n"
                                 "//$ for t in [q, k]\nint $t;\n//$ end\n"
-                                "//$ include \"p\"\n"
+                                "//$ include \"p\" if mask == none else \"$mask_tiles\" if mask_tiles == bitmap\n"
+                                "int z; //$ if a == 16\n"
                                 "//$ if mask == causal\n//$ elif mask == none\n//$ end\n"
                                 "int x = A + BLOCK_M;\n"
-                                "@ p\nint y;\n";
+                                "@ p\nint y;\n"
+                                "@ bitmap\n";
 
 /* The whole way once; false when any stage reported an error. */
 static bool generate(struct text *output, struct diag *diag) {
@@ -56,7 +58,7 @@ static bool generate(struct text *output, struct diag *diag) {
     cr_assert(good, "%s", variant.reason); /* allocates nothing */
     good = source_expand(set, &variant, "spec.yaml", &source, diag);
     if (good) {
-        cr_assert_eq(source.origin[source.lines - 1].line, 12);
+        cr_assert_eq(source.origin[source.lines - 1].line, 13);
         text_append(output, text_string(&source.text), source.text.size);
     }
     source_free(&source);

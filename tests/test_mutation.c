@@ -304,7 +304,8 @@ static bool mutate(const char *line, const struct mutation *mutation, char *muta
     const char *at = strstr(line, mutation->text);
     bool is_word = isalpha((unsigned char)*mutation->text) || *mutation->text == '_';
     bool within_word = at && at > line && is_word && (at[-1] == '_' || islower((unsigned char)at[-1]));
-    if (!at || within_word || strstr(line, "__device__") || strstr(line, "//$"))
+    bool directive = strncmp(line + strspn(line, " "), "//$", 3) == 0; /* behind text is a condition, which stays */
+    if (!at || within_word || strstr(line, "__device__") || directive)
         return false;
     const char *rest = mutation->instead ? at + strlen(mutation->text) : strchr(at, ';');
     cr_assert(rest, "a call over two lines: %s", line);

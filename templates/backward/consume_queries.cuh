@@ -11,9 +11,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     float s[STEP_M / 2]; // S^T, then slopes
     float d_weight[STEP_M / 2];
     unsigned weights[STEP_M / 16][4], d_s[STEP_M / 16][4];
-    //$ if dq_added
-    float dq[DQ_COLUMNS / 2]; // (64 queries, DQ_COLUMNS)
-    //$ end
+    float dq[DQ_COLUMNS / 2]; // (64 queries, DQ_COLUMNS) //$ if dq_added
 
     __device__ __forceinline__ KeysConsumer(const attention_backward_params &params, SharedKeys &shared, int index, int key0)
         : params(params), all(params.forward), shared(shared), index(index), key0(key0),
@@ -192,9 +190,7 @@ template <bool DK, bool DV> struct KeysConsumer {
             if constexpr (DK) {
                 wgmma_wait<DV>();
                 weigh_gradients();
-                //$ if dq_added
-                share();
-                //$ end
+                share(); //$ if dq_added
                 add_dk();
             }
             if constexpr (DK && DV)
@@ -230,9 +226,7 @@ template <bool DK, bool DV> struct KeysConsumer {
             weigh(1);
             //$ end
             barrier_wait(&shared.d_o_full[d_o(1).stage()], d_o(1).parity()); // also keeps the assembler from waiting for dQ before
-            //$ if dq_added and not dq_first
-            finish_dq();
-            //$ end
+            finish_dq(); //$ if dq_added and not dq_first
         }
         //$ if pingpong_schedule
         if (index == 0)

@@ -1,18 +1,10 @@
 //$ needs dropout layout block_m step_n stages consumers panels panels_v block_threads producer_registers consumer_registers target_shared_bytes
 //$ let query_bytes = block_m * 128 * (panels + panels_v)
-//$ if dropout == 1
-//$ let kept_step_bytes = block_m * step_n / 8
-//$ else
-//$ let kept_step_bytes = 0
-//$ end
+//$ let kept_step_bytes = block_m * step_n / 8 if dropout == 1 else 0
 //$ let k_step_bytes = step_n * 128 * panels + kept_step_bytes + 48
 //$ let v_step_bytes = step_n * 128 * panels_v + 16
 //$ note V is in use for less of a step than K.
-//$ if query_bytes + 2 * (k_step_bytes + v_step_bytes) + 64 <= target_shared_bytes
-//$ let v_stages = 2
-//$ else
-//$ let v_stages = 1
-//$ end
+//$ let v_stages = 2 if query_bytes + 2 * (k_step_bytes + v_step_bytes) + 64 <= target_shared_bytes else 1
 //$ let shared_queries = (query_bytes + stages * k_step_bytes + v_stages * v_step_bytes + 64 + 1023) / 1024 * 1024
 //$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block block_threads shared shared_queries dependent
 //$ include "backward/repeat_queries.cuh"
@@ -26,21 +18,15 @@ struct alignas(1024) SharedQueries {
     Panels<PANELS_V, 64> d_o[CONSUMERS];
     Panels<PANELS, STEP_N> k[STAGES];
     Panels<PANELS_V, STEP_N> v[V_STAGES];
-    //$ if dropout == 1
-    unsigned short kept[STAGES][CONSUMERS][128][STEP_N / 32]; // of each thread of a consumer
-    //$ end
+    unsigned short kept[STAGES][CONSUMERS][128][STEP_N / 32]; // of each thread of a consumer //$ if dropout == 1
     Step step[STAGES];
     Barrier queries_full, k_full[STAGES], k_empty[STAGES], v_full[V_STAGES], v_empty[V_STAGES];
-    //$ if layout != dense
-    Sequence sequence;
-    //$ end
+    Sequence sequence; //$ if layout != dense
 };
 static_assert(sizeof(SharedQueries) == SHARED_QUERIES, "as in the launch directive");
 
 //$ include "backward/produce_keys.cuh"
-//$ if dropout == 1
-//$ include "backward/draw_keys.cuh"
-//$ end
+//$ include "backward/draw_keys.cuh" if dropout == 1
 //$ include "backward/consume_keys.cuh"
 
 // Called by one thread of the block.

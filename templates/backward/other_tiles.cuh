@@ -59,9 +59,7 @@ __device__ __forceinline__ OtherTile next_queries(const attention_params &p, Que
 // Tiles of STEP_N keys for the queries of a block.
 struct KeyTiles {
     int key, end;
-    //$ if mask == custom_mask
-    int q_first, q_last; // positions of the queries
-    //$ end
+    int q_first, q_last; // positions of the queries //$ if mask == custom_mask
 };
 
 __device__ __forceinline__ KeyTiles key_tiles(const attention_params &p, const Where &at, int query0) {

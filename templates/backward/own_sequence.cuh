@@ -15,9 +15,7 @@ __device__ __forceinline__ const attention_backward_params &tensors_of_keys(cons
 // roles have no registers left that would keep them.
 struct alignas(16) Sequence {
     int len_q, len_kv;
-    //$ if layout == ragged
-    int first_q, first_kv;
-    //$ end
+    int first_q, first_kv; //$ if layout == ragged
 };
 
 __device__ __forceinline__ Sequence numbers_of(const attention_params &own) {

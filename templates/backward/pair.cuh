@@ -2,9 +2,7 @@
 //$ include "expression/formula.cuh"
 //$ include "expression/derivative.cuh"
 //$ include "walk/keys_seen.cuh"
-//$ if dropout == 1
-//$ include "fragment/dropout.cuh"
-//$ end
+//$ include "fragment/dropout.cuh" if dropout == 1
 
 // One query and one key.
 
@@ -23,16 +21,12 @@ struct PairGradient {
     float weight; // P
     //$ end
     float d_s;    // dS, by the scaled product
-    //$ if wants_d_params > 0
-    float s, d_score; // the scaled product, and the gradient by the score
-    //$ end
+    float s, d_score; // the scaled product, and the gradient by the score //$ if wants_d_params > 0
 };
 
 // P = e^(f(s) - LSE) and dS = P (dP - D) f'(s), of a scaled product s and a key that the query sees. A weight of 0 has no
 // gradient, wherever the derivative is infinite.
-//$ if dropout == 1
-// Dropout multiplies P, and so dP, by 0 or by 1 / (1 - dropout_p).
-//$ end
+// Dropout multiplies P, and so dP, by 0 or by 1 / (1 - dropout_p). //$ if dropout == 1
 __device__ __forceinline__ PairGradient pair_gradient(const attention_params &p, const Where &at, int query, int key, float s,
                                                       float d_weight, float lse, float dot) {
     //$ if score == custom_score
@@ -47,12 +41,8 @@ __device__ __forceinline__ PairGradient pair_gradient(const attention_params &p,
     //$ else
     float d_s = weight * (d_weight - dot);
     //$ end
-    //$ if wants_d_params > 0
-    const float d_score = d_s;
-    //$ end
-    //$ if score == custom_score
-    d_s *= derivative_of(p, at, position_of(p, query), key, s);
-    //$ end
+    const float d_score = d_s; //$ if wants_d_params > 0
+    d_s *= derivative_of(p, at, position_of(p, query), key, s); //$ if score == custom_score
     PairGradient pair;
     //$ if dropout == 1
     pair.weight = kept ? p.dropout_factor * weight : 0;

@@ -17,9 +17,7 @@ __device__ __forceinline__ PairWeight pair_weight(const attention_params &p, con
         seen = query < p.len_q && key < p.len_kv;
         query = min(query, p.len_q - 1);
         key = min(key, p.len_kv - 1);
-        //$ if mask != none
-        seen = seen && sees_pair(p, at, query, key);
-        //$ end
+        seen = seen && sees_pair(p, at, query, key); //$ if mask != none
     }
     //$ if score == custom_score
     const float scaled = p.scale * s;

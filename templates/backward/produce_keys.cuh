@@ -37,9 +37,7 @@ __device__ __forceinline__ void produce_keys(const attention_backward_tma_params
             Step &step = shared.step[stage];
             step.first = key;
             step.whole = whole;
-            //$ if mask == custom_mask or score == custom_score
-            step.where = at;
-            //$ end
+            step.where = at; //$ if mask == custom_mask or score == custom_score
             if (last) // nothing comes behind it
                 barrier_arrive(k_full);
             else

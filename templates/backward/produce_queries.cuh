@@ -8,9 +8,7 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
     const int kv_head = kv_index % all.kv_heads, batch = kv_index / all.kv_heads, group = all.heads / all.kv_heads;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     //$ if dq_added
-    //$ if layout != ragged
-    const int steps = (all.len_q + STEP_M - 1) / STEP_M;
-    //$ end
+    const int steps = (all.len_q + STEP_M - 1) / STEP_M; //$ if layout != ragged
     int sums = 0, sums_before = 0; // of the steps before
     //$ end
     const bool elected = elect_one();
@@ -54,9 +52,7 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
             //$ end
             step.sums = sums;
             //$ end
-            //$ if mask == custom_mask or score == custom_score
-            step.where = at;
-            //$ end
+            step.where = at; //$ if mask == custom_mask or score == custom_score
             if (last) // nothing comes behind it
                 barrier_arrive(q_full);
             else

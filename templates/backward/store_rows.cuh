@@ -40,9 +40,7 @@ __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], floa
     const long long strides = batch_stride | head_stride | row_stride;
     const unsigned long long address = reinterpret_cast<unsigned long long>(tensor);
     Output *rows = static_cast<Output *>(tensor) + batch * batch_stride + head * head_stride;
-    //$ if dtype_out != fp32
-    const bool chunks = DIM % 8 == 0 && strides % 8 == 0 && address % 16 == 0;
-    //$ end
+    const bool chunks = DIM % 8 == 0 && strides % 8 == 0 && address % 16 == 0; //$ if dtype_out != fp32
     // two elements are one store where every row begins at a multiple of two
     const bool pairs = DIM % 2 == 0 && strides % 2 == 0 && address % (2 * sizeof(Output)) == 0;
 #pragma unroll

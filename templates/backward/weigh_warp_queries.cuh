@@ -3,12 +3,8 @@
 
 // What the threads of a block sum over keys.
 struct QuerySums {
-    //$ if wants_dq == 1
-    float dq[ROW_TILES_M][COLUMNS_QK / 2];
-    //$ end
-    //$ if head_reads > 0
-    float of_head[HEAD_SUMS];
-    //$ end
+    float dq[ROW_TILES_M][COLUMNS_QK / 2]; //$ if wants_dq == 1
+    float of_head[HEAD_SUMS]; //$ if head_reads > 0
 };
 
 // S and dP -> P and dS.
@@ -41,9 +37,7 @@ __device__ __forceinline__ void weigh_queries(float (&s)[ROW_TILES_M][STEP_N / 2
 #pragma unroll
             for (int i = 2 * r; i < STEP_N / 2; i += i % 2 ? 3 : 1) {
                 const int query = query0 + row, key = key0 + i / 4 * 8 + lane % 4 * 2 + i % 2;
-                //$ if wants_d_params > 0
-                const float scaled = p.scale * s[t][i];
-                //$ end
+                const float scaled = p.scale * s[t][i]; //$ if wants_d_params > 0
                 //$ if wants_d_params > 0 and dropout == 1
                 const float d_score =
                     weigh_pair<MASKED>(p, at, query, key, kept[t] >> i & 1, lse2, dot, s[t][i], d_weight[t][i]);

@@ -2,9 +2,7 @@
 //$ include "params/attention.h"
 //$ include "target/any.cuh"
 //$ let by_tiles = algorithm != flash and algorithm != multi_pass and algorithm != decode
-//$ if mask == custom_mask and by_tiles
-//$ include "expression/bounds.cuh"
-//$ end
+//$ include "expression/bounds.cuh" if mask == custom_mask and by_tiles
 
 // The mask and the score of this problem, printed from their expressions. Positions q and k are absolute: equal
 // positions are the same token, the last query and the last key are aligned.

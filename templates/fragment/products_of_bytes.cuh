@@ -1,9 +1,7 @@
 //$ needs block_n row_groups key_groups q_steps o_steps chunks chunks_v mask dtype_kv
 //$ include "load/pieces.cuh"
 //$ include "fragment/softmax_columns.cuh"
-//$ if mask != none and dtype_kv != int8
-//$ include "fragment/not_finite_columns.cuh"
-//$ end
+//$ include "fragment/not_finite_columns.cuh" if mask != none and dtype_kv != int8
 
 // Products with K and V of 8 bits, which become halves in registers: ldmatrix takes two neighbouring bytes for one element.
 

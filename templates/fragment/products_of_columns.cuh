@@ -1,9 +1,7 @@
 //$ needs block_n row_groups key_groups q_steps o_steps chunks mask bfloat16
 //$ include "load/pieces.cuh"
 //$ include "fragment/softmax_columns.cuh"
-//$ if mask != none
-//$ include "fragment/not_finite_columns.cuh"
-//$ end
+//$ include "fragment/not_finite_columns.cuh" if mask != none
 
 // The column of O, of elements 2 (i % 2) and the next of a step: `group` counts 8 columns.
 __device__ __forceinline__ int column_of(int group) { return 8 * group + static_cast<int>(threadIdx.x) % 32 / 4; }

@@ -30,9 +30,7 @@ __device__ __forceinline__ float first_rest(const attention_params &p, const Whe
 
 // The rests of a thread's two rows, from its first key of a tile on.
 struct Rest {
-    //$ if score_rest != constant
-    float slope;
-    //$ end
+    float slope; //$ if score_rest != constant
     float first[2];
 
     // Of its element i of a tile.
@@ -46,9 +44,7 @@ struct Rest {
 };
 
 __device__ __forceinline__ void begin_rest(Rest &rest, const attention_params &p, const Where &at) {
-    //$ if score_rest != constant
-    rest.slope = score_slope(p, at) * LOG2_E;
-    //$ end
+    rest.slope = score_slope(p, at) * LOG2_E; //$ if score_rest != constant
 }
 
 // For row r, from key k on, less `from`.

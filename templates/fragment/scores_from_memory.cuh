@@ -24,9 +24,7 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
             const Row at = unit.at(unit.row() + 8 * r);
             query[r] = static_cast<const Input *>(p.q)[unit.tile.batch * p.q_batch_stride + at.head * p.q_head_stride +
                                                        min(at.query, p.len_q - 1) * p.q_row_stride + column];
-            //$ if score != custom_score
-            query[r] = p.scale < 0 ? -query[r] : query[r];
-            //$ end
+            query[r] = p.scale < 0 ? -query[r] : query[r]; //$ if score != custom_score
         }
 #pragma unroll
         for (int i = 0; i < KEYS / 2; i++) {

@@ -3,16 +3,12 @@
 
 // S^T times the units of its rows and the scales of its keys.
 __device__ __forceinline__ void scale_scores(Scores &s, const Queries &q, const KeyStage &keys) {
-    //$ if kv_scale == token
-    const float *scale_of_key = keys.k_scale + threadIdx.x % 32 / 4;
-    //$ end
+    const float *scale_of_key = keys.k_scale + threadIdx.x % 32 / 4; //$ if kv_scale == token
 #pragma unroll
     for (int t = 0; t < KEY_GROUPS; t++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            //$ if kv_scale == token
-            const float scale = scale_of_key[16 * t + 8 * half];
-            //$ end
+            const float scale = scale_of_key[16 * t + 8 * half]; //$ if kv_scale == token
 #pragma unroll
             for (int n = 0; n < ROW_GROUPS; n++)
 #pragma unroll

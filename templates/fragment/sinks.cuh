@@ -15,7 +15,5 @@ __device__ __forceinline__ float sink_of(const attention_params &p, int head) {
 __device__ __forceinline__ void begin_with_sink(Rows &rows, float sink, bool counts, float c) {
     rows.max[0] = rows.max[1] = sink;
     rows.sum[0] = rows.sum[1] = counts ? 1 : 0;
-    //$ if not folded
-    rows.far = is_far(rows, c);
-    //$ end
+    rows.far = is_far(rows, c); //$ if not folded
 }

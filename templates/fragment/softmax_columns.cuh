@@ -9,17 +9,13 @@
 // S^T of a K/V tile: of a group of rows and one of 16 keys, elements i are of row i % 2 and key 8 (i / 2).
 struct Scores {
     float s[ROW_GROUPS][KEY_GROUPS][4];
-    //$ if mask != none
-    unsigned seen; // a bit for each of them, in this order: does the row see the key?
-    //$ end
+    unsigned seen; // a bit for each of them, in this order: does the row see the key? //$ if mask != none
 };
 
 // P^T of a K/V tile as operand b of O^T += V^T P^T.
 struct Weights {
     unsigned pairs[ROW_GROUPS][KEY_GROUPS][2];
-    //$ if mask != none
-    unsigned seen; // as in Scores
-    //$ end
+    unsigned seen; // as in Scores //$ if mask != none
 };
 
 // What a thread holds of a Q tile.
@@ -27,9 +23,7 @@ struct Columns {
     const attention_params &p;
     const Tile &tile;
     float c;
-    //$ if mask == custom_mask or score == custom_score
-    int position[ROW_GROUPS][2], head[ROW_GROUPS][2];
-    //$ end
+    int position[ROW_GROUPS][2], head[ROW_GROUPS][2]; //$ if mask == custom_mask or score == custom_score
     float max[ROW_GROUPS][2]; // m: the largest score; before scaling, unless a score expression applies it
     float sum[ROW_GROUPS][2]; // l: this thread's share of the sum of 2^((s - m) c)
     float o[ROW_GROUPS][O_STEPS][4]; // O^T, not divided by l: of 16 columns, element i is of row i % 2 and column lane / 4 + 8 (i / 2)
@@ -87,9 +81,7 @@ struct Columns {
                     s.s[n][t][i] = score_of(p, {tile.batch, head[n][i % 2], tile.kv_head}, position[n][i % 2],
                                             min(first + 16 * t + 8 * (i / 2), p.len_kv - 1), p.scale * s.s[n][t][i]);
         //$ end
-        //$ if mask != none
-        s.seen = 0xffffffffu;
-        //$ end
+        s.seen = 0xffffffffu; //$ if mask != none
         if (masked)
 #pragma unroll
             for (int n = 0; n < ROW_GROUPS; n++)
@@ -113,9 +105,7 @@ struct Columns {
                                 continue;
                             //$ end
                             s.s[n][t][i] = -INFINITY;
-                            //$ if mask != none
-                            s.seen &= ~(1u << ((n * KEY_GROUPS + t) * 4 + i));
-                            //$ end
+                            s.seen &= ~(1u << ((n * KEY_GROUPS + t) * 4 + i)); //$ if mask != none
                         }
                 }
     }

@@ -8,9 +8,7 @@ struct Unit {
     int index; // of this unit in the Q tile
     int lane;  // of this thread in its warp
     Tile tile;
-    //$ if mask == custom_mask or score == custom_score
-    Where where;
-    //$ end
+    Where where; //$ if mask == custom_mask or score == custom_score
 
     // This thread's first row. Needed once a Q tile, so no register keeps it.
     __device__ __forceinline__ int row() const { return set_apart(threadIdx.x) / 32 % 4 * 16 + lane / 4; }

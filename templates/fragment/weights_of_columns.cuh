@@ -12,8 +12,6 @@ __device__ __forceinline__ Weights weights_of(const Scores &s) {
             for (int half = 0; half < 2; half++)
                 weights.pairs[n][t][half] =
                     transpose_matrix(pack<BFLOAT16>(s.s[n][t][2 * half], s.s[n][t][2 * half + 1]));
-    //$ if mask != none
-    weights.seen = s.seen;
-    //$ end
+    weights.seen = s.seen; //$ if mask != none
     return weights;
 }

@@ -44,9 +44,7 @@ struct ValueUnit {
                     weights.pairs[n][t][half] = transpose_matrix(pack<false>(p[0], p[1]));
                 }
             }
-        //$ if mask != none
-        weights.seen = s.seen;
-        //$ end
+        weights.seen = s.seen; //$ if mask != none
         return weights;
     }
     // The unit becomes the power of two below the largest of `most`, or 2^126.

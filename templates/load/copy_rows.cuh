@@ -1,9 +1,7 @@
 //$ needs dtype dtype_out threads target chunks pitch
 //$ include "sequence/element.cuh"
 //$ let copy_async = dtype == fp32 and target != any
-//$ if copy_async
-//$ include "target/sm_80.cuh"
-//$ end
+//$ include "target/sm_80.cuh" if copy_async
 
 // Rows of a tensor in global memory -> a tile in shared memory, and back, in chunks of four elements. Elements outside
 // the tensor are not accessed and read as 0. A tile may be used after copies_wait() and then a barrier.

@@ -28,9 +28,7 @@ struct KeyCopies {
     //$ else
     const InputKv *k, *v;
     //$ end
-    //$ if kv_scale == token
-    const float *k_scale, *v_scale; // of this lane's key in the first tile
-    //$ end
+    const float *k_scale, *v_scale; // of this lane's key in the first tile //$ if kv_scale == token
     int len_kv;
 
     __device__ __forceinline__ KeyCopies(const attention_params &all, const Run &run, const Tile &first,

@@ -11,19 +11,13 @@
 // Q as it is in memory.
 struct QueriesAhead {
     unsigned pairs[ROW_GROUPS][Q_STEPS][2];
-    //$ if kv_scale in [tensor, head]
-    float k_scale, v_scale;
-    //$ end
+    float k_scale, v_scale; //$ if kv_scale in [tensor, head]
 };
 
 struct Queries {
     unsigned pairs[ROW_GROUPS][Q_STEPS][2];
-    //$ if row_units
-    float unit[ROW_GROUPS][2]; // of rows lane % 4 * 2 and the next: S is in these units
-    //$ end
-    //$ if kv_scale in [tensor, head]
-    float v_scale;
-    //$ end
+    float unit[ROW_GROUPS][2]; // of rows lane % 4 * 2 and the next: S is in these units //$ if row_units
+    float v_scale; //$ if kv_scale in [tensor, head]
 
     __device__ __forceinline__ void operand(unsigned (&b)[ROW_GROUPS][2], int step) const {
 #pragma unroll
@@ -61,9 +55,7 @@ struct Queries {
                 unit[n][j] = __shfl_sync(0xffffffffu, power, (threadIdx.x % 4 * 2 + j) * 4);
                 //$ end
         }
-        //$ if kv_scale in [tensor, head]
-        v_scale = ahead.v_scale;
-        //$ end
+        v_scale = ahead.v_scale; //$ if kv_scale in [tensor, head]
     }
     //$ else
     // Takes what was loaded ahead.
@@ -73,13 +65,9 @@ struct Queries {
 #pragma unroll
             for (int i = 0; i < 2 * Q_STEPS; i++)
                 pairs[n][i / 2][i % 2] = ahead.pairs[n][i / 2][i % 2];
-            //$ if kv_scale in [tensor, head]
-            unit[n][0] = unit[n][1] = ahead.k_scale;
-            //$ end
+            unit[n][0] = unit[n][1] = ahead.k_scale; //$ if kv_scale in [tensor, head]
         }
-        //$ if kv_scale in [tensor, head]
-        v_scale = ahead.v_scale;
-        //$ end
+        v_scale = ahead.v_scale; //$ if kv_scale in [tensor, head]
     }
     //$ end
 };

@@ -1,19 +1,11 @@
 //$ needs block_n chunks chunks_v shared_kv quantised kv_scale
-//$ if quantised == 1
-//$ include "load/narrow_piece_of_bytes.cuh"
-//$ else
-//$ include "load/narrow_piece.cuh"
-//$ end
+//$ include "load/narrow_piece_of_bytes.cuh" if quantised == 1 else "load/narrow_piece.cuh"
 
 // One K/V tile of a warp in shared memory.
 struct KeyStage {
     Rows16<BLOCK_N, CHUNKS> k;
-    //$ if shared_kv == 0
-    Rows16<BLOCK_N, CHUNKS_V> v;
-    //$ end
-    //$ if kv_scale == token
-    float k_scale[BLOCK_N], v_scale[BLOCK_N];
-    //$ end
+    Rows16<BLOCK_N, CHUNKS_V> v; //$ if shared_kv == 0
+    float k_scale[BLOCK_N], v_scale[BLOCK_N]; //$ if kv_scale == token
 };
 
 // The lanes of a warp fill the rows of a tile, neighbours along a row: `count` rows of COLUMNS elements, which begin where `rows`

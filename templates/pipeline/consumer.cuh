@@ -10,24 +10,16 @@ struct Consumer : UnitRows {
 
     Ring<Q_STAGES> queries;
     int step; // K/V tiles that this warpgroup has processed
-    //$ if skip_per_warpgroup
-    int unseen; // K/V tiles to skip: only other units of the Q tile need them
-    //$ end
+    int unseen; // K/V tiles to skip: only other units of the Q tile need them //$ if skip_per_warpgroup
     Weights weights;
     Queries q;
 
     __device__ __forceinline__ Consumer(const attention_params &p, Shared &shared, int index)
         : UnitRows(p, shared, unit_of(index)), index(index), k(matrix_descriptor(shared.k[0], 0)),
           v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0) {
-        //$ if q_in == q_shared
-        q.first = matrix_descriptor(shared.q[0][index], 0);
-        //$ end
-        //$ if p_in == p_shared
-        weights = {&shared.p[index], index};
-        //$ end
-        //$ if bias_stages > 0
-        score = {index, {0}};
-        //$ end
+        q.first = matrix_descriptor(shared.q[0][index], 0); //$ if q_in == q_shared
+        weights = {&shared.p[index], index}; //$ if p_in == p_shared
+        score = {index, {0}}; //$ if bias_stages > 0
     }
 
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
@@ -44,20 +36,14 @@ struct Consumer : UnitRows {
         unseen = queries.count > 0 ? tiles_after(p, unit.tile, unit.index, walk) : 0; // of the previous Q tile
         //$ end
         unit.tile = tile;
-        //$ if mask == custom_mask or score == custom_score
-        unit.where = {tile.batch, tile.head, tile.kv_head};
-        //$ end
+        unit.where = {tile.batch, tile.head, tile.kv_head}; //$ if mask == custom_mask or score == custom_score
         //$ if mask_tiles == builtin
         walk = walk_of_unit(p, tile, unit.index);
-        //$ if skip_per_warpgroup
-        unseen = walk.unseen;
-        //$ end
+        unseen = walk.unseen; //$ if skip_per_warpgroup
         //$ else
         if (tile.query >= 0) {
             walk = walk_of_unit(p, tile, unit.index);
-            //$ if skip_per_warpgroup
-            unseen += walk.unseen;
-            //$ end
+            unseen += walk.unseen; //$ if skip_per_warpgroup
         }
         //$ end
         return tile.query >= 0;
@@ -83,21 +69,15 @@ struct Consumer : UnitRows {
     // Take the next Q tile and skip leading K/V tiles that this warpgroup does not need. False when there is none.
     __device__ __forceinline__ bool take_and_skip() {
         bool more = take();
-        //$ if skip_per_warpgroup
-        skip_unseen();
-        //$ end
+        skip_unseen(); //$ if skip_per_warpgroup
         return more;
     }
 
     __device__ __forceinline__ void pingpong_sync() {
-        //$ if pingpong_schedule
-        named_barrier_sync(1 + index, 256);
-        //$ end
+        named_barrier_sync(1 + index, 256); //$ if pingpong_schedule
     }
     __device__ __forceinline__ void pingpong_arrive() {
-        //$ if pingpong_schedule
-        named_barrier_arrive(2 - index, 256);
-        //$ end
+        named_barrier_arrive(2 - index, 256); //$ if pingpong_schedule
     }
 
     __device__ __forceinline__ void issue_scores(Ring<K_STAGES> at) {

@@ -18,15 +18,11 @@ __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, 
         __syncthreads(); // K has come, and all warps are done with V
         prepare_units(units);
         copy_values(copies, shared.v[0], units[0].next);
-        //$ if dtype != fp32
-        settle_keys(copies, shared.k[0], units[0].next);
-        //$ end
+        settle_keys(copies, shared.k[0], units[0].next); //$ if dtype != fp32
         begin_tile(units, q, shared.k[0], state);
         copy_async_wait();
         __syncthreads(); // V has come, and all warps are done with K
-        //$ if dtype != fp32
-        settle_values(copies, shared.v[0], units[0].next);
-        //$ end
+        settle_values(copies, shared.v[0], units[0].next); //$ if dtype != fp32
         if (units[0].walk.left > 0) {
             KeyWalk walk = units[0].walk; // all units go over the same tiles, so that the copies need no walk of their own
             copy_keys(copies, shared.k[0], next_keys(copies.p, copies.tile, units[0].unit.index, walk));

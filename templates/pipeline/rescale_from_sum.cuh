@@ -31,9 +31,7 @@ __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
     if (first)
         c.begin_rows(); // m is of the same products in another order of their sums
     //$ end
-    //$ if folded
-    c.set_rests(true);
-    //$ end
+    c.set_rests(true); //$ if folded
     //$ if plain_scores
     c.online_softmax<true>(false, first, true, c.tile_sum);
     //$ else
@@ -61,7 +59,5 @@ __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
         keep_weights(c.s, c.weights);
     }
     c.rows.sum[0] += c.tile_sum[0], c.rows.sum[1] += c.tile_sum[1];
-    //$ if bias_stages > 0
-    bias_done(c.score, c.p, c.shared);
-    //$ end
+    bias_done(c.score, c.p, c.shared); //$ if bias_stages > 0
 }

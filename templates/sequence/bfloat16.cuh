@@ -1,9 +1,5 @@
 //$ needs target
-//$ if target == any
-//$ include "target/any.cuh"
-//$ else
-//$ include "target/sm_80.cuh"
-//$ end
+//$ include "target/any.cuh" if target == any else "target/sm_80.cuh"
 
 // Bits of the nearest bfloat16, by an instruction where there is one.
 //$ if target == any

@@ -1,8 +1,6 @@
 //$ needs dtype_kv
 //$ include "target/any.cuh"
-//$ if dtype_kv == bf16
-//$ include "sequence/bfloat16.cuh"
-//$ end
+//$ include "sequence/bfloat16.cuh" if dtype_kv == bf16
 
 // The element type of the cache, as bits.
 

@@ -8,9 +8,7 @@ struct Head {
     const Input *q; // (len_q, head_dim), rows q_row_stride apart
     const InputKv *k; // (len_kv, head_dim); heads / kv_heads neighbouring heads share one
     const InputKv *v; // (len_kv, head_dim_v)
-    //$ if kv_scale != none
-    const float *k_scale, *v_scale; // of the first key
-    //$ end
+    const float *k_scale, *v_scale; // of the first key //$ if kv_scale != none
     Output *o;      // (len_q, head_dim_v)
     float *lse;     // (len_q), or null
 };

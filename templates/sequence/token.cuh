@@ -6,7 +6,5 @@ struct Source { // the rows of a token in Q, K and V
 };
 struct Token {
     int sequence; // -1 = there is no such token
-    //$ if slots == 0 or rope != none
-    int position; // in its sequence
-    //$ end
+    int position; // in its sequence //$ if slots == 0 or rope != none
 };

@@ -1,12 +1,6 @@
 //$ needs head_dim_v columns_v dtype_out score bfloat16_out rows_aligned layout sinks dropout dependent_launches
 //$ let combine_threads = 128
-//$ if columns_v > 64
-//$ let combine_lanes = 32
-//$ elif columns_v > 32
-//$ let combine_lanes = 16
-//$ else
-//$ let combine_lanes = 8
-//$ end
+//$ let combine_lanes = 32 if columns_v > 64 else 16 if columns_v > 32 else 8
 //$ let combine_rows = combine_threads / combine_lanes
 //$ launch attention_combine grid min(key_parts - 1, 1) * ((batch * heads * len_q + combine_rows - 1) / combine_rows) block combine_threads shared 0 dependent params attention_params
 //$ include "target/sm_90.cuh"
@@ -49,9 +43,7 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS) attention_combine(
     //$ end
     constexpr int GROUPS = (COLUMNS_V / 4 + COMBINE_LANES - 1) / COMBINE_LANES; // of four columns that a lane has
     const int lane = static_cast<int>(threadIdx.x) % COMBINE_LANES;
-    //$ if layout == dense
-    const attention_params &all = p;
-    //$ end
+    const attention_params &all = p; //$ if layout == dense
     const unsigned rows = static_cast<unsigned>(rows_of_all(all)); // more would take a workspace of a hundred gigabytes
     const unsigned place = blockIdx.x * COMBINE_ROWS + threadIdx.x / COMBINE_LANES;
     const unsigned row = min(place, rows - 1); // all lanes take part in shuffles
@@ -61,9 +53,7 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS) attention_combine(
     grid_dependency_wait();
     launch_dependents();
     //$ end
-    //$ if layout != dense
-    const attention_params p = sequence_of(all, static_cast<int>(batch));
-    //$ end
+    const attention_params p = sequence_of(all, static_cast<int>(batch)); //$ if layout != dense
     const Tile tile = tile_of_row(p, static_cast<int>(batch), at);
     //$ if layout == dense
     const int parts = parts_of(p, tiles_of_walk(p, tile));

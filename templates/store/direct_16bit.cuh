@@ -1,7 +1,5 @@
 //$ needs head_dim_v columns_v bfloat16_out rows_aligned
-//$ if not rows_aligned
-//$ include "store/elements.cuh"
-//$ end
+//$ include "store/elements.cuh" if not rows_aligned
 
 // Stores a unit's rows of O, divided by l, from registers. Neighbouring lanes exchange a pair of columns, so that the four lanes
 // of a row write 32 contiguous bytes.

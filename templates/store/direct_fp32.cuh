@@ -1,7 +1,5 @@
 //$ needs head_dim_v columns_v rows_aligned
-//$ if not rows_aligned
-//$ include "store/elements.cuh"
-//$ end
+//$ include "store/elements.cuh" if not rows_aligned
 
 // Stores a unit's rows of O, divided by l, from registers.
 __device__ __forceinline__ void store_rows(const Consumer &c, const Unit &unit, int, const float (&scale)[2]) {

@@ -1,14 +1,10 @@
 //$ needs dropout strange_values store split_keys algorithm page_size
 
 // The epilogue of a unit: O = O / l,  LSE = m scale + ln l.
-//$ if dropout == 1
-// Dropout has left 1 - dropout_p of the weights, by which O is divided, too.
-//$ end
+// Dropout has left 1 - dropout_p of the weights, by which O is divided, too. //$ if dropout == 1
 __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int stage) {
     const Rows &rows = c.rows;
-    //$ if strange_values
-    const bool again = wants_repeat(c.o, rows);
-    //$ end
+    const bool again = wants_repeat(c.o, rows); //$ if strange_values
     float sum[2], inverse[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {

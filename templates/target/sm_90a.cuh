@@ -1,8 +1,6 @@
 //$ needs dtype dtype_out head_dim block_n q_in score_bias
 //$ include "target/sm_90a_async.cuh"
-//$ if score_bias == bias_rows
-//$ include "target/sm_90a_copies.cuh"
-//$ end
+//$ include "target/sm_90a_copies.cuh" if score_bias == bias_rows
 
 // S on the tensor cores: a wgmma wrapper has all k steps of its product.
 //$ let bfloat16 = dtype == bf16

@@ -1,15 +1,11 @@
 //$ needs tile_rows split_keys units skip_per_warpgroup layout
 //$ include "walk/bitmap_launch.cuh"
-//$ if split_keys > 0
-//$ include "walk/parts.cuh"
-//$ end
+//$ include "walk/parts.cuh" if split_keys > 0
 
 // The K/V tiles of a Q tile, from the last to the first, from a bitmap in the workspace (walk/bitmap_launch.cuh). At least one,
 // so that every Q tile runs the same code.
 struct KeyWalk {
-    //$ if skip_per_warpgroup
-    int unseen; // tiles before the first of this unit, which only other units need
-    //$ end
+    int unseen; // tiles before the first of this unit, which only other units need //$ if skip_per_warpgroup
     int left;            // tiles left
     int word;            // of the map
     unsigned bits, full; // of it: tiles to come; those of which all queries see all keys
@@ -65,9 +61,7 @@ __device__ __forceinline__ KeyWalk walk_of_part(const attention_params &p, const
     const Span span = span_of(p, tile, unit);
     const MapLine *line = line_of(p, tile, UNITS);
     KeyWalk walk = {};
-    //$ if skip_per_warpgroup
-    walk.unseen = span.unseen;
-    //$ end
+    walk.unseen = span.unseen; //$ if skip_per_warpgroup
     walk.left = span.left;
     walk.word = line->word;
     walk.bits = line->bits;

@@ -1,20 +1,14 @@
 //$ needs mask block_n split_keys skip_per_warpgroup
 //$ include "walk/keys_seen.cuh"
-//$ if split_keys > 0
-//$ include "walk/parts.cuh"
-//$ end
+//$ include "walk/parts.cuh" if split_keys > 0
 
 // The K/V tiles of a Q tile, from the last to the first: masked tiles come first, and may be one only. At least one tile, so
 // that every Q tile runs the same code.
 struct KeyWalk {
-    //$ if skip_per_warpgroup
-    int unseen;   // tiles before the first of this unit, which only other units need
-    //$ end
+    int unseen;   // tiles before the first of this unit, which only other units need //$ if skip_per_warpgroup
     int left;     // tiles left
     int unmasked; // all queries see all of the tiles below
-    //$ if split_keys > 0
-    int first;    // tile of the part; the others are counted from it
-    //$ end
+    int first;    // tile of the part; the others are counted from it //$ if split_keys > 0
     bool whole;   // all queries see all keys of the tile that next_keys has returned
 };
 
@@ -62,9 +56,7 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     //$ else
     walk.unmasked = keys_end(p, first + 1) / BLOCK_N;
     //$ end
-    //$ if split_keys > 0
-    walk.unmasked -= walk.first;
-    //$ end
+    walk.unmasked -= walk.first; //$ if split_keys > 0
     //$ if split_keys > 0 and mask == causal
     walk.unmasked = min(walk.unmasked, walk.left - 1); // the first tile of every part is masked: it gives every row an m
     //$ end

@@ -1,19 +1,13 @@
 //$ needs block_n tile_rows split_keys skip_per_warpgroup
 //$ include "expression/formula.cuh"
-//$ if split_keys > 0
-//$ include "walk/parts.cuh"
-//$ end
+//$ include "walk/parts.cuh" if split_keys > 0
 
 // The K/V tiles of a Q tile, from the last to the first, for masks under which each query sees an interval of keys. At least
 // one, so that every Q tile runs the same code.
 struct KeyWalk {
-    //$ if skip_per_warpgroup
-    int unseen; // tiles before the first of this unit, which only other units need
-    //$ end
+    int unseen; // tiles before the first of this unit, which only other units need //$ if skip_per_warpgroup
     int left;   // tiles left
-    //$ if skip_per_warpgroup
-    int after;  // tiles after the last of this unit, which only other units need
-    //$ end
+    int after;  // tiles after the last of this unit, which only other units need //$ if skip_per_warpgroup
     int tile;                 // the next one
     int full_first, full_end; // keys that all queries see
     bool whole;               // all queries see all keys of the tile that next_keys has returned

@@ -1,6 +1,2 @@
 //$ needs mask
-//$ if mask == causal
-//$ include "walk/keys_seen_causal.cuh"
-//$ elif mask == none
-//$ include "walk/keys_seen_none.cuh"
-//$ end
+//$ include "walk/keys_seen_causal.cuh" if mask == causal else "walk/keys_seen_none.cuh" if mask == none

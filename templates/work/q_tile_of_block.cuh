@@ -6,12 +6,8 @@
 struct QTile {
     int row0; // its first query
     int head; // over all batches
-    //$ if mask == custom_mask or score == custom_score or sinks > 0
-    Where where;
-    //$ end
-    //$ if mask == custom_mask or score == custom_score
-    int q_first, q_last; // positions of its first and last query
-    //$ end
+    Where where; //$ if mask == custom_mask or score == custom_score or sinks > 0
+    int q_first, q_last; // positions of its first and last query //$ if mask == custom_mask or score == custom_score
 };
 
 __device__ __forceinline__ QTile q_tile_of_block(const attention_params &p) {

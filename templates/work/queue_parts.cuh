@@ -6,11 +6,7 @@
 //$ else
 //$ launch attention_flash_async grid min((len_q + tile_rows - 1) / tile_rows * heads * batch * key_parts, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster dependent
 //$ end
-//$ if in_pairs
-//$ include "work/pairs_then_tiles.cuh"
-//$ else
-//$ include "work/tiles_of_head.cuh"
-//$ end
+//$ include "work/pairs_then_tiles.cuh" if in_pairs else "work/tiles_of_head.cuh"
 //$ include "work/item_of_parts.cuh"
 
 //$ if not in_pairs

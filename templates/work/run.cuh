@@ -4,9 +4,7 @@
 // takes a run of them. Runs are equally long and begin anywhere, so that all blocks end at the same time; but where blocks are at
 // least twice as many as Q tiles, a Q tile is split among blocks of its own: merging the warps twice would cost such a short
 // run more than it gains.
-//$ if apart
-// Where Q tiles are many and short, each warp takes a run of its own: it never waits for the others.
-//$ end
+// Where Q tiles are many and short, each warp takes a run of its own: it never waits for the others. //$ if apart
 //$ if batch_invariant == 0
 //
 // The Q tiles of a K/V head read the same K/V tiles. Up to 4 teams of blocks share them, with a row each: block i of every team
@@ -14,9 +12,7 @@
 //$ end
 struct Run {
     int first, end;
-    //$ if apart
-    int warps; // that share it: all warps of a block, or one
-    //$ end
+    int warps; // that share it: all warps of a block, or one //$ if apart
 };
 
 // A Q tile: BLOCK_M rows that share a K/V head.
@@ -24,9 +20,7 @@ struct Tile {
     int batch, kv_head;
     int row;        // its first, of those of the group
     int row_tiles;  // Q tiles of the K/V head
-    //$ if batch_invariant == 0
-    int teams;      // that share them, with a row of K/V tiles each
-    //$ end
+    int teams;      // that share them, with a row of K/V tiles each //$ if batch_invariant == 0
     int first, end; // its K/V tiles in the row of all
     //$ if batch_invariant == 0
     int cost;       // room before them, in K/V tiles, which take as long as a change of the Q tile

@@ -58,9 +58,7 @@ __device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks)
     const Workers workers = workers_of(blocks, q_tiles, tiles);
     Plan plan = {};
     plan.teams = 1;
-    //$ if apart
-    plan.warps = workers.warps;
-    //$ end
+    plan.warps = workers.warps; //$ if apart
     if (q_tiles == 0)
         return plan;
     if (2 * q_tiles > blocks) {
@@ -119,9 +117,7 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
         const int index = (wanted - before) / of_tile, of_head = row_tiles / plan.teams;
         const int row = (index % of_head * plan.teams + team) * BLOCK_M;
         Start start = {{batch + found, index / of_head, row, row_tiles, plan.teams, 0, tiles, plan.cost}, {}};
-        //$ if apart
-        start.run.warps = plan.warps;
-        //$ end
+        start.run.warps = plan.warps; //$ if apart
         if (plan.splits) { // K/V tiles are counted from the Q tile
             start.run.first = (wanted - before) % of_tile * plan.length;
             start.run.end = min(start.run.first + plan.length, tiles);

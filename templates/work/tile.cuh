@@ -5,9 +5,7 @@
 struct Tile {
     int query; // first query; negative = no further tile
     int head, kv_head, batch;
-    //$ if split_keys > 0
-    int split; // which part of its K/V tiles (walk/parts.cuh)
-    //$ end
+    int split; // which part of its K/V tiles (walk/parts.cuh) //$ if split_keys > 0
 };
 
 // The query and the head that a row of a unit belongs to.
