@@ -98,11 +98,8 @@ __device__ __forceinline__ void append_queries(const append_kv_params &p, int in
             continue;
         Numbers<COLUMNS, HEAD_DIM> x = numbers_of(rows.row[i]);
         rotate(x, rotation);
-        //$ if dtype_out == bf16
-        numbers_store<true, Output, to_bfloat16>(to.at(source.sequence, head, source.row), x);
-        //$ else
-        numbers_store<true, Output, to_output>(to.at(source.sequence, head, source.row), x);
-        //$ end
+        numbers_store<true, Output, to_bfloat16>(to.at(source.sequence, head, source.row), x); //$ if dtype_out == bf16
+        numbers_store<true, Output, to_output>(to.at(source.sequence, head, source.row), x);   //$ else
     }
 }
 

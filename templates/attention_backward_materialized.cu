@@ -34,11 +34,8 @@
 // Row (batch, head, query) of P and of dS: len_kv numbers each.
 __device__ __forceinline__ float *weights_of(const attention_params &p, long long row) {
     const long long indices = static_cast<long long>(p.batch) * p.heads;
-    //$ if head_reads > 0
-    return head_sums_of(p, HEAD_SUMS * indices) + row * p.len_kv;
-    //$ else
-    return row_dots(p, indices) + row * p.len_kv;
-    //$ end
+    return head_sums_of(p, HEAD_SUMS * indices) + row * p.len_kv; //$ if head_reads > 0
+    return row_dots(p, indices) + row * p.len_kv;                 //$ else
 }
 __device__ __forceinline__ float *d_scores_of(const attention_params &p, long long row) {
     return weights_of(p, static_cast<long long>(p.batch) * p.heads * p.len_q + row);
@@ -70,11 +67,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             const PairGradient pair = pair_gradient(p, at, query, key, p.scale * product, d_weight, lse, dot);
             weights_of(p, row)[key] = pair.weight;
             d_scores_of(p, row)[key] = pair.d_s;
-            //$ if head_reads > 0
-            add_pair(params, p, at, position_of(p, query), key, pair.s, pair.d_score, sum);
-            //$ elif wants_d_params > 0
-            add_pair(params, p, at, position_of(p, query), key, pair.s, pair.d_score);
-            //$ end
+            add_pair(params, p, at, position_of(p, query), key, pair.s, pair.d_score, sum); //$ if head_reads > 0
+            add_pair(params, p, at, position_of(p, query), key, pair.s, pair.d_score);      //$ elif wants_d_params > 0
         }
     store_head_sums(p, sum, index, query); //$ if head_reads > 0
 }

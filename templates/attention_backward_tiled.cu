@@ -194,11 +194,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
             for (int j = 0; j < PER_N; j++) {
                 const int q = position_of(p, query0 + y + i * THREADS_M), key = key0 + x + j * THREADS_N;
-                //$ if head_reads > 0
-                add_pair(params, p, at, q, key, pair[i][j].s, pair[i][j].d_score, sum);
-                //$ else
-                add_pair(params, p, at, q, key, pair[i][j].s, pair[i][j].d_score);
-                //$ end
+                add_pair(params, p, at, q, key, pair[i][j].s, pair[i][j].d_score, sum); //$ if head_reads > 0
+                add_pair(params, p, at, q, key, pair[i][j].s, pair[i][j].d_score);      //$ else
             }
         //$ end
         //$ if wants_dq == 1

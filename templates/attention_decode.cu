@@ -161,24 +161,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
         return;
     //$ end
     Tile tile = start.tile;
-    //$ if layout == dense
-    const attention_params &p = all;
-    //$ else
-    attention_params p = sequence_of(all, tile.batch);
-    //$ end
+    const attention_params &p = all;                   //$ if layout == dense
+    attention_params p = sequence_of(all, tile.batch); //$ else
     //$ if q_ahead
     QueriesAhead ahead = load_queries(p, tile); // before K and V: behind them it would wait for as long as they take
     //$ end
-    //$ if page_size > 0
-    KeyCopies copies(all, run, tile, shared.stage[warp_index()], shared.pages[warp_index()]);
-    //$ else
-    KeyCopies copies(all, run, tile, shared.stage[warp_index()]);
-    //$ end
-    //$ if q_held
-    Queries q;
-    //$ else
-    Queries q = {shared.q};
-    //$ end
+    KeyCopies copies(all, run, tile, shared.stage[warp_index()], shared.pages[warp_index()]); //$ if page_size > 0
+    KeyCopies copies(all, run, tile, shared.stage[warp_index()]);                             //$ else
+    Queries q;              //$ if q_held
+    Queries q = {shared.q}; //$ else
     Columns columns(p, tile);
     ValueUnit values; //$ if kv_scale == token
     KeyWalk walk;
@@ -214,26 +205,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
             scale_scores(s, q, keys); //$ if quantised == 1 and (dtype == bf16 or kv_scale != none)
             columns.finish_scores(s, walk.tile * BLOCK_N, masked);
             columns.weigh(s);
-            //$ if kv_scale == token
-            const Weights weights = values.weights_of(s, keys.v_scale, columns.o);
-            //$ else
-            const Weights weights = weights_of(s);
-            //$ end
-            //$ if shared_kv == 1
-            multiply_output(columns.o, weights, keys.k, masked); // V is the first columns of K
-            //$ else
-            multiply_output(columns.o, weights, keys.v, masked);
-            //$ end
+            const Weights weights = values.weights_of(s, keys.v_scale, columns.o); //$ if kv_scale == token
+            const Weights weights = weights_of(s);                                 //$ else
+            multiply_output(columns.o, weights, keys.k, masked); // V is the first columns of K //$ if shared_kv == 1
+            multiply_output(columns.o, weights, keys.v, masked);                                //$ else
             __syncwarp(); // all lanes have read the stage
             stage = stage + 1 < STAGES ? stage + 1 : 0;
             walk.tile += warps_of(run);
             continue;
         }
-        //$ if kv_scale == token
-        values.end(columns.o);
-        //$ elif kv_scale in [tensor, head]
-        scale_output(columns.o, q.v_scale);
-        //$ end
+        values.end(columns.o);              //$ if kv_scale == token
+        scale_output(columns.o, q.v_scale); //$ elif kv_scale in [tensor, head]
         //$ if apart
         if (run.warps == 1)
             store_columns(columns, p, run, tile, worker);

@@ -37,25 +37,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_flash(const __gr
     Head head = head_at(p, row / all.len_q);
     //$ end
     //$ if mask == custom_mask or score == custom_score or sinks > 0
-    //$ if layout == dense
-    const Where at = where_is(p, row / p.len_q);
-    //$ else
-    const Where at = where_is(p, row / all.len_q);
-    //$ end
+    const Where at = where_is(p, row / p.len_q);   //$ if layout == dense
+    const Where at = where_is(p, row / all.len_q); //$ else
     const int position = position_of(p, query);
     //$ end
-    //$ if mask == custom_mask
-    const Keys keys = keys_of(p, at, position, position);
-    //$ else
-    int seen = keys_seen(p, query);
-    //$ end
+    const Keys keys = keys_of(p, at, position, position); //$ if mask == custom_mask
+    int seen = keys_seen(p, query);                       //$ else
     Slice<HEAD_DIM> q = slice_load<HEAD_DIM>(head.q + query * p.q_row_stride);
 
-    //$ if sinks > 0
-    SoftmaxState state = softmax_of(tensor_sinks(p, at.h)); // a sink has weight and no value
-    //$ else
-    SoftmaxState state = softmax_of_nothing();
-    //$ end
+    SoftmaxState state = softmax_of(tensor_sinks(p, at.h)); // a sink has weight and no value //$ if sinks > 0
+    SoftmaxState state = softmax_of_nothing();                                                //$ else
     Slice<HEAD_DIM_V> o = slice_zero<HEAD_DIM_V>();
     //$ if mask == custom_mask
     for (int key = keys.first; key < keys.end; key++) {

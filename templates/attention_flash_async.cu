@@ -311,11 +311,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         //$ end
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
-        //$ if layout == dense
-        Consumer consumer(p.attention, shared, warpgroup_index() - 1);
-        //$ else
-        Consumer consumer(own, shared, warpgroup_index() - 1);
-        //$ end
+        Consumer consumer(p.attention, shared, warpgroup_index() - 1); //$ if layout == dense
+        Consumer consumer(own, shared, warpgroup_index() - 1);         //$ else
         //$ if pingpong_schedule
         if (consumer.index == 1)
             named_barrier_arrive(1, 256); // warpgroup 0 takes the first turn

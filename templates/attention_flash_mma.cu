@@ -125,11 +125,8 @@ __device__ __forceinline__ void begin_unit(UnitRows &rows, const Tile &tile) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
-    //$ if layout == dense
-    attention_flash_mma(const __grid_constant__ attention_params p) {
-    //$ else
-    attention_flash_mma(const __grid_constant__ attention_params all) {
-    //$ end
+    attention_flash_mma(const __grid_constant__ attention_params p) {   //$ if layout == dense
+    attention_flash_mma(const __grid_constant__ attention_params all) { //$ else
     Shared &shared = *dynamic_shared<Shared>();
     grid_dependency_wait(); //$ if dependent_launches == 1
     //$ if layout == dense
@@ -157,11 +154,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     begin_copies(copies, shared);
 
     const int first = warp_index() / 4 * ROW_TILES; // unit
-    //$ if row_tiles == 2
-    UnitRows units[ROW_TILES] = {UnitRows(p, shared, first), UnitRows(p, shared, first + 1)};
-    //$ else
-    UnitRows units[ROW_TILES] = {UnitRows(p, shared, first)};
-    //$ end
+    UnitRows units[ROW_TILES] = {UnitRows(p, shared, first), UnitRows(p, shared, first + 1)}; //$ if row_tiles == 2
+    UnitRows units[ROW_TILES] = {UnitRows(p, shared, first)};                                 //$ else
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)
         begin_unit(units[r], tile);
@@ -182,11 +176,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     go_over_keys(copies, shared, units, q);
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++) {
-        //$ if layout == dense
-        units[r].unit.tile = tile_of_block(p);
-        //$ else
-        units[r].unit.tile = tile_of_block(all);
-        //$ end
+        units[r].unit.tile = tile_of_block(p);   //$ if layout == dense
+        units[r].unit.tile = tile_of_block(all); //$ else
         finish(units[r], units[r].unit, 0);
     }
 }

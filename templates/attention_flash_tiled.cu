@@ -109,11 +109,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     const KeyRange keys = keys_of_tile(p, q_tile);
     advance_keys(p, head, keys.first);
     Rows rows;
-    //$ if sinks > 0
-    begin_rows(rows, tensor_sinks(p, q_tile.where.h), at);
-    //$ else
-    begin_rows(rows);
-    //$ end
+    begin_rows(rows, tensor_sinks(p, q_tile.where.h), at); //$ if sinks > 0
+    begin_rows(rows);                                      //$ else
 
     if (keys.first < keys.end) {
         copies.copy_q(tile, p, head, q_tile.row0);

@@ -99,11 +99,8 @@ __device__ __forceinline__ float multiply_scores(const attention_params &p, cons
 #pragma unroll
     for (int j = 0; j < BLOCK_N / LANES; j++) {
         const int key = lane + j * LANES;
-        //$ if mask == custom_mask
-        const bool seen = key < keys && sees_key(p, work, query, key0 + key);
-        //$ else
-        const bool seen = key < keys;
-        //$ end
+        const bool seen = key < keys && sees_key(p, work, query, key0 + key); //$ if mask == custom_mask
+        const bool seen = key < keys;                                         //$ else
         float dot = 0;
         for (int d = 0; seen && d < HEAD_DIM; d++)
             dot = fmaf(tile.q[row][d], tile.k[key][d], dot);

@@ -160,11 +160,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_weights(const __
         head.lse[query] = softmax_lse(state);
 }
 
-//$ if dropout == 1
-// O = P V / (1 - dropout_p), with 0 for the weights that are dropped; one block a tile.
-//$ else
-// O = P V; one block a tile.
-//$ end
+// O = P V / (1 - dropout_p), with 0 for the weights that are dropped; one block a tile. //$ if dropout == 1
+// O = P V; one block a tile.                                                            //$ else
 extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __grid_constant__ attention_params p) {
     Operands &tile = *dynamic_shared<Operands>();
     constexpr int TILES_N = (HEAD_DIM_V + BLOCK_N - 1) / BLOCK_N;
@@ -241,11 +238,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __g
         for (int j = 0; j < PER_N; j++) {
             int d = d0 + x + j * THREADS_N;
             if (query < p.len_q && d < HEAD_DIM_V)
-                //$ if dropout == 1
-                head.o[query * p.o_row_stride + d] = to_output(p.dropout_factor * sum[i][j]);
-            //$ else
-                head.o[query * p.o_row_stride + d] = to_output(sum[i][j]);
-            //$ end
+                head.o[query * p.o_row_stride + d] = to_output(p.dropout_factor * sum[i][j]); //$ if dropout == 1
+                head.o[query * p.o_row_stride + d] = to_output(sum[i][j]);                    //$ else
         }
     }
 }

@@ -26,19 +26,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_multi_pass(const
     const Where at = where_is(p, row / p.len_q);
     const int position = position_of(p, query);
     //$ end
-    //$ if mask == custom_mask
-    const Keys keys = keys_of(p, at, position, position);
-    //$ else
-    int seen = keys_seen(p, query);
-    //$ end
+    const Keys keys = keys_of(p, at, position, position); //$ if mask == custom_mask
+    int seen = keys_seen(p, query);                       //$ else
     Slice<HEAD_DIM> q = slice_load<HEAD_DIM>(head.q + query * p.q_row_stride);
 
     // Loop 1: m = max s, l = sum exp(s - m), with s = scale q.k
-    //$ if sinks > 0
-    SoftmaxState state = softmax_of(tensor_sinks(p, at.h)); // a sink has weight and no value
-    //$ else
-    SoftmaxState state = softmax_of_nothing();
-    //$ end
+    SoftmaxState state = softmax_of(tensor_sinks(p, at.h)); // a sink has weight and no value //$ if sinks > 0
+    SoftmaxState state = softmax_of_nothing();                                                //$ else
     //$ if mask == custom_mask
     for (int key = keys.first; key < keys.end; key++) {
         if (!sees(p, at, position, key))

@@ -15,7 +15,7 @@ void page_branch(struct page *page, int *last, struct expr *condition) {
 }
 
 void page_branch_end(struct page *page, int last) {
-    if (last >= 0 && page_add(page, (struct template_op){.kind = OP_END}))
+    if (last >= 0 && page_add(page, (struct template_op){.kind = OP_END, .next = last}))
         page->file->op[last].next = page->file->ops - 1;
 }
 

@@ -31,6 +31,7 @@ struct page {
     int nesting;
     int block[TEMPLATE_NESTING];  /* open blocks: op of the latest if, elif, else or for */
     int loops;                    /* how many of them are `for` */
+    int behind;                   /* the line that had `if` or `elif` behind its text */
     struct slice bound;           /* the name that the values of this line are for, once it is known */
     const struct expr *condition; /* of the value that is being read, or null */
 };
@@ -61,7 +62,8 @@ bool page_include(struct reader *reader, const char *name, size_t size, struct p
 
 /* One more branch of a block, behind the one that begins with op `last` (-1: there is none). Takes over the condition; null = else. */
 void page_branch(struct page *page, int *last, struct expr *condition);
-void page_branch_end(struct page *page, int last); /* of the whole block; none is open when `last` is -1 */
+void page_branch_end(struct page *page,
+                     int last); /* of the whole block; none is open when `last` is -1. Its op has `last` as next */
 
 /* Read a directive behind its word. */
 typedef void page_read(struct page *page, struct slice word, struct slice rest);

@@ -62,7 +62,32 @@ static void read_text(struct page *page, const char *at, const char *end) {
     add_text(page, at, (int)(end - at));
 }
 
-/* A line of text, its newline included, perhaps with `//$ if COND` behind it; `whole` is its length with blanks at the end and newline. */
+/* `if COND`, `elif COND` or `else` behind text. elif and else go on with the block of the line above, whose end is the latest op. */
+static bool read_behind(struct page *page, struct slice rest, int *block) {
+    struct slice word = slice_name(&rest);
+    struct template_file *file = page->file;
+    struct expr *condition = NULL;
+    bool first = slice_is(word, "if"), last = slice_is(word, "else");
+    if (!first && (!page->behind || page->behind != page->number - 1)) {
+        diag_error(page->reader->diag, page_place(page, word.text), "'%.*s' without 'if' behind the line above",
+                   word.size, word.text);
+        return false;
+    }
+    if (last && rest.size) {
+        diag_error(page->reader->diag, page_place(page, rest.text), "unexpected text after 'else'");
+        return false;
+    }
+    if (!last && !(condition = page_expr(page, rest, NULL, EXPR_BOOL, false)))
+        return false;
+    if (!first)
+        *block = file->op[--file->ops].next;
+    page_branch(page, block, condition);
+    page->behind = last ? 0 : page->number;
+    return true;
+}
+
+/* A line of text, its newline included, perhaps with a condition behind it; `whole` is its length with blanks at the end and
+   newline. */
 static void read_text_line(struct page *page, int whole) {
     const char *end = page->line + page->size, *newline = page->line + whole - (page->line[whole - 1] == '\n');
     const char *behind = memmem(page->line, (size_t)page->size, "//$", 3);
@@ -70,17 +95,18 @@ static void read_text_line(struct page *page, int whole) {
         read_text(page, page->line, page->line + whole);
         return;
     }
-    struct slice rest = {behind + 4, (int)(end - behind) - 4};
+    struct slice rest = {behind + 4, (int)(end - behind) - 4}, after = rest;
+    struct slice word =
+        rest.size >= 2 && behind[3] == ' ' && text_is_letter(behind[4]) ? slice_name(&after) : (struct slice){0};
     int block = -1;
-    if (rest.size < 2 || behind[3] != ' ' || !text_is_letter(behind[4]) || !slice_is(slice_name(&rest), "if")) {
-        diag_error(page->reader->diag, page_place(page, behind),
-                   "a directive stands alone on its line; behind text may be '//$ if COND'");
+    if (!slice_is(word, "if") && !slice_is(word, "elif") && !slice_is(word, "else")) {
+        diag_error(
+            page->reader->diag, page_place(page, behind),
+            "a directive stands alone on its line; behind text may be '//$ if COND', '//$ elif COND' or '//$ else'");
         return;
     }
-    struct expr *condition = page_expr(page, rest, NULL, EXPR_BOOL, false);
-    if (!condition)
+    if (!read_behind(page, rest, &block))
         return;
-    page_branch(page, &block, condition);
     page->size = (int)(behind - page->line);
     read_text(page, page->line, behind);
     add_text(page, newline, (int)(page->line + whole - newline));

@@ -43,11 +43,8 @@ template <bool DK, bool DV> struct KeysConsumer {
         const Step &of = step(ahead);
         const attention_params &p = own_sequence(all, shared);
         const SharedAddress lse2 = address_in_shared(shared.lse2[(ring + ahead).stage()]);
-        //$ if mask == custom_mask or score == custom_score
-        const Where &at = of.where;
-        //$ else
-        const Where at = {};
-        //$ end
+        const Where &at = of.where; //$ if mask == custom_mask or score == custom_score
+        const Where at = {};        //$ else
         //$ if score == custom_score and dropout == 1
         if (of.whole)
             weigh_keys<false>(s, weights, p, at, lse2, of.first, key, kept(ahead));
@@ -76,11 +73,8 @@ template <bool DK, bool DV> struct KeysConsumer {
 
     // dV (64 keys, dv) += P^T dO; issued.
     __device__ __forceinline__ void add_dv() {
-        //$ if score != custom_score and dropout == 1
-        pack_kept(weights, s, kept());
-        //$ elif score != custom_score
-        pack_values(weights, s);
-        //$ end
+        pack_kept(weights, s, kept()); //$ if score != custom_score and dropout == 1
+        pack_values(weights, s);       //$ elif score != custom_score
         wgmma_fence();
         add_weighted<HEAD_DIM_V, STEP_M>(dv[0], weights, matrix_descriptor(shared.d_o[d_o().stage()], STEP_M * 128));
         wgmma_commit();
@@ -210,13 +204,9 @@ template <bool DK, bool DV> struct KeysConsumer {
             //$ if dq_added
             multiply_dq(ring.count - 1); // in the first step of what is there, to no avail: a branch would cost registers
             //$ end
-            //$ if dq_first
-            finish_dq();
-            //$ elif dq_added
-            wgmma_wait<1>();
-            //$ else
-            wgmma_wait<0>();
-            //$ end
+            finish_dq();     //$ if dq_first
+            wgmma_wait<1>(); //$ elif dq_added
+            wgmma_wait<0>(); //$ else
             wgmma_settle(s);
             //$ if pingpong_schedule
             named_barrier_sync(1 + index, 256); // exponentials of one consumer at a time

@@ -24,11 +24,8 @@ __device__ __forceinline__ int head_parts(int queries) {
 // entry = read * batch * heads + index
 __device__ __forceinline__ float *head_sums_of(const attention_params &p, long long entry) {
     const long long indices = static_cast<long long>(p.batch) * p.heads;
-    //$ if algorithm == flash_mma
-    return row_lse2(p, indices) + entry * head_parts(most_queries(p));
-    //$ else
-    return row_dots(p, indices) + entry * head_parts(most_queries(p));
-    //$ end
+    return row_lse2(p, indices) + entry * head_parts(most_queries(p)); //$ if algorithm == flash_mma
+    return row_dots(p, indices) + entry * head_parts(most_queries(p)); //$ else
 }
 
 // What the block number `block` of a head has summed.

@@ -29,11 +29,8 @@ extern "C" __global__ void __launch_bounds__(256)
         const float *dots = row_dots(p, static_cast<long long>(batch) * p.heads + head);
         for (int query = threadIdx.x; query < p.len_q; query += 256) {
             const float weight = sink == -INFINITY ? 0 : expf(__fsub_rn(sink, lse[query]));
-            //$ if algorithm == flash_async
-            sum -= weight == 0 ? 0 : weight * dots[row_place(query)];
-            //$ else
-            sum -= weight == 0 ? 0 : weight * dots[query];
-            //$ end
+            sum -= weight == 0 ? 0 : weight * dots[row_place(query)]; //$ if algorithm == flash_async
+            sum -= weight == 0 ? 0 : weight * dots[query];            //$ else
         }
     }
     sum = block_reduce<float, plus>(sum, dynamic_shared<float>());

@@ -33,11 +33,8 @@ static_assert(sizeof(SharedQueries) == SHARED_QUERIES, "as in the launch directi
 __device__ __forceinline__ void init_barriers(SharedQueries &shared) {
     barrier_init(&shared.queries_full, 1);
     for (int stage = 0; stage < STAGES; stage++) {
-        //$ if dropout == 1
-        barrier_init(&shared.k_full[stage], 1 + DRAWERS);
-        //$ else
-        barrier_init(&shared.k_full[stage], 1);
-        //$ end
+        barrier_init(&shared.k_full[stage], 1 + DRAWERS); //$ if dropout == 1
+        barrier_init(&shared.k_full[stage], 1);           //$ else
         barrier_init(&shared.k_empty[stage], CONSUMERS);
     }
     for (int stage = 0; stage < V_STAGES; stage++) {

@@ -16,11 +16,8 @@ struct QueryTiles {
 
 // The first query that may see a key from key0 on, rounded down to a tile.
 __device__ __forceinline__ int first_query(const attention_params &p, int key0) {
-    //$ if mask == causal
-    return max(0, key0 - p.len_kv + p.len_q) / STEP_M * STEP_M;
-    //$ else
-    return 0;
-    //$ end
+    return max(0, key0 - p.len_kv + p.len_q) / STEP_M * STEP_M; //$ if mask == causal
+    return 0;                                                   //$ else
 }
 
 __device__ __forceinline__ QueryTiles query_tiles(const attention_params &p, int index, int heads, int key0) {

@@ -19,11 +19,8 @@ struct alignas(16) Sequence {
 };
 
 __device__ __forceinline__ Sequence numbers_of(const attention_params &own) {
-    //$ if layout == ragged
-    return {own.len_q, own.len_kv, own.first_q, own.first_kv};
-    //$ else
-    return {own.len_q, own.len_kv};
-    //$ end
+    return {own.len_q, own.len_kv, own.first_q, own.first_kv}; //$ if layout == ragged
+    return {own.len_q, own.len_kv};                            //$ else
 }
 
 // What a kernel is told of all sequences -> what holds for the block's, but for its tensors.

@@ -45,11 +45,8 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
             //$ if dq_added
             step.late_sums = sums_before;
             sums_before = sums;
-            //$ if layout == ragged
-            sums = last ? sums : tile_of_query(p, tile.index, tile.first);
-            //$ else
-            sums = last ? sums : tile.index * steps + tile.first / STEP_M;
-            //$ end
+            sums = last ? sums : tile_of_query(p, tile.index, tile.first); //$ if layout == ragged
+            sums = last ? sums : tile.index * steps + tile.first / STEP_M; //$ else
             step.sums = sums;
             //$ end
             step.where = at; //$ if mask == custom_mask or score == custom_score

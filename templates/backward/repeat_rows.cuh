@@ -129,11 +129,8 @@ __device__ __forceinline__ void weigh_sixteen(float (&s)[8], float (&d_weight)[8
 #pragma unroll
         for (int j = 0; j < 7; j++)
             s[j] = s[j + 1], d_weight[j] = d_weight[j + 1];
-        //$ if dropout == 1
-        s[7] = kept ? pair.weight : 0, d_weight[7] = d_s;
-        //$ else
-        s[7] = pair.weight, d_weight[7] = d_s;
-        //$ end
+        s[7] = kept ? pair.weight : 0, d_weight[7] = d_s; //$ if dropout == 1
+        s[7] = pair.weight, d_weight[7] = d_s;            //$ else
     }
 }
 

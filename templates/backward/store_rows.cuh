@@ -5,11 +5,8 @@
 //$ include "store/chunk_of_quad.cuh"
 
 __device__ __forceinline__ unsigned pack_output(float low, float high) {
-    //$ if dtype_out == bf16
-    return pack<true>(low, high);
-    //$ else
-    return pack<false>(low, high);
-    //$ end
+    return pack<true>(low, high);  //$ if dtype_out == bf16
+    return pack<false>(low, high); //$ else
 }
 
 // Row lane / 4 + 8 * r of the accumulators times a factor, 16 bytes at a time: each lane of the row stores every fourth chunk.
@@ -62,11 +59,8 @@ __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], floa
                 const int column = i / 4 * 8 + lane % 4 * 2;
                 const float low = factor * sum[t][i], high = factor * sum[t][i + 1];
                 if (pairs && column < DIM) {
-                    //$ if dtype_out == fp32
-                    *reinterpret_cast<float2 *>(to + column) = make_float2(low, high);
-                    //$ else
-                    *reinterpret_cast<unsigned *>(to + column) = pack_output(low, high);
-                    //$ end
+                    *reinterpret_cast<float2 *>(to + column) = make_float2(low, high);   //$ if dtype_out == fp32
+                    *reinterpret_cast<unsigned *>(to + column) = pack_output(low, high); //$ else
                 } else {
                     if (column < DIM)
                         to[column] = to_output(low);

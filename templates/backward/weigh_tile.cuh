@@ -48,17 +48,11 @@ __device__ __forceinline__ float weigh_pair(const attention_params &p, const Whe
         seen = query < p.len_q && key < p.len_kv;
         query = min(query, p.len_q - 1);
         key = min(key, p.len_kv - 1);
-        //$ if mask == custom_mask
-        seen = seen && sees(p, at, position_of(p, query), key);
-        //$ elif mask == causal
-        seen = seen && key < keys_seen(p, query);
-        //$ end
+        seen = seen && sees(p, at, position_of(p, query), key); //$ if mask == custom_mask
+        seen = seen && key < keys_seen(p, query);               //$ elif mask == causal
     }
-    //$ if dropout == 1
-    const float difference = fmaf(p.dropout_factor, kept ? d_weight : 0, -dot);
-    //$ else
-    const float difference = d_weight - dot;
-    //$ end
+    const float difference = fmaf(p.dropout_factor, kept ? d_weight : 0, -dot); //$ if dropout == 1
+    const float difference = d_weight - dot;                                    //$ else
     //$ if score == custom_score
     const float scaled = p.scale * s;
     const float weight = exp2_approx(fmaf(score_of(p, at, position_of(p, query), key, scaled), LOG2_E, -lse2));
@@ -69,10 +63,7 @@ __device__ __forceinline__ float weigh_pair(const attention_params &p, const Whe
     const float d_score = seen ? weight * difference : 0;
     d_weight = d_score;
     //$ end
-    //$ if dropout == 1
-    s = seen && kept ? weight : 0;
-    //$ else
-    s = seen ? weight : 0;
-    //$ end
+    s = seen && kept ? weight : 0; //$ if dropout == 1
+    s = seen ? weight : 0;         //$ else
     return d_score;
 }

@@ -26,11 +26,8 @@ __device__ __forceinline__ Seen seen_of(const Unit &unit, int tile_n) {
     Seen there = seen_below(key, {p.len_kv, p.len_kv});
 #pragma unroll
     for (int word = 0; word < Seen::WORDS; word++, key += 128) {
-//$ if mask_lookup == no_lookup
-#pragma unroll 4
-//$ else
-#pragma unroll 1
-//$ end
+#pragma unroll 4 //$ if mask_lookup == no_lookup
+#pragma unroll 1 //$ else
         for (int i = 0; i < min(32, Seen::COLUMNS - 32 * word); i++)
 #pragma unroll
             for (int r = 0; r < 2; r++)

@@ -5,11 +5,8 @@
 
 // An element of P or V as the products have them.
 __device__ __forceinline__ float factor_to_float(unsigned bits) {
-    //$ if bfloat16
-    return bfloat16_to_float(static_cast<unsigned short>(bits));
-    //$ else
-    return half_to_float(static_cast<unsigned short>(bits));
-    //$ end
+    return bfloat16_to_float(static_cast<unsigned short>(bits)); //$ if bfloat16
+    return half_to_float(static_cast<unsigned short>(bits));     //$ else
 }
 
 // All bits of those of two elements that are not finite.

@@ -29,11 +29,8 @@ __device__ __forceinline__ void negate_queries(Rows16<BLOCK_M, CHUNKS> &q) {
         unsigned *words = reinterpret_cast<unsigned *>(&q.chunk[(first_row_of_warp(thread_of_round()) + 64 * r) * CHUNKS]);
 #pragma unroll 4
         for (int i = static_cast<int>(threadIdx.x) % 32; i < 16 * CHUNKS * 4; i += 32)
-            //$ if dtype == fp32
-            words[i] ^= 0x80000000;
-            //$ else
-            words[i] ^= 0x80008000;
-            //$ end
+            words[i] ^= 0x80000000; //$ if dtype == fp32
+            words[i] ^= 0x80008000; //$ else
     }
     __syncwarp();
 }

@@ -27,11 +27,8 @@ __device__ __forceinline__ void rotate(Numbers<COLUMNS, HEAD_DIM> &x, const Rota
         if (pair_of_lane(i) < HALF / COLUMNS)
 #pragma unroll
             for (int e = 0; e < COLUMNS; e++) {
-                //$ if rope == halves
-                float &a = x.value[i][e], &b = x.value[i][COLUMNS + e];
-                //$ else
-                float &a = x.value[i][2 * e], &b = x.value[i][2 * e + 1];
-                //$ end
+                float &a = x.value[i][e], &b = x.value[i][COLUMNS + e];   //$ if rope == halves
+                float &a = x.value[i][2 * e], &b = x.value[i][2 * e + 1]; //$ else
                 float c = rotation.cosine[i][e], s = rotation.sine[i][e], turned = fmaf(a, c, -b * s);
                 b = fmaf(b, c, a * s);
                 a = turned;

@@ -20,11 +20,8 @@ __device__ __forceinline__ float score_slope(const attention_params &p, const Wh
 // The value that scores are reduced by in a row without an m: the rest of one of its keys, so that rounding at a large rest does
 // not lose the differences between keys.
 __device__ __forceinline__ float first_rest(const attention_params &p, const Where &at, int q, int k) {
-    //$ if score_rest == alibi
-    float rest = static_cast<float>(k - q) * score_slope(p, at);
-    //$ else
-    float rest = score_rest(p, at, q, k);
-    //$ end
+    float rest = static_cast<float>(k - q) * score_slope(p, at); //$ if score_rest == alibi
+    float rest = score_rest(p, at, q, k);                        //$ else
     return fabsf(rest) < INFINITY ? rest : 0;
 }
 
@@ -35,11 +32,8 @@ struct Rest {
 
     // Of its element i of a tile.
     __device__ __forceinline__ float of(int i) const {
-        //$ if score_rest != constant
-        return fmaf(static_cast<float>(8 * (i / 4) + i % 2), slope, first[i / 2 % 2]);
-        //$ else
-        return first[i / 2 % 2];
-        //$ end
+        return fmaf(static_cast<float>(8 * (i / 4) + i % 2), slope, first[i / 2 % 2]); //$ if score_rest != constant
+        return first[i / 2 % 2];                                                       //$ else
     }
 };
 
@@ -49,9 +43,6 @@ __device__ __forceinline__ void begin_rest(Rest &rest, const attention_params &p
 
 // For row r, from key k on, less `from`.
 __device__ __forceinline__ void set_rest(Rest &rest, int r, const attention_params &p, const Where &at, int q, int k, float from) {
-    //$ if score_rest == alibi
-    rest.first[r] = fmaf(static_cast<float>(k - q), rest.slope, -from * LOG2_E);
-    //$ else
-    rest.first[r] = (score_rest(p, at, q, k) - from) * LOG2_E;
-    //$ end
+    rest.first[r] = fmaf(static_cast<float>(k - q), rest.slope, -from * LOG2_E); //$ if score_rest == alibi
+    rest.first[r] = (score_rest(p, at, q, k) - from) * LOG2_E;                   //$ else
 }

@@ -29,11 +29,8 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
 #pragma unroll
         for (int i = 0; i < KEYS / 2; i++) {
             const int key = min(first + i / 4 * 8 + unit.lane % 4 * 2 + i % 2, p.len_kv - 1);
-            //$ if page_size > 0
-            const float element = k[paged_row(p, key, p.k_batch_stride, p.k_row_stride) + column];
-            //$ else
-            const float element = k[key * p.k_row_stride + column];
-            //$ end
+            const float element = k[paged_row(p, key, p.k_batch_stride, p.k_row_stride) + column]; //$ if page_size > 0
+            const float element = k[key * p.k_row_stride + column];                                //$ else
             s[i] = fmaf(query[i / 2 % 2], element, s[i]);
         }
     }
@@ -45,11 +42,8 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
 
 // Two neighbouring columns of Q, negated where scale is negative, as Q in shared memory is.
 __device__ __forceinline__ unsigned query_pair(const attention_params &p, const Input *q, int column) {
-    //$ if score == custom_score
-    return pair_at<HEAD_DIM>(q, column);
-    //$ else
-    return pair_at<HEAD_DIM>(q, column) ^ (p.scale < 0 ? 0x80008000 : 0);
-    //$ end
+    return pair_at<HEAD_DIM>(q, column);                                  //$ if score == custom_score
+    return pair_at<HEAD_DIM>(q, column) ^ (p.scale < 0 ? 0x80008000 : 0); //$ else
 }
 
 // S (16, KEYS) = Q K^T, of the warp's rows of the unit and keys from `first` on. In place of rows of Q and K that are not there,

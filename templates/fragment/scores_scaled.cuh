@@ -13,12 +13,8 @@ __device__ __forceinline__ void scale_scores(Scores &s, const Queries &q, const 
             for (int n = 0; n < ROW_GROUPS; n++)
 #pragma unroll
                 for (int j = 0; j < 2; j++)
-                    //$ if kv_scale == token and row_units
-                    s.s[n][t][2 * half + j] *= scale * q.unit[n][j];
-                    //$ elif kv_scale == token
-                    s.s[n][t][2 * half + j] *= scale;
-                    //$ else
-                    s.s[n][t][2 * half + j] *= q.unit[n][j];
-                    //$ end
+                    s.s[n][t][2 * half + j] *= scale * q.unit[n][j]; //$ if kv_scale == token and row_units
+                    s.s[n][t][2 * half + j] *= scale;                //$ elif kv_scale == token
+                    s.s[n][t][2 * half + j] *= q.unit[n][j];         //$ else
         }
 }

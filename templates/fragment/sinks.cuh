@@ -4,11 +4,8 @@
 // A sink: a logit that enters l and has no V. In the unit of m: scores before scaling, or scores where the kernel has a score
 // expression.
 __device__ __forceinline__ float sink_of(const attention_params &p, int head) {
-    //$ if score == custom_score
-    return tensor_sinks(p, head);
-    //$ else
-    return tensor_sinks(p, head) / fabsf(p.scale);
-    //$ end
+    return tensor_sinks(p, head);                  //$ if score == custom_score
+    return tensor_sinks(p, head) / fabsf(p.scale); //$ else
 }
 
 // One of the four lanes of a row adds it to l.

@@ -58,11 +58,8 @@ struct Columns {
         for (int n = 0; n < ROW_GROUPS; n++)
 #pragma unroll
             for (int j = 0; j < 2; j++) {
-                //$ if score == custom_score
-                max[n][j] = tensor_sinks(p, row(n, j).head);
-                //$ else
-                max[n][j] = tensor_sinks(p, row(n, j).head) / fabsf(p.scale);
-                //$ end
+                max[n][j] = tensor_sinks(p, row(n, j).head);                  //$ if score == custom_score
+                max[n][j] = tensor_sinks(p, row(n, j).head) / fabsf(p.scale); //$ else
                 sum[n][j] = threadIdx.x % 32 < 4 ? 1 : 0;
             }
     }

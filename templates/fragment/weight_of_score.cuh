@@ -9,11 +9,8 @@ __device__ __forceinline__ float finite_max(float max) { return max == -INFINITY
 
 // The factor from m and s to exponents of 2.
 __device__ __forceinline__ float exponent_factor(const attention_params &p) {
-    //$ if score == custom_score
-    return LOG2_E; // the score expression has applied scale
-    //$ else
-    return fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E; // not 0: 0 * -INFINITY is NaN
-    //$ end
+    return LOG2_E; // the score expression has applied scale                         //$ if score == custom_score
+    return fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E; // not 0: 0 * -INFINITY is NaN //$ else
 }
 
 // 2^((s - m) c)
@@ -23,9 +20,6 @@ __device__ __forceinline__ float weight_of(float s, float max, float c) {
 
 // ln(sum of exp(score)), from m and l.
 __device__ __forceinline__ float lse_of(const attention_params &p, float max, float sum) {
-    //$ if score == custom_score
-    return sum == 0 ? -INFINITY : max + log2_approx(sum) * LN_2;
-    //$ else
-    return sum == 0 ? -INFINITY : max * fabsf(p.scale) + log2_approx(sum) * LN_2;
-    //$ end
+    return sum == 0 ? -INFINITY : max + log2_approx(sum) * LN_2;                  //$ if score == custom_score
+    return sum == 0 ? -INFINITY : max * fabsf(p.scale) + log2_approx(sum) * LN_2; //$ else
 }

@@ -15,19 +15,13 @@ struct KeyCopies {
     const attention_params &all;
     const Run &run;
     KeyStage (&stage)[STAGES];
-    //$ if shared_kv == 1
-    int k_piece; // bytes
-    //$ else
-    int k_piece, v_piece; // bytes
-    //$ end
+    int k_piece; // bytes          //$ if shared_kv == 1
+    int k_piece, v_piece; // bytes //$ else
     int stages_free, to;  // the first free one
     Tile tile;            // which K/V tiles are copied for
     KeyWalk walk;         // over those that are still to come
-    //$ if shared_kv == 1
-    const InputKv *k;
-    //$ else
-    const InputKv *k, *v;
-    //$ end
+    const InputKv *k;     //$ if shared_kv == 1
+    const InputKv *k, *v; //$ else
     const float *k_scale, *v_scale; // of this lane's key in the first tile //$ if kv_scale == token
     int len_kv;
 

@@ -29,11 +29,8 @@ struct KeyCopies {
     const Run &run;
     KeyStage (&stage)[STAGES];
     PageNumbers &pages;
-    //$ if shared_kv == 1
-    int k_piece; // bytes
-    //$ else
-    int k_piece, v_piece; // bytes
-    //$ end
+    int k_piece; // bytes          //$ if shared_kv == 1
+    int k_piece, v_piece; // bytes //$ else
     int stages_free, to;  // the first free one
     Next next[STAGES];
     Tile tile;    // which page numbers are copied for

@@ -36,11 +36,8 @@ struct QueryRows {
         else
             x = make_uint4(pair_at<HEAD_DIM>(from, column), pair_at<HEAD_DIM>(from + 2, column + 2),
                            pair_at<HEAD_DIM>(from + 4, column + 4), pair_at<HEAD_DIM>(from + 6, column + 6));
-        //$ if score != custom_score
-        return make_uint4(x.x ^ signs, x.y ^ signs, x.z ^ signs, x.w ^ signs);
-        //$ else
-        return x;
-        //$ end
+        return make_uint4(x.x ^ signs, x.y ^ signs, x.z ^ signs, x.w ^ signs); //$ if score != custom_score
+        return x;                                                              //$ else
     }
 
     __device__ __forceinline__ uint4 chunk(const Tile &tile, int row, int column) const {

@@ -12,11 +12,8 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     //$ else
     const bool search = c.search, masked = c.is_masked(first);
     //$ end
-    //$ if folded
-    const bool usual = !search && !c.follows();
-    //$ else
-    const bool usual = !search && !c.follows() && !c.rows.far;
-    //$ end
+    const bool usual = !search && !c.follows();                //$ if folded
+    const bool usual = !search && !c.follows() && !c.rows.far; //$ else
     if (usual)
         c.online_softmax<false>(masked, first, false, c.tile_sum);
     else
@@ -32,11 +29,8 @@ __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
         c.begin_rows(); // m is of the same products in another order of their sums
     //$ end
     c.set_rests(true); //$ if folded
-    //$ if plain_scores
-    c.online_softmax<true>(false, first, true, c.tile_sum);
-    //$ else
-    c.online_softmax<true>(c.is_masked(first), first, true, c.tile_sum);
-    //$ end
+    c.online_softmax<true>(false, first, true, c.tile_sum);              //$ if plain_scores
+    c.online_softmax<true>(c.is_masked(first), first, true, c.tile_sum); //$ else
     c.raises = Consumer::MANY_RAISES;
 }
 

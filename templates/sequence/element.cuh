@@ -26,8 +26,5 @@ __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(
 //$ end
 
 // An element of K and V.
-//$ if quantised == 1
-using InputKv = unsigned char; // bits
-//$ else
-using InputKv = Input;
-//$ end
+using InputKv = unsigned char; // bits //$ if quantised == 1
+using InputKv = Input;                 //$ else

@@ -7,10 +7,7 @@ __device__ __forceinline__ attention_params sequence_of(const attention_params &
     attention_params p = all;
     p.len_kv = all.lengths_kv[batch];
     p.total_kv = all.max_len_kv;
-    //$ if page_table == csr
-    p.page_table = all.page_indices + all.page_indptr[batch];
-    //$ elif page_size > 0
-    p.page_table = all.page_table + batch * all.page_table_row_stride;
-    //$ end
+    p.page_table = all.page_indices + all.page_indptr[batch];          //$ if page_table == csr
+    p.page_table = all.page_table + batch * all.page_table_row_stride; //$ elif page_size > 0
     return p;
 }

@@ -15,11 +15,8 @@ __device__ __forceinline__ attention_params sequence_of(const attention_params &
     p.q_batch_stride = p.o_batch_stride = p.lse_batch_stride = 0;
     //$ if page_size > 0
     p.len_kv = all.lengths_kv[batch];
-    //$ if page_table == csr
-    p.page_table = all.page_indices + all.page_indptr[batch];
-    //$ else
-    p.page_table = all.page_table + batch * all.page_table_row_stride;
-    //$ end
+    p.page_table = all.page_indices + all.page_indptr[batch];          //$ if page_table == csr
+    p.page_table = all.page_table + batch * all.page_table_row_stride; //$ else
     //$ else
     const int first_kv = all.cu_seqlens_kv[batch];
     p.first_kv = first_kv;

@@ -6,9 +6,6 @@ __device__ __forceinline__ void store_lse(const Unit &unit, Row to, float max, f
     const attention_params &p = unit.p;
     if (p.lse && to.query < p.len_q)
         p.lse[unit.tile.batch * p.lse_batch_stride + to.head * p.lse_head_stride + to.query] =
-            //$ if score == custom_score
-            sum == 0 ? -INFINITY : max + log2_approx(sum) * LN_2;
-    //$ else
-            sum == 0 ? -INFINITY : max * fabsf(p.scale) + log2_approx(sum) * LN_2;
-    //$ end
+            sum == 0 ? -INFINITY : max + log2_approx(sum) * LN_2;                  //$ if score == custom_score
+            sum == 0 ? -INFINITY : max * fabsf(p.scale) + log2_approx(sum) * LN_2; //$ else
 }

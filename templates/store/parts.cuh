@@ -6,11 +6,8 @@
 
 // Rows are counted over batches, heads and queries, of which every head has places for the most.
 __device__ __forceinline__ int rows_of_head(const attention_params &p) {
-    //$ if layout == dense
-    return p.len_q;
-    //$ else
-    return p.max_len_q;
-    //$ end
+    return p.len_q;     //$ if layout == dense
+    return p.max_len_q; //$ else
 }
 __device__ __forceinline__ long long rows_of_all(const attention_params &p) {
     return static_cast<long long>(p.batch) * p.heads * rows_of_head(p);

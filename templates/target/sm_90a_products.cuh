@@ -21,11 +21,8 @@ __device__ __forceinline__ void wgmma_ss(float (&sum)[N / 2], unsigned long long
     //$ for n below 33
     //$ if n > 0 and 8 * n in [step_m, step_n, head_dim, head_dim_v, dq_columns]
     if constexpr (N == ${8 * n})
-        //$ if dtype == bf16
-        asm volatile("wgmma.mma_async.sync.aligned.m64n${8 * n}k16.f32.bf16.bf16 " SUM_OF_${8 * n}
-        //$ else
-        asm volatile("wgmma.mma_async.sync.aligned.m64n${8 * n}k16.f32.f16.f16 " SUM_OF_${8 * n}
-        //$ end
+        asm volatile("wgmma.mma_async.sync.aligned.m64n${8 * n}k16.f32.bf16.bf16 " SUM_OF_${8 * n} //$ if dtype == bf16
+        asm volatile("wgmma.mma_async.sync.aligned.m64n${8 * n}k16.f32.f16.f16 " SUM_OF_${8 * n}   //$ else
                      "%${4 * n}, %${4 * n + 1}, %${4 * n + 2}, 1, 1, %${4 * n + 3}, %${4 * n + 4};"
                      :
                      //$ for i below n - 1
@@ -42,11 +39,8 @@ __device__ __forceinline__ void wgmma_rs(float (&sum)[N / 2], const unsigned (&a
     //$ for n below 33
     //$ if n > 0 and 8 * n in [step_m, step_n, head_dim, head_dim_v, dq_columns]
     if constexpr (N == ${8 * n})
-        //$ if dtype == bf16
-        asm volatile("wgmma.mma_async.sync.aligned.m64n${8 * n}k16.f32.bf16.bf16 " SUM_OF_${8 * n}
-        //$ else
-        asm volatile("wgmma.mma_async.sync.aligned.m64n${8 * n}k16.f32.f16.f16 " SUM_OF_${8 * n}
-        //$ end
+        asm volatile("wgmma.mma_async.sync.aligned.m64n${8 * n}k16.f32.bf16.bf16 " SUM_OF_${8 * n} //$ if dtype == bf16
+        asm volatile("wgmma.mma_async.sync.aligned.m64n${8 * n}k16.f32.f16.f16 " SUM_OF_${8 * n}   //$ else
                      "{%${4 * n}, %${4 * n + 1}, %${4 * n + 2}, %${4 * n + 3}}, %${4 * n + 4}, %${4 * n + 5}, 1, 1, %${4 * n + 6};"
                      :
                      //$ for i below n - 1

@@ -13,16 +13,10 @@ __device__ __forceinline__ void wgmma_panel_ss_nt(float (&sum)[N / 2], unsigned 
                  //$ for step below 4
                  "add.s64 a, %${block_n / 2}, ${2 * step};\n"
                  "add.s64 b, %${panel_b}, ${2 * step};\n"
-                 //$ if dtype == bf16
-                 "wgmma.mma_async.sync.aligned.m64n${block_n}k16.f32.bf16.bf16 " ALL_OF_S
-                 //$ else
-                 "wgmma.mma_async.sync.aligned.m64n${block_n}k16.f32.f16.f16 " ALL_OF_S
-                 //$ end
-                 //$ if step == 0
-                 "a, b, %${panel_keep}, 1, 1, 0, 0;\n"
-                 //$ else
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 //$ end
+                 "wgmma.mma_async.sync.aligned.m64n${block_n}k16.f32.bf16.bf16 " ALL_OF_S //$ if dtype == bf16
+                 "wgmma.mma_async.sync.aligned.m64n${block_n}k16.f32.f16.f16 " ALL_OF_S   //$ else
+                 "a, b, %${panel_keep}, 1, 1, 0, 0;\n" //$ if step == 0
+                 "a, b, 1, 1, 1, 0, 0;\n"              //$ else
                  //$ end
                  "}"
                  :

@@ -15,11 +15,8 @@ __device__ __forceinline__ void wgmma_rs_nn<OUTPUT_COLUMNS, P_STEPS, BFLOAT16>(f
     asm volatile("{\n.reg .b64 b;\n"
                  //$ for step below p_steps
                  "add.s64 b, %${rs_nn_b}, ${step * (16 * 128 / 16)};\n"
-                 //$ if dtype == bf16
-                 "wgmma.mma_async.sync.aligned.m64n${output_columns}k16.f32.bf16.bf16 " ALL_OF_O
-                 //$ else
-                 "wgmma.mma_async.sync.aligned.m64n${output_columns}k16.f32.f16.f16 " ALL_OF_O
-                 //$ end
+                 "wgmma.mma_async.sync.aligned.m64n${output_columns}k16.f32.bf16.bf16 " ALL_OF_O //$ if dtype == bf16
+                 "wgmma.mma_async.sync.aligned.m64n${output_columns}k16.f32.f16.f16 " ALL_OF_O   //$ else
                  "{%${output_registers + 4 * step}, %${output_registers + 4 * step + 1}, "
                  "%${output_registers + 4 * step + 2}, %${output_registers + 4 * step + 3}}, b, 1, 1, 1, 1;\n"
                  //$ end

@@ -15,11 +15,8 @@ __device__ __forceinline__ void wgmma_ss_nn<OUTPUT_COLUMNS, P_STEPS, BFLOAT16>(f
                  //$ for step below p_steps
                  "add.s64 b, %${ss_nn_b}, ${step * (16 * 128 / 16)};\n"
                  "add.s64 a, %${output_registers}, ${step / 4 * (64 * 128 / 16) + step % 4 * 2};\n"
-                 //$ if dtype == bf16
-                 "wgmma.mma_async.sync.aligned.m64n${output_columns}k16.f32.bf16.bf16 " ALL_OF_O
-                 //$ else
-                 "wgmma.mma_async.sync.aligned.m64n${output_columns}k16.f32.f16.f16 " ALL_OF_O
-                 //$ end
+                 "wgmma.mma_async.sync.aligned.m64n${output_columns}k16.f32.bf16.bf16 " ALL_OF_O //$ if dtype == bf16
+                 "wgmma.mma_async.sync.aligned.m64n${output_columns}k16.f32.f16.f16 " ALL_OF_O   //$ else
                  "a, b, 1, 1, 1, 0, 1;\n"
                  //$ end
                  "}"

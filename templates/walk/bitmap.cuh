@@ -83,11 +83,8 @@ __device__ __forceinline__ KeyWalk walk_of_line(const attention_params &p, const
         return walk_of_part(p, tile, unit);
     //$ end
     const MapLine *line = line_of(p, tile, unit);
-    //$ if skip_per_warpgroup
-    return {line->unseen, line->left, line->word, line->bits, line->full, false};
-    //$ else
-    return {line->left, line->word, line->bits, line->full, false};
-    //$ end
+    return {line->unseen, line->left, line->word, line->bits, line->full, false}; //$ if skip_per_warpgroup
+    return {line->left, line->word, line->bits, line->full, false};               //$ else
 }
 
 // The walk of a whole Q tile.
@@ -109,10 +106,7 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
 
 // Tiles after the last one of this unit, which only other units need. Read again, to keep no register for it.
 __device__ __forceinline__ int tiles_after(const attention_params &p, const Tile &tile, int unit, const KeyWalk &) {
-    //$ if split_keys > 0
-    return p.splits > 1 ? span_of(p, tile, unit).after : line_of(p, tile, unit)->after;
-    //$ else
-    return line_of(p, tile, unit)->after;
-    //$ end
+    return p.splits > 1 ? span_of(p, tile, unit).after : line_of(p, tile, unit)->after; //$ if split_keys > 0
+    return line_of(p, tile, unit)->after;                                               //$ else
 }
 //$ end

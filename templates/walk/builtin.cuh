@@ -67,9 +67,6 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
 __device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) {
     walk.left--;
     walk.whole = walk.left < walk.unmasked;
-    //$ if split_keys > 0
-    return walk.first + walk.left;
-    //$ else
-    return walk.left;
-    //$ end
+    return walk.first + walk.left; //$ if split_keys > 0
+    return walk.left;              //$ else
 }

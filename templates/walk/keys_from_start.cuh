@@ -8,9 +8,6 @@ struct Keys {
 };
 
 __device__ __forceinline__ Keys keys_of_tile(const attention_params &p, const Tile &tile) {
-    //$ if mask == causal
-    return {0, keys_seen(p, last_query(p, tile)), 0, keys_seen(p, first_query(p, tile))};
-    //$ else
-    return {0, p.len_kv, 0, p.len_kv};
-    //$ end
+    return {0, keys_seen(p, last_query(p, tile)), 0, keys_seen(p, first_query(p, tile))}; //$ if mask == causal
+    return {0, p.len_kv, 0, p.len_kv};                                                    //$ else
 }

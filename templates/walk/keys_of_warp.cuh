@@ -11,11 +11,8 @@ struct KeyWalk {
     int full_first, full_end; // keys that all rows see
 };
 
-//$ if apart
-__device__ __forceinline__ int warps_of(const Run &run) { return run.warps; }
-//$ else
-__device__ __forceinline__ int warps_of(const Run &) { return WARPS; }
-//$ end
+__device__ __forceinline__ int warps_of(const Run &run) { return run.warps; } //$ if apart
+__device__ __forceinline__ int warps_of(const Run &) { return WARPS; }        //$ else
 
 __device__ __forceinline__ KeyWalk walk_of_warp(const attention_params &p, const Run &run, const Tile &tile) {
     const Keys keys = keys_of_tile(p, tile);

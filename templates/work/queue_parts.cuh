@@ -21,11 +21,8 @@ struct TileQueue {
 //$ end
 // K/V tiles may come in parts: then an item is a part of a tile. Where they do not, tiles may come in pairs.
 __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
-    //$ if in_pairs
-    return p.splits == 1 ? pairs_then_tiles(p) : queue_of(0, items_of_parts(p));
-    //$ else
-    return {worker(), items_of_parts(p)};
-    //$ end
+    return p.splits == 1 ? pairs_then_tiles(p) : queue_of(0, items_of_parts(p)); //$ if in_pairs
+    return {worker(), items_of_parts(p)};                                        //$ else
 }
 
 // Take the tile at the front off the queue.
