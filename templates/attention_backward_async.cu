@@ -13,68 +13,7 @@
 //$ else
 //     dQ        a block keeps BLOCK_M queries and walks over STEP_N keys at a time: S = Q K^T,  dP = dO V^T,  dQ += dS K
 //$ end
-//$ require target == sm_90a
-//$ require dtype != fp32
-//$ require wants == inputs
-//$ require head_dim % 8 == 0 and head_dim_v % 8 == 0
-//$ require head_dim <= 256 and head_dim_v <= 256
-//$ let bfloat16 = dtype == bf16
-//$ let step_m = 64
-//$ default block_n = 128
-//$ default stages = 2
-//$ if dq_added
-//$ default block_m = 64
-//$ default overlap = both
-//$ let step_n = 64
-//$ require block_m == 64
-//$ else
-//$ default block_m = 128
-//$ default overlap = intra_warpgroup
-//$ let step_n = 128 if head_dim <= 128 and head_dim_v <= 128 and score != custom_score else 64
-//$ require block_m == 128
-//$ end
-//$ tune target in [sm_90a]
-//$ tune block_m in [64, 128]
-//$ tune block_n in [128]
-//$ tune stages in [2]
-//$ tune overlap in [intra_warpgroup, both]
-//$ require block_n == 128
-//$ require stages == 2
-//$ require overlap in [intra_warpgroup, both]
-//$ let pingpong_schedule = overlap == both
-//$ note Accumulators of dK beside those of dV take up to 128 registers of a thread. With more of them there are two launches.
-//$ let apart = head_dim + head_dim_v > 256
-//$ let consumers = 2
-//$ let panels = (head_dim + 63) / 64
-//$ let panels_v = (head_dim_v + 63) / 64
-//$ if dq_added
-//$ note Each consumer multiplies its part of the columns of dQ; a part is within a panel.
-//$ let dq_columns = 32 * panels
-//$ let dq_width = 2 * dq_columns
-//$ let gradient_bytes = 2 * block_n * 128
-//$ else
-//$ let dq_columns = 0
-//$ let dq_width = 0
-//$ let gradient_bytes = 0
-//$ end
-//$ note What a score holds leaves no room for dQ beside it where rows are long.
-//$ let dq_first = dq_added and score == custom_score and head_dim + head_dim_v > 128
-//$ let block_threads = 128 * (consumers + 1)
-//$ note The producer judges tiles; where bounds of tensors tell which are seen, it takes more registers.
-//$ if mask_tables > 0
-//$ let producer_registers = 40
-//$ let consumer_registers = 232
-//$ else
-//$ let producer_registers = 24
-//$ let consumer_registers = 240
-//$ end
-//$ let key_bytes = block_n * 128 * (panels + panels_v)
-//$ let kept_bytes = step_m * block_n / 8 if dropout == 1 else 0
-//$ let step_bytes = step_m * (128 * panels + 8) + kept_bytes + 48
-//$ let d_o_bytes = step_m * 128 * panels_v + 16
-//$ note dO is in use for less of a step than Q: where two tiles of it are too many, one will do.
-//$ let d_o_stages = 2 if key_bytes + gradient_bytes + 2 * (step_bytes + d_o_bytes) + 64 <= target_shared_bytes else 1
-//$ let shared_keys = (key_bytes + gradient_bytes + stages * step_bytes + d_o_stages * d_o_bytes + 64 + 1023) / 1024 * 1024
+//$ include "attention_backward_async.cuh"
 //$ note Sequences with lengths of their own: a block works on one of them.
 //$ include "backward/$layout.cuh"
 //$ include "expression/tables_launch.cuh" if mask_tables > 0

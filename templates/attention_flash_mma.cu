@@ -5,65 +5,7 @@
 //     for each tile of keys      S = Q K^T, softmax, O += P V, while copies of the next tiles are under way
 //
 // A warp has 16 rows of one unit of 64 queries, or of two units: then what it reads of K and V serves 32 rows.
-//$ require max(head_dim, head_dim_v) <= 256
-//$ require target != any
-//$ require dtype != fp32 or precision != fp32
-//$ require dtype == fp32 or precision == fp32
-//$ require dtype != fp32 or q_in == q_shared
-//$ let columns_v = (head_dim_v + 7) / 8 * 8
-//$ let rows_aligned = false
-//$ let plain_scores = mask != custom_mask and score == scaled
-//$ let folded = score_form in [linear, tanh]
-//$ let bias_stages = 0
-//$ let strange_values = mask != none
-//$ defaults "attention_flash_mma.yaml"
-//$ default overlap = off if rescale != from_sum or block_n < 32 else output
-//$ default tile_order = sections
-//$ default store = direct
-//$ tune target in [sm_80, sm_86, sm_89, sm_90, sm_120]
-//$ tune block_m in [64, 128, 256]
-//$ tune block_n in [32, 48, 64, 80, 96, 128]
-//$ tune threads in [128, 256]
-//$ tune stages in [1, 2, 3, 4]
-//$ tune pack_gqa in [0]
-//$ tune q_in in [q_shared, q_registers]
-//$ tune rescale in [lazy, from_sum]
-//$ tune overlap in [off, output, halves]
-//$ tune store in [direct]
-//$ tune splits in [1]
-//$ require block_m in [64, 128, 256]
-//$ require block_n % 16 == 0
-//$ require dtype != fp32 or block_n <= 64
-//$ require threads in [128, 256]
-//$ require block_m * 2 in [threads, threads * 2]
-//$ require rescale != from_sum or (score == scaled and dropout == 0 and dtype != fp32)
-//$ require overlap in [off, output, halves]
-//$ require overlap == off or (rescale == from_sum and block_n >= 32)
-//$ require store == direct
-//$ require pack_gqa == 0 or (plain_scores and sinks == 0 and dropout == 0)
-//$ require dropout == 0 or layout == dense
-//$ let row_tiles = block_m * 2 / threads
-//$ let split_n = block_n if overlap == off else block_n / 32 * 16
-//$ let units = block_m / 64
-//$ let tile_rows = block_m
-//$ let skip_per_warpgroup = false
-//$ let block_threads = threads
-//$ let bfloat16 = dtype == bf16
-//$ let bfloat16_out = dtype_out == bf16
-//$ if dtype == fp32
-//$ let q_steps = (head_dim + 7) / 8
-//$ let chunks_v = (head_dim_v + 7) / 8 * 2
-//$ else
-//$ let q_steps = (head_dim + 15) / 16
-//$ let chunks_v = (head_dim_v + 15) / 16 * 2
-//$ end
-//$ let chunks = 2 * q_steps
-//$ let shared_bytes = 16 * (block_m * chunks + stages * block_n * (chunks + chunks_v))
-//$ let q_registers_held = 4 * q_steps if q_in == q_registers else 0
-//$ let p_registers = block_n if precision == tf32x3 else block_n / 2
-//$ let blocks_at_once = 256 / threads
-//$ require row_tiles * (p_registers + columns_v / 2 + q_registers_held) <= 200
-//$ let cluster_blocks = 1 if split_keys > 0
+//$ include "attention_flash_mma.cuh"
 //$ include "params/attention.h"
 //$ include "sequence/element.cuh"
 //$ include "target/sm_80.cuh"

@@ -42,6 +42,7 @@ static const char *const files[] = {
     "walk/bitmap_launch.cuh",
     "load/tiles_of_queries.cuh",
     "load/tiles_of_keys.cuh",
+    "expression/bias_rows.cuh",
     "load/bias_rows.cuh",
     "fragment/p_shared.cuh",
     "fragment/score_bias_rows.cuh",

@@ -12,7 +12,7 @@ struct Score {
 __device__ __forceinline__ bool await_bias(const Score &score, const attention_params &p, Shared &shared) {
     if (!rows_in_pieces(p))
         return false;
-    barrier_wait(&shared.bias_full[score.ring.stage()][score.index], score.ring.parity());
+    barrier_wait(&shared.bias.full[score.ring.stage()][score.index], score.ring.parity());
     return true;
 }
 __device__ __forceinline__ void bias_done(Score &score, const attention_params &p, Shared &shared) {
@@ -20,7 +20,7 @@ __device__ __forceinline__ void bias_done(Score &score, const attention_params &
         return;
     __syncwarp();
     if (elect_one())
-        barrier_arrive(&shared.bias_empty[score.ring.stage()][score.index]);
+        barrier_arrive(&shared.bias.empty[score.ring.stage()][score.index]);
     score.ring.count++;
 }
 
@@ -40,7 +40,7 @@ __device__ __forceinline__ void fill_bias(const Unit &unit, BiasRows &bias, int 
 __device__ __forceinline__ void apply_score(float (&s)[BLOCK_N / 2], const Score &score, const Unit &unit, int tile_n,
                                             Shared &shared) {
     const attention_params &p = unit.p;
-    BiasRows &bias = shared.bias[score.ring.stage()][score.index];
+    BiasRows &bias = shared.bias.rows[score.ring.stage()][score.index];
     int key = tile_n * BLOCK_N + unit.lane % 4 * 2;
     if (!await_bias(score, p, shared) || (tile_n + 1) * BLOCK_N > p.len_kv)
         fill_bias(unit, bias, tile_n * BLOCK_N);

@@ -37,11 +37,11 @@ __device__ __forceinline__ void produce_bias_rows(const attention_params &p, Sha
             int i = next_keys(p, tile, UNITS, walk), stage = ring.stage();
 #pragma unroll 1
             for (int consumer = 0; consumer < CONSUMERS; consumer++) {
-                barrier_wait(&shared.bias_empty[stage][consumer], ring.parity() ^ 1);
+                barrier_wait(&shared.bias.empty[stage][consumer], ring.parity() ^ 1);
                 if ((i + 1) * BLOCK_N <= p.len_kv) // else the consumers read it themselves
                     copy_bias_rows(p, tile, tile.query + unit_of(consumer) * queries_of_unit(p), i * BLOCK_N,
-                                   shared.bias[stage][consumer]);
-                barrier_arrive_copied(&shared.bias_full[stage][consumer]);
+                                   shared.bias.rows[stage][consumer]);
+                barrier_arrive_copied(&shared.bias.full[stage][consumer]);
             }
         }
     }

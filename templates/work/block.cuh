@@ -3,6 +3,11 @@
 __device__ __forceinline__ int worker() { return blockIdx.x; }
 __device__ __forceinline__ int workers() { return gridDim.x; }
 
+// All threads that work on a Q tile wait for each other.
+__device__ __forceinline__ void sync_blocks() {
+    __syncthreads();
+}
+
 // The unit of a Q tile that a consumer computes.
 __device__ __forceinline__ int unit_of(int consumer) { return consumer; }
 

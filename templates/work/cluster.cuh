@@ -6,6 +6,13 @@
 __device__ __forceinline__ int worker() { return blockIdx.x / CLUSTER; }
 __device__ __forceinline__ int workers() { return gridDim.x / CLUSTER; }
 
+// All threads that work on a Q tile wait for each other.
+__device__ __forceinline__ void sync_blocks() {
+    __syncwarp();
+    cluster_arrive();
+    cluster_wait();
+}
+
 // The unit of a Q tile that a consumer computes: units are numbered block after block.
 __device__ __forceinline__ int unit_of(int consumer) { return cluster_rank() * (BLOCK_M / 64) + consumer; }
 
