@@ -4,42 +4,7 @@
 // A warp has one token and up to HEADS_OF_WARP heads of its Q, of its K or of its V. LANES lanes share the row of a head; a lane
 // has the same columns of ROWS rows, so that it computes cosines and sines once. All loads are under way before the warp looks
 // up where its token belongs.
-//$ default threads = 128
-//$ tune threads in [64, 128, 256]
-//$ tune target in [any, sm_80]
-//$ require threads % 32 == 0
-//$ let kept = dtype_kv == fp32 and dtype == fp32 or dtype_kv == fp16 and dtype == fp16 or dtype_kv == bf16 and dtype == bf16
-//$ require kept or dtype_kv in [e4m3, e5m2, int8]
-//$ require kv_scale == none or dtype_kv in [e4m3, e5m2, int8]
-//$ require page_size in [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
-//$ require page_size > 0 or page_table == table
-//$ require slots == 0 or (page_size > 0 and layout == dense and page_table == table)
-//$ require slots == 1 or page_size == 0 or layout != dense
-//$ require rope != none or (rope_dim == 0 and rope_from == base and dtype_out == dtype)
-//$ if rope == none
-//$ let half = 0
-//$ elif rope_dim > 0
-//$ require rope_dim % 2 == 0
-//$ require rope_dim <= head_dim
-//$ let half = rope_dim / 2
-//$ else
-//$ require head_dim % 2 == 0
-//$ let half = head_dim / 2
-//$ end
-//$ if dtype != fp32 and head_dim % 8 == 0 and head_dim_v % 8 == 0 and half % 8 == 0
-//$ let width = 8
-//$ elif head_dim % 4 == 0 and head_dim_v % 4 == 0 and half % 4 == 0
-//$ let width = 4
-//$ elif head_dim % 2 == 0 and head_dim_v % 2 == 0 and half % 2 == 0
-//$ let width = 2
-//$ else
-//$ let width = 1
-//$ end
-//$ let row_pairs = (max(head_dim, head_dim_v) + 2 * width - 1) / (2 * width)
-//$ let lanes = 32 if row_pairs > 16 else 16 if row_pairs > 8 else 8 if row_pairs > 4 else 4 if row_pairs > 2 else 2
-//$ let rows = 4
-//$ let heads_of_warp = 32 / lanes * rows
-//$ let warps = threads / 32
+//$ include "append_kv.cuh"
 //$ launch append_kv grid (total_q + warps - 1) / warps * ((heads + heads_of_warp - 1) / heads_of_warp + (kv_heads + heads_of_warp - 1) / heads_of_warp * 2) block threads shared 0
 //$ include "params/append_kv.h"
 //$ include "sequence/element.cuh"

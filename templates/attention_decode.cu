@@ -48,13 +48,9 @@ static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 //$ note Masks, scores, softmax, products.
 //$ include "load/queries_for_bytes.cuh" if quantised == 1 else "load/queries_in_registers.cuh" if q_held else "load/queries_in_shared.cuh"
 //$ include "fragment/softmax_columns.cuh"
-//$ if quantised == 0
-//$ include "fragment/products_of_columns.cuh"
-//$ else
 //$ include "fragment/halves_e4m3_by_shifts.cuh" if dtype_kv == e4m3 and target in [sm_80, sm_86] else "fragment/halves_$dtype_kv.cuh" if dtype_kv in [e4m3, e5m2, int8]
-//$ include "fragment/products_of_bytes.cuh"
-//$ include "fragment/scores_scaled.cuh" if dtype == bf16 or kv_scale != none
-//$ end
+//$ include "fragment/products_of_bytes.cuh" if quantised == 1 else "fragment/products_of_columns.cuh"
+//$ include "fragment/scores_scaled.cuh" if quantised == 1 and (dtype == bf16 or kv_scale != none)
 //$ include "fragment/weights_scaled.cuh" if kv_scale == token else "fragment/weights_of_columns.cuh"
 //$ include "fragment/scale_output.cuh" if kv_scale in [tensor, head]
 
@@ -62,14 +58,9 @@ static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 //$ include "store/columns.cuh"
 //$ include "store/parts_of_chunks.cuh" if batch_invariant == 1 else "store/parts_of_workers.cuh" if apart else "store/parts_of_runs.cuh"
 //$ include "pipeline/merge_warps.cuh"
-//$ if apart
-//$ include "store/columns_of_warp.cuh"
-//$ include "store/combine_borders_launch.cuh"
-//$ else
-//$ include "store/shares.cuh"
-//$ include "store/shares_of_chunks.cuh" if batch_invariant == 1 else "store/shares_of_runs.cuh"
-//$ include "store/combine_launch.cuh"
-//$ end
+//$ include "store/columns_of_warp.cuh" if apart else "store/shares.cuh"
+//$ include "store/shares_of_chunks.cuh" if batch_invariant == 1 else "store/shares_of_runs.cuh" if not apart
+//$ include "store/combine_borders_launch.cuh" if apart else "store/combine_launch.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const __grid_constant__ attention_params all) {
     Shared &shared = *dynamic_shared<Shared>();
