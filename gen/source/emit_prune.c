@@ -139,10 +139,11 @@ static bool is_heading(const struct pruning *p, int line) {
     return file && starts(p, line, "// ") && text_equals(p->line[line] + 3, size_of(p, line) - 3, file);
 }
 
-/* The first line of the comment above, from the same file; a comment after an empty line is about more than the function. */
-static int find_comment(const struct pruning *p, int line) {
+/* The first line of the comment above, from the same file; a comment after an empty line is about more than the function. Lines
+   before `least` belong to the function above: a comment with __device__ in it is taken for one. */
+static int find_comment(const struct pruning *p, int line, int least) {
     const struct line_origin *origin = p->body->origin;
-    while (line > 0 && starts(p, line - 1, "//") && origin[line - 1].file == origin[line].file &&
+    while (line > least && starts(p, line - 1, "//") && origin[line - 1].file == origin[line].file &&
            !is_heading(p, line - 1))
         line--;
     return line;
@@ -161,7 +162,7 @@ static void find_functions(struct pruning *p) {
         int head = find_head(p, line), end = head < 0 ? -1 : find_end(p, head);
         if (end < 0 || find(p, head, "__global__") || !take_name(p, head, function))
             continue;
-        function->first = find_comment(p, line);
+        function->first = find_comment(p, line, p->functions ? p->function[p->functions - 1].last + 1 : 0);
         function->last = line = end;
         unsigned bucket = bucket_of(function->name, function->size);
         function->next = p->bucket[bucket];
