@@ -17,9 +17,7 @@
 //$ require block_m * block_n <= 64 * threads
 //$ let shared_bytes = 4 * (block_m + block_n) * (depth + 1)
 //$ let warps = threads / 32
-//$ if mask == custom_mask
-//$ include "expression/tables_launch.cuh" if mask_tables > 0
-//$ end
+//$ include "expression/tables_launch.cuh" if mask == custom_mask and mask_tables > 0
 //$ launch attention_scores grid batch * heads * ((len_q + block_m - 1) / block_m) * ((len_kv + block_n - 1) / block_n) block threads shared shared_bytes
 //$ launch attention_weights grid (batch * heads * len_q + warps - 1) / warps block threads shared 0
 //$ launch attention_output grid batch * heads * ((len_q + block_m - 1) / block_m) * ((head_dim_v + block_n - 1) / block_n) block threads shared shared_bytes
