@@ -14,7 +14,7 @@ struct UnitRows {
     Seen seen; // mask bits of the next tile, unless all of it is seen
     //$ end
     //$ if rescale == from_sum and algorithm == flash_async
-    int raises;     // of m, which scores had outgrown: 4 for each, less 1 for each K/V tile behind it, but not below 0
+    int raises;     // a count of recent raises of m: each adds 4, and each K/V tile since the last one takes 1 away, down to 0
     //$ if dropout == 0
     int raise_step; // of the last one
     //$ end
@@ -53,12 +53,10 @@ struct UnitRows {
     static constexpr int MANY_RAISES = 12;
     __device__ __forceinline__ bool follows() const { return raises >= MANY_RAISES; }
     //$ if dropout == 0
-    //$ if dropout == 0
     __device__ __forceinline__ void count_raise(int step) {
         raises = max(0, raises - (step - raise_step)) + 4;
         raise_step = step;
     }
-    //$ end
     //$ end
     //$ end
 
@@ -92,7 +90,9 @@ struct UnitRows {
 
     // Is some key of the tile masked for some row of this warp?
     __device__ __forceinline__ bool is_masked(bool first) const {
-        //$ if mask == none
+        //$ if mask == none and split_keys > 0 and algorithm == flash_mma
+        return first && next >= p.len_kv / BLOCK_N; // as !walk.whole, with a register less
+        //$ elif mask == none
         return first && !walk.whole;
         //$ else
         return !walk.whole;
@@ -135,13 +135,9 @@ struct UnitRows {
         }
         exp2_scores(s, sum);
         //$ else
-        //$ if plain_scores and mask == none and rescale == from_sum
-        if (FOLLOW || first)
+        if (FOLLOW || first) //$ if plain_scores and mask == none and rescale == from_sum
+        if (FOLLOW) //$ if not (plain_scores and mask == none and rescale == from_sum)
             follow_max(s, rows, c, slack);
-        //$ else
-        if (FOLLOW)
-            follow_max(s, rows, c, slack);
-        //$ end
         exp2_scores(s, rows, c, (FOLLOW || first) && rows.far, sum);
         //$ end
         //$ if dropout == 1

@@ -1,4 +1,4 @@
-//$ needs dtype stages row_tiles
+//$ needs dtype stages row_tiles rescale
 
 // Tiles of K and V come in together, STAGES - 1 ahead of their use: one wait and one barrier a round.
 
@@ -37,7 +37,11 @@ __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, 
         settle_values(copies, shared.v[stage], units[0].next);
         //$ end
         begin_tile(units, q, shared.k[stage], state);
+        //$ if rescale == from_sum
+        end_tile(units, q, shared.k[stage], shared.v[stage], state);
+        //$ else
         end_tile(units, shared.v[stage], state);
+        //$ end
         stage = stage + 1 < STAGES ? stage + 1 : 0;
     }
 }

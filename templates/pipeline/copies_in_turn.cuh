@@ -1,4 +1,4 @@
-//$ needs dtype row_tiles
+//$ needs dtype row_tiles rescale
 
 // One place for K and one for V: V comes in while S is multiplied, the next K during the softmax and O += P V.
 
@@ -27,6 +27,10 @@ __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, 
             KeyWalk walk = units[0].walk; // all units go over the same tiles, so that the copies need no walk of their own
             copy_keys(copies, shared.k[0], next_keys(copies.p, copies.tile, units[0].unit.index, walk));
         }
+        //$ if rescale == from_sum
+        end_tile(units, q, shared.k[0], shared.v[0], state);
+        //$ else
         end_tile(units, shared.v[0], state);
+        //$ end
     }
 }

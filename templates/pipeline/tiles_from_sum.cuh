@@ -1,6 +1,6 @@
-//$ needs row_tiles block_n split_n overlap mask chunks chunks_v bfloat16
+//$ needs stages row_tiles block_n split_n overlap mask chunks chunks_v
 //$ include "pipeline/softmax_of_units.cuh"
-//$ include "fragment/scores_from_memory.cuh"
+//$ include "fragment/scores_from_memory.cuh" if stages == 1
 
 // What a warp does with a K/V tile. m stays as it is, and row sums show whether P has outgrown it: exponentials wait for no maximum.
 //$ if overlap == halves
@@ -8,6 +8,12 @@
 // O += P V of the first.
 //$ elif overlap == output
 // Those of the second half of the tile are computed during O += P V of the first.
+//$ end
+//$ if stages > 1
+// Where P has outgrown m, S is multiplied again, since K of the tile is still in shared memory, and m follows its maxima.
+//$ else
+// Where P has outgrown m, S is multiplied again, from global memory, since the next K is on its way to shared memory; and m
+// follows its maxima.
 //$ end
 
 // What a warp knows of m from tile to tile. Positive: P may be relative to m as it is. The amount is how often m may still be
@@ -40,7 +46,8 @@ template <int FIRST, int KEYS> __device__ __forceinline__ float (&scores_of(Unit
     return reinterpret_cast<float(&)[KEYS / 2]>(rows.s[FIRST / 2]);
 }
 
-// S -> P of these keys, relative to m as it is, and this thread's share of the row sums.
+// S -> P of these keys, relative to m as it is, and this thread's share of the row sums. As exp2_scores with an m that is known and not
+// far from 0; sums come behind all exponentials, since d 128 spills otherwise.
 template <int FIRST, int KEYS> __device__ __forceinline__ void weigh(UnitRows (&units)[ROW_TILES]) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++) {
@@ -60,51 +67,51 @@ template <int FIRST, int KEYS> __device__ __forceinline__ void weigh(UnitRows (&
     }
 }
 
-// P of these keys as operands.
-template <int FIRST, int KEYS>
-__device__ __forceinline__ void pack_weights(const UnitRows (&units)[ROW_TILES], Weights (&p)[ROW_TILES]) {
-#pragma unroll
-    for (int r = 0; r < ROW_TILES; r++)
-#pragma unroll
-        for (int i = FIRST / 4; i < (FIRST + KEYS) / 4; i++)
-            p[r].pairs[i / 4][i % 4] = pack<BFLOAT16>(units[r].s[2 * i], units[r].s[2 * i + 1]);
-}
-
-// P of these keys relative to a larger m. Where P has left the range of fp32, or was relative to an m that is not settled, S is
-// computed again; then m follows the maxima.
-template <int FIRST, int KEYS> __device__ __forceinline__ void raise_max_of_unit(UnitRows &rows, State &state) {
-    float(&s)[KEYS / 2] = scores_of<FIRST, KEYS>(rows);
-    begin_rescaling(rows.rows, rows.c);
-    if (state > 0 && within_range(rows.rows, rows.tile_sum, MOST_SUM)) {
-        raise_max_to_weights(s, rows.rows, rows.tile_sum, rows.c);
-    } else {
-        scores_from_memory<KEYS>(s, rows.unit, rows.next * BLOCK_N + FIRST);
-        follow_max(s, rows.rows, rows.c, 0);
-        exp2_scores(s, rows.rows, rows.c, rows.rows.far, rows.tile_sum);
-        state = 0;
-    }
-    rescale(rows.o, rows.rows);
-}
-
-// Adds the row sums of these keys to l. Where they show that P has outgrown m, raises m first.
-template <int FIRST, int KEYS> __device__ __forceinline__ void accumulate_row_sums(UnitRows (&units)[ROW_TILES], State &state) {
+// Has P of these keys outgrown m?
+__device__ __forceinline__ bool outgrown(const UnitRows (&units)[ROW_TILES]) {
     float most = 0;
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)
         most = fmaxf(most, fmaxf(units[r].tile_sum[0], units[r].tile_sum[1]));
-    if (!__all_sync(0xffffffffu, state > 0 && most <= USUAL_SUM)) {
-        // The other half of the tile is weighed by the same m, unless that is far from 0.
-        const int left = max(state - 1, FIRST + KEYS < BLOCK_N ? 1 : 0);
-#pragma unroll
-        for (int r = 0; r < ROW_TILES; r++)
-            raise_max_of_unit<FIRST, KEYS>(units[r], state);
-        state = state_of(units, state > 0 ? left : 0);
-    }
+    return !__all_sync(0xffffffffu, most <= USUAL_SUM);
+}
+
+// S of these keys again.
+template <int FIRST, int KEYS>
+__device__ __forceinline__ void repeat_scores(UnitRows (&units)[ROW_TILES], const Queries &q, const Rows16<BLOCK_N, CHUNKS> &k) {
+    //$ if stages > 1
+    multiply_scores<FIRST, KEYS>(units, q, k, thread_of_round());
+    //$ else
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)
+        scores_from_memory<KEYS>(scores_of<FIRST, KEYS>(units[r]), units[r].unit, units[r].next * BLOCK_N + FIRST);
+    //$ end
+}
+
+//$ if overlap != off
+// S -> P of these keys, relative to an m that follows their maxima. Earlier keys of the tile are in O.
+template <int FIRST, int KEYS> __device__ __forceinline__ void weigh_by_max(UnitRows (&units)[ROW_TILES]) {
+#pragma unroll
+    for (int r = 0; r < ROW_TILES; r++) {
+        float(&s)[KEYS / 2] = scores_of<FIRST, KEYS>(units[r]);
+        begin_rescaling(units[r].rows, units[r].c);
+        follow_max(s, units[r].rows, units[r].c, 0);
+        exp2_scores(s, units[r].rows, units[r].c, units[r].rows.far, units[r].tile_sum);
+        rescale(units[r].o, units[r].rows);
+    }
+}
+
+//$ end
+// Row sums of these keys to l, and their P as operands.
+template <int FIRST, int KEYS>
+__device__ __forceinline__ void take_weights(UnitRows (&units)[ROW_TILES], Weights (&p)[ROW_TILES]) {
+#pragma unroll
+    for (int r = 0; r < ROW_TILES; r++) {
 #pragma unroll
         for (int row = 0; row < 2; row++)
             units[r].rows.sum[row] += units[r].tile_sum[row];
+        keep_weights<FIRST, KEYS>(units[r].s, p[r]);
+    }
 }
 
 // S, and exponentials that are computed beside it: products have a copy for each way, or the exponentials would come behind them.
@@ -126,19 +133,29 @@ __device__ __forceinline__ void begin_tile(UnitRows (&units)[ROW_TILES], const Q
 }
 
 // P, and O += P V.
-__device__ __forceinline__ void end_tile(UnitRows (&units)[ROW_TILES], const Rows16<BLOCK_N, CHUNKS_V> &v, State &state) {
+__device__ __forceinline__ void end_tile(UnitRows (&units)[ROW_TILES], const Queries &q, const Rows16<BLOCK_N, CHUNKS> &k,
+                                         const Rows16<BLOCK_N, CHUNKS_V> &v, State &state) {
     const unsigned thread = thread_of_round();
     Weights p[ROW_TILES];
-    if (keeps_max(units, state)) {
-        accumulate_row_sums<0, SPLIT_N>(units, state);
-        pack_weights<0, SPLIT_N>(units, p);
+    bool keeps = keeps_max(units, state);
+    if (keeps && outgrown(units)) {
+        repeat_scores<0, SPLIT_N>(units, q, k);
+        keeps = false;
+        state = 1 - state; // as where m is not known, with one raise less
+    }
+    if (keeps) {
+        take_weights<0, SPLIT_N>(units, p);
         //$ if overlap != off
         weigh<SPLIT_N, BLOCK_N - SPLIT_N>(units);
         //$ end
         multiply_output<0, SPLIT_N>(units, p, v, thread);
         //$ if overlap != off
-        accumulate_row_sums<SPLIT_N, BLOCK_N - SPLIT_N>(units, state);
-        pack_weights<SPLIT_N, BLOCK_N - SPLIT_N>(units, p);
+        if (outgrown(units)) {
+            repeat_scores<SPLIT_N, BLOCK_N - SPLIT_N>(units, q, k);
+            weigh_by_max<SPLIT_N, BLOCK_N - SPLIT_N>(units);
+            state = state_of(units, state - 1);
+        }
+        take_weights<SPLIT_N, BLOCK_N - SPLIT_N>(units, p);
         multiply_output<SPLIT_N, BLOCK_N - SPLIT_N>(units, p, v, thread);
         //$ end
     } else {
