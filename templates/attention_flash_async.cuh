@@ -17,6 +17,7 @@
 //$ defaults "attention_flash_async.yaml"
 //$ default overlap = both if block_m == 128 and head_dim <= 128 and head_dim_v <= 128 and mask != custom_mask else intra_warpgroup
 //$ default rescale = from_sum
+//$ default q_in = q_shared
 //$ default tile_order = sections
 //$ default scheduler = persistent if layout == dense else per_tile
 //$ default store = direct if dtype_out == fp32 or layout != dense else tma

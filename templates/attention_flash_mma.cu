@@ -61,7 +61,11 @@ using Consumer = UnitRows; // what has O at the end
 __device__ __forceinline__ void begin_unit(UnitRows &rows, const Tile &tile) {
     rows.unit.tile = tile;
     rows.unit.where = {tile.batch, tile.head, tile.kv_head}; //$ if mask == custom_mask or score == custom_score
+    //$ if split_keys > 0 and mask == causal and rescale == from_sum
+    rows.walk = walk_of_unit(rows.p, tile, warp_index() / 4 * ROW_TILES); // the first unit sees least; one walk takes fewer registers
+    //$ else
     rows.walk = walk_of_unit(rows.p, tile, rows.unit.index);
+    //$ end
     rows.begin_rows();
     rows.begin_output();
 }

@@ -1,12 +1,11 @@
 //$ needs dtype dtype_out precision head_dim head_dim_v mask score sinks dropout layout block_m block_n threads stages
-//$ needs overlap rescale store pack_gqa q_in target split_keys score_form
+//$ needs overlap rescale store pack_gqa q_in target target_shared_bytes split_keys score_form
 
 //$ note What it computes.
 //$ require max(head_dim, head_dim_v) <= 256
 //$ require target != any
 //$ require dtype != fp32 or precision != fp32
 //$ require dtype == fp32 or precision == fp32
-//$ require dtype != fp32 or q_in == q_shared
 //$ let columns_v = (head_dim_v + 7) / 8 * 8
 //$ let rows_aligned = false
 //$ let plain_scores = mask != custom_mask and score == scaled
@@ -16,7 +15,14 @@
 
 //$ note Its schedules: defaults, values worth trying, what is possible.
 //$ defaults "attention_flash_mma.yaml"
-//$ default overlap = off if rescale != from_sum or block_n < 32 else output
+//$ let widest = max(head_dim, head_dim_v)
+//$ let plain_problem = plain_scores and sinks == 0 and dropout == 0 and layout == dense and dtype != fp32
+//$ let q_beside_halves = widest <= 64 and rescale == from_sum and stages > 1 and block_n <= 96
+//$ let q_beside_o = widest > 128 and widest <= 192 and block_m == 64 and block_n <= 64 and target_shared_bytes >= 131072
+//$ default q_in = q_registers if plain_problem and (q_beside_halves or q_beside_o) else q_shared
+//$ note Halves read Q twice, which takes time where it is in shared memory.
+//$ let halves_win = q_in == q_registers or (widest > 96 and widest <= 128)
+//$ default overlap = off if rescale != from_sum or block_n < 32 else halves if halves_win else output
 //$ default tile_order = sections
 //$ default store = direct
 //$ tune target in [sm_80, sm_86, sm_89, sm_90, sm_120]
@@ -33,6 +39,7 @@
 //$ require block_m in [64, 128, 256]
 //$ require block_n % 16 == 0
 //$ require dtype != fp32 or block_n <= 64
+//$ require dtype != fp32 or q_in == q_shared
 //$ require threads in [128, 256]
 //$ require block_m * 2 in [threads, threads * 2]
 //$ require rescale != from_sum or (score == scaled and dropout == 0 and dtype != fp32)

@@ -232,13 +232,19 @@ static bool is_off(const struct knobs *knobs, enum knob_id id) {
            knob_get(knobs, id) == knob_table[id].fallback;
 }
 
+/* Where Q is in most variants. */
+static bool is_q_shared(const struct knobs *knobs, enum knob_id id) {
+    return id == KNOB_q_in && knobs->q_in == q_in_q_shared;
+}
+
 /* What a name may leave out because it goes without saying. */
 static bool is_implied(const struct knobs *knobs, enum knob_id id) {
     return (id == KNOB_dtype_out && knobs->dtype_out == knobs->dtype) ||
            (id == KNOB_dtype_kv && knobs->dtype_kv == knobs->dtype) ||
            (id == KNOB_head_dim_v && knobs->head_dim_v == knobs->head_dim) ||
            (id == KNOB_score && knobs->score == score_scaled) || (id == KNOB_target && knobs->target == target_any) ||
-           knob_is_open(id, knob_get(knobs, id)) || is_off(knobs, id);
+           knob_is_open(id, knob_get(knobs, id)) || is_off(knobs, id) ||
+           is_q_shared(knobs, id);
 }
 
 /* A name has no room for the expression and the parameters that it needs, with their types. */

@@ -90,7 +90,7 @@ struct UnitRows {
 
     // Is some key of the tile masked for some row of this warp?
     __device__ __forceinline__ bool is_masked(bool first) const {
-        //$ if mask == none and split_keys > 0 and algorithm == flash_mma
+        //$ if mask == none and split_keys > 0 and rescale == from_sum and algorithm == flash_mma
         return first && next >= p.len_kv / BLOCK_N; // as !walk.whole, with a register less
         //$ elif mask == none
         return first && !walk.whole;

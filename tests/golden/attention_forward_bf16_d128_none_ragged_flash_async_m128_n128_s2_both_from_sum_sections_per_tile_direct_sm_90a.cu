@@ -939,9 +939,11 @@ struct Weights {
     unsigned pairs[BLOCK_N / 16][4];
 };
 
+// Of KEYS keys of the tile, from FIRST on.
+template <int FIRST = 0, int KEYS = BLOCK_N>
 __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weights &p) {
 #pragma unroll
-    for (int i = 0; i < BLOCK_N / 4; i++)
+    for (int i = FIRST / 4; i < (FIRST + KEYS) / 4; i++)
         p.pairs[i / 4][i % 4] = pack<BFLOAT16>(s[2 * i], s[2 * i + 1]);
 }
 
@@ -1170,7 +1172,7 @@ struct UnitRows {
     float c;   // factor from s to exponents of 2: log2(e), times |scale| unless the score expression has applied scale
     KeyWalk walk; // over the K/V tiles of this unit
     int next;     // the K/V tile whose softmax is next
-    int raises;     // of m, which scores had outgrown: 4 for each, less 1 for each K/V tile behind it, but not below 0
+    int raises;     // a count of recent raises of m: each adds 4, and each K/V tile since the last one takes 1 away, down to 0
     int raise_step; // of the last one
     bool unsure; // P of this tile is of an m that may be too small
     float tile_sum[2]; // this thread's share of the row sums of that P

@@ -975,9 +975,11 @@ struct Weights {
     unsigned pairs[BLOCK_N / 16][4];
 };
 
+// Of KEYS keys of the tile, from FIRST on.
+template <int FIRST = 0, int KEYS = BLOCK_N>
 __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weights &p) {
 #pragma unroll
-    for (int i = 0; i < BLOCK_N / 4; i++)
+    for (int i = FIRST / 4; i < (FIRST + KEYS) / 4; i++)
         p.pairs[i / 4][i % 4] = pack<BFLOAT16>(s[2 * i], s[2 * i + 1]);
 }
 
