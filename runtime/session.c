@@ -197,6 +197,8 @@ enum att_status session_open_to_choose(const struct att_options *options, const 
     att_session *session = *result;
     session->info.device_name = device;
     session->modelled = model_gpu_find(device, &session->gpu);
+    if (session->modelled)
+        session->info.sm_count = (int)session->gpu.multiprocessors;
     session->tables.bare = options->tuned_table != NULL;
     return ATT_OK;
 }

@@ -168,6 +168,19 @@ Test(choose, each_device_file_has_a_choice_on_tensor_cores) {
     }
 }
 
+/* A session that chooses for a GPU that is not here splits the keys of few Q tiles over as many SMs as that GPU has. */
+Test(choose, another_gpu_is_filled_by_splitting_keys) {
+    const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
+    const char *problem = "family=attention_forward dtype=bf16 head_dim=128 alignment=16 batch=1 heads=32 kv_heads=8 "
+                          "len_q=64 len_kv=32768";
+    att_session *session;
+    cr_assert_eq(session_open_to_choose(&options, "NVIDIA H200", "sm_90a", &session), ATT_OK, "%s",
+                 att_message(session));
+    const char *found = first(session, problem, NULL);
+    cr_expect(strstr(found, "_splits0_"), "%s", found);
+    att_close(session);
+}
+
 Test(choose, targets_that_a_gpu_cannot_run_are_refused) {
     static const struct {
         int arch;
