@@ -22,12 +22,16 @@ static void pass_over(const struct choice *choice, struct text *passed) {
     text_free(&line);
 }
 
+static bool knows_sizes(const struct shape *hints) {
+    return hints->batch >= 0 && hints->heads >= 0 && hints->len_q >= 0 && hints->len_kv >= 0;
+}
+
 /* May launches of the hinted sizes gain by a kernel that may split keys? Yes where sizes are left open. */
 static bool may_gain(const struct att_session *session, const struct request *request,
                      const struct plan_splits *splits) {
     const struct shape *hints = &request->hints.shape;
     struct shape shape = choose_shape(request);
-    if (hints->batch < 0 || hints->heads < 0 || hints->len_q < 0 || hints->len_kv < 0)
+    if (!knows_sizes(hints))
         return true;
     if (request->knobs.mask == mask_causal && hints->len_kv > hints->len_q)
         return true; /* all tiles are long, and only such a kernel has them one by one */
@@ -67,7 +71,8 @@ static bool pack(const struct att_session *session, const struct request *reques
 }
 
 /* A kernel that may split keys costs nothing where it does not, so it is the first choice unless the hints say that it never will:
-   for masks that are words, with scores that are plain, whose loops are the same with it. False where there is no such variant. */
+   for masks that are words, with scores that are plain, whose loops are the same with it. Where tiles of the choice cannot be split,
+   the template's defaults for parts can, but they are slower otherwise. False where there is no such variant. */
 static bool split(const struct att_session *session, const struct request *request, const struct table_list *tables,
                   struct choice *choice) {
     struct knobs knobs = choice->variant.knobs;
@@ -76,9 +81,23 @@ static bool split(const struct att_session *session, const struct request *reque
         knobs.mask == mask_custom_mask || knobs.score == score_custom_score)
         return false;
     knobs.splits = 0;
-    if (!variant_complete(session->templates, &knobs, true, &variant) ||
-        !choose_is_usable(session, request, tables, &variant) || !may_gain(session, request, &variant.splits))
+    bool same_tiles = variant_complete(session->templates, &knobs, true, &variant) &&
+                      choose_is_usable(session, request, tables, &variant);
+    if (!same_tiles) {
+        if (!knows_sizes(&request->hints.shape))
+            return false;
+        knobs = request->knobs;
+        knobs.algorithm = choice->variant.knobs.algorithm;
+        knobs.pack_gqa = choice->variant.knobs.pack_gqa;
+        knobs.splits = 0;
+        if (!choose_complete(session->templates, knobs, choice->variant.knobs.target, &variant) ||
+            !choose_is_usable(session, request, tables, &variant))
+            return false;
+    }
+    if (!may_gain(session, request, &variant.splits))
         return false;
+    if (!same_tiles)
+        snprintf(choice->rule, sizeof choice->rule, "the algorithm for this kind of GPU, with the template's defaults for keys in parts");
     choice->variant = variant;
     choice->by_rule |= KNOB_FLAG(KNOB_splits);
     return true;

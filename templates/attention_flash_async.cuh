@@ -91,7 +91,8 @@
 //$ let p_registers_held = block_n / 4 if p_in == p_registers else 0
 //$ let q_registers_held = (head_dim + 15) / 16 * 4 if q_in == q_registers else 0
 //$ require block_n / 2 + p_registers_held + q_registers_held + head_dim_v / 2 + 32 <= consumer_registers
-//$ note The part of a tile stands beside O: 256 x 48 spills at d 80.
-//$ require split_keys == 0 or consumers < 4 or head_dim_v <= 64
+//$ note The part of a tile stands beside O: these spill.
+//$ require split_keys == 0 or consumers < 4 or (head_dim_v <= 64 and mask == none)
+//$ require split_keys == 0 or consumers < 3 or mask == none or (head_dim_v <= 64 and block_n <= 96)
 //$ let blocks_at_once = 1 if split_keys > 0
 //$ let cluster_blocks = cluster if split_keys > 0

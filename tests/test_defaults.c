@@ -26,6 +26,7 @@ static const struct choice async[] = {
     {"head_dim=64 layout=ragged page_size=16 " DOCUMENTS "params=\"doc: int[batch, len_kv]\"",
      "d 64 with pages and a mask without a closed form", 192, 80, 3},
     {"head_dim=64 layout=ragged page_size=16", "d 64 with pages", 192, 96, 3},
+    {"head_dim=64 mask=causal splits=0", "d 64 with a mask and parts of keys", 192, 96, 3},
     {"head_dim=64 mask=causal", "d 64", 256, 64, 3},
     {"head_dim=8 sinks=1", "d 64 with sinks", 192, 128, 3},
     {"head_dim=64 dtype_out=fp32", "d 64 with O in fp32", 192, 96, 3},
@@ -37,6 +38,7 @@ static const struct choice async[] = {
     {"head_dim=64 mask=causal " BIAS, "d 64 with rows of a bias", 192, 96, 3},
     {"head_dim=64 " DOCUMENTS SQUARE "params=\"doc: int[batch, len_kv]\"",
      "d 64 with a score and a mask that look tensors up", 128, 96, 2},
+    {"head_dim=72 mask=causal splits=0", "d 96 with a mask and parts of keys", 128, 128, 2},
     {"head_dim=64 head_dim_v=72 sinks=1", "d 96", 192, 96, 2},
     {"head_dim=72 " DOCUMENTS SQUARE "params=\"doc: int[batch, len_kv]\"",
      "d 128 with a score and a mask that look tensors up", 128, 80, 2},
@@ -115,7 +117,8 @@ static struct knobs knobs_of(const char *problem, int algorithm, int loop_order)
     const struct input input = {"<test>", text, strlen(text)};
     struct knobs knobs = knobs_default();
     struct diag diag = {0};
-    bool good = knobs_parse(&input, 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM, &knobs, &diag);
+    bool good = knobs_parse(&input, 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM | 1u << KNOB_GROUP_SCHEDULE, &knobs,
+                            &diag);
     cr_assert(good, "%s", text_string(&diag.text));
     if (knobs.target == target_any && algorithm != algorithm_flash_tiled)
         knobs.target = target_sm_90a;
