@@ -8,19 +8,6 @@
 // The second launch, when keys are split: O and LSE of each row from those of its parts, in their order, so that equal inputs give
 // equal bits. COMBINE_LANES neighbouring lanes have a row, each of them 4 neighbouring columns at a time.
 
-__device__ __forceinline__ float max_of_lanes(float x) {
-#pragma unroll
-    for (int step = COMBINE_LANES / 2; step > 0; step /= 2)
-        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
-    return x;
-}
-__device__ __forceinline__ float sum_of_lanes(float x) {
-#pragma unroll
-    for (int step = COMBINE_LANES / 2; step > 0; step /= 2)
-        x += __shfl_xor_sync(0xffffffffu, x, step);
-    return x;
-}
-
 // Four columns of a row of O.
 __device__ __forceinline__ void store_four(Output *to, int column, float4 x) {
     //$ if rows_aligned and dtype_out == fp32
@@ -66,30 +53,42 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS) attention_combine(
     const float c = fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E; // as in fragment/unit_rows.cuh
     //$ end
 
-    // m and l of the row
-    float max = -INFINITY, sum = 0;
-    for (int part = lane; part < parts; part += COMBINE_LANES)
-        max = fmaxf(max, state_of_part(p, part, row)->x);
-    max = max_of_lanes(max);
-    for (int part = lane; part < parts; part += COMBINE_LANES) {
-        const float2 state = *state_of_part(p, part, row);
-        sum = fmaf(exp2_approx((state.x - finite_max(max)) * c), state.y, sum);
-    }
-    sum = sum_of_lanes(sum);
-
-    float o[GROUPS][4] = {};
-#pragma unroll 4
-    for (int part = 0; part < parts; part++) {
-        const float weight = exp2_approx((state_of_part(p, part, row)->x - finite_max(max)) * c);
-        const float *from = output_of_part(p, part, row);
+    // Several parts at a time are on their way before any of them is needed: there are few rows for many SMs.
+    constexpr int AHEAD = 8 / GROUPS;
+    float max = -INFINITY, sum = 0, o[GROUPS][4] = {};
+#pragma unroll 1
+    for (int first = 0; first < parts; first += AHEAD) {
+        float2 state[AHEAD]; // m and l
+        float4 x[AHEAD][GROUPS] = {};
+        float top = max;
 #pragma unroll
-        for (int i = 0; i < GROUPS; i++) {
-            const int column = (i * COMBINE_LANES + lane) * 4;
-            if (column >= COLUMNS_V)
-                continue;
-            const float4 x = *reinterpret_cast<const float4 *>(from + column);
-            o[i][0] = fmaf(weight, x.x, o[i][0]), o[i][1] = fmaf(weight, x.y, o[i][1]);
-            o[i][2] = fmaf(weight, x.z, o[i][2]), o[i][3] = fmaf(weight, x.w, o[i][3]);
+        for (int j = 0; j < AHEAD; j++) {
+            const bool there = first + j < parts;
+            state[j] = there ? *state_of_part(p, first + j, row) : make_float2(-INFINITY, 0);
+            const float *from = output_of_part(p, first + j, row);
+#pragma unroll
+            for (int i = 0; i < GROUPS; i++) {
+                const int column = (i * COMBINE_LANES + lane) * 4;
+                if (there && column < COLUMNS_V)
+                    x[j][i] = *reinterpret_cast<const float4 *>(from + column);
+            }
+            top = fmaxf(top, state[j].x);
+        }
+        const float keep = exp2_approx((max - finite_max(top)) * c);
+        max = top, sum *= keep;
+#pragma unroll
+        for (int i = 0; i < GROUPS; i++)
+            for (float &value : o[i])
+                value *= keep;
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++) {
+            const float weight = exp2_approx((state[j].x - finite_max(top)) * c);
+            sum = fmaf(weight, state[j].y, sum);
+#pragma unroll
+            for (int i = 0; i < GROUPS; i++) {
+                o[i][0] = fmaf(weight, x[j][i].x, o[i][0]), o[i][1] = fmaf(weight, x[j][i].y, o[i][1]);
+                o[i][2] = fmaf(weight, x[j][i].z, o[i][2]), o[i][3] = fmaf(weight, x[j][i].w, o[i][3]);
+            }
         }
     }
     //$ if layout == dense
