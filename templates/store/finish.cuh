@@ -24,7 +24,7 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
         if (unit.lane % 4 < 2) // one row a lane
             store_state(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? rows.max[0] : rows.max[1],
                         upper ? sum[0] : sum[1]);
-        store_part(unit, 0, c.o);
+        store_part(unit, c.o);
     } else {
         if (unit.lane % 4 < 2)
             store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? rows.max[0] : rows.max[1],

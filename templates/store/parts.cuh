@@ -38,16 +38,23 @@ __device__ __forceinline__ void store_state(const Unit &unit, const Row &to, flo
         *state_of_part(unit.p, unit.tile.split, row_in_all(unit.p, unit.tile.batch, to)) = make_float2(max, sum);
 }
 
-// Columns of a warp's rows of O, from `column` on, out of registers: SIZE of both rows of a thread.
-template <int SIZE> __device__ __forceinline__ void store_part(const Unit &unit, int column, const float (&o)[SIZE]) {
+// O of a warp's rows, out of registers.
+__device__ __forceinline__ void store_part(const Unit &unit, const float (&o)[COLUMNS_V / 2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         const Row at = unit.at(unit.row() + 8 * r);
-        float *to = output_of_part(unit.p, unit.tile.split, row_in_all(unit.p, unit.tile.batch, at)) + column + unit.lane % 4 * 2;
+        float *to = output_of_part(unit.p, unit.tile.split, row_in_all(unit.p, unit.tile.batch, at)) + unit.lane % 4 * 2;
         if (at.query < unit.p.len_q)
 #pragma unroll
-            for (int i = 0; i < SIZE / 4; i++)
-                if (column + 8 * i < COLUMNS_V)
-                    *reinterpret_cast<float2 *>(to + 8 * i) = make_float2(o[4 * i + 2 * r], o[4 * i + 2 * r + 1]);
+            for (int i = 0; i < COLUMNS_V / 8; i++)
+                *reinterpret_cast<float2 *>(to + 8 * i) = make_float2(o[4 * i + 2 * r], o[4 * i + 2 * r + 1]);
     }
+}
+
+// Columns `column`, which is even, and the next of one of them.
+__device__ __forceinline__ void store_pair_of_part(const Unit &unit, int row, int column, float low, float high) {
+    const Row at = unit.at(row);
+    float *to = output_of_part(unit.p, unit.tile.split, row_in_all(unit.p, unit.tile.batch, at)) + column;
+    if (at.query < unit.p.len_q)
+        *reinterpret_cast<float2 *>(to) = make_float2(low, high);
 }

@@ -1,4 +1,5 @@
 //$ needs head_dim_v split_keys
+//$ include "fragment/values_want_care.cuh"
 //$ include "fragment/repeat_rows.cuh"
 
 // Stores the recomputed rows of the warp over those that store_rows has stored.
@@ -7,21 +8,27 @@ __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit,
     int first, end;
     keys_of_warp(unit, first, end);
 #pragma unroll 1
-    for (int column = 0; column < HEAD_DIM_V; column += PASS) {
+    for (int first_column = 0; first_column < HEAD_DIM_V; first_column += PASS) {
         float o[PASS / 2];
-        repeat_pass(o, unit, c.rows, c.c, first, end, column);
-        //$ if split_keys > 0
-        if (unit.p.splits > 1) {
-            store_part(unit, column, o);
-            continue;
-        }
-        //$ end
+        repeat_pass(o, unit, c.rows, c.c, first, end, first_column);
 #pragma unroll
-        for (int i = 0; i < PASS / 8; i++)
+        for (int i = 0; i < PASS / 8; i += 2)
 #pragma unroll
             for (int r = 0; r < 2; r++)
-                if (column + 8 * i < HEAD_DIM_V)
-                    store_pair(c, unit, stage, unit.row() + 8 * r, column + 8 * i + unit.lane % 4 * 2,
-                               o[4 * i + 2 * r] * scale[r], o[4 * i + 2 * r + 1] * scale[r]);
+#pragma unroll
+                for (int odd = 0; odd < 2; odd++) {
+                    const int row = unit.row() + 8 * r, column = first_column + column_of(unit, i, odd);
+                    const float low = o[4 * i + 2 * r + odd], high = o[4 * i + 4 + 2 * r + odd];
+                    if (column >= HEAD_DIM_V)
+                        continue;
+                    //$ if split_keys > 0
+                    if (unit.p.splits > 1)
+                        store_pair_of_part(unit, row, column, low, high);
+                    else
+                        store_pair(c, unit, stage, row, column, low * scale[r], high * scale[r]);
+                    //$ else
+                    store_pair(c, unit, stage, row, column, low * scale[r], high * scale[r]);
+                    //$ end
+                }
     }
 }

@@ -42,12 +42,15 @@
      store/lse.cuh
      store/tma.cuh
      store/repeated_rows.cuh
-     fragment/repeat_rows.cuh
-     fragment/scores_from_memory.cuh
+     fragment/values_want_care.cuh
      sequence/pair.cuh
      fragment/not_finite.cuh
+     fragment/repeat_rows.cuh
+     fragment/rows_in_memory.cuh
+     fragment/repeat_16bit.cuh
      store/finish.cuh
      pipeline/rescale_from_sum.cuh
+     fragment/scores_from_memory.cuh
      pipeline/q_tiles_overlapped.cuh
      pipeline/keys_ahead.cuh
      store/nothing.cuh
@@ -126,6 +129,7 @@
 
 constexpr int HEAD_DIM = 64;
 constexpr int HEAD_DIM_V = 64;
+constexpr int BLOCK_M = 256;
 constexpr int BLOCK_N = 64;
 constexpr int STAGES = 3;
 constexpr int COLUMNS_V = 64;           // head_dim_v
@@ -1362,6 +1366,333 @@ template <int COLUMNS> __device__ __forceinline__ unsigned pair_at(const Input *
     return *reinterpret_cast<const unsigned *>(at);
 }
 
+// WIDTH of them, 2, 4 or 8, `at` a multiple of WIDTH that is less than COLUMNS, by one load.
+template <int COLUMNS, int WIDTH> __device__ __forceinline__ void load_columns(unsigned (&pairs)[WIDTH / 2], const Input *at, int) {
+    if constexpr (WIDTH == 8) {
+        const uint4 x = *reinterpret_cast<const uint4 *>(at);
+        pairs[0] = x.x, pairs[1] = x.y, pairs[2] = x.z, pairs[3] = x.w;
+    } else if constexpr (WIDTH == 4) {
+        const uint2 x = *reinterpret_cast<const uint2 *>(at);
+        pairs[0] = x.x, pairs[1] = x.y;
+    } else {
+        pairs[0] = *reinterpret_cast<const unsigned *>(at);
+    }
+}
+
+// fragment/not_finite.cuh
+// All bits of those of two elements that are not finite.
+__device__ __forceinline__ unsigned not_finite(unsigned pair) {
+    unsigned signs = ((pair & 0x7fff7fff) + 0x00800080) & 0x80008000; // an exponent of ones carries over
+    return (signs >> 15) * 0xffff;
+}
+
+// fragment/values_want_care.cuh
+// Is an element of V of the keys first .. end - 1 not finite? Each lane looks at 8 columns at a time.
+__device__ __forceinline__ bool has_not_finite(const attention_params &p, const Tile &tile, int first, int end) {
+    constexpr int EIGHTS = (HEAD_DIM_V + 7) / 8;
+    const Input *v = static_cast<const Input *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride;
+    bool found = false;
+#pragma unroll(BLOCK_M == 256 ? 1 : 4) // four consumers have no register left
+    for (int i = threadIdx.x % 32; i < (end - first) * EIGHTS; i += 32) {
+        const int key = first + i / EIGHTS, column = i % EIGHTS * 8;
+        const Input *row = v + key * p.v_row_stride;
+        unsigned pairs[4];
+        load_columns<HEAD_DIM_V, 8>(pairs, row + column, column);
+        found |= (not_finite(pairs[0]) | not_finite(pairs[1]) | not_finite(pairs[2]) | not_finite(pairs[3])) != 0;
+    }
+    return __any_sync(0xffffffffu, found);
+}
+
+// Is an element of V not finite in a K/V tile that some row of the unit sees only in part?
+__device__ __forceinline__ bool values_want_care(const attention_params &p, const Tile &tile, int unit) {
+    const int first = keys_end(p, tile.query + unit * queries_of_unit(p) + 1);
+    return has_not_finite(p, tile, max(0, first), min(key_tiles(p, tile.query, queries_of_tile(p)) * BLOCK_N, p.len_kv));
+}
+
+// fragment/rows_in_memory.cuh
+
+// Rows in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not there, the
+// last one: its scores are masked, or not stored.
+__device__ __forceinline__ const Input *query_in_memory(const Unit &unit, int row) {
+    const attention_params &p = unit.p;
+    const Row at = unit.at(row);
+    return static_cast<const Input *>(p.q) + unit.tile.batch * p.q_batch_stride + at.head * p.q_head_stride +
+           min(at.query, p.len_q - 1) * p.q_row_stride;
+}
+__device__ __forceinline__ const Input *key_in_memory(const Unit &unit, int key) {
+    const attention_params &p = unit.p;
+    return static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride + unit.tile.kv_head * p.k_head_stride +
+           min(key, p.len_kv - 1) * p.k_row_stride;
+}
+__device__ __forceinline__ const Input *value_in_memory(const Unit &unit, int key) {
+    const attention_params &p = unit.p;
+    return static_cast<const Input *>(p.v) + unit.tile.batch * p.v_batch_stride + unit.tile.kv_head * p.v_head_stride +
+           min(key, p.len_kv - 1) * p.v_row_stride;
+}
+
+// fragment/repeat_rows.cuh
+
+// Recomputes rows of O. In a K/V tile that a row sees in part, P = 0 for the masked keys; but 0 * NaN and 0 * infinity are NaN, so
+// a NaN or infinity in the V of a masked key reaches O. The warp recomputes its 16 rows, 16 keys at a time, by mma.sync from
+// global memory. m and l stay: they are right.
+
+// Is one of the warp's rows of O not finite, though its sum is?
+__device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], const Rows &rows) {
+    unsigned some = 0;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float even = 0, odd_columns = 0; // a sum is finite only if all its terms are
+#pragma unroll
+        for (int i = 2 * r; i < COLUMNS_V / 2; i += 4)
+            even += o[i], odd_columns += o[i + 1];
+        unsigned odd = __ballot_sync(0xffffffffu, !(fabsf(even + odd_columns) < INFINITY)); // lanes 4 g to 4 g + 3 hold row g
+        unsigned right = __ballot_sync(0xffffffffu, !(rows.sum[r] < INFINITY));
+        odd |= odd >> 1, right |= right >> 1;
+        odd |= odd >> 2, right |= right >> 2;
+        some |= odd & ~right & 0x11111111;
+    }
+    return some != 0;
+}
+
+// Keys of [first, end), among which are all that some row of the warp sees. By reductions whose answer the compiler knows to be
+// the same in all lanes: otherwise descriptors of wgmma would not stay in uniform registers, and other kernels would spill.
+__device__ __forceinline__ void keys_of_warp(const Unit &unit, int &first, int &end) {
+    first = unit.p.len_kv, end = 0;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int row = unit.row() + 8 * r;
+        first = 0, end = max(end, keys_end(unit.p, unit.at(row).query + 1));
+    }
+    first = __reduce_min_sync(0xffffffffu, first);
+    end = __reduce_max_sync(0xffffffffu, end);
+}
+
+// s = weights of S (16, 16) of keys from key0 on. Returns which are of keys that are seen: bit i for s[i].
+__device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit, const Rows &rows, float c, int key0) {
+    const attention_params &p = unit.p;
+    unsigned seen = 0;
+    const int end[2] = {keys_end(p, unit.at(unit.row()).query + 1), keys_end(p, unit.at(unit.row() + 8).query + 1)};
+    const float max[2] = {finite_max(rows.max[0]), finite_max(rows.max[1])};
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const int r = i / 2 % 2, key = key0 + i / 4 * 8 + unit.lane % 4 * 2 + i % 2;
+        float score = s[0];
+        const bool sees_it = key < (r ? end[1] : end[0]);
+#pragma unroll
+        for (int j = 0; j < 7; j++)
+            s[j] = s[j + 1];
+        s[7] = sees_it ? exp2_approx(__fsub_rn(score, r ? max[1] : max[0]) * c) : 0;
+        seen |= static_cast<unsigned>(sees_it) << i;
+    }
+    return seen;
+}
+
+// Columns of O at a time, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
+constexpr int PASS = HEAD_DIM_V > 64 ? 16 : 32;
+constexpr bool VALUES_AHEAD = true;
+
+// The product P V may take columns in any order, so a lane loads WIDTH neighbouring ones of V at a time. Then element
+// 4 i + 2 r + c of O (16, PASS) belongs to row lane / 4 + 8 r and to this column.
+constexpr int WIDTH = PASS < 64 ? PASS / 8 : 8;
+__device__ __forceinline__ int column_of(const Unit &unit, int i, int c) {
+    return i / WIDTH * 8 * WIDTH + unit.lane % 4 * 2 * WIDTH + c * WIDTH + i % WIDTH;
+}
+
+// fragment/repeat_16bit.cuh
+
+// S (16, 16) = Q K^T of the warp's rows and the keys from key0 on. The sum takes columns in any order, too: of every 32 a lane loads
+// 8 neighbouring ones.
+__device__ __forceinline__ void sixteen_scores(float (&s)[8], const Unit &unit, int key0) {
+    const int column = unit.lane % 4 * 8;
+#pragma unroll
+    for (float &score : s)
+        score = 0;
+#pragma unroll(PASS < 32 ? 1 : 2)
+    for (int from = 0; from < HEAD_DIM; from += 32) {
+        unsigned q[2][4] = {}, k[2][4] = {}; // of rows lane / 4 and 8 further down
+        if (from + column < HEAD_DIM)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                load_columns<HEAD_DIM, 8>(q[r], query_in_memory(unit, unit.row() + 8 * r) + from + column, from + column);
+                load_columns<HEAD_DIM, 8>(k[r], key_in_memory(unit, key0 + unit.lane / 4 + 8 * r) + from + column, from + column);
+            }
+        const unsigned sign = unit.p.scale < 0 ? 0x80008000 : 0; // Q in shared memory is negated then, too
+#pragma unroll
+        for (int i = 0; i < 4; i += 2) {
+            const unsigned a[4] = {q[0][i] ^ sign, q[1][i] ^ sign, q[0][i + 1] ^ sign, q[1][i + 1] ^ sign};
+#pragma unroll
+            for (int n = 0; n < 2; n++)
+                mma<BFLOAT16>(s[4 * n], s[4 * n + 1], s[4 * n + 2], s[4 * n + 3], a, k[n][i], k[n][i + 1]);
+        }
+    }
+}
+
+// V (16, PASS) of the keys from key0 on, as a lane loads it: of keys 2 (lane % 4) and the next, and of those 8 further on.
+struct Values {
+    unsigned pairs[PASS / 8 / WIDTH][4][WIDTH / 2];
+};
+
+__device__ __forceinline__ Values load_values(const Unit &unit, int key0, int first_column) {
+    Values v = {};
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const Input *row = value_in_memory(unit, key0 + unit.lane % 4 * 2 + j % 2 + j / 2 * 8);
+#pragma unroll
+        for (int group = 0; group < PASS / 8 / WIDTH; group++) {
+            const int column = first_column + (8 * group + unit.lane / 4) * WIDTH;
+            if (column < HEAD_DIM_V)
+                load_columns<HEAD_DIM_V, WIDTH>(v.pairs[group][j], row + column, column);
+        }
+    }
+    return v;
+}
+
+// Of two pairs the lower elements, or the upper ones.
+__device__ __forceinline__ unsigned pair_of(unsigned first, unsigned second, bool upper) {
+    return upper ? first >> 16 | (second & 0xffff0000) : (first & 0xffff) | second << 16;
+}
+
+// Sets those values to 0 that are not finite. True when there are some.
+__device__ __forceinline__ bool keep_finite(Values &v) {
+    unsigned (&pairs)[PASS / 4] = reinterpret_cast<unsigned (&)[PASS / 4]>(v.pairs);
+    unsigned others = 0;
+#pragma unroll
+    for (unsigned pair : pairs)
+        others |= not_finite(pair);
+    const bool found = __any_sync(0xffffffffu, others != 0);
+    if (found)
+#pragma unroll
+        for (unsigned &pair : pairs)
+            pair &= ~not_finite(pair);
+    return found;
+}
+
+// O += P V of 16 keys. P (16, 16) is an operand of mma.
+__device__ __forceinline__ void add_values(float (&o)[PASS / 2], const unsigned (&weights)[4], const Values &v) {
+#pragma unroll
+    for (int i = 0; i < PASS / 8; i++) {
+        const int pair = i % WIDTH / 2;
+        const unsigned (&of)[4][WIDTH / 2] = v.pairs[i / WIDTH];
+        mma<BFLOAT16>(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3], weights, pair_of(of[0][pair], of[1][pair], i % 2),
+                      pair_of(of[2][pair], of[3][pair], i % 2));
+    }
+}
+
+// O += P V of the values that are not finite, for the rows that see them: bit i of `seen` says so of element i of P.
+__device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const unsigned (&weights)[4], unsigned seen,
+                                               const Unit &unit, int key0, int first_column) {
+#pragma unroll 1
+    for (int key = 0; key < 16; key++) {
+        const int lane = unit.lane / 4 * 4 + key % 8 / 2, bit = key / 8 * 4 + key % 2; // which has its weights, and where
+        const unsigned of_key = __shfl_sync(0xffffffffu, seen, lane) >> bit;
+        float weight[2];
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const unsigned pair = __shfl_sync(0xffffffffu, key < 8 ? weights[r] : weights[r + 2], lane);
+            weight[r] = to_float(static_cast<Input>(key % 2 ? pair >> 16 : pair));
+        }
+        const Input *row = value_in_memory(unit, key0 + key);
+#pragma unroll
+        for (int i = 0; i < PASS / 8; i += 2)
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                const int column = first_column + column_of(unit, i, c);
+                if (column >= HEAD_DIM_V)
+                    continue;
+                const unsigned pair = pair_at<HEAD_DIM_V>(row + column, column), these = pair & not_finite(pair);
+#pragma unroll
+                for (int r = 0; r < 2; r++) {
+                    const unsigned of_row = of_key >> 2 * r & 1 ? these : 0;
+                    float &low = o[4 * i + 2 * r + c], &high = o[4 * i + 4 + 2 * r + c];
+                    low = fmaf(weight[r], to_float(static_cast<Input>(of_row)), low);
+                    high = fmaf(weight[r], to_float(static_cast<Input>(of_row >> 16)), high);
+                }
+            }
+    }
+}
+
+// O (16, PASS) = P V, of the warp's rows, not yet divided by l.
+__device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c, int first,
+                                            int end, int first_column) {
+#pragma unroll
+    for (float &value : o)
+        value = 0;
+    bool all_nan = false; // and so they stay
+#pragma unroll 1
+    for (int key0 = first; key0 < end && !all_nan; key0 += 16) {
+        Values v;
+        if (VALUES_AHEAD)
+            v = load_values(unit, key0, first_column);
+        float s[8];
+        sixteen_scores(s, unit, key0);
+        const unsigned seen = exp2_sixteen(s, unit, rows, c, key0);
+        const unsigned weights[4] = {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]),
+                                     pack<BFLOAT16>(s[6], s[7])};
+        if (!VALUES_AHEAD)
+            v = load_values(unit, key0, first_column);
+        const bool others = keep_finite(v);
+        add_values(o, weights, v);
+        if (others) {
+            add_not_finite(o, weights, seen, unit, key0, first_column);
+            all_nan = true;
+#pragma unroll
+            for (float value : o)
+                all_nan = all_nan && value != value;
+            all_nan = __all_sync(0xffffffffu, all_nan);
+        }
+    }
+}
+
+// store/repeated_rows.cuh
+
+// Stores the recomputed rows of the warp over those that store_rows has stored.
+__device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
+    __syncwarp(); // what other lanes have stored is overwritten
+    int first, end;
+    keys_of_warp(unit, first, end);
+#pragma unroll 1
+    for (int first_column = 0; first_column < HEAD_DIM_V; first_column += PASS) {
+        float o[PASS / 2];
+        repeat_pass(o, unit, c.rows, c.c, first, end, first_column);
+#pragma unroll
+        for (int i = 0; i < PASS / 8; i += 2)
+#pragma unroll
+            for (int r = 0; r < 2; r++)
+#pragma unroll
+                for (int odd = 0; odd < 2; odd++) {
+                    const int row = unit.row() + 8 * r, column = first_column + column_of(unit, i, odd);
+                    const float low = o[4 * i + 2 * r + odd], high = o[4 * i + 4 + 2 * r + odd];
+                    if (column >= HEAD_DIM_V)
+                        continue;
+                    store_pair(c, unit, stage, row, column, low * scale[r], high * scale[r]);
+                }
+    }
+}
+
+// store/finish.cuh
+
+// The epilogue of a unit: O = O / l,  LSE = m scale + ln l.
+__device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int stage) {
+    const Rows &rows = c.rows;
+    const bool again = wants_repeat(c.o, rows);
+    float sum[2], inverse[2];
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        sum[r] = rows.sum[r] + __shfl_xor_sync(0xffffffffu, rows.sum[r], 1); // l over the four lanes of the row
+        sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
+        inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]); // a row that saw no key stays 0
+    }
+    bool upper = unit.lane % 4 == 0;
+    if (unit.lane % 4 < 2) // one row a lane
+        store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? rows.max[0] : rows.max[1],
+                  upper ? sum[0] : sum[1]);
+    store_rows(c, unit, stage, inverse);
+    if (again && values_want_care(unit.p, unit.tile, unit.index))
+        store_again(c, unit, stage, inverse);
+    fence_async();
+    barrier_arrive(&c.shared.q_empty[stage][c.index]);
+}
+
 // fragment/scores_from_memory.cuh
 
 // S of a warp's 16 rows by itself, by mma.sync from global memory: for what happens too seldom to keep stages of Q and K for.
@@ -1404,222 +1735,6 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
             mma<BFLOAT16>(s[4 * n], s[4 * n + 1], s[4 * n + 2], s[4 * n + 3], a, low, high);
         }
     }
-}
-
-// fragment/repeat_rows.cuh
-
-// Recomputes rows of O. In a K/V tile that a row sees in part, P = 0 for the masked keys; but 0 * NaN and 0 * infinity are NaN, so
-// a NaN or infinity in the V of a masked key reaches O. The warp recomputes its 16 rows, 16 keys at a time, by mma.sync from
-// global memory. m and l stay: they are right.
-
-// Is one of the warp's rows of O not finite, though its sum is?
-__device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], const Rows &rows) {
-    unsigned some = 0;
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float even = 0, odd_columns = 0; // a sum is finite only if all its terms are
-#pragma unroll
-        for (int i = 2 * r; i < COLUMNS_V / 2; i += 4)
-            even += o[i], odd_columns += o[i + 1];
-        unsigned odd = __ballot_sync(0xffffffffu, !(fabsf(even + odd_columns) < INFINITY)); // lanes 4 g to 4 g + 3 hold row g
-        unsigned right = __ballot_sync(0xffffffffu, !(rows.sum[r] < INFINITY));
-        odd |= odd >> 1, right |= right >> 1;
-        odd |= odd >> 2, right |= right >> 2;
-        some |= odd & ~right & 0x11111111;
-    }
-    return some != 0;
-}
-
-// fragment/not_finite.cuh
-// All bits of those of two elements that are not finite.
-__device__ __forceinline__ unsigned not_finite(unsigned pair) {
-    unsigned signs = ((pair & 0x7fff7fff) + 0x00800080) & 0x80008000; // an exponent of ones carries over
-    return (signs >> 15) * 0xffff;
-}
-// Is an element of V of the keys first .. end - 1 not finite?
-__device__ __forceinline__ bool has_not_finite(const attention_params &p, const Tile &tile, int first, int end) {
-    const Input *v = static_cast<const Input *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride;
-    bool found = false;
-#pragma unroll 1
-    for (int key = first; key < end; key++)
-#pragma unroll
-        for (int column = threadIdx.x % 32 * 2; column < HEAD_DIM_V; column += 64) {
-            const unsigned pair = pair_at<HEAD_DIM_V>(v + key * p.v_row_stride + column, column);
-            found |= not_finite(pair) != 0;
-        }
-    return __any_sync(0xffffffffu, found);
-}
-
-// Is an element of V not finite in a K/V tile that some row of the unit sees only in part?
-__device__ __forceinline__ bool values_want_care(const attention_params &p, const Tile &tile, int unit) {
-    const int first = keys_end(p, tile.query + unit * queries_of_unit(p) + 1);
-    return has_not_finite(p, tile, max(0, first), min(key_tiles(p, tile.query, queries_of_tile(p)) * BLOCK_N, p.len_kv));
-}
-
-// Keys of [first, end), among which are all that some row of the warp sees. By reductions whose answer the compiler knows to be
-// the same in all lanes: otherwise descriptors of wgmma would not stay in uniform registers, and other kernels would spill.
-__device__ __forceinline__ void keys_of_warp(const Unit &unit, int &first, int &end) {
-    first = unit.p.len_kv, end = 0;
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        const int row = unit.row() + 8 * r;
-        first = 0, end = max(end, keys_end(unit.p, unit.at(row).query + 1));
-    }
-    first = __reduce_min_sync(0xffffffffu, first);
-    end = __reduce_max_sync(0xffffffffu, end);
-}
-
-// s = weights of S (16, 16) of keys from key0 on. Returns which are of keys that are seen: bit i for s[i]. One element at a time,
-// the others move up, since masks and scores may be long.
-__device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit, const Rows &rows, float c, int key0) {
-    const attention_params &p = unit.p;
-    unsigned seen = 0;
-#pragma unroll 1
-    for (int i = 0; i < 8; i++) {
-        const int row = unit.row() + i / 2 % 2 * 8, key = key0 + i / 4 * 8 + unit.lane % 4 * 2 + i % 2;
-        const float max = i / 2 % 2 ? rows.max[1] : rows.max[0];
-        float score = s[0];
-        const bool sees_it = key < keys_end(p, unit.at(row).query + 1);
-#pragma unroll
-        for (int j = 0; j < 7; j++)
-            s[j] = s[j + 1];
-        s[7] = sees_it ? exp2_approx(__fsub_rn(score, finite_max(max)) * c) : 0;
-        seen |= static_cast<unsigned>(sees_it) << i;
-    }
-    return seen;
-}
-
-// Columns of O at a time: S of the next tile may be in registers, too.
-constexpr int PASS = HEAD_DIM_V > 64 ? 64 : 16;
-
-// V of this batch and head, from a column on.
-__device__ __forceinline__ const Input *values_from(const Unit &unit, int column) {
-    return static_cast<const Input *>(unit.p.v) + unit.tile.batch * unit.p.v_batch_stride +
-           unit.tile.kv_head * unit.p.v_head_stride + column;
-}
-
-// O += P V of all finite values of 16 keys. True when there are others. P (16, 16) is an operand of mma.
-__device__ __forceinline__ bool add_finite(float (&o)[PASS / 2], const unsigned (&weights)[4], const Unit &unit, int key0,
-                                           int first_column) {
-    const attention_params &p = unit.p;
-    const Input *column = values_from(unit, first_column + unit.lane / 4);
-    const int key = key0 + unit.lane % 4 * 2;
-    unsigned odd = 0;
-#pragma unroll
-    for (int i = 0; i < PASS / 8; i++) {
-        unsigned b[2] = {}; // values of keys `key`, the next, and 8 further on, of column 8 i + lane / 4
-        const bool inside = first_column + 8 * i < HEAD_DIM_V;
-        if (inside)
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                const unsigned pair = column[min(key + 8 * half, p.len_kv - 1) * p.v_row_stride + 8 * i] |
-                                      column[min(key + 8 * half + 1, p.len_kv - 1) * p.v_row_stride + 8 * i] << 16;
-                odd |= not_finite(pair);
-                b[half] = pair & ~not_finite(pair);
-            }
-        mma<BFLOAT16>(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3], weights, b[0], b[1]);
-    }
-    return __any_sync(0xffffffffu, odd != 0);
-}
-
-// O += P V of those others, for the rows that see them: bit i of `seen` says so of element i of P.
-__device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const unsigned (&weights)[4], unsigned seen,
-                                               const Unit &unit, int key0, int first_column) {
-#pragma unroll 1
-    for (int key = 0; key < 16; key++) {
-        const int lane = unit.lane / 4 * 4 + key % 8 / 2, bit = key / 8 * 4 + key % 2; // which has its weights, and where
-        const unsigned of_key = __shfl_sync(0xffffffffu, seen, lane) >> bit;
-        float weight[2];
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const unsigned pair = __shfl_sync(0xffffffffu, key < 8 ? weights[r] : weights[r + 2], lane);
-            weight[r] = to_float(static_cast<Input>(key % 2 ? pair >> 16 : pair));
-        }
-        const Input *row = values_from(unit, first_column + unit.lane % 4 * 2) +
-                           min(key0 + key, unit.p.len_kv - 1) * unit.p.v_row_stride;
-#pragma unroll
-        for (int i = 0; i < PASS / 8; i++) {
-            if (first_column + 8 * i >= HEAD_DIM_V)
-                continue;
-            const unsigned pair = pair_at<HEAD_DIM_V>(row + 8 * i, first_column + unit.lane % 4 * 2 + 8 * i), these = pair & not_finite(pair);
-#pragma unroll
-            for (int r = 0; r < 2; r++) {
-                const unsigned of_row = of_key >> 2 * r & 1 ? these : 0;
-                o[4 * i + 2 * r] = fmaf(weight[r], to_float(static_cast<Input>(of_row)), o[4 * i + 2 * r]);
-                o[4 * i + 2 * r + 1] = fmaf(weight[r], to_float(static_cast<Input>(of_row >> 16)), o[4 * i + 2 * r + 1]);
-            }
-        }
-    }
-}
-
-// O (16, PASS) = P V, of the warp's rows, not yet divided by l.
-__device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c, int first,
-                                            int end, int first_column) {
-#pragma unroll
-    for (float &value : o)
-        value = 0;
-    bool all_nan = false; // and so they stay
-#pragma unroll 1
-    for (int key0 = first; key0 < end && !all_nan; key0 += 16) {
-        float s[8];
-        scores_from_memory<16>(s, unit, key0);
-        const unsigned seen = exp2_sixteen(s, unit, rows, c, key0);
-        const unsigned weights[4] = {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]),
-                                     pack<BFLOAT16>(s[6], s[7])};
-        if (add_finite(o, weights, unit, key0, first_column)) {
-            add_not_finite(o, weights, seen, unit, key0, first_column);
-            all_nan = true;
-#pragma unroll
-            for (float value : o)
-                all_nan = all_nan && value != value;
-            all_nan = __all_sync(0xffffffffu, all_nan);
-        }
-    }
-}
-
-// store/repeated_rows.cuh
-
-// Stores the recomputed rows of the warp over those that store_rows has stored.
-__device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
-    __syncwarp(); // what other lanes have stored is overwritten
-    int first, end;
-    keys_of_warp(unit, first, end);
-#pragma unroll 1
-    for (int column = 0; column < HEAD_DIM_V; column += PASS) {
-        float o[PASS / 2];
-        repeat_pass(o, unit, c.rows, c.c, first, end, column);
-#pragma unroll
-        for (int i = 0; i < PASS / 8; i++)
-#pragma unroll
-            for (int r = 0; r < 2; r++)
-                if (column + 8 * i < HEAD_DIM_V)
-                    store_pair(c, unit, stage, unit.row() + 8 * r, column + 8 * i + unit.lane % 4 * 2,
-                               o[4 * i + 2 * r] * scale[r], o[4 * i + 2 * r + 1] * scale[r]);
-    }
-}
-
-// store/finish.cuh
-
-// The epilogue of a unit: O = O / l,  LSE = m scale + ln l.
-__device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int stage) {
-    const Rows &rows = c.rows;
-    const bool again = wants_repeat(c.o, rows);
-    float sum[2], inverse[2];
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        sum[r] = rows.sum[r] + __shfl_xor_sync(0xffffffffu, rows.sum[r], 1); // l over the four lanes of the row
-        sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
-        inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]); // a row that saw no key stays 0
-    }
-    bool upper = unit.lane % 4 == 0;
-    if (unit.lane % 4 < 2) // one row a lane
-        store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? rows.max[0] : rows.max[1],
-                  upper ? sum[0] : sum[1]);
-    store_rows(c, unit, stage, inverse);
-    if (again && values_want_care(unit.p, unit.tile, unit.index))
-        store_again(c, unit, stage, inverse);
-    fence_async();
-    barrier_arrive(&c.shared.q_empty[stage][c.index]);
 }
 
 // pipeline/rescale_from_sum.cuh

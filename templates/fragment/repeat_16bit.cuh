@@ -1,0 +1,152 @@
+//$ needs head_dim head_dim_v score bfloat16
+//$ include "fragment/not_finite.cuh"
+//$ include "sequence/pair.cuh"
+
+// S (16, 16) = Q K^T of the warp's rows and the keys from key0 on. The sum takes columns in any order, too: of every 32 a lane loads
+// 8 neighbouring ones.
+__device__ __forceinline__ void sixteen_scores(float (&s)[8], const Unit &unit, int key0) {
+    const int column = unit.lane % 4 * 8;
+#pragma unroll
+    for (float &score : s)
+        score = 0;
+#pragma unroll(PASS < 32 ? 1 : 2)
+    for (int from = 0; from < HEAD_DIM; from += 32) {
+        unsigned q[2][4] = {}, k[2][4] = {}; // of rows lane / 4 and 8 further down
+        if (from + column < HEAD_DIM)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                load_columns<HEAD_DIM, 8>(q[r], query_in_memory(unit, unit.row() + 8 * r) + from + column, from + column);
+                load_columns<HEAD_DIM, 8>(k[r], key_in_memory(unit, key0 + unit.lane / 4 + 8 * r) + from + column, from + column);
+            }
+        //$ if score != custom_score
+        const unsigned sign = unit.p.scale < 0 ? 0x80008000 : 0; // Q in shared memory is negated then, too
+        //$ end
+#pragma unroll
+        for (int i = 0; i < 4; i += 2) {
+            //$ if score == custom_score
+            const unsigned a[4] = {q[0][i], q[1][i], q[0][i + 1], q[1][i + 1]};
+            //$ else
+            const unsigned a[4] = {q[0][i] ^ sign, q[1][i] ^ sign, q[0][i + 1] ^ sign, q[1][i + 1] ^ sign};
+            //$ end
+#pragma unroll
+            for (int n = 0; n < 2; n++)
+                mma<BFLOAT16>(s[4 * n], s[4 * n + 1], s[4 * n + 2], s[4 * n + 3], a, k[n][i], k[n][i + 1]);
+        }
+    }
+}
+
+// V (16, PASS) of the keys from key0 on, as a lane loads it: of keys 2 (lane % 4) and the next, and of those 8 further on.
+struct Values {
+    unsigned pairs[PASS / 8 / WIDTH][4][WIDTH / 2];
+};
+
+__device__ __forceinline__ Values load_values(const Unit &unit, int key0, int first_column) {
+    Values v = {};
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const Input *row = value_in_memory(unit, key0 + unit.lane % 4 * 2 + j % 2 + j / 2 * 8);
+#pragma unroll
+        for (int group = 0; group < PASS / 8 / WIDTH; group++) {
+            const int column = first_column + (8 * group + unit.lane / 4) * WIDTH;
+            if (column < HEAD_DIM_V)
+                load_columns<HEAD_DIM_V, WIDTH>(v.pairs[group][j], row + column, column);
+        }
+    }
+    return v;
+}
+
+// Of two pairs the lower elements, or the upper ones.
+__device__ __forceinline__ unsigned pair_of(unsigned first, unsigned second, bool upper) {
+    return upper ? first >> 16 | (second & 0xffff0000) : (first & 0xffff) | second << 16;
+}
+
+// Sets those values to 0 that are not finite. True when there are some.
+__device__ __forceinline__ bool keep_finite(Values &v) {
+    unsigned (&pairs)[PASS / 4] = reinterpret_cast<unsigned (&)[PASS / 4]>(v.pairs);
+    unsigned others = 0;
+#pragma unroll
+    for (unsigned pair : pairs)
+        others |= not_finite(pair);
+    const bool found = __any_sync(0xffffffffu, others != 0);
+    if (found)
+#pragma unroll
+        for (unsigned &pair : pairs)
+            pair &= ~not_finite(pair);
+    return found;
+}
+
+// O += P V of 16 keys. P (16, 16) is an operand of mma.
+__device__ __forceinline__ void add_values(float (&o)[PASS / 2], const unsigned (&weights)[4], const Values &v) {
+#pragma unroll
+    for (int i = 0; i < PASS / 8; i++) {
+        const int pair = i % WIDTH / 2;
+        const unsigned (&of)[4][WIDTH / 2] = v.pairs[i / WIDTH];
+        mma<BFLOAT16>(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3], weights, pair_of(of[0][pair], of[1][pair], i % 2),
+                      pair_of(of[2][pair], of[3][pair], i % 2));
+    }
+}
+
+// O += P V of the values that are not finite, for the rows that see them: bit i of `seen` says so of element i of P.
+__device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const unsigned (&weights)[4], unsigned seen,
+                                               const Unit &unit, int key0, int first_column) {
+#pragma unroll 1
+    for (int key = 0; key < 16; key++) {
+        const int lane = unit.lane / 4 * 4 + key % 8 / 2, bit = key / 8 * 4 + key % 2; // which has its weights, and where
+        const unsigned of_key = __shfl_sync(0xffffffffu, seen, lane) >> bit;
+        float weight[2];
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const unsigned pair = __shfl_sync(0xffffffffu, key < 8 ? weights[r] : weights[r + 2], lane);
+            weight[r] = to_float(static_cast<Input>(key % 2 ? pair >> 16 : pair));
+        }
+        const Input *row = value_in_memory(unit, key0 + key);
+#pragma unroll
+        for (int i = 0; i < PASS / 8; i += 2)
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                const int column = first_column + column_of(unit, i, c);
+                if (column >= HEAD_DIM_V)
+                    continue;
+                const unsigned pair = pair_at<HEAD_DIM_V>(row + column, column), these = pair & not_finite(pair);
+#pragma unroll
+                for (int r = 0; r < 2; r++) {
+                    const unsigned of_row = of_key >> 2 * r & 1 ? these : 0;
+                    float &low = o[4 * i + 2 * r + c], &high = o[4 * i + 4 + 2 * r + c];
+                    low = fmaf(weight[r], to_float(static_cast<Input>(of_row)), low);
+                    high = fmaf(weight[r], to_float(static_cast<Input>(of_row >> 16)), high);
+                }
+            }
+    }
+}
+
+// O (16, PASS) = P V, of the warp's rows, not yet divided by l.
+__device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c, int first,
+                                            int end, int first_column) {
+#pragma unroll
+    for (float &value : o)
+        value = 0;
+    bool all_nan = false; // and so they stay
+#pragma unroll 1
+    for (int key0 = first; key0 < end && !all_nan; key0 += 16) {
+        Values v;
+        if (VALUES_AHEAD)
+            v = load_values(unit, key0, first_column);
+        float s[8];
+        sixteen_scores(s, unit, key0);
+        const unsigned seen = exp2_sixteen(s, unit, rows, c, key0);
+        const unsigned weights[4] = {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]),
+                                     pack<BFLOAT16>(s[6], s[7])};
+        if (!VALUES_AHEAD)
+            v = load_values(unit, key0, first_column);
+        const bool others = keep_finite(v);
+        add_values(o, weights, v);
+        if (others) {
+            add_not_finite(o, weights, seen, unit, key0, first_column);
+            all_nan = true;
+#pragma unroll
+            for (float value : o)
+                all_nan = all_nan && value != value;
+            all_nan = __all_sync(0xffffffffu, all_nan);
+        }
+    }
+}
