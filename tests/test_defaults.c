@@ -30,6 +30,8 @@ static const struct choice async[] = {
     {"head_dim=64 mask=causal", "d 64", 256, 64, 3},
     {"head_dim=8 sinks=1", "d 64 with sinks", 192, 128, 3},
     {"head_dim=64 dtype_out=fp32", "d 64 with O in fp32", 192, 96, 3},
+    {"head_dim=64 layout=ragged " DOCUMENTS "params=\"doc: int[batch, len_kv]\"",
+     "d 64 with sequences and a mask that looks tensors up", 192, 80, 3},
     {"head_dim=64 " WINDOW, "d 64 with a mask of one's own", 192, 112, 3},
     {"head_dim=64 score=\"tanh(s) + slope[h] * (k - q)\" params=\"slope: float[heads]\"", "d 64 with tanh and more",
      192, 80, 3},
