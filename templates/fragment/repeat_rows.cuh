@@ -107,6 +107,9 @@ __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit
 //$ if algorithm == flash_async and block_m <= 128 and not folded and (mask != custom_mask or (mask_lookup == no_lookup and block_n <= 64))
 constexpr int PASS = HEAD_DIM_V > 64 ? 128 : 64; // two consumers have 232 registers a thread
 constexpr bool VALUES_AHEAD = true;
+//$ elif algorithm == flash_async and block_m <= 128 and mask != custom_mask
+constexpr int PASS = HEAD_DIM_V > 64 ? 64 : 32;
+constexpr bool VALUES_AHEAD = HEAD_DIM_V > 96; // at d 96 softcap leaves no register
 //$ elif algorithm == flash_async and block_m <= 192 and block_n <= 64
 constexpr int PASS = HEAD_DIM_V > 64 ? 64 : 16;
 constexpr bool VALUES_AHEAD = false;
