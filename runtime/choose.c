@@ -97,7 +97,8 @@ static bool split(const struct att_session *session, const struct request *reque
     if (!may_gain(session, request, &variant.splits))
         return false;
     if (!same_tiles)
-        snprintf(choice->rule, sizeof choice->rule, "the algorithm for this kind of GPU, with the template's defaults for keys in parts");
+        snprintf(choice->rule, sizeof choice->rule,
+                 "the algorithm for this kind of GPU, with the template's defaults for keys in parts");
     choice->variant = variant;
     choice->by_rule |= KNOB_FLAG(KNOB_splits);
     return true;

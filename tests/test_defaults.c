@@ -119,8 +119,8 @@ static struct knobs knobs_of(const char *problem, int algorithm, int loop_order)
     const struct input input = {"<test>", text, strlen(text)};
     struct knobs knobs = knobs_default();
     struct diag diag = {0};
-    bool good = knobs_parse(&input, 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM | 1u << KNOB_GROUP_SCHEDULE, &knobs,
-                            &diag);
+    bool good =
+        knobs_parse(&input, 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM | 1u << KNOB_GROUP_SCHEDULE, &knobs, &diag);
     cr_assert(good, "%s", text_string(&diag.text));
     if (knobs.target == target_any && algorithm != algorithm_flash_tiled)
         knobs.target = target_sm_90a;

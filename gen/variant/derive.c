@@ -243,8 +243,7 @@ static bool is_implied(const struct knobs *knobs, enum knob_id id) {
            (id == KNOB_dtype_kv && knobs->dtype_kv == knobs->dtype) ||
            (id == KNOB_head_dim_v && knobs->head_dim_v == knobs->head_dim) ||
            (id == KNOB_score && knobs->score == score_scaled) || (id == KNOB_target && knobs->target == target_any) ||
-           knob_is_open(id, knob_get(knobs, id)) || is_off(knobs, id) ||
-           is_q_shared(knobs, id);
+           knob_is_open(id, knob_get(knobs, id)) || is_off(knobs, id) || is_q_shared(knobs, id);
 }
 
 /* A name has no room for the expression and the parameters that it needs, with their types. */
