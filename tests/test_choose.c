@@ -178,6 +178,12 @@ Test(choose, another_gpu_is_filled_by_splitting_keys) {
                  att_message(session));
     const char *found = first(session, problem, NULL);
     cr_expect(strstr(found, "_splits0_"), "%s", found);
+    /* The default tile of d 72, 192 rows, would spill beside a part. */
+    found = first(session,
+                  "family=attention_forward dtype=bf16 head_dim=72 mask=causal alignment=16 batch=1 heads=4 "
+                  "len_q=512 len_kv=8192",
+                  NULL);
+    cr_expect(strstr(found, "_m128_n128_") && strstr(found, "_splits0_"), "%s", found);
     att_close(session);
 }
 

@@ -18,16 +18,11 @@ __device__ __forceinline__ void sixteen_scores(float (&s)[8], const Unit &unit, 
                 load_columns<HEAD_DIM, 8>(q[r], query_in_memory(unit, unit.row() + 8 * r) + from + column, from + column);
                 load_columns<HEAD_DIM, 8>(k[r], key_in_memory(unit, key0 + unit.lane / 4 + 8 * r) + from + column, from + column);
             }
-        //$ if score != custom_score
-        const unsigned sign = unit.p.scale < 0 ? 0x80008000 : 0; // Q in shared memory is negated then, too
-        //$ end
+        const unsigned sign = unit.p.scale < 0 ? 0x80008000 : 0; // Q in shared memory is negated then, too //$ if score != custom_score
 #pragma unroll
         for (int i = 0; i < 4; i += 2) {
-            //$ if score == custom_score
-            const unsigned a[4] = {q[0][i], q[1][i], q[0][i + 1], q[1][i + 1]};
-            //$ else
-            const unsigned a[4] = {q[0][i] ^ sign, q[1][i] ^ sign, q[0][i + 1] ^ sign, q[1][i + 1] ^ sign};
-            //$ end
+            const unsigned a[4] = {q[0][i], q[1][i], q[0][i + 1], q[1][i + 1]};                             //$ if score == custom_score
+            const unsigned a[4] = {q[0][i] ^ sign, q[1][i] ^ sign, q[0][i + 1] ^ sign, q[1][i + 1] ^ sign}; //$ else
 #pragma unroll
             for (int n = 0; n < 2; n++)
                 mma<BFLOAT16>(s[4 * n], s[4 * n + 1], s[4 * n + 2], s[4 * n + 3], a, k[n][i], k[n][i + 1]);
