@@ -20,18 +20,10 @@
 
 //$ note Whose rows, and the K/V tiles of each block.
 //$ include "work/row_of_group.cuh"
-//$ if batch_invariant == 1
-//$ include "work/runs_of_chunks.cuh"
-//$ launch attention_decode grid (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) block threads shared shared_bytes dependent
-//$ else
-//$ launch attention_decode grid sm_count block threads shared shared_bytes dependent
-//$ if layout == dense
-//$ include "work/runs_equal.cuh"
-//$ else
-//$ include "work/workers_blocks_or_warps.cuh" if apart else "work/workers_blocks.cuh"
-//$ include "work/runs_of_lengths.cuh"
-//$ end
-//$ end
+//$ include "work/workers_blocks_or_warps.cuh" if apart else "work/workers_blocks.cuh" if batch_invariant == 0 and layout != dense
+//$ include "work/runs_of_chunks.cuh" if batch_invariant == 1 else "work/runs_equal.cuh" if layout == dense else "work/runs_of_lengths.cuh"
+//$ launch attention_decode grid (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) block threads shared shared_bytes dependent if batch_invariant == 1
+//$ launch attention_decode grid sm_count block threads shared shared_bytes dependent if batch_invariant == 0
 //$ include "walk/keys_of_group.cuh" if mask == custom_mask else "walk/keys_from_start.cuh"
 //$ include "walk/keys_of_warp.cuh"
 //$ include "load/paged_keys_by_warp.cuh" if page_size > 0 else "load/keys_by_warp.cuh"
@@ -64,32 +56,16 @@ static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const __grid_constant__ attention_params all) {
     Shared &shared = *dynamic_shared<Shared>();
-    //$ if dependent_launches == 1 and layout != dense
-    grid_dependency_wait(); // lengths are in memory
-    launch_dependents();
-    //$ end
+    grid_dependency_wait(), launch_dependents(); // lengths are in memory //$ if dependent_launches == 1 and layout != dense
     const Plan plan = plan_of(all, gridDim.x);
-    //$ if dependent_launches == 1 and layout == dense
-    grid_dependency_wait();
-    launch_dependents();
-    //$ end
-    //$ if apart
-    const int place = warp_index() * gridDim.x + blockIdx.x; // a few long runs are on different multiprocessors
-    const int worker = plan.warps == 1 ? place : blockIdx.x;
-    if (worker >= plan.workers) {
-        leave_no_border(all, place);
-        return;
-    }
+    grid_dependency_wait(), launch_dependents(); //$ if dependent_launches == 1 and layout == dense
+    const int place = place_of_warp(), worker = plan.warps == 1 ? place : blockIdx.x; //$ if apart
+    const unsigned worker = blockIdx.x;                                               //$ else
+    if (worker >= plan.workers)
+        return leave_no_border(all, place); //$ if apart
+        return;                             //$ else
     const Start start = start_of(all, plan, worker);
-    if (worker == place)
-        leave_border(all, plan, start, worker);
-    else
-        leave_no_border(all, place);
-    //$ else
-    if (blockIdx.x >= plan.workers)
-        return;
-    const Start start = start_of(all, plan, blockIdx.x);
-    //$ end
+    leave_borders(all, plan, start, worker, place); //$ if apart
     const Run &run = start.run;
     //$ if batch_invariant == 1
     if (run.first >= run.end)
@@ -98,9 +74,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
     Tile tile = start.tile;
     const attention_params &p = all;                   //$ if layout == dense
     attention_params p = sequence_of(all, tile.batch); //$ else
-    //$ if q_ahead
-    QueriesAhead ahead = load_queries(p, tile); // before K and V: behind them it would wait for as long as they take
-    //$ end
+    QueriesAhead ahead = load_queries(p, tile); // before K and V: behind them it would wait for as long as they take //$ if q_ahead
     KeyCopies copies(all, run, tile, shared.stage[warp_index()], shared.pages[warp_index()]); //$ if page_size > 0
     KeyCopies copies(all, run, tile, shared.stage[warp_index()]);                             //$ else
     Queries q;              //$ if q_held
@@ -119,15 +93,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
                 columns.add_sinks();
             //$ end
             walk = walk_of_warp(p, run, tile);
-            //$ if q_ahead
-            q.begin(ahead);
+            q.begin(ahead);                                                    //$ if q_ahead
+            q.begin(load_queries(p, tile)); // K and V are under way meanwhile //$ else
             values.begin(); //$ if kv_scale == token
+            //$ if q_ahead
             if (!is_last(run, tile)) {
                 const Tile following = next_tile(all, tile);
                 ahead = load_queries(sequence_of(all, following.batch), following);
             }
-            //$ else
-            q.begin(load_queries(p, tile)); // K and V are under way meanwhile
             //$ end
             begins = false;
         }
@@ -151,23 +124,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
         }
         values.end(columns.o);              //$ if kv_scale == token
         scale_output(columns.o, q.v_scale); //$ elif kv_scale in [tensor, head]
-        //$ if apart
-        if (run.warps == 1)
-            store_columns(columns, p, run, tile, worker);
-        else
-            merge_warps(shared, columns, p, run, tile);
-        //$ else
-        merge_warps(shared, columns, p, run, tile);
-        //$ end
+        store_or_merge(shared, columns, p, run, tile, worker); //$ if apart
+        merge_warps(shared, columns, p, run, tile);            //$ else
         if (is_last(run, tile))
             break;
-        //$ if layout != dense
-        const int batch = tile.batch;
+        const int batch = tile.batch; //$ if layout != dense
         tile = next_tile(all, tile);
+        //$ if layout != dense
         if (tile.batch != batch)
             p = sequence_of(all, tile.batch);
-        //$ else
-        tile = next_tile(all, tile);
         //$ end
         begins = true;
     }

@@ -29,9 +29,7 @@ struct KeyCopies {
                                          KeyStage (&stage)[STAGES])
         : all(all), run(run), stage(stage),
           k_piece(piece_bytes<InputKv>(all.k, all.k_batch_stride, all.k_head_stride, all.k_row_stride)),
-          //$ if shared_kv == 0
-          v_piece(piece_bytes<InputKv>(all.v, all.v_batch_stride, all.v_head_stride, all.v_row_stride)),
-          //$ end
+          v_piece(piece_bytes<InputKv>(all.v, all.v_batch_stride, all.v_head_stride, all.v_row_stride)), //$ if shared_kv == 0
           stages_free(STAGES), to(0) {
         enter(first);
     }
@@ -42,9 +40,7 @@ struct KeyCopies {
         walk = walk_of_warp(p, run, tile);
         len_kv = p.len_kv;
         k = static_cast<const InputKv *>(p.k) + tile.batch * p.k_batch_stride + tile.kv_head * p.k_head_stride;
-        //$ if shared_kv == 0
-        v = static_cast<const InputKv *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride;
-        //$ end
+        v = static_cast<const InputKv *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride; //$ if shared_kv == 0
         //$ if kv_scale == token
         const int lane = threadIdx.x % 32;
         k_scale = p.k_scale + tile.batch * p.k_scale_batch_stride + tile.kv_head * p.k_scale_head_stride + lane * p.k_scale_row_stride;
@@ -61,9 +57,7 @@ struct KeyCopies {
             if (walk.tile < walk.end) {
                 const int key = walk.tile * BLOCK_N;
                 copy_rows<HEAD_DIM>(stage[to].k, KeyRows{k + key * all.k_row_stride, all.k_row_stride}, len_kv - key, k_piece);
-                //$ if shared_kv == 0
-                copy_rows<HEAD_DIM_V>(stage[to].v, KeyRows{v + key * all.v_row_stride, all.v_row_stride}, len_kv - key, v_piece);
-                //$ end
+                copy_rows<HEAD_DIM_V>(stage[to].v, KeyRows{v + key * all.v_row_stride, all.v_row_stride}, len_kv - key, v_piece); //$ if shared_kv == 0
                 //$ if kv_scale == token
                 const int lane = threadIdx.x % 32, wanted = key + lane < len_kv ? 4 : 0;
                 copy_async<4>(&stage[to].k_scale[lane], k_scale + key * all.k_scale_row_stride, wanted);

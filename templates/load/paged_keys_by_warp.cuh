@@ -42,9 +42,7 @@ struct KeyCopies {
                                          KeyStage (&stage)[STAGES], PageNumbers &pages)
         : all(all), run(run), stage(stage), pages(pages),
           k_piece(piece_bytes<InputKv>(all.k, all.k_batch_stride, all.k_head_stride, all.k_row_stride)),
-          //$ if shared_kv == 0
-          v_piece(piece_bytes<InputKv>(all.v, all.v_batch_stride, all.v_head_stride, all.v_row_stride)),
-          //$ end
+          v_piece(piece_bytes<InputKv>(all.v, all.v_batch_stride, all.v_head_stride, all.v_row_stride)), //$ if shared_kv == 0
           stages_free(STAGES), to(0) {
         enter(first);
 #pragma unroll

@@ -2,6 +2,7 @@
 //$ include "load/pieces.cuh"
 //$ include "sequence/pair.cuh"
 //$ include "work/run.cuh"
+//$ include "load/halves_of_bf16.cuh" if dtype == bf16
 
 // Q^T of a Q tile as operand b of S^T = K Q^T, whose K has elements of a byte: in halves, in registers of every warp, of each group
 // of 8 rows row lane / 4. A lane gets four neighbouring columns of K by one load, so it has those of Q: of 16 columns,
@@ -24,52 +25,25 @@ struct Queries {
         for (int n = 0; n < ROW_GROUPS; n++)
             b[n][0] = pairs[n][step][0], b[n][1] = pairs[n][step][1];
     }
-    //$ if dtype == bf16
-    // Takes what was loaded ahead. A row is divided by the power of two that leaves its largest element between 2^14 and 2^15:
-    // so elements down to 2^-28 of that are exact in halves, and smaller ones are off by 2^-39 of it at most.
-    __device__ __forceinline__ void begin(const QueriesAhead &ahead) {
-#pragma unroll
-        for (int n = 0; n < ROW_GROUPS; n++) {
-            unsigned most = 0;
-#pragma unroll
-            for (int i = 0; i < 2 * Q_STEPS; i++) {
-                const unsigned sizes = ahead.pairs[n][i / 2][i % 2] & 0x7fff7fff;
-                most = max(most, max(sizes & 0xffff, sizes >> 16));
-            }
-#pragma unroll
-            for (int lanes = 1; lanes < 4; lanes *= 2)
-                most = max(most, __shfl_xor_sync(0xffffffffu, most, lanes));
-            const int exponent = max(static_cast<int>(most >> 7), 27); // both powers are normal numbers
-            const float inverse = __int_as_float((268 - exponent) << 23), power = __int_as_float((exponent - 14) << 23);
-#pragma unroll
-            for (int i = 0; i < 2 * Q_STEPS; i++) {
-                const unsigned pair = ahead.pairs[n][i / 2][i % 2];
-                pairs[n][i / 2][i % 2] = pack<false>(bfloat16_to_float(static_cast<unsigned short>(pair)) * inverse,
-                                                     bfloat16_to_float(static_cast<unsigned short>(pair >> 16)) * inverse);
-            }
-#pragma unroll
-            for (int j = 0; j < 2; j++)
-                //$ if kv_scale in [tensor, head]
-                unit[n][j] = __shfl_sync(0xffffffffu, power, (threadIdx.x % 4 * 2 + j) * 4) * ahead.k_scale;
-                //$ else
-                unit[n][j] = __shfl_sync(0xffffffffu, power, (threadIdx.x % 4 * 2 + j) * 4);
-                //$ end
-        }
-        v_scale = ahead.v_scale; //$ if kv_scale in [tensor, head]
-    }
-    //$ else
     // Takes what was loaded ahead.
     __device__ __forceinline__ void begin(const QueriesAhead &ahead) {
 #pragma unroll
         for (int n = 0; n < ROW_GROUPS; n++) {
+            //$ if dtype == bf16
+            const float power = to_halves(pairs[n], ahead.pairs[n]);
+#pragma unroll
+            for (int j = 0; j < 2; j++)
+                unit[n][j] = __shfl_sync(0xffffffffu, power, (threadIdx.x % 4 * 2 + j) * 4) * ahead.k_scale; //$ if kv_scale in [tensor, head]
+                unit[n][j] = __shfl_sync(0xffffffffu, power, (threadIdx.x % 4 * 2 + j) * 4);                 //$ else
+            //$ else
 #pragma unroll
             for (int i = 0; i < 2 * Q_STEPS; i++)
                 pairs[n][i / 2][i % 2] = ahead.pairs[n][i / 2][i % 2];
             unit[n][0] = unit[n][1] = ahead.k_scale; //$ if kv_scale in [tensor, head]
+            //$ end
         }
         v_scale = ahead.v_scale; //$ if kv_scale in [tensor, head]
     }
-    //$ end
 };
 
 __device__ __forceinline__ QueriesAhead load_queries(const attention_params &p, const Tile &tile) {
@@ -91,13 +65,10 @@ __device__ __forceinline__ QueriesAhead load_queries(const attention_params &p, 
                 else
                     four = make_uint2(pair_at<HEAD_DIM>(row + column, column), pair_at<HEAD_DIM>(row + column + 2, column + 2));
             }
-            //$ if score != custom_score
-            // scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is.
-            const unsigned signs = p.scale < 0 ? 0x80008000 : 0;
-            q.pairs[n][step][0] = four.x ^ signs, q.pairs[n][step][1] = four.y ^ signs;
-            //$ else
-            q.pairs[n][step][0] = four.x, q.pairs[n][step][1] = four.y;
-            //$ end
+            // scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is. //$ if score != custom_score
+            const unsigned signs = p.scale < 0 ? 0x80008000 : 0; //$ if score != custom_score
+            q.pairs[n][step][0] = four.x ^ signs, q.pairs[n][step][1] = four.y ^ signs; //$ if score != custom_score
+            q.pairs[n][step][0] = four.x, q.pairs[n][step][1] = four.y;                 //$ else
         }
     }
     //$ if kv_scale in [tensor, head]

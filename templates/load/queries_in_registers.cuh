@@ -33,12 +33,9 @@ __device__ __forceinline__ QueriesAhead load_queries(const attention_params &p, 
             if (at.query < p.len_q && column < HEAD_DIM)
                 pair = in_pairs ? *reinterpret_cast<const unsigned *>(row + column)
                                 : pair_at<HEAD_DIM>(row + column, column);
-            //$ if score != custom_score
-            // scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is.
-            q.pairs[n][i / 2][i % 2] = pair ^ (p.scale < 0 ? 0x80008000 : 0);
-            //$ else
-            q.pairs[n][i / 2][i % 2] = pair;
-            //$ end
+            // scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is. //$ if score != custom_score
+            q.pairs[n][i / 2][i % 2] = pair ^ (p.scale < 0 ? 0x80008000 : 0); //$ if score != custom_score
+            q.pairs[n][i / 2][i % 2] = pair;                                  //$ else
         }
     }
     return q;

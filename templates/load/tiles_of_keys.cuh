@@ -1,9 +1,7 @@
 //$ needs block_n units layout
-//$ if layout == ragged
 
 // Where a tile is in the packed tensors, which have no batch.
 __device__ __forceinline__ Tile packed(const Tile &tile) { return {tile.query, tile.head, tile.kv_head, 0}; }
-//$ end
 
 // One thread loads K, another one V: each has one tensor and one ring of stages.
 template <int PANELS_OF, int STAGES_OF>
@@ -25,11 +23,8 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
             barrier_expect(&full[stage], PANELS_OF * BLOCK_N * 128);
 #pragma unroll 1
             for (int panel = 0; panel < PANELS_OF; panel++)
-                //$ if layout == ragged
-                load_panel(to[stage][panel], map, &full[stage], panel * 64, p.first_kv + i * BLOCK_N, packed(tile));
-            //$ else
-                load_panel(to[stage][panel], map, &full[stage], panel * 64, i * BLOCK_N, tile);
-            //$ end
+                load_panel(to[stage][panel], map, &full[stage], panel * 64, p.first_kv + i * BLOCK_N, packed(tile)); //$ if layout == ragged
+                load_panel(to[stage][panel], map, &full[stage], panel * 64, i * BLOCK_N, tile);                      //$ else
         }
     }
 }

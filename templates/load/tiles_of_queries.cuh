@@ -1,7 +1,6 @@
 //$ needs split_keys store consumers panels panels_v q_stages layout
 
 // One thread assigns Q tiles to the other roles, stores their O by TMA, and loads their Q.
-//$ if store == tma
 
 // O is in the buffer where Q was.
 __device__ __forceinline__ void store_output(const attention_tma_params &p, Shared &shared, Tile tile, int stage, int consumer) {
@@ -11,34 +10,22 @@ __device__ __forceinline__ void store_output(const attention_tma_params &p, Shar
     tma_store_commit();
     tma_store_wait_read();
 }
-//$ end
 
-//$ if layout == ragged
-// `first`: the first row of the sequence in the packed Q.
+// Rows of Q are counted from `first` of the tensor on, and those of packed sequences, which have no batch, over all of them. //$ if layout == ragged
 __device__ __forceinline__ void load_queries_of(const attention_tma_params &p, Shared &shared, Tile tile, int stage,
-                                                int consumer, int first) {
-    //$ else
-__device__ __forceinline__ void load_queries_of(const attention_tma_params &p, Shared &shared, Tile tile, int stage,
-                                                int consumer) {
-    //$ end
+                                                int consumer, int first) { //$ if layout == ragged
+                                                int consumer) {            //$ else
     Barrier *full = &shared.q_full[stage][consumer];
     barrier_expect(full, PANELS * rows_of_unit(p.attention) * 128);
     for (int panel = 0; panel < PANELS; panel++)
-        //$ if layout == ragged
         tma_load(shared.q[stage][consumer][panel], &p.q_map, full, panel * 64,
-                 first + tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, 0);
-    //$ else
-        tma_load(shared.q[stage][consumer][panel], &p.q_map, full, panel * 64,
-                 tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch);
-    //$ end
+                 first + tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, 0);  //$ if layout == ragged
+                 tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch); //$ else
 }
 
 // As many empty tiles follow the last one as there are buffers of Q: so that O of the last tiles is stored.
-//$ if layout == ragged
-__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared, int first) {
-    //$ else
-__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared) {
-    //$ end
+__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared, int first) { //$ if layout == ragged
+__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared) {            //$ else
     TileQueue queue = tile_queue(p.attention);
     Ring<2> ring = {0};
     Ring<Q_STAGES> queries = {0};
@@ -47,30 +34,20 @@ __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Sha
         int stage = queries.stage();
         Tile tile = next_tile(p.attention, queue);
         barrier_wait(&shared.tile_empty[ring.stage()], ring.parity() ^ 1);
-        //$ if store == tma
-        Tile leaving = shared.tile[(ring + Q_STAGES).stage()]; // the tile whose O is in this buffer, once the ring has wrapped
-        //$ end
+        Tile leaving = shared.tile[(ring + Q_STAGES).stage()]; // the tile whose O is in this buffer, once the ring has wrapped //$ if store == tma
         shared.tile[ring.stage()] = tile;
         barrier_arrive(&shared.tile_full[ring.stage()]);
 #pragma unroll 1
         for (int consumer = 0; consumer < CONSUMERS; consumer++) {
             barrier_wait(&shared.q_empty[stage][consumer], queries.parity() ^ 1);
             //$ if store == tma
-            //$ if split_keys > 0
-            if (queries.count >= Q_STAGES && p.attention.splits == 1) // parts of O go to the workspace
-                store_output(p, shared, leaving, stage, consumer);
-            //$ else
-            if (queries.count >= Q_STAGES)
+            if (queries.count >= Q_STAGES && p.attention.splits == 1) // parts of O go to the workspace //$ if split_keys > 0
+            if (queries.count >= Q_STAGES)                                                              //$ else
                 store_output(p, shared, leaving, stage, consumer);
             //$ end
-            //$ end
-            //$ if layout == ragged
             if (tile.query >= 0)
-                load_queries_of(p, shared, tile, stage, consumer, first);
-            //$ else
-            if (tile.query >= 0)
-                load_queries_of(p, shared, tile, stage, consumer);
-            //$ end
+                load_queries_of(p, shared, tile, stage, consumer, first); //$ if layout == ragged
+                load_queries_of(p, shared, tile, stage, consumer);        //$ else
         }
         empty += tile.query < 0;
     }

@@ -1,6 +1,7 @@
 //$ needs row_groups o_steps
 //$ include "fragment/softmax_columns.cuh"
 //$ include "store/columns.cuh"
+//$ include "pipeline/merge_warps.cuh"
 
 // What a warp with a run of its own has of a Q tile becomes O, or the run's part of it.
 __device__ __forceinline__ void store_columns(Columns &columns, const attention_params &p, const Run &run, const Tile &tile,
@@ -33,4 +34,13 @@ __device__ __forceinline__ void store_columns(Columns &columns, const attention_
                     part->state[line] = make_float2(columns.max[n][j], sum);
             }
         }
+}
+
+// A warp with a run of its own has all of it; the warps of a block merge what they have.
+__device__ __forceinline__ void store_or_merge(Shared &shared, Columns &columns, const attention_params &p, const Run &run,
+                                               const Tile &tile, int worker) {
+    if (run.warps == 1)
+        store_columns(columns, p, run, tile, worker);
+    else
+        merge_warps(shared, columns, p, run, tile);
 }

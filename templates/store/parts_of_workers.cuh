@@ -27,6 +27,8 @@ __device__ __forceinline__ Part *part_of(const attention_params &p, int worker, 
     return &parts_of_worker(p, worker).part[begins_before];
 }
 
+// Among all warps that there are. A few long runs are on different multiprocessors.
+__device__ __forceinline__ int place_of_warp() { return warp_index() * gridDim.x + blockIdx.x; }
 // There is room for a worker a warp where there can be Q tiles enough for that, else for one a block.
 __device__ __forceinline__ bool has_place(const attention_params &all, int place) {
     const int blocks = gridDim.x, row_tiles = (rows_of_group(all) + BLOCK_M - 1) / BLOCK_M;
@@ -44,6 +46,14 @@ __device__ __forceinline__ void leave_border(const attention_params &all, const 
     else if (threadIdx.x % 32 == 0)
         parts_of_worker(all, worker).border[0] =
             make_int4(tile.batch, tile.kv_head, tile.row, 2 * parts.count + parts.begins_before);
+}
+// To be called by every warp, for its place: a block has one run, or each of its warps has.
+__device__ __forceinline__ void leave_borders(const attention_params &all, const Plan &plan, const Start &start, int worker,
+                                              int place) {
+    if (worker == place)
+        leave_border(all, plan, start, worker);
+    else
+        leave_no_border(all, place);
 }
 __device__ __forceinline__ Border border_of(const attention_params &all, int worker) {
     const int4 border = parts_of_worker(all, worker).border[0];

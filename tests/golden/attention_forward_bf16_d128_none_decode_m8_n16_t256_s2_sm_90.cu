@@ -1170,11 +1170,11 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
 extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const __grid_constant__ attention_params all) {
     Shared &shared = *dynamic_shared<Shared>();
     const Plan plan = plan_of(all, gridDim.x);
-    grid_dependency_wait();
-    launch_dependents();
-    if (blockIdx.x >= plan.workers)
+    grid_dependency_wait(), launch_dependents();
+    const unsigned worker = blockIdx.x;
+    if (worker >= plan.workers)
         return;
-    const Start start = start_of(all, plan, blockIdx.x);
+    const Start start = start_of(all, plan, worker);
     const Run &run = start.run;
     Tile tile = start.tile;
     const attention_params &p = all;

@@ -24,6 +24,7 @@
      load/piece_bytes.cuh
      load/queries_for_bytes.cuh
      sequence/pair.cuh
+     load/halves_of_bf16.cuh
      fragment/softmax_columns.cuh
      fragment/weight_of_score.cuh
      fragment/halves_e4m3.cuh
@@ -893,6 +894,32 @@ template <int COLUMNS> __device__ __forceinline__ unsigned pair_at(const Input *
     return (column < COLUMNS ? at[0] : 0) | static_cast<unsigned>(column + 1 < COLUMNS ? at[1] : 0) << 16;
 }
 
+// load/halves_of_bf16.cuh
+
+// A row of Q from bf16 to halves, divided by the power of two that leaves its largest element between 2^14 and 2^15: so elements
+// down to 2^-28 of that are exact, and smaller ones are off by 2^-39 of it at most. Returns the power. To be called by the four lanes
+// that have the row.
+__device__ __forceinline__ float to_halves(unsigned (&halves)[Q_STEPS][2], const unsigned (&row)[Q_STEPS][2]) {
+    unsigned most = 0;
+#pragma unroll
+    for (int i = 0; i < 2 * Q_STEPS; i++) {
+        const unsigned sizes = row[i / 2][i % 2] & 0x7fff7fff;
+        most = max(most, max(sizes & 0xffff, sizes >> 16));
+    }
+#pragma unroll
+    for (int lanes = 1; lanes < 4; lanes *= 2)
+        most = max(most, __shfl_xor_sync(0xffffffffu, most, lanes));
+    const int exponent = max(static_cast<int>(most >> 7), 27); // both powers are normal numbers
+    const float inverse = __int_as_float((268 - exponent) << 23), power = __int_as_float((exponent - 14) << 23);
+#pragma unroll
+    for (int i = 0; i < 2 * Q_STEPS; i++) {
+        const unsigned pair = row[i / 2][i % 2];
+        halves[i / 2][i % 2] = pack<false>(bfloat16_to_float(static_cast<unsigned short>(pair)) * inverse,
+                                           bfloat16_to_float(static_cast<unsigned short>(pair >> 16)) * inverse);
+    }
+    return power;
+}
+
 // load/queries_for_bytes.cuh
 
 // Q^T of a Q tile as operand b of S^T = K Q^T, whose K has elements of a byte: in halves, in registers of every warp, of each group
@@ -914,28 +941,11 @@ struct Queries {
         for (int n = 0; n < ROW_GROUPS; n++)
             b[n][0] = pairs[n][step][0], b[n][1] = pairs[n][step][1];
     }
-    // Takes what was loaded ahead. A row is divided by the power of two that leaves its largest element between 2^14 and 2^15:
-    // so elements down to 2^-28 of that are exact in halves, and smaller ones are off by 2^-39 of it at most.
+    // Takes what was loaded ahead.
     __device__ __forceinline__ void begin(const QueriesAhead &ahead) {
 #pragma unroll
         for (int n = 0; n < ROW_GROUPS; n++) {
-            unsigned most = 0;
-#pragma unroll
-            for (int i = 0; i < 2 * Q_STEPS; i++) {
-                const unsigned sizes = ahead.pairs[n][i / 2][i % 2] & 0x7fff7fff;
-                most = max(most, max(sizes & 0xffff, sizes >> 16));
-            }
-#pragma unroll
-            for (int lanes = 1; lanes < 4; lanes *= 2)
-                most = max(most, __shfl_xor_sync(0xffffffffu, most, lanes));
-            const int exponent = max(static_cast<int>(most >> 7), 27); // both powers are normal numbers
-            const float inverse = __int_as_float((268 - exponent) << 23), power = __int_as_float((exponent - 14) << 23);
-#pragma unroll
-            for (int i = 0; i < 2 * Q_STEPS; i++) {
-                const unsigned pair = ahead.pairs[n][i / 2][i % 2];
-                pairs[n][i / 2][i % 2] = pack<false>(bfloat16_to_float(static_cast<unsigned short>(pair)) * inverse,
-                                                     bfloat16_to_float(static_cast<unsigned short>(pair >> 16)) * inverse);
-            }
+            const float power = to_halves(pairs[n], ahead.pairs[n]);
 #pragma unroll
             for (int j = 0; j < 2; j++)
                 unit[n][j] = __shfl_sync(0xffffffffu, power, (threadIdx.x % 4 * 2 + j) * 4);
@@ -1319,6 +1329,8 @@ __device__ __forceinline__ Part *part_of(const attention_params &p, int worker, 
     return &parts_of_worker(p, worker).part[begins_before];
 }
 
+// Among all warps that there are. A few long runs are on different multiprocessors.
+__device__ __forceinline__ int place_of_warp() { return warp_index() * gridDim.x + blockIdx.x; }
 // There is room for a worker a warp where there can be Q tiles enough for that, else for one a block.
 __device__ __forceinline__ bool has_place(const attention_params &all, int place) {
     const int blocks = gridDim.x, row_tiles = (rows_of_group(all) + BLOCK_M - 1) / BLOCK_M;
@@ -1336,6 +1348,14 @@ __device__ __forceinline__ void leave_border(const attention_params &all, const 
     else if (threadIdx.x % 32 == 0)
         parts_of_worker(all, worker).border[0] =
             make_int4(tile.batch, tile.kv_head, tile.row, 2 * parts.count + parts.begins_before);
+}
+// To be called by every warp, for its place: a block has one run, or each of its warps has.
+__device__ __forceinline__ void leave_borders(const attention_params &all, const Plan &plan, const Start &start, int worker,
+                                              int place) {
+    if (worker == place)
+        leave_border(all, plan, start, worker);
+    else
+        leave_no_border(all, place);
 }
 __device__ __forceinline__ Border border_of(const attention_params &all, int worker) {
     const int4 border = parts_of_worker(all, worker).border[0];
@@ -1451,6 +1471,15 @@ __device__ __forceinline__ void store_columns(Columns &columns, const attention_
         }
 }
 
+// A warp with a run of its own has all of it; the warps of a block merge what they have.
+__device__ __forceinline__ void store_or_merge(Shared &shared, Columns &columns, const attention_params &p, const Run &run,
+                                               const Tile &tile, int worker) {
+    if (run.warps == 1)
+        store_columns(columns, p, run, tile, worker);
+    else
+        merge_warps(shared, columns, p, run, tile);
+}
+
 // store/combine_borders_launch.cuh
 
 // Combines the parts of the Q tiles that several workers had, always in the same order: a launch behind the first one. A warp has
@@ -1544,20 +1573,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const __grid_constant__ attention_params all) {
     Shared &shared = *dynamic_shared<Shared>();
-    grid_dependency_wait(); // lengths are in memory
-    launch_dependents();
+    grid_dependency_wait(), launch_dependents(); // lengths are in memory
     const Plan plan = plan_of(all, gridDim.x);
-    const int place = warp_index() * gridDim.x + blockIdx.x; // a few long runs are on different multiprocessors
-    const int worker = plan.warps == 1 ? place : blockIdx.x;
-    if (worker >= plan.workers) {
-        leave_no_border(all, place);
-        return;
-    }
+    const int place = place_of_warp(), worker = plan.warps == 1 ? place : blockIdx.x;
+    if (worker >= plan.workers)
+        return leave_no_border(all, place);
     const Start start = start_of(all, plan, worker);
-    if (worker == place)
-        leave_border(all, plan, start, worker);
-    else
-        leave_no_border(all, place);
+    leave_borders(all, plan, start, worker, place);
     const Run &run = start.run;
     Tile tile = start.tile;
     attention_params p = sequence_of(all, tile.batch);
@@ -1599,10 +1621,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
             continue;
         }
         values.end(columns.o);
-        if (run.warps == 1)
-            store_columns(columns, p, run, tile, worker);
-        else
-            merge_warps(shared, columns, p, run, tile);
+        store_or_merge(shared, columns, p, run, tile, worker);
         if (is_last(run, tile))
             break;
         const int batch = tile.batch;

@@ -763,7 +763,7 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 
 // One thread assigns Q tiles to the other roles, stores their O by TMA, and loads their Q.
 
-// `first`: the first row of the sequence in the packed Q.
+// Rows of Q are counted from `first` of the tensor on, and those of packed sequences, which have no batch, over all of them.
 __device__ __forceinline__ void load_queries_of(const attention_tma_params &p, Shared &shared, Tile tile, int stage,
                                                 int consumer, int first) {
     Barrier *full = &shared.q_full[stage][consumer];
