@@ -6,6 +6,8 @@
      params/attention.h
      sequence/element.cuh
      target/any.cuh
+     load/key_rows.cuh
+     walk/seen_by_query.cuh
      walk/keys_seen.cuh
      walk/keys_seen_none.cuh
      load/slice.cuh
@@ -131,9 +133,27 @@ __device__ __forceinline__ Head head_at(const attention_params &p, long long ind
             p.lse ? p.lse + batch * p.lse_batch_stride + head * p.lse_head_stride : nullptr};
 }
 
+// load/key_rows.cuh
+
+// A key of a head: its rows of K and V.
+__device__ __forceinline__ const InputKv *key_row(const attention_params &p, const Head &head, int key) {
+    return head.k + key * p.k_row_stride;
+}
+__device__ __forceinline__ const InputKv *value_row(const attention_params &p, const Head &head, int key) {
+    return head.v + key * p.v_row_stride;
+}
+
 // walk/keys_seen_none.cuh
 // How many keys a query sees: all.
 __device__ __forceinline__ int keys_seen(const attention_params &p, int) { return p.len_kv; }
+
+// walk/seen_by_query.cuh
+
+// The keys that a query sees: all from `first` to `end` - 1.
+struct Keys {
+    int first, end;
+};
+__device__ __forceinline__ Keys keys_of(const attention_params &p, int query) { return {0, keys_seen(p, query)}; }
 
 // fragment/reduce.cuh
 // Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
@@ -240,27 +260,28 @@ __device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) 
 __device__ __forceinline__ float softmax_lse(SoftmaxState state) { return state.max + logf(state.sum); }
 
 extern "C" __global__ void __launch_bounds__(THREADS) attention_multi_pass(const __grid_constant__ attention_params p) {
-    long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // (batch, head, query) in one
+    const long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // (batch, head, query) in one
     if (row >= static_cast<long long>(p.batch) * p.heads * p.len_q)
         return;
-    Head head = head_at(p, row / p.len_q);
-    int query = static_cast<int>(row % p.len_q);
-    int seen = keys_seen(p, query);
-    Slice<HEAD_DIM> q = slice_load<HEAD_DIM>(head.q + query * p.q_row_stride);
+    const long long index = row / p.len_q; // batch * heads + head
+    const int query = static_cast<int>(row % p.len_q);
+    const Head head = head_at(p, index);
+    const Keys keys = keys_of(p, query);
+    const Slice<HEAD_DIM> q = slice_load<HEAD_DIM>(head.q + query * p.q_row_stride);
 
     // Loop 1: m = max s, l = sum exp(s - m), with s = scale q.k
     SoftmaxState state = softmax_of_nothing();
-    for (int key = 0; key < seen; key++) {
-        float score = p.scale * slice_dot(q, slice_load<HEAD_DIM>(head.k + key * p.k_row_stride));
-        state = softmax_join(state, softmax_of(score));
+    for (int key = keys.first; key < keys.end; key++) {
+        float s = p.scale * slice_dot(q, slice_load<HEAD_DIM>(key_row(p, head, key)));
+        state = softmax_join(state, softmax_of(s));
     }
 
     // Loop 2: o = sum of exp(s - m) / l v
     Slice<HEAD_DIM_V> o = slice_zero<HEAD_DIM_V>();
-    for (int key = 0; key < seen; key++) {
-        float score = p.scale * slice_dot(q, slice_load<HEAD_DIM>(head.k + key * p.k_row_stride));
-        float weight = softmax_normalize(softmax_weight(score, state.max), state);
-        slice_add(o, 1, weight, slice_load<HEAD_DIM_V>(head.v + key * p.v_row_stride));
+    for (int key = keys.first; key < keys.end; key++) {
+        float s = p.scale * slice_dot(q, slice_load<HEAD_DIM>(key_row(p, head, key)));
+        const float weight = softmax_normalize(softmax_weight(s, state.max), state);
+        slice_add(o, 1, weight, slice_load<HEAD_DIM_V>(value_row(p, head, key)));
     }
 
     slice_store(head.o + query * p.o_row_stride, o);

@@ -7,6 +7,9 @@
      sequence/element.cuh
      target/any.cuh
      sequence/input_kv.cuh
+     sequence/dense.cuh
+     load/key_rows.cuh
+     walk/seen_by_query.cuh
      walk/keys_seen.cuh
      walk/keys_seen_causal.cuh
      load/slice.cuh
@@ -122,6 +125,21 @@ __device__ __forceinline__ Head head_at(const attention_params &p, long long ind
 
 // Elements of K and V as numbers. Those of 8 bits have the value of their bits, times a scale or not.
 
+// sequence/dense.cuh
+
+// Sequences of one length: what a kernel is told holds for each of them.
+__device__ __forceinline__ const attention_params &sequence_of(const attention_params &all, int) { return all; }
+
+// load/key_rows.cuh
+
+// A key of a head: its rows of K and V.
+__device__ __forceinline__ const InputKv *key_row(const attention_params &p, const Head &head, int key) {
+    return head.k + key * p.k_row_stride;
+}
+__device__ __forceinline__ const InputKv *value_row(const attention_params &p, const Head &head, int key) {
+    return head.v + key * p.v_row_stride;
+}
+
 // walk/keys_seen_causal.cuh
 // How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
 // they hold, NaN included, stays out of the row. The last query and the last key are aligned; subtracting first keeps the
@@ -129,6 +147,14 @@ __device__ __forceinline__ Head head_at(const attention_params &p, long long ind
 __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
     return max(0, query - p.len_q + p.len_kv + 1);
 }
+
+// walk/seen_by_query.cuh
+
+// The keys that a query sees: all from `first` to `end` - 1.
+struct Keys {
+    int first, end;
+};
+__device__ __forceinline__ Keys keys_of(const attention_params &p, int query) { return {0, keys_seen(p, query)}; }
 
 // fragment/reduce.cuh
 // Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
@@ -227,29 +253,31 @@ __device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) 
 // log(sum of exp(score)) = m + log l; -INFINITY for nothing.
 __device__ __forceinline__ float softmax_lse(SoftmaxState state) { return state.max + logf(state.sum); }
 
-extern "C" __global__ void __launch_bounds__(THREADS) attention_flash(const __grid_constant__ attention_params p) {
-    long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // (batch, head, query) in one
-    if (row >= static_cast<long long>(p.batch) * p.heads * p.len_q)
+extern "C" __global__ void __launch_bounds__(THREADS) attention_flash(const __grid_constant__ attention_params all) {
+    const long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // (batch, head, query) in one
+    if (row >= static_cast<long long>(all.batch) * all.heads * all.len_q)
         return;
-    Head head = head_at(p, row / p.len_q);
-    int query = static_cast<int>(row % p.len_q);
-    int seen = keys_seen(p, query);
-    Slice<HEAD_DIM> q = slice_load<HEAD_DIM>(head.q + query * p.q_row_stride);
+    const long long index = row / all.len_q; // batch * heads + head
+    const int query = static_cast<int>(row % all.len_q);
+    const attention_params &p = sequence_of(all, static_cast<int>(index / all.heads));
+    const Head head = head_at(p, index);
+    const Keys keys = keys_of(p, query);
+    const Slice<HEAD_DIM> q = slice_load<HEAD_DIM>(head.q + query * p.q_row_stride);
 
     SoftmaxState state = softmax_of_nothing();
     Slice<HEAD_DIM_V> o = slice_zero<HEAD_DIM_V>();
-    for (int key = 0; key < seen; key++) {
+    for (int key = keys.first; key < keys.end; key++) {
         // s = scale q.k
-        float score = p.scale * slice_dot(q, slice_load<HEAD_DIM>(head.k + key * p.k_row_stride));
+        float s = p.scale * slice_dot(q, slice_load<HEAD_DIM>(key_row(p, head, key)));
 
         // m' = max(m, s),  keep = exp(m - m'),  weight = exp(s - m')
-        float max = fmaxf(state.max, score);
-        float keep = softmax_weight(state.max, max);
-        float weight = softmax_weight(score, max);
+        const float max = fmaxf(state.max, s);
+        const float keep = softmax_weight(state.max, max);
+        float weight = softmax_weight(s, max);
 
         // l = l keep + weight,  o = o keep + weight v
         state = {max, state.sum * keep + weight};
-        slice_add(o, keep, weight, slice_load<HEAD_DIM_V>(head.v + key * p.v_row_stride));
+        slice_add(o, keep, weight, slice_load<HEAD_DIM_V>(value_row(p, head, key)));
     }
 
     // o = o / l
