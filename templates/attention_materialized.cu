@@ -2,6 +2,7 @@
 // S = scale Q K^T, then P = softmax of each row of S (in place), then O = P V. The two products are computed in
 // tiles of block_m x block_n, which accumulate in registers, DEPTH at a time, from shared memory. Whatever the speed of the
 // products, the matrix is written twice and read three times.
+//$ require layout == dense
 //$ default block_m = 64
 //$ default block_n = 64
 //$ default threads = 256
@@ -17,16 +18,16 @@
 //$ require block_m * block_n <= 64 * threads
 //$ let shared_bytes = 4 * (block_m + block_n) * (depth + 1)
 //$ let warps = threads / 32
-//$ include "expression/tables_launch.cuh" if mask == custom_mask and mask_tables > 0
+//$ let expressions = mask == custom_mask or score == custom_score or sinks > 0
+//$ include "expression/tables_launch.cuh" if mask_tables > 0
 //$ launch attention_scores grid batch * heads * ((len_q + block_m - 1) / block_m) * ((len_kv + block_n - 1) / block_n) block threads shared shared_bytes
 //$ launch attention_weights grid (batch * heads * len_q + warps - 1) / warps block threads shared 0
 //$ launch attention_output grid batch * heads * ((len_q + block_m - 1) / block_m) * ((head_dim_v + block_n - 1) / block_n) block threads shared shared_bytes
 //$ workspace 4 * batch * heads * len_q * len_kv
 //$ include "sequence/head.cuh"
 //$ include "sequence/input_kv.cuh"
-//$ require layout == dense
-//$ include "expression/formula.cuh" if mask == custom_mask or score == custom_score or sinks > 0
-//$ include "walk/keys_seen.cuh"
+//$ include "load/key_rows.cuh"
+//$ include "expression/formula.cuh" if expressions
 //$ include "fragment/softmax.cuh"
 //$ include "fragment/dropout.cuh" if dropout == 1
 
@@ -41,203 +42,167 @@ static_assert(sizeof(Operands) == SHARED_BYTES, "as in the launch directive");
 // The threads form a THREADS_M x THREADS_N grid over the tile; thread (y, x) sums elements (y + i THREADS_M, x + j THREADS_N).
 constexpr int PER_M = BLOCK_M / THREADS_M, PER_N = BLOCK_N / THREADS_N;
 
+// A tile of a product: BLOCK_M queries of one head by BLOCK_N columns, which are keys or elements of V.
+struct Tile {
+    long long index; // batch * heads + head
+    int query0, column0;
+    Where where; //$ if mask == custom_mask or score == custom_score
+};
+
+// One block a tile.
+__device__ __forceinline__ Tile tile_of_block(const attention_params &p, int columns) {
+    const int tiles_m = (p.len_q + BLOCK_M - 1) / BLOCK_M, tiles_n = (columns + BLOCK_N - 1) / BLOCK_N;
+    Tile tile;
+    tile.index = blockIdx.x / tiles_n / tiles_m;
+    tile.query0 = blockIdx.x / tiles_n % tiles_m * BLOCK_M;
+    tile.column0 = blockIdx.x % tiles_n * BLOCK_N;
+    tile.where = where_is(p, tile.index); //$ if mask == custom_mask or score == custom_score
+    return tile;
+}
+//$ include "walk/seen_in_tile_custom.cuh" if mask == custom_mask else "walk/seen_in_tile_builtin.cuh"
+
 // The matrix of one head in the workspace: (len_q, len_kv).
 __device__ __forceinline__ float *head_matrix(const attention_params &p, long long head) {
     return static_cast<float *>(p.workspace) + head * p.len_q * p.len_kv;
 }
 
+// DEPTH columns from d0 on of rows `first` on of Q or K, which have HEAD_DIM columns; 0 outside.
+template <int ROWS, typename Element>
+__device__ __forceinline__ void load_rows(float (&tile)[ROWS][DEPTH + 1], const Element *tensor, long long row_stride, int first,
+                                          int rows, int d0) {
+    for (int i = threadIdx.x; i < ROWS * DEPTH; i += THREADS) {
+        const int row = first + i / DEPTH, d = d0 + i % DEPTH;
+        const bool inside = row < rows && d < HEAD_DIM;
+        tile[i / DEPTH][i % DEPTH] = inside ? to_float(tensor[row * row_stride + d]) : 0.0f;
+    }
+}
+
 // S = scale Q K^T; one block a tile.
 extern "C" __global__ void __launch_bounds__(THREADS) attention_scores(const __grid_constant__ attention_params p) {
-    Operands &tile = *dynamic_shared<Operands>();
-    int tiles_m = (p.len_q + BLOCK_M - 1) / BLOCK_M, tiles_n = (p.len_kv + BLOCK_N - 1) / BLOCK_N;
-    int query0 = blockIdx.x / tiles_n % tiles_m * BLOCK_M, key0 = blockIdx.x % tiles_n * BLOCK_N;
-    long long index = blockIdx.x / tiles_n / tiles_m;
-    Head head = head_at(p, index);
-    int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
-    //$ if mask == causal
-    if (key0 >= keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1))
-        return; // not even the last query of the tile sees its first key
-    //$ end
-    const Where at = where_is(p, index); //$ if mask == custom_mask or score == custom_score
-    //$ if mask == custom_mask
-    if (!some_seen(p, at, position_of(p, query0), position_of(p, min(query0 + BLOCK_M, p.len_q) - 1), key0,
-                   min(key0 + BLOCK_N, p.len_kv) - 1))
-        return;
-    //$ end
+    Operands &operands = *dynamic_shared<Operands>();
+    const Tile tile = tile_of_block(p, p.len_kv);
+    const int query0 = tile.query0, key0 = tile.column0;
+    const Head head = head_at(p, tile.index);
+    if (!sees_some_key(p, tile, key0, BLOCK_N)) return; // of such tiles no score is read //$ if mask != none
+    const int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
 
     float sum[PER_M][PER_N] = {};
     for (int d0 = 0; d0 < HEAD_DIM; d0 += DEPTH) {
-        for (int i = thread; i < BLOCK_M * DEPTH; i += THREADS) { // a = Q[query0 ..][d0 ..], 0 outside
-            int query = query0 + i / DEPTH, d = d0 + i % DEPTH;
-            bool inside = query < p.len_q && d < HEAD_DIM;
-            tile.a[i / DEPTH][i % DEPTH] = inside ? to_float(head.q[query * p.q_row_stride + d]) : 0.0f;
-        }
-        for (int i = thread; i < BLOCK_N * DEPTH; i += THREADS) { // b = K[key0 ..][d0 ..], 0 outside
-            int key = key0 + i / DEPTH, d = d0 + i % DEPTH;
-            bool inside = key < p.len_kv && d < HEAD_DIM;
-            tile.b[i / DEPTH][i % DEPTH] = inside ? to_float(head.k[key * p.k_row_stride + d]) : 0.0f;
-        }
+        load_rows(operands.a, head.q, p.q_row_stride, query0, p.len_q, d0);
+        load_rows(operands.b, head.k, p.k_row_stride, key0, p.len_kv, d0);
         __syncthreads();
-        for (int step = 0; step < DEPTH; step++) {
+        for (int step = 0; step < DEPTH; step++)
 #pragma unroll
             for (int i = 0; i < PER_M; i++)
 #pragma unroll
                 for (int j = 0; j < PER_N; j++)
-                    sum[i][j] = fmaf(tile.a[y + i * THREADS_M][step], tile.b[x + j * THREADS_N][step], sum[i][j]);
-        }
+                    sum[i][j] = fmaf(operands.a[y + i * THREADS_M][step], operands.b[x + j * THREADS_N][step], sum[i][j]);
         __syncthreads(); // all threads have used the operands
     }
 
-    //$ if kv_scale != none
+    float *scores = head_matrix(p, tile.index);
 #pragma unroll
     for (int j = 0; j < PER_N; j++) {
-        const int key = min(key0 + x + j * THREADS_N, p.len_kv - 1);
+        const int key = key0 + x + j * THREADS_N;
+        if (key >= p.len_kv)
+            continue;
+        const float scale = p.scale * key_scale(p, head, key); //$ if kv_scale != none
+        const float scale = p.scale;                           //$ else
 #pragma unroll
-        for (int i = 0; i < PER_M; i++)
-            sum[i][j] *= head.k_scale[key * p.k_scale_row_stride];
-    }
-    //$ end
-    float *scores = head_matrix(p, index);
-#pragma unroll
-    for (int i = 0; i < PER_M; i++) {
-        int query = query0 + y + i * THREADS_M;
-#pragma unroll
-        for (int j = 0; j < PER_N; j++) {
-            int key = key0 + x + j * THREADS_N;
-            if (query < p.len_q && key < p.len_kv)
-                //$ if score == custom_score
-                scores[static_cast<long long>(query) * p.len_kv + key] =
-                    score_of(p, at, position_of(p, query), key, p.scale * sum[i][j]);
-            //$ else
-                scores[static_cast<long long>(query) * p.len_kv + key] = p.scale * sum[i][j];
-            //$ end
+        for (int i = 0; i < PER_M; i++) {
+            const int query = query0 + y + i * THREADS_M;
+            if (query >= p.len_q)
+                continue;
+            float s = scale * sum[i][j];
+            s = score_of(p, tile.where, position_of(p, query), key, s); //$ if score == custom_score
+            scores[static_cast<long long>(query) * p.len_kv + key] = s;
         }
     }
 }
 
 // P = softmax of each row of S, in place; one warp a row. Keys that are not seen have no weight, not even 0.
 extern "C" __global__ void __launch_bounds__(THREADS) attention_weights(const __grid_constant__ attention_params p) {
-    long long row = static_cast<long long>(blockIdx.x) * WARPS + threadIdx.x / 32; // (batch, head, query) in one
+    const long long row = static_cast<long long>(blockIdx.x) * WARPS + threadIdx.x / 32; // (batch, head, query) in one
     if (row >= static_cast<long long>(p.batch) * p.heads * p.len_q)
         return;
-    Head head = head_at(p, row / p.len_q);
-    int query = static_cast<int>(row % p.len_q), lane = threadIdx.x % 32;
-    const Where at = where_is(p, row / p.len_q); //$ if mask == custom_mask or sinks > 0
-    //$ if mask == custom_mask
-    const int position = position_of(p, query);
-    const Keys keys = keys_of(p, at, position, position);
-    //$ else
-    int seen = keys_seen(p, query);
-    //$ end
+    const long long index = row / p.len_q; // batch * heads + head
+    const int query = static_cast<int>(row % p.len_q), lane = threadIdx.x % 32;
+    const Head head = head_at(p, index);
+    const Where at = where_is(p, index); //$ if mask == custom_mask or sinks > 0
+    const int position = position_of(p, query);           //$ if mask == custom_mask
+    const Keys keys = keys_of(p, at, position, position); //$ if mask == custom_mask
+    const Keys keys = keys_of(p, query);                  //$ else
     float *score = head_matrix(p, 0) + row * p.len_kv; // (len_kv), then the weights
 
     // m = max s,  l = sum exp(s - m)
     SoftmaxState state = softmax_of_nothing();
-    //$ if mask == custom_mask
-    for (int key = keys.first + lane; key < keys.end; key += 32)
-        if (sees(p, at, position, key))
-            state = softmax_join(state, softmax_of(score[key]));
-    //$ else
-    for (int key = lane; key < seen; key += 32)
+    for (int key = keys.first + lane; key < keys.end; key += 32) {
+        if (!sees(p, at, position, key)) continue; //$ if mask == custom_mask
         state = softmax_join(state, softmax_of(score[key]));
-    //$ end
+    }
     state = lanes_reduce<32, SoftmaxState, softmax_join>(state);
     state = softmax_join(state, softmax_of(tensor_sinks(p, at.h))); // a sink has weight and no value //$ if sinks > 0
 
     // p = exp(s - m) / l
-    //$ if mask == custom_mask
-    for (int key = keys.first + lane; key < keys.end; key += 32)
-        if (sees(p, at, position, key))
-            score[key] = softmax_normalize(softmax_weight(score[key], state.max), state);
-    //$ else
-    for (int key = lane; key < seen; key += 32)
+    for (int key = keys.first + lane; key < keys.end; key += 32) {
+        if (!sees(p, at, position, key)) continue; //$ if mask == custom_mask
         score[key] = softmax_normalize(softmax_weight(score[key], state.max), state);
-    //$ end
+    }
 
     if (head.lse && lane == 0)
         head.lse[query] = softmax_lse(state);
 }
 
-// O = P V / (1 - dropout_p), with 0 for the weights that are dropped; one block a tile. //$ if dropout == 1
-// O = P V; one block a tile.                                                            //$ else
+// O = P V; one block a tile.
+// Dropout sets some of P to 0 and divides the others by 1 - dropout_p. //$ if dropout == 1
 extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __grid_constant__ attention_params p) {
-    Operands &tile = *dynamic_shared<Operands>();
-    constexpr int TILES_N = (HEAD_DIM_V + BLOCK_N - 1) / BLOCK_N;
-    int tiles_m = (p.len_q + BLOCK_M - 1) / BLOCK_M;
-    int query0 = blockIdx.x / TILES_N % tiles_m * BLOCK_M, d0 = blockIdx.x % TILES_N * BLOCK_N;
-    long long index = blockIdx.x / TILES_N / tiles_m;
-    Head head = head_at(p, index);
-    const float *weights = head_matrix(p, index);
-    int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
-    //$ if mask == custom_mask
-    const Where at = where_is(p, index);
-    const Keys range =
-        keys_of(p, at, position_of(p, query0), position_of(p, min(query0 + BLOCK_M, p.len_q) - 1));
-    int keys = range.end;
-    //$ else
-    int keys = keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1); // the last query of the tile sees the most keys
-    //$ end
-
-    const Dropout dropout = dropout_of(p, index); //$ if dropout == 1
+    Operands &operands = *dynamic_shared<Operands>();
+    const Tile tile = tile_of_block(p, HEAD_DIM_V);
+    const int query0 = tile.query0, d0 = tile.column0;
+    const Head head = head_at(p, tile.index);
+    const Keys keys = keys_of_tile(p, tile);
+    const Dropout dropout = dropout_of(p, tile.index); //$ if dropout == 1
+    const float *weights = head_matrix(p, tile.index);
+    const int y = threadIdx.x / THREADS_N, x = threadIdx.x % THREADS_N;
 
     float sum[PER_M][PER_N] = {};
-    //$ if mask == custom_mask
-    for (int key0 = range.first; key0 < keys; key0 += DEPTH) {
-        if (!some_seen(p, at, position_of(p, query0), position_of(p, min(query0 + BLOCK_M, p.len_q) - 1), key0,
-                       min(key0 + DEPTH, p.len_kv) - 1))
-            continue;
-    //$ else
-    for (int key0 = 0; key0 < keys; key0 += DEPTH) {
-    //$ end
-        for (int i = thread; i < BLOCK_M * DEPTH; i += THREADS) { // a = P[query0 ..][key0 ..], 0 outside
-            int query = query0 + i / DEPTH, key = key0 + i % DEPTH;
-            //$ if mask == custom_mask
-            bool inside = query < p.len_q && key < keys && sees(p, at, position_of(p, query), key);
-            //$ else
-            bool inside = query < p.len_q && key < keys_seen(p, query);
-            //$ end
+    for (int key0 = keys.first; key0 < keys.end; key0 += DEPTH) {
+        if (!sees_some_key(p, tile, key0, DEPTH)) continue; //$ if mask == custom_mask
+        for (int i = threadIdx.x; i < BLOCK_M * DEPTH; i += THREADS) { // a = P[query0 ..][key0 ..], 0 outside
+            const int query = query0 + i / DEPTH, key = key0 + i % DEPTH;
+            bool inside = query < p.len_q && sees_key(p, tile, query, key);
             inside = inside && keeps_pair(dropout, query, key); //$ if dropout == 1
-            //$ if kv_scale != none
-            tile.a[i / DEPTH][i % DEPTH] = inside ? weights[static_cast<long long>(query) * p.len_kv + key] *
-                                                        head.v_scale[key * p.v_scale_row_stride] : 0.0f;
-            //$ else
-            tile.a[i / DEPTH][i % DEPTH] = inside ? weights[static_cast<long long>(query) * p.len_kv + key] : 0.0f;
-            //$ end
+            float weight = inside ? weights[static_cast<long long>(query) * p.len_kv + key] : 0.0f;
+            if (inside) weight *= value_scale(p, head, key); //$ if kv_scale != none
+            operands.a[i / DEPTH][i % DEPTH] = weight;
         }
-        for (int i = thread; i < BLOCK_N * DEPTH; i += THREADS) { // b = V[key0 ..][d0 ..] transposed, 0 outside
-            int key = key0 + i / BLOCK_N, d = d0 + i % BLOCK_N;
-            bool inside = key < keys && d < HEAD_DIM_V;
-            tile.b[i % BLOCK_N][i / BLOCK_N] = inside ? to_float(head.v[key * p.v_row_stride + d]) : 0.0f;
+        for (int i = threadIdx.x; i < BLOCK_N * DEPTH; i += THREADS) { // b = V[key0 ..][d0 ..] transposed, 0 outside
+            const int key = key0 + i / BLOCK_N, d = d0 + i % BLOCK_N;
+            const bool inside = key < keys.end && d < HEAD_DIM_V;
+            operands.b[i % BLOCK_N][i / BLOCK_N] = inside ? to_float(head.v[key * p.v_row_stride + d]) : 0.0f;
         }
         __syncthreads();
-        for (int step = 0; step < DEPTH; step++) {
+        for (int step = 0; step < DEPTH; step++)
 #pragma unroll
             for (int i = 0; i < PER_M; i++) {
-                //$ if mask == causal
-                if (key0 + step >= keys_seen(p, query0 + y + i * THREADS_M))
-                    continue; // a weight of 0 would not do: 0 times NaN is NaN
-                //$ elif mask == custom_mask
-                const int query = query0 + y + i * THREADS_M, key = key0 + step;
-                if (query >= p.len_q || key >= keys || !sees(p, at, position_of(p, query), key))
-                    continue; // a weight of 0 would not do: 0 times NaN is NaN
-                //$ end
+                // a weight of 0 would not do: 0 times NaN is NaN                           //$ if mask != none
+                if (!sees_key(p, tile, query0 + y + i * THREADS_M, key0 + step)) continue; //$ if mask != none
 #pragma unroll
                 for (int j = 0; j < PER_N; j++)
-                    sum[i][j] = fmaf(tile.a[y + i * THREADS_M][step], tile.b[x + j * THREADS_N][step], sum[i][j]);
+                    sum[i][j] = fmaf(operands.a[y + i * THREADS_M][step], operands.b[x + j * THREADS_N][step], sum[i][j]);
             }
-        }
         __syncthreads();
     }
 
 #pragma unroll
     for (int i = 0; i < PER_M; i++) {
-        int query = query0 + y + i * THREADS_M;
+        const int query = query0 + y + i * THREADS_M;
 #pragma unroll
         for (int j = 0; j < PER_N; j++) {
-            int d = d0 + x + j * THREADS_N;
+            const int d = d0 + x + j * THREADS_N;
+            sum[i][j] *= p.dropout_factor; //$ if dropout == 1
             if (query < p.len_q && d < HEAD_DIM_V)
-                head.o[query * p.o_row_stride + d] = to_output(p.dropout_factor * sum[i][j]); //$ if dropout == 1
-                head.o[query * p.o_row_stride + d] = to_output(sum[i][j]);                    //$ else
+                head.o[query * p.o_row_stride + d] = to_output(sum[i][j]);
         }
     }
 }

@@ -7,10 +7,13 @@
      sequence/element.cuh
      target/any.cuh
      sequence/input_kv.cuh
-     walk/keys_seen.cuh
-     walk/keys_seen_causal.cuh
+     load/key_rows.cuh
      fragment/softmax.cuh
      fragment/reduce.cuh
+     walk/seen_in_tile_builtin.cuh
+     walk/seen_by_query.cuh
+     walk/keys_seen.cuh
+     walk/keys_seen_causal.cuh
 
    Knobs
      family        attention_forward  what kind of kernel this is
@@ -139,14 +142,6 @@ __device__ __forceinline__ Head head_at(const attention_params &p, long long ind
 
 // Elements of K and V as numbers. Those of 8 bits have the value of their bits, times a scale or not.
 
-// walk/keys_seen_causal.cuh
-// How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
-// they hold, NaN included, stays out of the row. The last query and the last key are aligned; subtracting first keeps the
-// sum within int.
-__device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
-    return max(0, query - p.len_q + p.len_kv + 1);
-}
-
 // fragment/reduce.cuh
 // Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
 // bits.
@@ -213,77 +208,135 @@ static_assert(sizeof(Operands) == SHARED_BYTES, "as in the launch directive");
 // The threads form a THREADS_M x THREADS_N grid over the tile; thread (y, x) sums elements (y + i THREADS_M, x + j THREADS_N).
 constexpr int PER_M = BLOCK_M / THREADS_M, PER_N = BLOCK_N / THREADS_N;
 
+// A tile of a product: BLOCK_M queries of one head by BLOCK_N columns, which are keys or elements of V.
+struct Tile {
+    long long index; // batch * heads + head
+    int query0, column0;
+};
+
+// One block a tile.
+__device__ __forceinline__ Tile tile_of_block(const attention_params &p, int columns) {
+    const int tiles_m = (p.len_q + BLOCK_M - 1) / BLOCK_M, tiles_n = (columns + BLOCK_N - 1) / BLOCK_N;
+    Tile tile;
+    tile.index = blockIdx.x / tiles_n / tiles_m;
+    tile.query0 = blockIdx.x / tiles_n % tiles_m * BLOCK_M;
+    tile.column0 = blockIdx.x % tiles_n * BLOCK_N;
+    return tile;
+}
+
+// walk/keys_seen_causal.cuh
+// How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
+// they hold, NaN included, stays out of the row. The last query and the last key are aligned; subtracting first keeps the
+// sum within int.
+__device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
+    return max(0, query - p.len_q + p.len_kv + 1);
+}
+
+// walk/seen_by_query.cuh
+
+// The keys that a query sees: all from `first` to `end` - 1.
+struct Keys {
+    int first, end;
+};
+__device__ __forceinline__ Keys keys_of(const attention_params &p, int query) { return {0, keys_seen(p, query)}; }
+
+// walk/seen_in_tile_builtin.cuh
+
+// Which keys the queries of a tile see, for built-in masks.
+
+__device__ __forceinline__ bool sees_key(const attention_params &p, const Tile &, int query, int key) {
+    return key < keys_seen(p, query);
+}
+
+// The keys that some query of the tile sees: the last one sees the most.
+__device__ __forceinline__ Keys keys_of_tile(const attention_params &p, const Tile &tile) {
+    return keys_of(p, min(tile.query0 + BLOCK_M, p.len_q) - 1);
+}
+
+// Does some query see one of so many keys?
+__device__ __forceinline__ bool sees_some_key(const attention_params &p, const Tile &tile, int key0, int) {
+    return key0 < keys_of_tile(p, tile).end;
+}
+
 // The matrix of one head in the workspace: (len_q, len_kv).
 __device__ __forceinline__ float *head_matrix(const attention_params &p, long long head) {
     return static_cast<float *>(p.workspace) + head * p.len_q * p.len_kv;
 }
 
+// DEPTH columns from d0 on of rows `first` on of Q or K, which have HEAD_DIM columns; 0 outside.
+template <int ROWS, typename Element>
+__device__ __forceinline__ void load_rows(float (&tile)[ROWS][DEPTH + 1], const Element *tensor, long long row_stride, int first,
+                                          int rows, int d0) {
+    for (int i = threadIdx.x; i < ROWS * DEPTH; i += THREADS) {
+        const int row = first + i / DEPTH, d = d0 + i % DEPTH;
+        const bool inside = row < rows && d < HEAD_DIM;
+        tile[i / DEPTH][i % DEPTH] = inside ? to_float(tensor[row * row_stride + d]) : 0.0f;
+    }
+}
+
 // S = scale Q K^T; one block a tile.
 extern "C" __global__ void __launch_bounds__(THREADS) attention_scores(const __grid_constant__ attention_params p) {
-    Operands &tile = *dynamic_shared<Operands>();
-    int tiles_m = (p.len_q + BLOCK_M - 1) / BLOCK_M, tiles_n = (p.len_kv + BLOCK_N - 1) / BLOCK_N;
-    int query0 = blockIdx.x / tiles_n % tiles_m * BLOCK_M, key0 = blockIdx.x % tiles_n * BLOCK_N;
-    long long index = blockIdx.x / tiles_n / tiles_m;
-    Head head = head_at(p, index);
-    int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
-    if (key0 >= keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1))
-        return; // not even the last query of the tile sees its first key
+    Operands &operands = *dynamic_shared<Operands>();
+    const Tile tile = tile_of_block(p, p.len_kv);
+    const int query0 = tile.query0, key0 = tile.column0;
+    const Head head = head_at(p, tile.index);
+    if (!sees_some_key(p, tile, key0, BLOCK_N)) return; // of such tiles no score is read
+    const int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
 
     float sum[PER_M][PER_N] = {};
     for (int d0 = 0; d0 < HEAD_DIM; d0 += DEPTH) {
-        for (int i = thread; i < BLOCK_M * DEPTH; i += THREADS) { // a = Q[query0 ..][d0 ..], 0 outside
-            int query = query0 + i / DEPTH, d = d0 + i % DEPTH;
-            bool inside = query < p.len_q && d < HEAD_DIM;
-            tile.a[i / DEPTH][i % DEPTH] = inside ? to_float(head.q[query * p.q_row_stride + d]) : 0.0f;
-        }
-        for (int i = thread; i < BLOCK_N * DEPTH; i += THREADS) { // b = K[key0 ..][d0 ..], 0 outside
-            int key = key0 + i / DEPTH, d = d0 + i % DEPTH;
-            bool inside = key < p.len_kv && d < HEAD_DIM;
-            tile.b[i / DEPTH][i % DEPTH] = inside ? to_float(head.k[key * p.k_row_stride + d]) : 0.0f;
-        }
+        load_rows(operands.a, head.q, p.q_row_stride, query0, p.len_q, d0);
+        load_rows(operands.b, head.k, p.k_row_stride, key0, p.len_kv, d0);
         __syncthreads();
-        for (int step = 0; step < DEPTH; step++) {
+        for (int step = 0; step < DEPTH; step++)
 #pragma unroll
             for (int i = 0; i < PER_M; i++)
 #pragma unroll
                 for (int j = 0; j < PER_N; j++)
-                    sum[i][j] = fmaf(tile.a[y + i * THREADS_M][step], tile.b[x + j * THREADS_N][step], sum[i][j]);
-        }
+                    sum[i][j] = fmaf(operands.a[y + i * THREADS_M][step], operands.b[x + j * THREADS_N][step], sum[i][j]);
         __syncthreads(); // all threads have used the operands
     }
 
-    float *scores = head_matrix(p, index);
+    float *scores = head_matrix(p, tile.index);
 #pragma unroll
-    for (int i = 0; i < PER_M; i++) {
-        int query = query0 + y + i * THREADS_M;
+    for (int j = 0; j < PER_N; j++) {
+        const int key = key0 + x + j * THREADS_N;
+        if (key >= p.len_kv)
+            continue;
+        const float scale = p.scale;
 #pragma unroll
-        for (int j = 0; j < PER_N; j++) {
-            int key = key0 + x + j * THREADS_N;
-            if (query < p.len_q && key < p.len_kv)
-                scores[static_cast<long long>(query) * p.len_kv + key] = p.scale * sum[i][j];
+        for (int i = 0; i < PER_M; i++) {
+            const int query = query0 + y + i * THREADS_M;
+            if (query >= p.len_q)
+                continue;
+            float s = scale * sum[i][j];
+            scores[static_cast<long long>(query) * p.len_kv + key] = s;
         }
     }
 }
 
 // P = softmax of each row of S, in place; one warp a row. Keys that are not seen have no weight, not even 0.
 extern "C" __global__ void __launch_bounds__(THREADS) attention_weights(const __grid_constant__ attention_params p) {
-    long long row = static_cast<long long>(blockIdx.x) * WARPS + threadIdx.x / 32; // (batch, head, query) in one
+    const long long row = static_cast<long long>(blockIdx.x) * WARPS + threadIdx.x / 32; // (batch, head, query) in one
     if (row >= static_cast<long long>(p.batch) * p.heads * p.len_q)
         return;
-    Head head = head_at(p, row / p.len_q);
-    int query = static_cast<int>(row % p.len_q), lane = threadIdx.x % 32;
-    int seen = keys_seen(p, query);
+    const long long index = row / p.len_q; // batch * heads + head
+    const int query = static_cast<int>(row % p.len_q), lane = threadIdx.x % 32;
+    const Head head = head_at(p, index);
+    const Keys keys = keys_of(p, query);
     float *score = head_matrix(p, 0) + row * p.len_kv; // (len_kv), then the weights
 
     // m = max s,  l = sum exp(s - m)
     SoftmaxState state = softmax_of_nothing();
-    for (int key = lane; key < seen; key += 32)
+    for (int key = keys.first + lane; key < keys.end; key += 32) {
         state = softmax_join(state, softmax_of(score[key]));
+    }
     state = lanes_reduce<32, SoftmaxState, softmax_join>(state);
 
     // p = exp(s - m) / l
-    for (int key = lane; key < seen; key += 32)
+    for (int key = keys.first + lane; key < keys.end; key += 32) {
         score[key] = softmax_normalize(softmax_weight(score[key], state.max), state);
+    }
 
     if (head.lse && lane == 0)
         head.lse[query] = softmax_lse(state);
@@ -291,48 +344,46 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_weights(const __
 
 // O = P V; one block a tile.
 extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __grid_constant__ attention_params p) {
-    Operands &tile = *dynamic_shared<Operands>();
-    constexpr int TILES_N = (HEAD_DIM_V + BLOCK_N - 1) / BLOCK_N;
-    int tiles_m = (p.len_q + BLOCK_M - 1) / BLOCK_M;
-    int query0 = blockIdx.x / TILES_N % tiles_m * BLOCK_M, d0 = blockIdx.x % TILES_N * BLOCK_N;
-    long long index = blockIdx.x / TILES_N / tiles_m;
-    Head head = head_at(p, index);
-    const float *weights = head_matrix(p, index);
-    int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
-    int keys = keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1); // the last query of the tile sees the most keys
+    Operands &operands = *dynamic_shared<Operands>();
+    const Tile tile = tile_of_block(p, HEAD_DIM_V);
+    const int query0 = tile.query0, d0 = tile.column0;
+    const Head head = head_at(p, tile.index);
+    const Keys keys = keys_of_tile(p, tile);
+    const float *weights = head_matrix(p, tile.index);
+    const int y = threadIdx.x / THREADS_N, x = threadIdx.x % THREADS_N;
 
     float sum[PER_M][PER_N] = {};
-    for (int key0 = 0; key0 < keys; key0 += DEPTH) {
-        for (int i = thread; i < BLOCK_M * DEPTH; i += THREADS) { // a = P[query0 ..][key0 ..], 0 outside
-            int query = query0 + i / DEPTH, key = key0 + i % DEPTH;
-            bool inside = query < p.len_q && key < keys_seen(p, query);
-            tile.a[i / DEPTH][i % DEPTH] = inside ? weights[static_cast<long long>(query) * p.len_kv + key] : 0.0f;
+    for (int key0 = keys.first; key0 < keys.end; key0 += DEPTH) {
+        for (int i = threadIdx.x; i < BLOCK_M * DEPTH; i += THREADS) { // a = P[query0 ..][key0 ..], 0 outside
+            const int query = query0 + i / DEPTH, key = key0 + i % DEPTH;
+            bool inside = query < p.len_q && sees_key(p, tile, query, key);
+            float weight = inside ? weights[static_cast<long long>(query) * p.len_kv + key] : 0.0f;
+            operands.a[i / DEPTH][i % DEPTH] = weight;
         }
-        for (int i = thread; i < BLOCK_N * DEPTH; i += THREADS) { // b = V[key0 ..][d0 ..] transposed, 0 outside
-            int key = key0 + i / BLOCK_N, d = d0 + i % BLOCK_N;
-            bool inside = key < keys && d < HEAD_DIM_V;
-            tile.b[i % BLOCK_N][i / BLOCK_N] = inside ? to_float(head.v[key * p.v_row_stride + d]) : 0.0f;
+        for (int i = threadIdx.x; i < BLOCK_N * DEPTH; i += THREADS) { // b = V[key0 ..][d0 ..] transposed, 0 outside
+            const int key = key0 + i / BLOCK_N, d = d0 + i % BLOCK_N;
+            const bool inside = key < keys.end && d < HEAD_DIM_V;
+            operands.b[i % BLOCK_N][i / BLOCK_N] = inside ? to_float(head.v[key * p.v_row_stride + d]) : 0.0f;
         }
         __syncthreads();
-        for (int step = 0; step < DEPTH; step++) {
+        for (int step = 0; step < DEPTH; step++)
 #pragma unroll
             for (int i = 0; i < PER_M; i++) {
-                if (key0 + step >= keys_seen(p, query0 + y + i * THREADS_M))
-                    continue; // a weight of 0 would not do: 0 times NaN is NaN
+                // a weight of 0 would not do: 0 times NaN is NaN
+                if (!sees_key(p, tile, query0 + y + i * THREADS_M, key0 + step)) continue;
 #pragma unroll
                 for (int j = 0; j < PER_N; j++)
-                    sum[i][j] = fmaf(tile.a[y + i * THREADS_M][step], tile.b[x + j * THREADS_N][step], sum[i][j]);
+                    sum[i][j] = fmaf(operands.a[y + i * THREADS_M][step], operands.b[x + j * THREADS_N][step], sum[i][j]);
             }
-        }
         __syncthreads();
     }
 
 #pragma unroll
     for (int i = 0; i < PER_M; i++) {
-        int query = query0 + y + i * THREADS_M;
+        const int query = query0 + y + i * THREADS_M;
 #pragma unroll
         for (int j = 0; j < PER_N; j++) {
-            int d = d0 + x + j * THREADS_N;
+            const int d = d0 + x + j * THREADS_N;
             if (query < p.len_q && d < HEAD_DIM_V)
                 head.o[query * p.o_row_stride + d] = to_output(sum[i][j]);
         }
