@@ -1,18 +1,14 @@
 #include "append.h"
+#include "rope.h"
 #include "sequences.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 enum { ALIGNED_MOST = 16 };
 
 static bool pages(const struct knobs *knobs) { return knobs->page_size > 0; }
 static bool ragged(const struct knobs *knobs) { return knobs->layout == layout_ragged; }
 static bool rotates(const struct knobs *knobs) { return knobs->rope != rope_none; }
-
-static int half_of(const struct knobs *knobs) {
-    return rotates(knobs) ? (knobs->rope_dim > 0 ? knobs->rope_dim : knobs->head_dim) / 2 : 0;
-}
 
 /* --- sizes ------------------------------------------------------------------------------------------------------- */
 
@@ -162,32 +158,6 @@ static void add_scale(const struct knobs *knobs, const struct att_append_args *a
     }
 }
 
-/* --- rotary position embedding ----------------------------------------------------------------------------------- */
-
-void append_turns(double base, int half, unsigned long long *turns) {
-    /* products, because a launch has no time for as many powers; 64 bits of mantissa keep what they lose below 2^-56 */
-    long double ratio = powl((long double)base, -1.0L / half), turn = 0x1p64L / (2 * 3.14159265358979323846264338L);
-    for (int i = 0; i < half; i++, turn *= ratio)
-        turns[i] = (unsigned long long)(turn + 0.5L);
-}
-
-static enum att_status check_rope(const struct knobs *knobs, const struct att_append_args *args,
-                                  struct failure *failure) {
-    if (knobs->rope_from == rope_from_base &&
-        !(args->rope_base == 0 || (args->rope_base >= 1 && isfinite(args->rope_base))))
-        return failure_set(failure, ATT_INVALID_ARGUMENT,
-                           "rope_base is %g, expected a finite number of at least 1; 0 = 10000",
-                           (double)args->rope_base);
-    if (knobs->rope_from == rope_from_tables &&
-        (args->rope_rows < 1 || args->rope_rows > INT32_MAX || (!knobs->slots && args->rope_rows < args->len_kv)))
-        return failure_set(failure, ATT_INVALID_ARGUMENT,
-                           "rope_rows is %" PRId64 ", expected a row for each of the positions, len_kv = %" PRId64,
-                           args->rope_rows, args->len_kv);
-    if (!args->q.data && args->q_out.data)
-        return failure_set(failure, ATT_INVALID_ARGUMENT, "q is null and q_out is not; both are null to append only");
-    return ATT_OK;
-}
-
 /* --- all of them ------------------------------------------------------------------------------------------------- */
 
 static void add_places(const struct knobs *knobs, const struct att_append_args *args, int64_t table_stride,
@@ -216,17 +186,17 @@ static void add_places(const struct knobs *knobs, const struct att_append_args *
 
 enum att_status append_read(const struct knobs *knobs, const struct att_append_args *args, struct arguments *out,
                             struct failure *failure) {
-    if (append_read_sizes(knobs, args, &out->shape, &out->empty, failure) != ATT_OK ||
-        (rotates(knobs) && check_rope(knobs, args, failure) != ATT_OK))
+    if (append_read_sizes(knobs, args, &out->shape, &out->empty, failure) != ATT_OK)
         return failure->status;
+    if (rotates(knobs) && !args->q.data && args->q_out.data)
+        return failure_set(failure, ATT_INVALID_ARGUMENT, "q is null and q_out is not; both are null to append only");
     struct shape *s = &out->shape;
     bool queries = rotates(knobs) && args->q.data;
-    int half = half_of(knobs), alignment = 16;
-    int64_t table_stride = args->page_table_row_stride, rope_stride = args->rope_row_stride;
+    int alignment = 16;
+    int64_t table_stride = args->page_table_row_stride;
+    struct rope_args rope = {args->rope_base, args->rope_cos, args->rope_sin, args->rope_row_stride, args->rope_rows};
     if (table_stride == 0 && pages(knobs))
         table_stride = (s->len_kv + knobs->page_size - 1) / knobs->page_size;
-    if (rope_stride == 0)
-        rope_stride = half;
     struct append_kv_params *p = &out->params.append;
     *p = (struct append_kv_params){.q = queries ? args->q.data : NULL,
                                    .k = args->k.data,
@@ -264,7 +234,6 @@ enum att_status append_read(const struct knobs *knobs, const struct att_append_a
                                    .rope_cos = args->rope_cos,
                                    .rope_sin = args->rope_sin,
                                    .page_table_row_stride = table_stride,
-                                   .rope_row_stride = rope_stride,
                                    .batch = (int)s->batch,
                                    .heads = queries ? (int)s->heads : 0,
                                    .kv_heads = (int)s->kv_heads,
@@ -286,12 +255,9 @@ enum att_status append_read(const struct knobs *knobs, const struct att_append_a
     for (int i = q; i <= v; i++)
         alignment = alignment < aligned(&out->tensor[i]) ? alignment : aligned(&out->tensor[i]);
     add_places(knobs, args, table_stride, out);
-    if (rotates(knobs) && knobs->rope_from == rope_from_tables) {
-        add(out, table("rope_cos", args->rope_cos, "rope_rows", args->rope_rows, "rope_row_stride", rope_stride,
-                       "rope_dim / 2", half));
-        add(out, table("rope_sin", args->rope_sin, "rope_rows", args->rope_rows, "rope_row_stride", rope_stride,
-                       "rope_dim / 2", half));
-    }
+    if (rope_read(knobs, &rope, knobs->slots ? 0 : s->len_kv, out, failure) != ATT_OK)
+        return failure->status;
+    p->rope_row_stride = rope.row_stride;
     int outputs = out->tensors;
     if (queries) {
         struct tensor *q_out =
@@ -320,7 +286,7 @@ enum att_status append_read(const struct knobs *knobs, const struct att_append_a
     bool by_base = rotates(knobs) && knobs->rope_from == rope_from_base;
     out->params_size = by_base ? sizeof *p : offsetof(struct append_kv_params, rope_turns);
     if (by_base)
-        append_turns(args->rope_base == 0 ? 10000 : (double)args->rope_base, half, p->rope_turns);
+        rope_turns(args->rope_base == 0 ? 10000 : (double)args->rope_base, rope_pairs(knobs), p->rope_turns);
     return ATT_OK;
 }
 

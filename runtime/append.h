@@ -14,7 +14,4 @@ enum att_status append_read(const struct knobs *knobs, const struct att_append_a
 enum att_status append_check(const struct knobs *knobs, const struct att_append_args *args, const struct shape *shape,
                              struct failure *failure);
 
-/* The frequencies of pairs 0, 1, ..., half - 1: base^(-i / half) radians per position, in units of 2^-64 turns. */
-void append_turns(double base, int half, unsigned long long *turns);
-
 #endif

@@ -1,6 +1,7 @@
 /* Family append_kv: what the sweep (specs/append_kv*.yaml) does not show: tensors that interleave, RoPE in place, large positions,
    and every mistake in the arguments. */
 #include "append.h"
+#include "rope.h"
 #include "helper_run.h"
 
 #include <criterion/criterion.h>
@@ -211,7 +212,7 @@ Test(append, lengths_are_checked_where_they_can_be_read) {
 Test(append, frequencies_are_exact_to_the_last_bits) {
     enum { HALF = 64 };
     unsigned long long turns[HALF];
-    append_turns(500000, HALF, turns);
+    rope_turns(500000, HALF, turns);
     for (int i = 0; i < HALF; i++) {
         long double exact = powl(500000, -(long double)i / HALF) / (2 * acosl(-1)) * 0x1p64L;
         cr_expect(fabsl((long double)turns[i] - exact) <= 1 + exact * 0x1p-56L, "pair %d", i);
