@@ -1,10 +1,7 @@
-//$ needs slots rope
-//$ include "params/append_kv.h"
-
 struct Source { // the rows of a token in Q, K and V
     int sequence, row;
 };
 struct Token {
     int sequence; // -1 = there is no such token
-    int position; // in its sequence //$ if slots == 0 or rope != none
+    int position; // in its sequence
 };

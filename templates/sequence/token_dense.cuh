@@ -2,9 +2,9 @@
 
 // Sequences with equally many tokens: the new ones are the last of the cache.
 
-__device__ __forceinline__ Source source_of(const append_kv_params &p, int index) {
+template <typename Params> __device__ __forceinline__ Source source_of(const Params &p, int index) {
     return {index / p.len_q, index % p.len_q};
 }
-__device__ __forceinline__ Token token_of(const append_kv_params &p, int index) {
+template <typename Params> __device__ __forceinline__ Token token_of(const Params &p, int index) {
     return {index / p.len_q, p.len_kv - p.len_q + index % p.len_q};
 }

@@ -2,10 +2,10 @@
 
 // Packed tokens: those of a sequence are the last of those that lengths_kv counts.
 
-__device__ __forceinline__ Source source_of(const append_kv_params &, int index) { return {0, index}; }
+template <typename Params> __device__ __forceinline__ Source source_of(const Params &, int index) { return {0, index}; }
 
 // The last sequence that begins at or before the token, by the whole warp: each round looks at 32 beginnings.
-__device__ __forceinline__ Token token_of(const append_kv_params &p, int index) {
+template <typename Params> __device__ __forceinline__ Token token_of(const Params &p, int index) {
     int low = 0, high = p.batch; // it is in [low, high)
     while (high - low > 1) {
         int step = (high - low + 32) / 33, at = low + (static_cast<int>(threadIdx.x) % 32 + 1) * step;

@@ -3,7 +3,7 @@
 
 // A cache of pages; the page numbers of all sequences are one list.
 
-__device__ __forceinline__ Place place_of(const append_kv_params &p, int, Token token) {
+template <typename Params> __device__ __forceinline__ Place place_of(const Params &p, int, Token token) {
     int first = p.page_indptr[token.sequence], end = p.page_indptr[token.sequence + 1];
     if (token.position < 0 || token.position >= p.len_kv || token.position / PAGE_SIZE >= end - first)
         return {-1, 0};

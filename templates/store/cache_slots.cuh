@@ -3,7 +3,7 @@
 
 // A cache of pages; a token says its page and its row there by one number.
 
-__device__ __forceinline__ Place place_of(const append_kv_params &p, int index, Token) {
+template <typename Params> __device__ __forceinline__ Place place_of(const Params &p, int index, Token) {
     long long slot = p.slots[index];
     bool inside = 0 <= slot && slot < static_cast<long long>(p.pages) * PAGE_SIZE;
     return {inside ? static_cast<int>(slot / PAGE_SIZE) : -1, static_cast<int>(slot % PAGE_SIZE)};

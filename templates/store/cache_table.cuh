@@ -3,7 +3,7 @@
 
 // A cache of pages; each sequence has a row of page numbers.
 
-__device__ __forceinline__ Place place_of(const append_kv_params &p, int, Token token) {
+template <typename Params> __device__ __forceinline__ Place place_of(const Params &p, int, Token token) {
     if (token.position < 0 || token.position >= p.len_kv)
         return {-1, 0};
     int page = p.page_table[token.sequence * p.page_table_row_stride + token.position / PAGE_SIZE];

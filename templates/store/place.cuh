@@ -1,5 +1,3 @@
-//$ include "sequence/token.cuh"
-
 // Where the cache has a token.
 struct Place {
     int block; // sequence or page; -1 = nowhere

@@ -234,7 +234,6 @@ __device__ __forceinline__ void vector_set(Vector<Element, COUNT> &x, int i, uns
 }
 
 // sequence/token.cuh
-
 struct Source { // the rows of a token in Q, K and V
     int sequence, row;
 };
@@ -247,10 +246,10 @@ struct Token {
 
 // Packed tokens: those of a sequence are the last of those that lengths_kv counts.
 
-__device__ __forceinline__ Source source_of(const append_kv_params &, int index) { return {0, index}; }
+template <typename Params> __device__ __forceinline__ Source source_of(const Params &, int index) { return {0, index}; }
 
 // The last sequence that begins at or before the token, by the whole warp: each round looks at 32 beginnings.
-__device__ __forceinline__ Token token_of(const append_kv_params &p, int index) {
+template <typename Params> __device__ __forceinline__ Token token_of(const Params &p, int index) {
     int low = 0, high = p.batch; // it is in [low, high)
     while (high - low > 1) {
         int step = (high - low + 32) / 33, at = low + (static_cast<int>(threadIdx.x) % 32 + 1) * step;
@@ -263,7 +262,6 @@ __device__ __forceinline__ Token token_of(const append_kv_params &p, int index) 
 }
 
 // store/place.cuh
-
 // Where the cache has a token.
 struct Place {
     int block; // sequence or page; -1 = nowhere
@@ -274,7 +272,7 @@ struct Place {
 
 // A cache of pages; each sequence has a row of page numbers.
 
-__device__ __forceinline__ Place place_of(const append_kv_params &p, int, Token token) {
+template <typename Params> __device__ __forceinline__ Place place_of(const Params &p, int, Token token) {
     if (token.position < 0 || token.position >= p.len_kv)
         return {-1, 0};
     int page = p.page_table[token.sequence * p.page_table_row_stride + token.position / PAGE_SIZE];
@@ -375,7 +373,8 @@ template <int COLUMNS, int DIM> __device__ __forceinline__ void row_copy(Input *
 
 // Angles from frequencies. In units of 2^-64 turns the product with the position wraps at whole turns, so that the angle is as
 // exact at position 10^6 as at 1.
-__device__ __forceinline__ void angle_of(const append_kv_params &p, int position, int pair, float &cosine, float &sine) {
+template <typename Params>
+__device__ __forceinline__ void angle_of(const Params &p, int position, int pair, float &cosine, float &sine) {
     unsigned long long turns = static_cast<unsigned long long>(position) * p.rope_turns[pair];
     sincospif(static_cast<float>(static_cast<int>(turns >> 32)) * 0x1p-31f, &sine, &cosine);
 }

@@ -9,7 +9,6 @@
      sequence/cached.cuh
      load/vector.cuh
      sequence/token_given.cuh
-     sequence/token.cuh
      store/cache_slots.cuh
      store/place.cuh
      sequence/tensor.cuh
@@ -222,27 +221,23 @@ __device__ __forceinline__ void vector_set(Vector<Element, COUNT> &x, int i, uns
     word = i % OF_WORD == 0 ? bits : word | bits << i % OF_WORD * BITS;
 }
 
-// sequence/token.cuh
+// sequence/token_given.cuh
 
+// A list of tokens: where each goes and its position are given.
 struct Source { // the rows of a token in Q, K and V
     int sequence, row;
 };
 struct Token {
-    int sequence; // -1 = there is no such token
-    int position; // in its sequence
+    int sequence;
+    int position;
 };
 
-// sequence/token_given.cuh
-
-// A list of tokens: where each goes and its position are given.
-
-__device__ __forceinline__ Source source_of(const append_kv_params &p, int index) {
+template <typename Params> __device__ __forceinline__ Source source_of(const Params &p, int index) {
     return {index / p.len_q, index % p.len_q};
 }
-__device__ __forceinline__ Token token_of(const append_kv_params &p, int index) { return {0, p.positions[index]}; }
+template <typename Params> __device__ __forceinline__ Token token_of(const Params &p, int index) { return {0, p.positions[index]}; }
 
 // store/place.cuh
-
 // Where the cache has a token.
 struct Place {
     int block; // sequence or page; -1 = nowhere
@@ -253,7 +248,7 @@ struct Place {
 
 // A cache of pages; a token says its page and its row there by one number.
 
-__device__ __forceinline__ Place place_of(const append_kv_params &p, int index, Token) {
+template <typename Params> __device__ __forceinline__ Place place_of(const Params &p, int index, Token) {
     long long slot = p.slots[index];
     bool inside = 0 <= slot && slot < static_cast<long long>(p.pages) * PAGE_SIZE;
     return {inside ? static_cast<int>(slot / PAGE_SIZE) : -1, static_cast<int>(slot % PAGE_SIZE)};
@@ -380,9 +375,9 @@ __device__ __forceinline__ void scale_row(Numbers<COLUMNS, DIM> &x, const Tensor
 }
 
 // fragment/rope_tables.cuh
-
 // Angles from tables; beyond them, those of the first or last position.
-__device__ __forceinline__ void angle_of(const append_kv_params &p, int position, int pair, float &cosine, float &sine) {
+template <typename Params>
+__device__ __forceinline__ void angle_of(const Params &p, int position, int pair, float &cosine, float &sine) {
     long long row = min(max(position, 0), p.rope_rows - 1) * p.rope_row_stride;
     cosine = p.rope_cos[row + pair];
     sine = p.rope_sin[row + pair];
