@@ -16,6 +16,8 @@ enum { POISON_INPUT = 0xFF, POISON_OUTPUT = 0x7B };
 struct block { /* one tensor, here and there */
     const struct argument *argument;
     unsigned char *host; /* all its bytes, gaps included; owned */
+    /* Of an output that is an input's memory, the bytes before the launch; null: poison. */
+    const unsigned char *before;
 };
 
 struct run {
@@ -45,7 +47,7 @@ static bool out_of_memory(struct run *run) {
 
 static bool make_block(struct run *run, struct block *block, const struct argument *argument, int poison) {
     size_t bytes = argument->tensor.bytes;
-    *block = (struct block){argument, malloc(bytes ? bytes : 1)};
+    *block = (struct block){.argument = argument, .host = malloc(bytes ? bytes : 1)};
     if (!block->host)
         return out_of_memory(run);
     memset(block->host, poison, bytes);
@@ -83,9 +85,14 @@ static bool make_blocks(struct run *run) {
         if (!send(run, &run->input[i]))
             return false;
     }
-    for (int i = 0; i < workload->outputs; i++)
-        if (!make_block(run, &run->output[i], &run->arguments.output[i], POISON_OUTPUT) || !send(run, &run->output[i]))
+    for (int i = 0; i < workload->outputs; i++) {
+        const struct workload_input *input = workload->output[i].updates;
+        if (!make_block(run, &run->output[i], &run->arguments.output[i], POISON_OUTPUT))
             return false;
+        run->output[i].before = input ? run->input[input - workload->input].host : NULL;
+        if (!input && !send(run, &run->output[i]))
+            return false;
+    }
     return true;
 }
 
@@ -203,7 +210,7 @@ static void compare_element(struct run *run, const struct workload_output *outpu
     text_print(&result->report, ": expected %.9g, got %.9g, allowed error %.3g\n", expected, found, allowed);
 }
 
-/* Elements, then what lies between them: each element read is turned back to poison, so that all bytes must be. */
+/* Elements, then what lies between them: each element read is turned back to what it was before, as all bytes must be. */
 static bool compare(struct run *run, int number) {
     const struct workload_output *output = &run->workload->output[number];
     struct block *block = &run->output[number];
@@ -224,11 +231,14 @@ static bool compare(struct run *run, int number) {
         compare_element(run, output, i, element_decode(output->type, bits));
         if (number == 0)
             memcpy((char *)result->output + (size_t)i * size, bits, size);
-        memset(bits, POISON_OUTPUT, size);
+        if (block->before)
+            memcpy(bits, block->before + (bits - block->host), size);
+        else
+            memset(bits, POISON_OUTPUT, size);
     }
     size_t stray = 0;
     for (size_t i = 0; i < bytes; i++)
-        stray += block->host[i] != POISON_OUTPUT;
+        stray += block->host[i] != (block->before ? block->before[i] : POISON_OUTPUT);
     if (stray > 0) {
         result->mismatches++;
         text_print(&result->report, "  %s: %zu bytes outside of the tensor were written\n", output->name, stray);

@@ -45,6 +45,10 @@ static enum att_status make_tensors(struct arguments *a, enum tensor_layout layo
     for (int i = 0; status == ATT_OK && i < workload->outputs; i++) {
         const struct workload_output *output = &workload->output[i];
         a->output[i] = (struct argument){.dim = output->dim, .side = output->side, .rows = output->rows};
+        if (output->updates) {
+            a->output[i] = a->input[output->updates - workload->input];
+            continue;
+        }
         status = make_tensor(a, &a->output[i], output->type, layout, failure);
     }
     return status;
@@ -174,6 +178,8 @@ static void fill_attention(struct arguments *a) {
     const struct shape *shape = &a->workload->shape;
     const struct argument *lse = &a->output[1];
     const struct argument k_scale = find_tensor(a, "k_scale", false), v_scale = find_tensor(a, "v_scale", false);
+    const struct argument k_new = find_tensor(a, "k_new", false), v_new = find_tensor(a, "v_new", false);
+    const struct argument cosine = find_tensor(a, "rope_cos", false), sine = find_tensor(a, "rope_sin", false);
     bool token = a->workload->problem.kv_scale == kv_scale_token; /* the others have no strides */
     bool shared = workload_shares_kv(&a->workload->problem);
     a->args.family = ATT_ATTENTION_FORWARD;
@@ -203,7 +209,13 @@ static void fill_attention(struct arguments *a) {
                                     .k_scale_row_stride = token ? k_scale.tensor.stride[DIM_ROW] : 0,
                                     .v_scale_batch_stride = token ? v_scale.tensor.stride[DIM_BATCH] : 0,
                                     .v_scale_head_stride = token ? v_scale.tensor.stride[DIM_HEAD] : 0,
-                                    .v_scale_row_stride = token ? v_scale.tensor.stride[DIM_ROW] : 0};
+                                    .v_scale_row_stride = token ? v_scale.tensor.stride[DIM_ROW] : 0,
+                                    .k_new = tensor_of(&k_new),
+                                    .v_new = tensor_of(&v_new),
+                                    .rope_cos = cosine.device,
+                                    .rope_sin = sine.device,
+                                    .rope_row_stride = cosine.tensor.stride[DIM_ROW],
+                                    .rope_rows = cosine.tensor.dim[DIM_ROW]};
     fill_sequences(a, &a->args.attention);
 }
 
@@ -251,7 +263,7 @@ static void fill_append(struct arguments *a) {
                                  .rope_cos = cosine.device,
                                  .rope_sin = sine.device,
                                  .rope_row_stride = cosine.tensor.stride[DIM_ROW],
-                                 .rope_rows = cosine.device ? shape->len_kv : 0};
+                                 .rope_rows = cosine.tensor.dim[DIM_ROW]};
 }
 
 static void fill_softmax(struct arguments *a) {
@@ -370,7 +382,8 @@ void arguments_free(struct arguments *a) {
     for (int i = 0; i < WORKLOAD_INPUTS; i++)
         att_free(a->session, a->input[i].device);
     for (int i = 0; i < WORKLOAD_OUTPUTS; i++)
-        att_free(a->session, a->output[i].device);
+        if (!a->workload->output[i].updates)
+            att_free(a->session, a->output[i].device);
     for (int i = 0; i < FORMULA_PARAMS; i++)
         att_free(a->session, a->param_memory[i]);
     for (int i = 0; i < ARGUMENT_NUMBERS; i++)

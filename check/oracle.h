@@ -27,7 +27,8 @@ struct oracle_attention {
     } from;
     /* (batch): how many of the len_q queries and len_kv keys each sequence has; null = all of them. Mask and score are told these. */
     const int64_t *own_len_q, *own_len_kv;
-    const float *k_scale, *v_scale; /* (batch, kv_heads, len_kv): what rows of K and V are multiplied with; null = 1 */
+    const float *k_scale, *v_scale;  /* (batch, kv_heads, len_kv): what rows of K and V are multiplied with; null = 1 */
+    const double *q_error, *k_error; /* for the tolerance: what elements of Q and K are off by; null = 0 */
     bool
         queries_in_fp16; /* for the tolerance: the kernel divides rows of Q by a power of two and rounds them to fp16 */
 };

@@ -144,6 +144,12 @@ static double query_error(const struct oracle_attention *p, int64_t row) {
     return p->queries_in_fp16 ? tolerance_roundings[TOLERANCE_FP16].smallest * ldexp(1, ilogb(most) - 14) : 0;
 }
 
+/* What the product of two elements is off by where the elements themselves are. */
+static double moved_term(const struct oracle_attention *p, int64_t q, int64_t k) {
+    double of_q = p->q_error ? p->q_error[q] : 0, of_k = p->k_error ? p->k_error[k] : 0;
+    return of_q * fabs((double)p->k[k]) + of_k * fabs((double)p->q[q]) + of_q * of_k;
+}
+
 /* The scores of one row and their errors (in units), the keys they are of, and the sink as key -1. Returns how many. */
 static int64_t score_row(const struct oracle_attention *p, int64_t row, enum tolerance_type type, int64_t *key,
                          double *score, double *error) {
@@ -153,19 +159,20 @@ static int64_t score_row(const struct oracle_attention *p, int64_t row, enum tol
     for (int64_t j = 0; j < oracle_len_kv(p, batch); j++) {
         if (!oracle_sees(p, batch, head, query, j))
             continue;
-        double dot = 0, size_of_terms = 0, squares = 0, size_of_k = 0;
+        double dot = 0, size_of_terms = 0, squares = 0, size_of_k = 0, moved = 0;
         for (int64_t d = 0; d < p->head_dim; d++) {
             double term = (double)p->q[row * p->head_dim + d] * (double)k[j * p->head_dim + d];
             dot += term;
             size_of_terms += fabs(term);
             squares += term * term;
             size_of_k += fabs((double)k[j * p->head_dim + d]);
+            moved += moved_term(p, row * p->head_dim + d, (k - p->k) + j * p->head_dim + d);
         }
         double scale = p->scale * oracle_scale(p, p->k_scale, batch, head, j), s = scale * dot;
         /* the terms, Q in fp16, and the products with scale and with that of K */
-        double error_of_s =
-            fabs(scale) * (product_error(type, p->head_dim, size_of_terms, squares) + off * size_of_k / UNIT) +
-            (p->k_scale ? 2 : 1) * fabs(s);
+        double error_of_s = fabs(scale) * (product_error(type, p->head_dim, size_of_terms, squares) +
+                                           (off * size_of_k + moved) / UNIT) +
+                            (p->k_scale ? 2 : 1) * fabs(s);
         score[seen] = oracle_score(p, batch, head, query, j, s);
         if (p->score)
             error_of_s = score_error(p, batch, head, query, j, s, error_of_s * UNIT, type != TOLERANCE_FP32) / UNIT;

@@ -1,4 +1,5 @@
 #include "workload.h"
+#include "new_tokens.h"
 #include "oracle.h"
 #include "tolerance.h"
 #include "tolerance_backward.h"
@@ -11,7 +12,16 @@
 /* --- which tensors a family has ----------------------------------------------------------------------------------- */
 
 /* Dimensions that are no shape_id. */
-enum { ONE = -1, HEAD_DIM = -2, HEAD_DIM_V = -3, CACHE_BLOCKS = -4, CACHE_ROWS = -5, ROPE_PAIRS = -6, SCALES = -7 };
+enum {
+    ONE = -1,
+    HEAD_DIM = -2,
+    HEAD_DIM_V = -3,
+    CACHE_BLOCKS = -4,
+    CACHE_ROWS = -5,
+    ROPE_ROWS = -6,
+    ROPE_PAIRS = -7,
+    SCALES = -8
+};
 enum element { AS_INPUT, AS_OUTPUT, AS_FP32, AS_CACHE, AS_KV };
 
 struct operand {
@@ -20,6 +30,7 @@ struct operand {
     int dim[TENSOR_DIMS];
     bool made;                                   /* no user gives it */
     bool (*wanted)(const struct knobs *problem); /* null = always */
+    const char *updates;                         /* an output: the input whose memory it is; null = none */
 };
 
 static bool wants_dq(const struct knobs *problem) { return wants_has(problem->formulas.wants, "dq"); }
@@ -28,6 +39,7 @@ static bool wants_dv(const struct knobs *problem) { return wants_has(problem->fo
 static bool wants_d_sinks(const struct knobs *problem) {
     return problem->sinks > 0 && wants_has(problem->formulas.wants, "d_sinks");
 }
+static bool appends(const struct knobs *problem) { return problem->append > 0; }
 static bool rotates(const struct knobs *problem) { return problem->rope > rope_none; }
 static bool takes_tables(const struct knobs *problem) { return problem->rope_from == rope_from_tables; }
 static bool has_scale_of_token(const struct knobs *problem) { return problem->kv_scale == kv_scale_token; }
@@ -51,9 +63,19 @@ static const struct operands {
           {"k_scale", AS_FP32, .dim = {ONE, SHAPE_batch, SHAPE_kv_heads, SHAPE_len_kv, ONE}, .made = true,
            .wanted = has_scale_of_token},
           {"v_scale", AS_FP32, .dim = {ONE, SHAPE_batch, SHAPE_kv_heads, SHAPE_len_kv, ONE}, .made = true,
-           .wanted = has_scale_of_token}},
+           .wanted = has_scale_of_token},
+          {"k_new", AS_INPUT, .dim = {ONE, SHAPE_batch, SHAPE_kv_heads, SHAPE_len_q, HEAD_DIM}, .made = true,
+           .wanted = appends},
+          {"v_new", AS_INPUT, .dim = {ONE, SHAPE_batch, SHAPE_kv_heads, SHAPE_len_q, HEAD_DIM_V}, .made = true,
+           .wanted = appends},
+          {"rope_cos", AS_FP32, .dim = {ONE, ONE, ONE, ROPE_ROWS, ROPE_PAIRS}, .made = true, .wanted = takes_tables},
+          {"rope_sin", AS_FP32, .dim = {ONE, ONE, ONE, ROPE_ROWS, ROPE_PAIRS}, .made = true, .wanted = takes_tables}},
          {{"o", AS_OUTPUT, .dim = {ONE, SHAPE_batch, SHAPE_heads, SHAPE_len_q, HEAD_DIM_V}},
-          {"lse", AS_FP32, .dim = {ONE, SHAPE_batch, SHAPE_heads, ONE, SHAPE_len_q}}}},
+          {"lse", AS_FP32, .dim = {ONE, SHAPE_batch, SHAPE_heads, ONE, SHAPE_len_q}},
+          {"k_cache", AS_KV, .dim = {ONE, SHAPE_batch, SHAPE_kv_heads, SHAPE_len_kv, HEAD_DIM}, .wanted = appends,
+           .updates = "k"},
+          {"v_cache", AS_KV, .dim = {ONE, SHAPE_batch, SHAPE_kv_heads, SHAPE_len_kv, HEAD_DIM_V}, .wanted = appends,
+           .updates = "v"}}},
     [family_merge] = {{{"o_parts", AS_INPUT, .dim = {SHAPE_parts, SHAPE_batch, SHAPE_heads, SHAPE_len_q, HEAD_DIM_V}},
                        {"lse_parts", AS_FP32, .dim = {SHAPE_parts, SHAPE_batch, SHAPE_heads, ONE, SHAPE_len_q}}},
                       {{"o", AS_OUTPUT, .dim = {ONE, SHAPE_batch, SHAPE_heads, SHAPE_len_q, HEAD_DIM_V}},
@@ -74,8 +96,8 @@ static const struct operands {
         {{{"q", AS_INPUT, .dim = {ONE, SHAPE_batch, SHAPE_heads, SHAPE_len_q, HEAD_DIM}},
           {"k", AS_INPUT, .dim = {ONE, SHAPE_batch, SHAPE_kv_heads, SHAPE_len_q, HEAD_DIM}},
           {"v", AS_INPUT, .dim = {ONE, SHAPE_batch, SHAPE_kv_heads, SHAPE_len_q, HEAD_DIM_V}},
-          {"rope_cos", AS_FP32, .dim = {ONE, ONE, ONE, SHAPE_len_kv, ROPE_PAIRS}, .made = true, .wanted = takes_tables},
-          {"rope_sin", AS_FP32, .dim = {ONE, ONE, ONE, SHAPE_len_kv, ROPE_PAIRS}, .made = true, .wanted = takes_tables},
+          {"rope_cos", AS_FP32, .dim = {ONE, ONE, ONE, ROPE_ROWS, ROPE_PAIRS}, .made = true, .wanted = takes_tables},
+          {"rope_sin", AS_FP32, .dim = {ONE, ONE, ONE, ROPE_ROWS, ROPE_PAIRS}, .made = true, .wanted = takes_tables},
           {"k_scale", AS_FP32, .dim = {ONE, ONE, ONE, ONE, SCALES}, .made = true, .wanted = takes_scales},
           {"v_scale", AS_FP32, .dim = {ONE, ONE, ONE, ONE, SCALES}, .made = true, .wanted = takes_scales}},
          {{"q_out", AS_OUTPUT, .dim = {ONE, SHAPE_batch, SHAPE_heads, SHAPE_len_q, HEAD_DIM}, .wanted = rotates},
@@ -107,6 +129,7 @@ static int64_t size_of(const struct knobs *problem, const struct shape *shape, i
     case HEAD_DIM_V: return problem->head_dim_v;
     case CACHE_BLOCKS: return append_blocks(problem, shape);
     case CACHE_ROWS: return append_rows(problem, shape);
+    case ROPE_ROWS: return shape->len_kv > 0 ? shape->len_kv : 1;
     case ROPE_PAIRS: return append_half(problem);
     case SCALES:
         if (problem->kv_scale == kv_scale_tensor)
@@ -227,8 +250,8 @@ enum { SEEDS = 3 }; /* apart, those of tensors for neighbouring seeds */
 static enum tensor_dim find_rows(const struct operand *operand, const struct knobs *problem, enum lengths_side *side) {
     int family = problem->family, kv = family == family_append_kv && problem->page_size > 0 ? CACHE_ROWS : SHAPE_len_kv;
     *side = LENGTHS_EQUAL;
-    for (int d = 0; d < TENSOR_DIMS && (family_is_attention(family) || (family == family_append_kv && !operand->made));
-         d++) {
+    bool sequences = family_is_attention(family) || (family == family_append_kv && !operand->made);
+    for (int d = 0; d < TENSOR_DIMS && sequences; d++) {
         if (operand->dim[d] != SHAPE_len_q && operand->dim[d] != kv)
             continue;
         *side = operand->dim[d] == SHAPE_len_q ? LENGTHS_Q : LENGTHS_KV;
@@ -334,6 +357,14 @@ static bool make_answer(struct workload *workload, struct workload_output *outpu
     return output->expected && output->allowed;
 }
 
+/* The input of this name, or null. */
+static const struct workload_input *input_named(const struct workload *workload, const char *name) {
+    for (int i = 0; i < workload->inputs; i++)
+        if (strcmp(workload->input[i].name, name) == 0)
+            return &workload->input[i];
+    return NULL;
+}
+
 static bool make_outputs(struct workload *workload, bool with_answer) {
     for (int i = 0; i < FAMILY_OUTPUTS; i++) {
         const struct operand *operand = &families[workload->problem.family].output[i];
@@ -343,6 +374,7 @@ static bool make_outputs(struct workload *workload, bool with_answer) {
         output->name = operand->name;
         output->type = type_of(&workload->problem, operand->element);
         output->rows = find_rows(operand, &workload->problem, &output->side);
+        output->updates = operand->updates ? input_named(workload, operand->updates) : NULL;
         for (int d = 0; d < TENSOR_DIMS; d++)
             output->dim[d] = size_of(&workload->problem, &workload->shape, operand->dim[d]);
         if (!make_answer(workload, output, with_answer))
@@ -434,8 +466,21 @@ static bool answer_scaled(const struct workload *w, const struct oracle_attentio
                                (enum tolerance_type)o->type, o->expected, lse->expected, o->allowed, lse->allowed);
 }
 
+/* Attention to a cache that has its new rows, by queries that are rotated. */
+static bool answer_appended(const struct workload *w, struct oracle_attention *problem) {
+    struct new_tokens tokens;
+    bool good = new_tokens_make(&tokens, w);
+    problem->q = tokens.q, problem->k = tokens.k, problem->v = tokens.v;
+    problem->q_error = tokens.q_error, problem->k_error = tokens.k_error;
+    good = good && answer_scaled(w, problem);
+    new_tokens_free(&tokens);
+    return good;
+}
+
 static bool answer_attention(const struct workload *w) {
     struct oracle_attention problem = forward_of(w);
+    if (appends(&w->problem))
+        return answer_appended(w, &problem);
     if (w->problem.kv_scale <= kv_scale_none)
         return answer_scaled(w, &problem);
     float *k_scale = scales_of_rows(w, &w->input[3]), *v_scale = scales_of_rows(w, &w->input[4]);
@@ -591,6 +636,8 @@ bool workload_make(struct workload *workload, const struct knobs *problem, const
         memset(workload->input[BACKWARD_D_LSE].value, 0, sizeof(float) * (size_t)workload->input[BACKWARD_D_LSE].count);
     if (ok && problem->family == family_merge && !files)
         empty_some_parts(workload);
+    if (ok && appends(problem))
+        new_tokens_hide(workload);
     ok = ok && make_outputs(workload, true) && make_param_outputs(workload, true) && answer(workload);
     if (!ok)
         refuse_size(workload, error);

@@ -12,7 +12,7 @@
 #include "params.h"
 #include "tensor.h"
 
-enum { WORKLOAD_INPUTS = 7, WORKLOAD_OUTPUTS = 5 + FORMULA_PARAMS };
+enum { WORKLOAD_INPUTS = 11, WORKLOAD_OUTPUTS = 5 + FORMULA_PARAMS };
 
 struct workload_input {
     const char *name; /* "q" */
@@ -33,6 +33,7 @@ struct workload_output {
     double *allowed;  /* largest absolute error, per element; -1 = not to be written; owned */
     enum lengths_side side;
     enum tensor_dim rows;
+    const struct workload_input *updates; /* whose memory it is: what is not written stays; null = memory of its own */
 };
 
 struct workload {
@@ -44,9 +45,9 @@ struct workload {
     struct oracle_dropout dropout; /* attention; all 0 without knob dropout */
     struct params *params;         /* what mask and score take; null for other families; owned */
     int inputs, outputs;
-    /* q k v | x | o_parts lse_parts | q k v d_o d_lse o lse | q k v rope_cos rope_sin k_scale v_scale */
+    /* q k v k_scale v_scale k_new v_new rope_cos rope_sin | x | o_parts lse_parts | q k v d_o d_lse o lse | q k v rope_cos rope_sin k_scale v_scale */
     struct workload_input input[WORKLOAD_INPUTS];
-    /* o lse | y | o lse | dq dk dv d_sinks d_NAME... | q_out k_cache v_cache k_scale v_scale */
+    /* o lse k_cache v_cache | y | o lse | dq dk dv d_sinks d_NAME... | q_out k_cache v_cache k_scale v_scale */
     struct workload_output output[WORKLOAD_OUTPUTS];
 };
 

@@ -1,5 +1,6 @@
 #include "append.h"
 #include "dropout.h"
+#include "new_tokens.h"
 #include "scales.h"
 #include "sequences.h"
 #include "tensor_check.h"
@@ -199,13 +200,19 @@ static enum att_status read_attention_tensors(const struct knobs *knobs, const s
     };
     sequences_fill(knobs, args, s, arguments_attention(out));
     dropout_fill(args, arguments_attention(out));
-    return scales_read(knobs, args, extents, out, failure);
+    if (scales_read(knobs, args, extents, out, failure) != ATT_OK)
+        return failure->status;
+    return new_tokens_read(knobs, args, extents, out, failure);
 }
 
 /* Members that only some problems have, in their order; each stands up to the next, the last one up to the end. */
 static bool has_sequences(const struct knobs *knobs) { return knobs->layout > layout_dense; }
 static bool has_dropout(const struct knobs *knobs) { return knobs->dropout > 0; }
 static bool has_scales(const struct knobs *knobs) { return knobs->kv_scale > kv_scale_none; }
+static bool has_new_tokens(const struct knobs *knobs) { return knobs->append > 0; }
+static bool has_turns(const struct knobs *knobs) {
+    return has_new_tokens(knobs) && knobs->rope > rope_none && knobs->rope_from == rope_from_base;
+}
 static bool has_formulas(const struct knobs *knobs) {
     return knobs->mask == mask_custom_mask || knobs->score == score_custom_score || knobs->sinks > 0;
 }
@@ -217,6 +224,8 @@ static const struct {
     {offsetof(struct attention_params, cu_seqlens_q), has_sequences},
     {offsetof(struct attention_params, dropout_state), has_dropout},
     {offsetof(struct attention_params, k_scale), has_scales},
+    {offsetof(struct attention_params, k_new), has_new_tokens},
+    {offsetof(struct attention_params, rope_turns), has_turns},
     {offsetof(struct attention_params, param), has_formulas},
 };
 

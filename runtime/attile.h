@@ -266,6 +266,17 @@ struct att_attention_args { /* family attention_forward: O = softmax(scale Q K^T
     const float *k_scale, *v_scale;
     int64_t k_scale_batch_stride, k_scale_head_stride, k_scale_row_stride;
     int64_t v_scale_batch_stride, v_scale_head_stride, v_scale_row_stride;
+
+    /* Problem knob append=1: K and V of the queries' own tokens, as family append_kv takes them (docs/serving.md). The launch writes
+       them into the cache, which is k and v, as the last keys of each sequence; lengths_kv count them, too. With knob rope it
+       rotates K on the way, and Q for itself: q is only read. A token whose position or page the cache has not is not written. Null
+       and 0 without the knobs. */
+    struct att_tensor k_new;          /* (batch, kv_heads, len_q, head_dim), packed as q is */
+    struct att_tensor v_new;          /* (batch, kv_heads, len_q, head_dim_v) */
+    float rope_base;                  /* rope_from=base; 0 = 10000 */
+    const float *rope_cos, *rope_sin; /* rope_from=tables: (rope_rows, rope_dim / 2) */
+    int64_t rope_row_stride;          /* 0 = contiguous */
+    int64_t rope_rows;                /* positions that the tables have, at least len_kv */
 };
 
 struct att_softmax_args { /* family softmax: each row of y is the softmax of that row of x */

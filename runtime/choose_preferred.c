@@ -72,7 +72,8 @@ static bool is_wide(const struct knobs *knobs) {
 static bool complete_few(const struct att_session *session, const struct request *request, const struct preference *row,
                          struct knobs knobs, struct choice *choice) {
     int64_t rows = rows_of(request);
-    bool only = is_wide(&knobs) || knobs_quantised(&knobs); /* other kernels for tensor cores take neither */
+    /* other kernels for tensor cores take none of these */
+    bool only = is_wide(&knobs) || knobs_quantised(&knobs) || knobs.append > 0;
     if (knobs.algorithm == AUTO && (rows < 1 || rows > FEW_ROWS) && !only)
         return false;
     knobs.algorithm = row->algorithm;
@@ -90,6 +91,8 @@ static bool complete_few(const struct att_session *session, const struct request
     if (is_wide(&knobs))
         snprintf(choice->rule, sizeof choice->rule, "the algorithm on tensor cores for head dimensions above %d",
                  USUAL_HEAD_DIM);
+    else if (request->knobs.algorithm == AUTO && (rows < 1 || rows > FEW_ROWS) && knobs.append > 0)
+        snprintf(choice->rule, sizeof choice->rule, "the algorithm that writes new tokens to the cache");
     else if (request->knobs.algorithm == AUTO && (rows < 1 || rows > FEW_ROWS))
         snprintf(choice->rule, sizeof choice->rule, "the algorithm on tensor cores for K and V of 8 bits");
     else
@@ -120,7 +123,8 @@ bool choose_preferred(const att_session *session, const struct request *request,
         !choose_agrees(knobs.target, row->target) || !choose_agrees(knobs.overlap, row->overlap) ||
         !choose_agrees(knobs.block_m, row->block_m) || !choose_agrees(knobs.block_n, row->block_n) ||
         choose_missing(session, row->target) ||
-        (host && row->gpu_only && knobs.target == AUTO && knobs.algorithm == AUTO))
+        (host && row->gpu_only && knobs.target == AUTO && knobs.algorithm == AUTO &&
+         !(row->few_rows && knobs.append > 0)))
         return false;
     choice->by_rule = knobs.target == AUTO ? KNOB_FLAG(KNOB_target) : 0;
     if (row->few_rows) {

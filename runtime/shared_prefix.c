@@ -61,6 +61,12 @@ static enum att_status check_kernels(const struct steps *steps, struct failure *
             return failure_set(failure, ATT_INVALID_ARGUMENT,
                                "%s is %s, expected one without dropout, which would count keys from the prefix's end",
                                step_names[i], steps->kernel[i]->variant.name);
+    if (steps->kernel[OWN]->variant.knobs.append > 0)
+        return failure_set(
+            failure, ATT_INVALID_ARGUMENT,
+            "kernel is %s, expected one without append, which would count positions from the prefix's end; "
+            "append_kv goes ahead",
+            steps->kernel[OWN]->variant.name);
     if (knobs->layout == layout_ragged)
         return failure_set(failure, ATT_INVALID_ARGUMENT,
                            "prefix.prefix has layout=ragged, expected dense, or padded with pages: it is one sequence");

@@ -39,6 +39,8 @@ static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
 //$ note Masks, scores, softmax, products.
 //$ include "load/queries_for_bytes.cuh" if quantised == 1 else "load/queries_in_registers.cuh" if q_held else "load/queries_in_shared.cuh"
+//$ include "fragment/rope_keys.cuh" if rope != none
+//$ include "fragment/rope_queries_registers.cuh" if rope != none and q_held else "fragment/rope_queries_shared.cuh" if rope != none
 //$ include "fragment/softmax_columns.cuh"
 //$ include "fragment/halves_e4m3_by_shifts.cuh" if dtype_kv == e4m3 and target in [sm_80, sm_86] else "fragment/halves_$dtype_kv.cuh" if dtype_kv in [e4m3, e5m2, int8]
 //$ include "fragment/products_of_bytes.cuh" if quantised == 1 else "fragment/products_of_columns.cuh"
@@ -46,7 +48,8 @@ static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 //$ include "fragment/weights_scaled.cuh" if kv_scale == token else "fragment/weights_of_columns.cuh"
 //$ include "fragment/scale_output.cuh" if kv_scale in [tensor, head]
 
-//$ note O, or parts of it, which a second launch combines.
+//$ note New tokens, which go to the cache; O, or parts of it, which a second launch combines.
+//$ include "store/new_tokens.cuh" if append == 1
 //$ include "store/columns.cuh"
 //$ include "store/parts_of_chunks.cuh" if batch_invariant == 1 else "store/parts_of_workers.cuh" if apart else "store/parts_of_runs.cuh"
 //$ include "pipeline/merge_warps.cuh"
@@ -62,14 +65,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
     const int place = place_of_warp(), worker = plan.warps == 1 ? place : blockIdx.x; //$ if apart
     const unsigned worker = blockIdx.x;                                               //$ else
     if (worker >= plan.workers)
-        return leave_no_border(all, place); //$ if apart
-        return;                             //$ else
+        return append_tokens(all), leave_no_border(all, place); //$ if append == 1 and apart
+        return append_tokens(all);                              //$ elif append == 1
+        return leave_no_border(all, place);                     //$ elif apart
+        return;                                                 //$ else
     const Start start = start_of(all, plan, worker);
     leave_borders(all, plan, start, worker, place); //$ if apart
     const Run &run = start.run;
     //$ if batch_invariant == 1
     if (run.first >= run.end)
-        return;
+        return append_tokens(all); //$ if append == 1
+        return;                    //$ else
     //$ end
     Tile tile = start.tile;
     const attention_params &p = all;                   //$ if layout == dense
@@ -77,6 +83,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
     QueriesAhead ahead = load_queries(p, tile); // before K and V: behind them it would wait for as long as they take //$ if q_ahead
     KeyCopies copies(all, run, tile, shared.stage[warp_index()], shared.pages[warp_index()]); //$ if page_size > 0
     KeyCopies copies(all, run, tile, shared.stage[warp_index()]);                             //$ else
+    bool appended = false; //$ if append == 1
     Queries q;              //$ if q_held
     Queries q = {shared.q}; //$ else
     Columns columns(p, tile);
@@ -87,6 +94,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
     for (bool begins = true;;) {
         copies.fill();
         if (begins) {
+            //$ if append == 1
+            if (!appended)
+                append_tokens(all); // while K and V are under way
+            appended = true;
+            //$ end
             columns.begin();
             //$ if sinks > 0
             if (run.first <= tile.first && (warps_of(run) == 1 || warp_index() == 0))
@@ -102,10 +114,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
                 ahead = load_queries(sequence_of(all, following.batch), following);
             }
             //$ end
+            rotate_queries(all, p, tile, q); //$ if rope != none
             begins = false;
         }
         if (walk.tile < walk.end) {
             copies.await();
+            rotate_new_keys(all, p, shared.stage[warp_index()][stage], walk.tile * BLOCK_N); //$ if rope != none
             const KeyStage &keys = shared.stage[warp_index()][stage];
             const bool masked = is_masked(walk);
             Scores s;

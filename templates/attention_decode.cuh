@@ -1,4 +1,4 @@
-//$ needs dtype head_dim head_dim_v dropout batch_invariant layout page_size shared_kv dtype_kv kv_scale block_m
+//$ needs dtype head_dim head_dim_v dropout batch_invariant layout page_size shared_kv dtype_kv kv_scale append rope rope_dim block_m
 //$ needs block_n threads stages target target_shared_bytes quantised
 
 //$ note What it computes.
@@ -6,6 +6,11 @@
 //$ require target != any
 //$ require dtype != fp32
 //$ require quantised == 1 or (dtype == fp16 and dtype_kv == fp16) or (dtype == bf16 and dtype_kv == bf16)
+//$ note New tokens (knob append).
+//$ require append == 0 or (quantised == 0 and shared_kv == 0)
+//$ require rope == none or (rope_dim % 2 == 0 and rope_dim <= head_dim)
+//$ require rope == none or (rope_dim > 0 or head_dim % 2 == 0)
+//$ let half = 0 if rope == none else rope_dim / 2 if rope_dim > 0 else head_dim / 2
 //$ let columns_v = (head_dim_v + 15) / 16 * 16
 
 //$ note Its schedules: defaults, values worth trying, what is possible.

@@ -84,6 +84,8 @@ static const char *const golden[] = {
     "family=attention_forward algorithm=decode head_dim=128 dtype=bf16 dtype_kv=e4m3 kv_scale=token layout=padded "
     "page_size=16 "
     "target=sm_90",
+    "family=attention_forward algorithm=decode head_dim=128 mask=causal dtype=bf16 append=1 rope=halves layout=ragged "
+    "page_size=16 target=sm_90",
     "family=attention_forward algorithm=flash_mma head_dim=64 mask=causal dtype=bf16 layout=ragged page_size=16 "
     "target=sm_80",
     "family=attention_forward algorithm=flash_async head_dim=128 dtype=bf16 layout=ragged target=sm_90a",

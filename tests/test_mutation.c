@@ -67,6 +67,10 @@ static const char *const files[] = {
     "attention_decode.cu",
     "load/keys_by_warp.cuh",
     "load/queries_in_shared.cuh",
+    "load/new_rows.cuh",
+    "fragment/rope_keys.cuh",
+    "fragment/rope_queries_shared.cuh",
+    "store/new_tokens.cuh",
     "pipeline/merge_warps.cuh",
     "store/combine_launch.cuh",
     "store/combine.cuh",
@@ -133,6 +137,15 @@ static const struct {
      "batch=2,heads=6,kv_heads=2,len_q=3,len_kv=130"},
     {DECODE "mask=none block_m=32 threads=64 head_dim=72 head_dim_v=8 block_n=16 stages=3",
      "batch=3,heads=6,kv_heads=1,len_q=3,len_kv=150"}, /* Q in shared memory */
+    {DECODE "mask=causal block_m=16 threads=64 head_dim=8 block_n=16 stages=2 layout=padded append=1 rope=interleaved",
+     "batch=3,heads=6,kv_heads=2,len_q=3,len_kv=130"},
+    {DECODE "mask=causal block_m=32 threads=64 head_dim=72 head_dim_v=8 block_n=16 stages=2 layout=padded append=1 "
+            "rope=halves",
+     "batch=1,heads=2,kv_heads=1,len_q=1,len_kv=9"}, /* Q in shared memory; blocks without a run */
+    {DECODE "mask=none block_m=8 threads=64 head_dim=8 block_n=16 stages=2 layout=padded append=1",
+     "batch=1,heads=2,kv_heads=1,len_q=1,len_kv=9"},
+    {DECODE "mask=none block_m=8 threads=64 head_dim=8 block_n=16 stages=2 layout=padded append=1 batch_invariant=1",
+     "batch=2,heads=2,kv_heads=1,len_q=2,len_kv=2100"}, /* sequences of fewer chunks than there may be */
     {MMA_90 "mask=causal block_m=64 threads=128 head_dim=8 block_n=16 stages=2 splits=3",
      "heads=2,len_q=70,len_kv=150"},
     {DECODE_90 "mask=none block_m=8 threads=64 head_dim=8 block_n=16 stages=2",
@@ -246,6 +259,10 @@ static const struct mutation {
     {"tile.head + head", "tile.head"},
     {"tile_heads(p) * heads_of_tile(p), batch", "tile_heads(p), batch"},
     {"keys.end) - 1", "keys.end) - 2"}, /* the last key of a tile */
+    {"row < before", "true"},           /* new tokens: read where they are written */
+    {"append_tokens(", NULL},
+    {"rotate_new_keys(", NULL},
+    {"rotate_queries(", NULL},
 };
 enum { MUTATIONS = sizeof mutations / sizeof *mutations, LINES = 1000 };
 

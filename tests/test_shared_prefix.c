@@ -315,6 +315,8 @@ Test(shared_prefix, mistakes_are_named) {
     struct data *data = data_of(ragged_q, ragged_kv);
     struct setting s = set(data, "ragged", ragged_q, ragged_kv);
     att_kernel *causal = run_find(s.session, "family=attention_forward head_dim=16 mask=causal", "algorithm=flash");
+    att_kernel *writes = run_find(
+        s.session, "family=attention_forward head_dim=16 dtype=bf16 layout=padded append=1 target=sm_80", NULL);
     att_kernel *half = run_find(s.session, "family=merge head_dim_v=16 dtype=fp16", NULL);
     REFUSED(t.prefix.prefix = NULL, "prefix.prefix is null, expected a kernel of family attention_forward");
     REFUSED(t.prefix.merge = NULL, "prefix.merge is null, expected a kernel of family merge");
@@ -323,6 +325,7 @@ Test(shared_prefix, mistakes_are_named) {
             "expected mask=none, no sinks and no parameters: every query sees the whole prefix");
     REFUSED(t.prefix.prefix = t.kernel, "expected mask=none");
     REFUSED(t.prefix.merge = half, "prefix.merge has dtype=fp16, expected fp32, the dtype_out of kernel");
+    REFUSED(t.kernel = writes, "expected one without append, which would count positions from the prefix's end");
     REFUSED(t.prefix.size = 0, "prefix.size is 0");
     REFUSED(t.prefix.len = -1, "len_kv is -1");
     REFUSED(t.prefix.k.data = NULL, "prefix.prefix: k is null");

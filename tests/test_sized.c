@@ -61,7 +61,7 @@ Test(sized, a_newer_struct_is_filled_as_far_as_is_known) {
 Test(sized, structs_end_with_their_last_member) {
 #define END(type, last) (offsetof(struct type, last) + sizeof((struct type *)0)->last)
     cr_expect_eq(sizeof(struct att_options), END(att_options, quick_first));
-    cr_expect_eq(sizeof(struct att_attention_args), END(att_attention_args, v_scale_row_stride));
+    cr_expect_eq(sizeof(struct att_attention_args), END(att_attention_args, rope_rows));
     cr_expect_eq(sizeof(struct att_append_args), END(att_append_args, rope_rows));
     cr_expect_eq(sizeof(struct att_shared_prefix), END(att_shared_prefix, v_scale_row_stride));
     cr_expect_eq(sizeof(struct att_softmax_args), END(att_softmax_args, cols));

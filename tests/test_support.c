@@ -26,6 +26,8 @@ static const struct {
     {"... lengths of their own (`layout: ragged`)", BF16 "layout=ragged alignment=16"},
     {"... K and V in pages of 16", BF16 "layout=padded page_size=16 alignment=16"},
     {"... one query a head, 8192 keys", BF16 "len_q=1 len_kv=8192 alignment=16"},
+    {"... new tokens appended in the same launch (`append: 1`)",
+     BF16 "layout=padded page_size=16 append=1 alignment=16"},
     {"... K and V in 8 bits", BF16 "dtype_kv=e4m3 kv_scale=token alignment=16"},
     {"... K and V in 8 bits, one query a head, 8192 keys",
      BF16 "dtype_kv=e4m3 kv_scale=token len_q=1 len_kv=8192 alignment=16"},

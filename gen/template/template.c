@@ -128,6 +128,8 @@ const struct template *template_find(const struct template_set *set, const struc
         const struct template_row *row = &template_rows[i];
         if (row->family != knobs->family)
             continue;
+        if (algorithm == AUTO && row->family == family_attention_forward && knobs->append > 0)
+            algorithm = algorithm_decode; /* the one that writes new tokens to the cache */
         if (algorithm == AUTO && row->family == family_attention_forward &&
             (knobs->layout > layout_dense || knobs_quantised(knobs)))
             algorithm = algorithm_flash; /* the one that takes sequences of any layout and element type */

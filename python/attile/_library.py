@@ -84,6 +84,8 @@ _FORWARD: list[tuple[str, Any]] = [
     ("dropout_state", c_void_p),
     ("k_scale", c_void_p), ("v_scale", c_void_p),
     *((f"{name}_scale_{stride}", c_int64) for name in "kv" for stride in STRIDES),
+    *_tensors(("k_new", "v_new")), ("rope_base", c_float), ("rope_cos", c_void_p), ("rope_sin", c_void_p),
+    ("rope_row_stride", c_int64), ("rope_rows", c_int64),
 ]  # fmt: skip
 
 

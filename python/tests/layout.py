@@ -25,7 +25,7 @@ STRUCTS = {
 }
 # Flat in Python: struct att_args up to the end of one member of its union.
 ARGS = {"attention": _library.Args, "attention_backward": _library.BackwardArgs, "append": _library.AppendArgs}
-TENSOR = re.compile("([qkvo]|d_o|d[qkv]|q_out|[kv]_cache)(?:_(batch_stride|head_stride|row_stride))?")
+TENSOR = re.compile("([qkvo]|d_o|d[qkv]|q_out|[kv]_cache|[kv]_new)(?:_(batch_stride|head_stride|row_stride))?")
 
 
 def spelled(union, member):

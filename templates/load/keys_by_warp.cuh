@@ -1,5 +1,6 @@
-//$ needs head_dim head_dim_v block_n stages shared_kv kv_scale
+//$ needs head_dim head_dim_v block_n stages shared_kv kv_scale append
 //$ include "load/rows_by_warp.cuh"
+//$ include "load/new_rows.cuh" if append == 1
 //$ include "walk/keys_of_warp.cuh"
 
 // The rows of a tile of keys or values.
@@ -24,6 +25,7 @@ struct KeyCopies {
     const InputKv *k, *v; //$ else
     const float *k_scale, *v_scale; // of this lane's key in the first tile //$ if kv_scale == token
     int len_kv;
+    NewRows fresh; //$ if append == 1
 
     __device__ __forceinline__ KeyCopies(const attention_params &all, const Run &run, const Tile &first,
                                          KeyStage (&stage)[STAGES])
@@ -31,6 +33,7 @@ struct KeyCopies {
           k_piece(piece_bytes<InputKv>(all.k, all.k_batch_stride, all.k_head_stride, all.k_row_stride)),
           v_piece(piece_bytes<InputKv>(all.v, all.v_batch_stride, all.v_head_stride, all.v_row_stride)), //$ if shared_kv == 0
           stages_free(STAGES), to(0) {
+        k_piece = new_key_bytes(all, k_piece), v_piece = new_value_bytes(all, v_piece); //$ if append == 1
         enter(first);
     }
 
@@ -39,6 +42,7 @@ struct KeyCopies {
         const attention_params &p = sequence_of(all, tile.batch);
         walk = walk_of_warp(p, run, tile);
         len_kv = p.len_kv;
+        fresh = new_rows_of(p, tile); //$ if append == 1
         k = static_cast<const InputKv *>(p.k) + tile.batch * p.k_batch_stride + tile.kv_head * p.k_head_stride;
         v = static_cast<const InputKv *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride; //$ if shared_kv == 0
         //$ if kv_scale == token
@@ -56,8 +60,10 @@ struct KeyCopies {
                 enter(next_tile(all, tile));
             if (walk.tile < walk.end) {
                 const int key = walk.tile * BLOCK_N;
-                copy_rows<HEAD_DIM>(stage[to].k, KeyRows{k + key * all.k_row_stride, all.k_row_stride}, len_kv - key, k_piece);
-                copy_rows<HEAD_DIM_V>(stage[to].v, KeyRows{v + key * all.v_row_stride, all.v_row_stride}, len_kv - key, v_piece); //$ if shared_kv == 0
+                copy_rows<HEAD_DIM>(stage[to].k, KeyRows{k + key * all.k_row_stride, all.k_row_stride}, len_kv - key, k_piece);                        //$ if append == 0
+                copy_rows<HEAD_DIM>(stage[to].k, fresh.keys(all, KeyRows{k + key * all.k_row_stride, all.k_row_stride}, key), len_kv - key, k_piece);  //$ else
+                copy_rows<HEAD_DIM_V>(stage[to].v, KeyRows{v + key * all.v_row_stride, all.v_row_stride}, len_kv - key, v_piece); //$ if append == 0 and shared_kv == 0
+                copy_rows<HEAD_DIM_V>(stage[to].v, fresh.values(all, KeyRows{v + key * all.v_row_stride, all.v_row_stride}, key), len_kv - key, v_piece); //$ elif append == 1
                 //$ if kv_scale == token
                 const int lane = threadIdx.x % 32, wanted = key + lane < len_kv ? 4 : 0;
                 copy_async<4>(&stage[to].k_scale[lane], k_scale + key * all.k_scale_row_stride, wanted);

@@ -1,5 +1,6 @@
-//$ needs head_dim head_dim_v block_n stages page_size shared_kv kv_scale
+//$ needs head_dim head_dim_v block_n stages page_size shared_kv kv_scale append
 //$ include "load/rows_by_warp.cuh"
+//$ include "load/new_rows.cuh" if append == 1
 //$ include "walk/keys_of_warp.cuh"
 
 // The rows of a tile of keys or values, which are in pages.
@@ -24,6 +25,7 @@ struct KeyCopies {
     // A tile that is to be copied.
     struct Next {
         int key, count, kv_head; // its first key; rows that are there, 0: there is no such tile
+        NewRows fresh; //$ if append == 1
     };
     const attention_params &all;
     const Run &run;
@@ -37,6 +39,7 @@ struct KeyCopies {
     KeyWalk walk; // over the tiles behind `next`
     const int *page_table;
     int len_kv;
+    NewRows fresh; // of the sequence that page numbers are copied for //$ if append == 1
 
     __device__ __forceinline__ KeyCopies(const attention_params &all, const Run &run, const Tile &first,
                                          KeyStage (&stage)[STAGES], PageNumbers &pages)
@@ -44,6 +47,7 @@ struct KeyCopies {
           k_piece(piece_bytes<InputKv>(all.k, all.k_batch_stride, all.k_head_stride, all.k_row_stride)),
           v_piece(piece_bytes<InputKv>(all.v, all.v_batch_stride, all.v_head_stride, all.v_row_stride)), //$ if shared_kv == 0
           stages_free(STAGES), to(0) {
+        k_piece = new_key_bytes(all, k_piece), v_piece = new_value_bytes(all, v_piece); //$ if append == 1
         enter(first);
 #pragma unroll
         for (int i = 0; i < STAGES; i++)
@@ -58,6 +62,7 @@ struct KeyCopies {
         walk = walk_of_warp(p, run, tile);
         page_table = p.page_table;
         len_kv = p.len_kv;
+        fresh = new_rows_of(p, tile); //$ if append == 1
     }
 
     // The next tile, whose page numbers are copied to stage `at`. What is no key has no page either: page numbers behind the end of
@@ -66,11 +71,13 @@ struct KeyCopies {
         while (walk.tile >= walk.end && !is_last(run, tile))
             enter(next_tile(all, tile));
         if (walk.tile >= walk.end)
-            return {0, 0, 0};
+            return {0, 0, 0}; //$ if append == 0
+            return {};        //$ else
         const int key = walk.tile * BLOCK_N, lane = threadIdx.x % 32, own = PAGE_SIZE % BLOCK_N == 0 ? 0 : lane % BLOCK_N;
         copy_async<4>(&pages[at][lane], page_table + (key + own) / PAGE_SIZE, key + own < len_kv ? 4 : 0);
         walk.tile += warps_of(run);
-        return {key, len_kv - key, tile.kv_head};
+        return {key, len_kv - key, tile.kv_head};        //$ if append == 0
+        return {key, len_kv - key, tile.kv_head, fresh}; //$ else
     }
 
     // Starts copying tiles to all free stages. Ends a group even if nothing is left to copy: groups are counted.
@@ -84,10 +91,12 @@ struct KeyCopies {
                 next[i] = next[i + 1];
             if (now.count > 0) {
                 const InputKv *k = static_cast<const InputKv *>(all.k) + now.kv_head * all.k_head_stride;
-                copy_rows<HEAD_DIM>(stage[to].k, KeyRows{k, all.k_batch_stride, all.k_row_stride, page, now.key}, now.count, k_piece);
+                copy_rows<HEAD_DIM>(stage[to].k, KeyRows{k, all.k_batch_stride, all.k_row_stride, page, now.key}, now.count, k_piece); //$ if append == 0
+                copy_rows<HEAD_DIM>(stage[to].k, now.fresh.keys(all, KeyRows{k, all.k_batch_stride, all.k_row_stride, page, now.key}, now.key), now.count, k_piece); //$ else
                 //$ if shared_kv == 0
                 const InputKv *v = static_cast<const InputKv *>(all.v) + now.kv_head * all.v_head_stride;
-                copy_rows<HEAD_DIM_V>(stage[to].v, KeyRows{v, all.v_batch_stride, all.v_row_stride, page, now.key}, now.count, v_piece);
+                copy_rows<HEAD_DIM_V>(stage[to].v, KeyRows{v, all.v_batch_stride, all.v_row_stride, page, now.key}, now.count, v_piece); //$ if append == 0
+                copy_rows<HEAD_DIM_V>(stage[to].v, now.fresh.values(all, KeyRows{v, all.v_batch_stride, all.v_row_stride, page, now.key}, now.key), now.count, v_piece); //$ else
                 //$ end
                 //$ if kv_scale == token
                 const int lane = threadIdx.x % 32, row = (now.key + lane) % PAGE_SIZE, wanted = lane < now.count ? 4 : 0;

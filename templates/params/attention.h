@@ -1,4 +1,4 @@
-//$ needs mask score sinks dropout batch_invariant split_keys quantised kv_scale fixed_len_q fixed_len_kv fixed_heads fixed_kv_heads layout page_size page_table head_dim head_dim_v shared_kv
+//$ needs mask score sinks dropout batch_invariant split_keys quantised kv_scale fixed_len_q fixed_len_kv fixed_heads fixed_kv_heads layout page_size page_table head_dim head_dim_v shared_kv append rope rope_dim rope_from algorithm
 
 /* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
@@ -11,6 +11,11 @@
 //$ require page_size > 0 or page_table == table
 //$ require kv_scale == none or quantised == 1
 //$ require shared_kv == 0 or head_dim_v <= head_dim
+//$ note Only decode writes to the cache: for other kernels an append_kv goes ahead.
+//$ require append == 0 or algorithm == decode
+//$ require append == 0 or (layout == padded or page_size > 0)
+//$ require rope == none or append == 1
+//$ require rope != none or (rope_dim == 0 and rope_from == base)
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
     const void *k;   /* (batch, kv_heads, len_kv, head_dim) */
@@ -91,6 +96,21 @@ struct attention_params {
     const float *k_scale, *v_scale;
     long long k_scale_batch_stride, k_scale_head_stride, k_scale_row_stride;
     long long v_scale_batch_stride, v_scale_head_stride, v_scale_row_stride;
+    //$ end
+    //$ if append == 1
+
+    /* New tokens, which the launch writes into K and V: the last len_q keys of each sequence. */
+    const void *k_new; /* (batch, kv_heads, len_q, head_dim), packed as Q is */
+    const void *v_new; /* (batch, kv_heads, len_q, head_dim_v) */
+    long long k_new_batch_stride, k_new_head_stride, k_new_row_stride;
+    long long v_new_batch_stride, v_new_head_stride, v_new_row_stride;
+    const float *rope_cos, *rope_sin; /* (rope_rows, pairs) */
+    long long rope_row_stride;
+    int rope_rows; /* positions that the tables have */
+    //$ end
+    //$ if rope != none and rope_from == base
+
+    unsigned long long rope_turns[128]; /* of pair i: turns per position, in units of 2^-64 */
     //$ end
     //$ if mask == custom_mask or score == custom_score or sinks > 0
 

@@ -1,4 +1,4 @@
-//$ needs page_size page_table kv_scale
+//$ needs page_size page_table kv_scale append
 //$ include "params/attention.h"
 //$ include "sequence/element.cuh"
 
@@ -12,6 +12,8 @@ __device__ __forceinline__ attention_params sequence_of(const attention_params &
     p.q = static_cast<const Input *>(all.q) + first_q * all.q_row_stride;
     p.o = static_cast<Output *>(all.o) + first_q * all.o_row_stride;
     p.lse = all.lse ? all.lse + first_q : nullptr;
+    p.k_new = static_cast<const Input *>(all.k_new) + first_q * all.k_new_row_stride; //$ if append == 1
+    p.v_new = static_cast<const Input *>(all.v_new) + first_q * all.v_new_row_stride; //$ if append == 1
     p.q_batch_stride = p.o_batch_stride = p.lse_batch_stride = 0;
     //$ if page_size > 0
     p.len_kv = all.lengths_kv[batch];
