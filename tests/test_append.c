@@ -167,6 +167,7 @@ Test(append, what_cannot_be_is_refused_before_anything_is_compiled) {
                  {"slots=1", "slots == 0 or (page_size > 0"},
                  {"rope=halves rope_dim=7", "rope_dim % 2 == 0 does not hold: rope_dim is 7"},
                  {"rope=halves head_dim=64 rope_dim=66", "rope_dim <= head_dim does not hold"},
+                 {"rope=halves head_dim=264", "half <= 128 does not hold: half is 132"},
                  {"rope_dim=8", "rope != none or"},
                  {"kv_scale=token", "kv_scale is token, dtype_kv is fp32"},
                  {"dtype=fp16 dtype_kv=bf16", "kept or dtype_kv in [e4m3, e5m2, int8] does not hold"}};
