@@ -4,13 +4,16 @@
     python3 bench/bench_decode.py --only "b1 s8192"        the cases whose names have these words
     python3 bench/bench_decode.py --schedule "stages=3 threads=256" --schedule ...
                                                            besides, the kernel with these knobs; a column each
+    python3 bench/bench_decode.py --only append            new tokens written to the cache by the launch that attends, and
+                                                           `append_kv` and `decode` in turn in place of it
 
 A time is that of one launch in a graph of launches over so many caches that no launch finds its own in L2 (more than 300
 MB, three at least). Kernels take turns, in an order drawn at random for each round; the median of the rounds counts. All
 are compared with a reference in fp32 first. `fetch` reads K and V of a case and computes nothing. cuDNN and
 FlashAttention-2 come through PyTorch; where several queries are causal, cuDNN runs without the mask, which it cannot align
-with the last key. Caches of 8 bits, pages, lengths that vary and latent attention (V in K) are measured without peers. Rows are
-appended to --results as JSON lines.
+with the last key. Caches of 8 bits, pages, lengths that vary, latent attention (V in K) and appending are measured without peers; of
+these, `two launches` is a step by append_kv and decode, and `decode alone` that without anything new. Rows are appended to --results
+as JSON lines.
 """
 import argparse
 import json
@@ -48,6 +51,8 @@ def main():
         works, faults = {}, {}
         makers = {"attile": lambda: side.attile(None), "fetch": side.fetch}
         makers |= {f"attile {knobs}": lambda knobs=knobs: side.attile(knobs) for knobs in chosen.schedule}
+        if case.append:
+            makers |= {"two launches": side.in_turn, "decode alone": side.alone}
         if not chosen.no_peers and not case.dtype_kv and not case.head_dim_v and case.is_dense:
             makers |= {"cudnn": side.cudnn, "fa2": side.fa2}
         for name, make in makers.items():

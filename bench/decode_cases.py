@@ -20,6 +20,7 @@ class Case:
     kv_scale: str = "none"
     head_dim_v: int = 0  # of latent attention, V being the first columns of K; 0 = V is a tensor of its own
     page_size: int = 0  # 0 = no pages
+    append: str = ""  # new tokens are written to the cache: knobs of the rotation, or "none"
     varied: bool = False  # lengths are drawn between 1 and 2 len_kv - 1, and len_kv is their mean
 
     @property
@@ -28,8 +29,9 @@ class Case:
         stored = f" {self.dtype_kv} scale-{self.kv_scale}" if self.dtype_kv else ""
         wide = f"/{self.head_dim_v}" if self.head_dim_v else ""
         paged = f" page-{self.page_size}" if self.page_size else ""
+        new = f" append {self.append}" if self.append else ""
         return (f"d{self.head_dim}{wide} b{self.batch} h{self.heads}/{self.kv_heads} s{self.len_kv}{queries} {self.order}{stored}"
-                f"{paged}{' varied' if self.varied else ''}")
+                f"{paged}{' varied' if self.varied else ''}{new}")
 
     def matches(self, wanted):
         """wanted: texts of words; one whose words are all in the name suffices, and so does no text."""
@@ -56,7 +58,7 @@ class Case:
 
     @property
     def is_dense(self):
-        return not self.page_size and not self.varied
+        return not self.page_size and not self.varied and not self.append
 
     @property
     def cache_bytes(self):
@@ -80,7 +82,17 @@ class Case:
         return self.caches * max(1, -(-LEAST_LAUNCHES // self.caches))
 
     @property
+    def rope(self):
+        """Knobs of the rotation."""
+        return f"rope={self.append}" if self.append not in ("", "none") else ""
+
+    @property
     def problem(self):
+        return f"{self.problem_alone} append=1 {self.rope}" if self.append else self.problem_alone
+
+    @property
+    def problem_alone(self):
+        """Without anything new."""
         mask = "causal" if self.len_q > 1 else "none"
         stored = f"dtype_kv={self.dtype_kv} kv_scale={self.kv_scale} " if self.dtype_kv else ""
         stored += f"head_dim_v={self.head_dim_v} shared_kv=1 " if self.head_dim_v else ""
@@ -91,7 +103,12 @@ class Case:
 
 
 def cases():
-    return _in_16_bits() + _of_sequences() + _in_8_bits() + _latent()
+    return _in_16_bits() + _of_sequences() + _in_8_bits() + _latent() + _with_new_tokens()
+
+
+def _with_new_tokens():
+    return [Case(batch, len_kv, page_size=page_size, append=rope) for batch, len_kv in ((1, 1024), (1, 8192), (8, 8192), (64, 8192))
+            for page_size, rope in ((0, "halves"), (16, "halves"), (16, "none"))]
 
 
 def _latent():

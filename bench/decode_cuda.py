@@ -7,6 +7,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import attile
 import side_cuda
+from attile import _append
+from attile._tensor import view
 
 DEVICE = "cuda"
 EIGHT_BITS = {"e4m3": (torch.float8_e4m3fn, 448), "int8": (torch.int8, 127)}  # the type, and the most that it holds
@@ -23,7 +25,7 @@ class Side:
     """One case: its caches, and makers of works. A work is a function of (cache number) that starts one launch."""
 
     def __init__(self, case):
-        self.case, self.kernel_name, self._kept = case, None, []
+        self.case, self.kernel_name, self.new, self._kept = case, None, None, []
         torch.manual_seed(1)
         self.q = torch.randn(case.batch, case.heads, case.len_q, case.head_dim, dtype=torch.bfloat16, device=DEVICE)
         self.out = torch.empty(*self.q.shape[:3], case.head_dim_v or case.head_dim, dtype=torch.bfloat16, device=DEVICE)
@@ -84,9 +86,44 @@ class Side:
         return cache[own].transpose(0, 1).flatten(1, 2)[:, :length]
 
     def attile(self, schedule):
-        kernel = attile.compile(self.case.problem, schedule)
+        return self._kernel(self.case.problem, schedule, self._new() if self.case.append else None, self.q)
+
+    def alone(self):
+        """Attention to a cache that has the new tokens, which one of the others wrote, by queries that are not rotated."""
+        work = self._kernel(self.case.problem_alone, None, None, self.q)
+        work.rotates = False
+        return work
+
+    def in_turn(self):
+        """append_kv, then attention, as two launches."""
+        new, step = self._new(), self.sequences
+        turned = torch.empty_like(self.q) if new.rope else self.q
+        attend = self._kernel(self.case.problem_alone, None, None, turned)
+        names = {"k": new.k, "v": new.v} | ({"q": self.q, "q_out": turned} if new.rope else {})
+        arrays = {name: one for name, one in step._asdict().items() if isinstance(one, torch.Tensor)}
+        asked = _append.Asked(new.rope, None, None, None, "bhsd")
+        appends = [_append.prepare({name: view(one) for name, one in {**names, "k_cache": k, "v_cache": v}.items()}, step, view, asked)
+                   for k, v in self.caches]
+
+        def work(number):
+            (k, v), stream = self.caches[number], torch.cuda.current_stream().cuda_stream
+            addresses = {name: one.data_ptr() for name, one in {**names, **arrays, "k_cache": k, "v_cache": v}.items()}
+            appends[number].launch(addresses, stream)
+            return attend(number)
+
+        return work
+
+    def _new(self):
+        case = self.case
+        if self.new is None:
+            shape = case.batch, case.kv_heads, case.len_q, case.head_dim
+            self.new = [torch.randn(shape, dtype=torch.bfloat16, device=DEVICE) for _ in range(2)]
+        return attile.NewTokens(*self.new, rope=None if case.append == "none" else case.append)
+
+    def _kernel(self, problem, schedule, new, q):
+        kernel = attile.compile(problem, schedule)
         self.kernel_name = self.kernel_name or kernel.name
-        launches = [kernel.bind(self.q, k, v, self.out, sequences=self.sequences, k_scale=of_k, v_scale=of_v)
+        launches = [kernel.bind(q, k, v, self.out, sequences=self.sequences, k_scale=of_k, v_scale=of_v, new=new)
                     for (k, v), (of_k, of_v) in zip(self.caches, self.scales)]
 
         def work(number):
@@ -142,12 +179,15 @@ class Side:
     def error(self, work):
         """Relative, of the first sequence's O, in the Frobenius norm. Of 8 bits, the reference takes the numbers that they
         stand for, which kernels multiply in fp16: rounding O to bf16 remains the largest error."""
+        self.out.fill_(torch.nan)
+        found = work(0)[0].float()  # it may write new tokens
         case, (k, v) = self.case, (self._first(one).float() * (1 if scale is None else self._first(_spread(scale, one)))
                                    for one, scale in zip(self.caches[0], self.scales[0]))
-        self.out.fill_(torch.nan)
-        found = work(0)[0].float()
         group = case.heads // case.kv_heads
-        scores = torch.matmul(self.q[0].float(), k.repeat_interleave(group, 0).transpose(1, 2))
+        q = self.q[0].float()
+        if case.append and case.rope and getattr(work, "rotates", True):
+            q = _turned(q, torch.arange(k.shape[1] - case.len_q, k.shape[1], device=DEVICE))
+        scores = torch.matmul(q, k.repeat_interleave(group, 0).transpose(1, 2))
         scores *= case.head_dim**-0.5
         if case.len_q > 1 and getattr(work, "masked", True):
             last = torch.arange(case.len_q, device=DEVICE)[:, None] + k.shape[1] - case.len_q
@@ -196,3 +236,11 @@ class Side:
 def _spread(scale, cache):
     """Scales beside (blocks, kv_heads, rows, head_dim)."""
     return scale[None, :, None, None].expand(*cache.shape[:3], 1) if scale.dim() == 1 else scale[..., None]
+
+
+def _turned(x, positions):
+    """(heads, tokens, dim) by RoPE of halves and base 10000."""
+    half = x.shape[-1] // 2
+    angle = positions[:, None].double() * 10000.0 ** (-torch.arange(half, device=DEVICE).double() / half)
+    cosine, sine, one, other = angle.cos().float(), angle.sin().float(), x[..., :half], x[..., half:]
+    return torch.cat((one * cosine - other * sine, other * cosine + one * sine), -1)
