@@ -13,6 +13,7 @@ from typing import Any
 
 from . import errors
 from ._library import version
+from ._new_tokens import NewTokens
 from ._sequences import Sequences
 from .append import append_kv
 from .attention import attention, explain
@@ -36,6 +37,7 @@ __all__ = [
     "Error",
     "Kernel",
     "KernelInfo",
+    "NewTokens",
     "Sequences",
     "Session",
     "append_kv",

@@ -95,7 +95,7 @@ def prepare(
         _check_list("slots", tensors["slots"], "int64", batch * len_q, k)
     if "positions" in tensors:
         _check_list("positions", tensors["positions"], "int32", batch * len_q, k)
-    rope = _rope_of(args, tensors, k, asked)
+    rope = rope_of(args, tensors, k, asked)
     k_cache = caches["k_cache"]
     kind = kv_type("k_cache", k_cache, asked.dtype_kv)
     scales = scales_of(
@@ -120,6 +120,16 @@ def _check_which(tensors: Mapping[str, View], sequences: Sequences | None, asked
     """Are the tensors there that belong together?"""
     if "slots" in tensors and sequences is not None:
         raise errors.InvalidArgument("sequences and slots are both given; slots alone say where tokens go")
+    check_rope(tensors, asked)
+    if asked.rope is not None and ("slots" in tensors) != ("positions" in tensors):
+        raise errors.InvalidArgument(
+            "with slots and rope the position of each token is to be given, (tokens,) of int32" if "slots" in tensors
+            else "positions are given without slots; the lengths of sequences say positions"
+        )  # fmt: skip
+
+
+def check_rope(tensors: Mapping[str, View], asked: Asked) -> None:
+    """Is a rotation said as a whole, and only once?"""
     if asked.rope is not None and asked.rope not in ROPES:
         raise errors.InvalidArgument(f"rope is {asked.rope!r}, expected one of {', '.join(ROPES)}, or None")
     for name in ("q", "rope_cos", "rope_sin", "positions"):
@@ -130,11 +140,6 @@ def _check_which(tensors: Mapping[str, View], sequences: Sequences | None, asked
     for one, other in (("rope_cos", "rope_sin"), ("rope_sin", "rope_cos")):
         if one in tensors and other not in tensors:
             raise errors.InvalidArgument(f"{one} is given without {other}; expected both, or neither")
-    if asked.rope is not None and ("slots" in tensors) != ("positions" in tensors):
-        raise errors.InvalidArgument(
-            "with slots and rope the position of each token is to be given, (tokens,) of int32" if "slots" in tensors
-            else "positions are given without slots; the lengths of sequences say positions"
-        )  # fmt: skip
     if "rope_cos" in tensors and asked.rope_base is not None:
         raise errors.InvalidArgument("rope_base and rope_cos are both given, expected one of them")
 
@@ -198,7 +203,7 @@ def _check_list(name: str, one: View, dtype: str, count: int, beside: View) -> N
         )
 
 
-def _rope_of(args: AppendArgs, tensors: Mapping[str, View], k: View, asked: Asked) -> str:
+def rope_of(args: Any, tensors: Mapping[str, View], k: View, asked: Asked) -> str:
     """The knobs of the rotation, and what the launch is told of it."""
     if asked.rope is None:
         return "rope=none"

@@ -96,8 +96,13 @@ def check_outputs(
             raise errors.ShapeError(f"{name} has shape {tuple(tensor.shape)}, expected {shape}")
 
 
-def check_form(q: View, v: View, stored: str, layout: str, form: Form) -> None:
-    """Are the inputs those of the kernel's problem? stored, layout: the knobs that say it."""
+def check_form(q: View, v: View, stored: str, layout: str, written: str, form: Form) -> None:
+    """Are the inputs those of the kernel's problem? stored, layout, written: the knobs that say it."""
+    if written != form.written:
+        raise errors.InvalidArgument(
+            f"the new tokens are those of {written or 'a problem without append'}, and the kernel is compiled for "
+            f"{form.written or 'none'}"
+        )
     if stored != form.stored:
         raise errors.DtypeError(
             f"k and v are those of {stored or 'a problem without dtype_kv'}, and the kernel is compiled for "

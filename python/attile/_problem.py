@@ -71,6 +71,7 @@ class Form(NamedTuple):
     head_dim_v: int
     layout: str  # knobs of the layout, as Inputs.layout says them; "" = dense
     stored: str  # knobs of K and V in 8 bits, as Inputs.stored says them; "" = as q
+    written: str  # knobs of what a launch writes into the cache, as Inputs.written says them; "" = nothing
 
 
 # Said in full wherever a problem leaves them out, so that nothing here depends on the library's defaults.
@@ -82,7 +83,8 @@ def form_of(knobs: Mapping[str, str]) -> Form:
     knobs = {**DEFAULTS, **knobs}
     head_dim = int(knobs["head_dim"])
     return Form(_DTYPE_OF[knobs["dtype"]], _DTYPE_OF[knobs.get("dtype_out", knobs["dtype"])], head_dim,
-                int(knobs.get("head_dim_v", head_dim)), _layout_in(knobs), _stored_in(knobs))  # fmt: skip
+                int(knobs.get("head_dim_v", head_dim)), _layout_in(knobs), _stored_in(knobs),
+                _written_in(knobs))  # fmt: skip
 
 
 def _layout_in(knobs: Mapping[str, str]) -> str:
@@ -93,6 +95,16 @@ def _layout_in(knobs: Mapping[str, str]) -> str:
 def _stored_in(knobs: Mapping[str, str]) -> str:
     dtype_kv = knobs.get("dtype_kv", knobs["dtype"])
     return "" if dtype_kv == knobs["dtype"] else stored_text(dtype_kv, knobs.get("kv_scale", "none"))
+
+
+def _written_in(knobs: Mapping[str, str]) -> str:
+    if knobs.get("append", "0") == "0":
+        return ""
+    rope, rope_dim = knobs.get("rope", "none"), knobs.get("rope_dim", "0")
+    own_dim = rope_dim not in ("0", knobs["head_dim"])
+    said = ("append=1", f"rope={rope}" * (rope != "none"), f"rope_dim={rope_dim}" * own_dim,
+            "rope_from=tables" * (knobs.get("rope_from") == "tables"))  # fmt: skip
+    return " ".join(part for part in said if part)
 
 
 def stored_text(dtype_kv: str, kv_scale: str) -> str:

@@ -80,6 +80,7 @@ class Inputs(NamedTuple):
     arrays: tuple[tuple[str, View], ...]  # of sequences, and scales
     numbers: tuple[tuple[str, float], ...]  # other members of attile.h's struct
     packed: bool  # q and o are
+    written: str = ""  # knobs of what the launch writes into the cache: "append=1 rope=halves"
 
     def out_shape(self, layout: str, width: int) -> tuple[int, ...]:
         """Of o, with rows of `width` elements."""

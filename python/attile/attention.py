@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ._memory import current_stream, workspace_for
+from ._new_tokens import NewTokens, with_new
 from ._plan import Plan, alignment_of
 from ._problem import Parameter, as_text, declare, hints, knob_of_dtype, rule_text
 from ._sequences import Inputs, Sequences, inputs_of
@@ -18,7 +19,8 @@ def attention(
     q: Any, k: Any, v: Any, *, mask: str | None = None, score: str | None = None, scale: float | None = None,
     params: Mapping[str, Any] | None = None, sinks: Any = None, schedule: str | None = None,
     return_lse: bool = False, layout: str = "bshd", stream: int | None = None, sequences: Sequences | None = None,
-    dtype_kv: str | None = None, k_scale: Any = None, v_scale: Any = None, check: bool = False,
+    dtype_kv: str | None = None, k_scale: Any = None, v_scale: Any = None, new: NewTokens | None = None,
+    check: bool = False,
 ) -> Any:  # fmt: skip
     """softmax(score(scale q k^T) where mask) v.
 
@@ -37,6 +39,8 @@ def attention(
     k and v may have 8 bits: int8, or float8; of memory of uint8, dtype_kv says "e4m3" or "e5m2". k_scale, v_scale: float32,
     an element times its scale is the number that it stands for: one number, (kv_heads,), or one for each row,
     (batch, kv_heads, len_kv) in every layout; in pages (pages, kv_heads, page_size), packed (1, kv_heads, tokens).
+    new: attile.NewTokens, k and v of the queries' own tokens, which are written into k and v, in place, before q attends to
+    them, as attile.append_kv would do; with rope they and q are rotated. Of 16 bits, for sequences with lengths_kv.
     Returns o, (batch, len_q, heads, head_dim_v), of the library that made q; with return_lse (o, lse), where lse is
     (batch, heads, len_q) of float32, the natural logarithm of the sums. A query that sees no key has 0 and -inf.
     Compiles at the first call of its kind, asynchronous on a GPU otherwise. Raises exceptions of attile.errors, all
@@ -48,7 +52,7 @@ def attention(
         return attile_torch.attention(
             q, k, v, mask=mask, score=score, scale=scale, params=params, sinks=sinks, schedule=schedule,
             return_lse=return_lse, layout=layout, stream=stream, sequences=sequences, dtype_kv=dtype_kv,
-            k_scale=k_scale, v_scale=v_scale, check=check,
+            k_scale=k_scale, v_scale=v_scale, new=new, check=check,
         )  # fmt: skip
 
     def see(tensor: Any) -> View:
@@ -56,6 +60,7 @@ def attention(
 
     stored = Stored(dtype_kv, k_scale, v_scale)
     inputs = inputs_of(see(q), see(k), see(v), layout, sequences, see, stored)
+    inputs = with_new(inputs, new, layout, sequences, see)
     parameters = declare(params, inputs.sizes, view)
     if sinks is not None:
         parameters.append(Parameter("sinks", "float[heads]", sinks))
@@ -81,7 +86,7 @@ def problem_of(inputs: Inputs, o: View, rule: str) -> str:
     q, k, v = inputs.q, inputs.k, inputs.v
     said = hints(inputs.sizes, min(alignment_of(one) for one in (q, k, v, o)))
     what = f"family=attention_forward dtype={knob_of_dtype(q.dtype, 'q')} head_dim={q.shape[3]} head_dim_v={v.shape[3]}"
-    return " ".join(part for part in (what, inputs.stored, rule, inputs.layout, said) if part)
+    return " ".join(part for part in (what, inputs.stored, rule, inputs.layout, inputs.written, said) if part)
 
 
 def plan_of(

@@ -10,6 +10,7 @@ from . import _library, errors
 from ._check import check_form, check_outputs
 from ._library import library
 from ._memory import current_stream, workspace_for
+from ._new_tokens import NewTokens, tensors_of, with_new
 from ._plan import Launch, Plan
 from ._problem import DEFAULTS, Parameter, Problem, as_text, declared_in, form_of, knobs_of
 from ._sequences import ARRAYS, Sequences, inputs_of
@@ -97,6 +98,7 @@ class Kernel:
         self, q: Any, k: Any, v: Any, out: Any = None, lse: Any = None, *, scale: float | None = None,
         params: Mapping[str, Any] | None = None, stream: int | None = None, workspace: Any = None,
         layout: str = "bhsd", sequences: Sequences | None = None, k_scale: Any = None, v_scale: Any = None,
+        new: NewTokens | None = None,
     ) -> Any:  # fmt: skip
         """out = softmax(score(scale q k^T)) v, started on a stream; returns out.
 
@@ -106,14 +108,14 @@ class Kernel:
         scale: None = 1 / sqrt(head_dim). params: {name: number or tensor}, all that the problem declares.
         stream: a CUDA stream handle; None = the current one of the library that made q. workspace: a tensor of at least
         `workspace_size` bytes; None = one is made. sequences: where the kernel's problem has another layout than dense.
-        k_scale, v_scale: where it has kv_scale, as for attile.attention.
+        k_scale, v_scale: where it has kv_scale, new: where it has append, as for attile.attention.
         Asynchronous on a GPU: nothing is waited for or copied.
         Raises the exceptions of attile.errors before anything is started.
         """
-        key = _key_of(q, k, v, out, lse, scale, params, layout, sequences, k_scale, v_scale)
+        key = None if new else _key_of(q, k, v, out, lse, scale, params, layout, sequences, k_scale, v_scale)
         plan = self._plans.get(key) if key else None
         if plan is None:
-            plan = self._plan_anew(key, q, k, v, out, lse, scale, params, layout, sequences, k_scale, v_scale)
+            plan = self._plan_anew(key, q, k, v, out, lse, scale, params, layout, sequences, k_scale, v_scale, new)
         form, shape, strides, all_torch = plan.extra
         if out is None:
             same = all_torch and form.dtype_out == form.dtype
@@ -130,17 +132,17 @@ class Kernel:
             at_lse = 0 if lse is None else lse.data_ptr()
             plan.launch(q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), at_lse, at, (), stream)
             return out
-        found = _addresses(plan, q, k, v, out, lse, params, sequences, k_scale, v_scale, stream)
+        found = _addresses(plan, q, k, v, out, lse, params, sequences, k_scale, v_scale, new, stream)
         plan.launch(*found.tensors, at, found.params, stream, found.arrays)
         return out
 
     def _plan_anew(
         self, key: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, scale: float | None, params: Any, layout: str,
-        sequences: Sequences | None, k_scale: Any, v_scale: Any,
+        sequences: Sequences | None, k_scale: Any, v_scale: Any, new: NewTokens | None,
     ) -> Plan:  # fmt: skip
         plan = self.plan(
             q, k, v, out, lse, scale=scale, params=params, layout=layout, sequences=sequences, k_scale=k_scale,
-            v_scale=v_scale,
+            v_scale=v_scale, new=new,
         )  # fmt: skip
         if key:
             if len(self._plans) >= PLANS:
@@ -151,7 +153,7 @@ class Kernel:
     def bind(
         self, q: Any, k: Any, v: Any, out: Any, lse: Any = None, *, scale: float | None = None,
         params: Mapping[str, Any] | None = None, workspace: Any = None, layout: str = "bhsd",
-        sequences: Sequences | None = None, k_scale: Any = None, v_scale: Any = None,
+        sequences: Sequences | None = None, k_scale: Any = None, v_scale: Any = None, new: NewTokens | None = None,
     ) -> Launch:  # fmt: skip
         """A call on these very tensors, to be started often: launch = kernel.bind(...); launch(stream).
 
@@ -160,7 +162,7 @@ class Kernel:
         """
         plan = self.plan(
             q, k, v, out, lse, scale=scale, params=params, layout=layout, sequences=sequences, k_scale=k_scale,
-            v_scale=v_scale,
+            v_scale=v_scale, new=new,
         )  # fmt: skip
         room: object = workspace
         at = 0
@@ -168,7 +170,7 @@ class Kernel:
             room, at = workspace_for(q, view(q), plan.workspace_size)
         elif plan.workspace_size:
             at = workspace if isinstance(workspace, int) else _workspace_address(workspace, plan.workspace_size)
-        found = _addresses(plan, q, k, v, out, lse, params, sequences, k_scale, v_scale, 0)
+        found = _addresses(plan, q, k, v, out, lse, params, sequences, k_scale, v_scale, new, 0)
         launch = plan.bind(*found.tensors, at, found.params, found.arrays)
         launch.kept = (found, room)
         return launch
@@ -176,7 +178,7 @@ class Kernel:
     def plan(
         self, q: Any, k: Any, v: Any, out: Any = None, lse: Any = None, *, scale: float | None = None,
         params: Mapping[str, Any] | None = None, layout: str = "bhsd", sequences: Sequences | None = None,
-        k_scale: Any = None, v_scale: Any = None,
+        k_scale: Any = None, v_scale: Any = None, new: NewTokens | None = None,
     ) -> Plan:  # fmt: skip
         """The arguments of a call, checked, for callers that repeat it with addresses of their own."""
         family = self._knobs["family"]
@@ -187,13 +189,14 @@ class Kernel:
         dtype_kv = self._knobs.get("dtype_kv") if seen_k.dtype == "uint8" else None  # bytes do not say their type
         stored = Stored(dtype_kv, k_scale, v_scale)
         inputs = inputs_of(view(q), seen_k, view(v), layout, sequences, view, stored)
+        inputs = with_new(inputs, new, layout, sequences, view)
         first = inputs.q
         if (first.device, first.ordinal) != (self.session.device, self.session.ordinal):
             raise errors.DeviceError(
                 f"q is on {first.device}:{first.ordinal}, and the kernel is compiled for "
                 f"{self.session.device}:{self.session.ordinal}; say device= or session= to compile"
             )
-        check_form(first, inputs.v, inputs.stored, inputs.layout, form)
+        check_form(first, inputs.v, inputs.stored, inputs.layout, inputs.written, form)
         shape = inputs.out_shape(layout, form.head_dim_v)
         o = view(out) if out is not None else like(first, shape, form.dtype_out)
         seen_lse = None if lse is None else view(lse)
@@ -273,14 +276,14 @@ class _Found(NamedTuple):
 
 def _addresses(
     plan: Plan, q: Any, k: Any, v: Any, out: Any, lse: Any, params: Mapping[str, Any] | None,
-    sequences: Sequences | None, k_scale: Any, v_scale: Any, stream: int,
+    sequences: Sequences | None, k_scale: Any, v_scale: Any, new: NewTokens | None, stream: int,
 ) -> _Found:  # fmt: skip
     values = list(params.values()) if params else []
     five = [(0, None) if one is None else _address(one, stream) for one in (q, k, v, out, lse)]
     at_q, at_k, at_v, at_out, at_lse = (at for at, _ in five)
     others = [_address(values[i], stream) for i in plan.tensors]
-    scales = dict(zip(SCALES, (k_scale, v_scale)))
-    arrays = [_address(scales.get(name, getattr(sequences, name, None)), stream) for name in plan.arrays]
+    beside = {**dict(zip(SCALES, (k_scale, v_scale))), **tensors_of(new)}
+    arrays = [_address(beside.get(name, getattr(sequences, name, None)), stream) for name in plan.arrays]
     return _Found((at_q, at_k, at_v, at_out, at_lse), [at for at, _ in others], [at for at, _ in arrays],
                   (five, others, arrays))  # fmt: skip
 

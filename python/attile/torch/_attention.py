@@ -8,11 +8,13 @@ from typing import Any
 import torch
 
 from .. import errors
+from .._new_tokens import NewTokens
 from .._problem import Sizes, quoted
 from .._sequences import Sequences
 from .._stored import Stored
 from . import _backward  # noqa: F401  autograd of the operators
 from ._dropout import with_dropout
+from ._new_tokens import attention_append, members_of
 from ._operator import attention as _operator
 from ._operator import attention_lse as _operator_lse
 from ._operator import wants_gradients
@@ -33,7 +35,7 @@ def attention(
     scale: float | None = None, params: Mapping[str, Any] | None = None, sinks: torch.Tensor | None = None,
     schedule: str | None = None, return_lse: bool = False, layout: str = "bshd", stream: int | None = None,
     sequences: Sequences | None = None, dtype_kv: str | None = None, k_scale: torch.Tensor | None = None,
-    v_scale: torch.Tensor | None = None, check: bool = False, dropout_p: float = 0.0,
+    v_scale: torch.Tensor | None = None, new: NewTokens | None = None, check: bool = False, dropout_p: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> Any:  # fmt: skip
     """attile.attention on PyTorch's tensors, by an operator: under torch.compile, torch.export, autocast and in CUDA graphs.
@@ -53,18 +55,23 @@ def attention(
             return attention(
                 q, k, v, mask=mask, score=score, scale=scale, params=params, sinks=sinks, schedule=schedule,
                 return_lse=return_lse, layout=layout, sequences=sequences, dtype_kv=dtype_kv, k_scale=k_scale,
-                v_scale=v_scale, check=check, dropout_p=dropout_p, generator=generator,
+                v_scale=v_scale, new=new, check=check, dropout_p=dropout_p, generator=generator,
             )  # fmt: skip
     sizes = sizes_of(q, k, layout, sequences) if params else None
     tensors, numbers, rule = rule_of(mask, score, params, sinks, sizes)
     stored = Stored(dtype_kv, k_scale, v_scale)
-    apart = sequences is not None or k.dtype.itemsize == 1 or any(one is not None for one in stored)
+    apart = new is not None or sequences is not None or k.dtype.itemsize == 1 or any(one is not None for one in stored)
     if dropout_p and apart:
         raise errors.Unsupported(
             f"dropout_p is {dropout_p}, and kernels of sequences or of K and V in 8 bits drop no weights; call it with 0"
         )
     tensors, numbers, rule = with_dropout(dropout_p, generator, q, tensors, numbers, rule)
     arguments = (q, k, v, tensors, numbers, rule, scale, layout, schedule or "")
+    if new is not None:
+        if any(one is not None for one in stored):
+            raise errors.Unsupported("new is given with a cache of 8 bits; call attile.append_kv before")
+        o, lse = attention_append(*arguments, *(sequences or Sequences()), *members_of(new), return_lse, check)
+        return (o, lse) if return_lse else o
     wanted = wants_gradients(q, k, v, *tensors)
     if apart:
         run = recorded if wanted else attention_sequences

@@ -20,6 +20,7 @@ import torch
 from .. import errors
 from .._check import dims_of
 from .._memory import torch_stream
+from .._new_tokens import NewTokens, with_new
 from .._plan import ALIGNMENT, Plan
 from .._problem import Parameter, declared_in
 from .._sequences import Sequences, inputs_of
@@ -84,10 +85,11 @@ def packed_strides(q: torch.Tensor, head_dim_v: int, layout: str) -> tuple[Any, 
 def prepare(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: Sequence[torch.Tensor], numbers: Sequence[float],
     rule: str, scale: float | None, layout: str, schedule: str, want_lse: bool, sequences: Sequences | None = None,
-    stored: Stored | None = None,
+    stored: Stored | None = None, new: NewTokens | None = None,
 ) -> Prepared:  # fmt: skip
     """Check a call, find its kernel, and say how its outputs lie."""
     inputs = inputs_of(view(q), view(k), view(v), layout, sequences, view, stored)
+    inputs = with_new(inputs, new, layout, sequences, view)
     shape, strides = (packed_strides if inputs.packed else out_strides)(q, v.shape[-1], layout)
     first = inputs.q
     o = View(0, shape, strides, first.dtype, first.device, first.ordinal, None)

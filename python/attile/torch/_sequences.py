@@ -203,6 +203,11 @@ def _fake_lse(q, k, v, tensors, numbers, rule, scale, layout, schedule, *rest): 
 
 def _empty(q, k, v, tensors, numbers, rule, scale, layout, schedule, *rest):  # type: ignore[no-untyped-def]
     sequences, _, want_lse, _ = _apart(*rest)
+    return empty_outputs(q, k, v, layout, sequences, want_lse)
+
+
+def empty_outputs(q, k, v, layout, sequences, want_lse):  # type: ignore[no-untyped-def]
+    """(o, lse) of a call, as torch.compile sees them."""
     sizes = sizes_of(q, k, layout, sequences)
     packed = sequences.cu_seqlens_q is not None
     shape, strides = (packed_strides if packed else out_strides)(q, v.shape[-1], layout)
