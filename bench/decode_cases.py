@@ -148,7 +148,7 @@ def markdown(rows):
     for row in rows:
         us = row["us"]
         ours, fetch = us.get("attile"), us.get("fetch")
-        peers = [us[name] for name in us if name not in ("attile", "fetch")]
+        peers = [us[name] for name in us if name not in ("attile", "fetch", "decode alone")]
         cells = [_number(us.get(name)) for name in kernels]
         cells += [_number(fetch and ours and fetch / ours, 3), _number(ours and peers and min(peers) / ours, 2),
                   _number(row.get("goal_us"))]

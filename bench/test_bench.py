@@ -729,7 +729,17 @@ class Decode(unittest.TestCase):
         self.assertEqual([case.name for case in decode_cases.cases() if case.matches(["b1 s8192", "q4"])],
                          ["d128 b64 h64/8 s8192 q4 hnd", "d128 b1 h64/8 s8192 q8 hnd", "d128 b1 h64/8 s8192 hnd",
                           *(f"d128 b1 h64/8 s8192 hnd {stored}"
-                            for stored in ("e4m3 scale-none", "e4m3 scale-token", "int8 scale-token"))])
+                            for stored in ("e4m3 scale-none", "e4m3 scale-token", "int8 scale-token",
+                                           "append halves", "page-16 append halves", "page-16 append none"))])
+
+    def test_a_step_that_appends_is_one_launch_or_two(self):
+        case = decode_cases.Case(2, 64, page_size=16, append="halves")
+        self.assertFalse(case.is_dense)
+        one, two = (attile.compile(f"{problem} target=sm_80", device="host").name for problem in (case.problem, case.problem_alone))
+        self.assertIn("padded_page16_append1_rope_halves_decode", one)
+        self.assertEqual(one.replace("_append1_rope_halves", ""), two)
+        row = {"case": case.name, "us": {"attile": 2.0, "two launches": 3.0, "decode alone": 1.0}}
+        self.assertIn("| 1.50 |", decode_cases.markdown([row]))
 
     def test_caches_of_8_bits_have_half_the_bytes_and_their_scales(self):
         whole, half, scaled = (decode_cases.Case(2, 64, **words).cache_bytes for words in (
