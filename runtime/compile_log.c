@@ -16,7 +16,7 @@ static int spills_between(const char *log, const char *end) {
 int compile_log_spills(const char *log) { return spills_between(log, log + strlen(log)); }
 
 /* Does the kernel of this name deal out registers? Its body, which ends with a brace that begins a line, names setmaxnreg or
-   the wrapper around it (templates/target/sm_90a.cuh). */
+   the wrapper around it (templates/target/wgmma_ss_nt.cuh). */
 static bool deals_out(const char *source, const char *name, int length) {
     static const char *const words[] = {"setmaxnreg", "registers_acquire<"};
     char declared[256];

@@ -33,7 +33,8 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 
 //$ note The K/V tiles of a Q tile.
 //$ include "walk/$mask_tiles.cuh"
-//$ include "work/queue_parts.cuh" if split_keys > 0 else "work/queue_pairs.cuh" if in_pairs else "work/queue_tiles.cuh"
+//$ include "work/queue_parts_or_pairs.cuh" if split_keys > 0 and in_pairs else "work/queue_parts.cuh" if split_keys > 0
+//$ include "work/queue_pairs.cuh" if split_keys == 0 and in_pairs else "work/queue_tiles.cuh" if split_keys == 0
 //$ tensor_map q rows 64 cols 64 packed if pack_gqa == 1 else q rows 64 cols 64
 //$ tensor_map k rows share cols 64
 //$ tensor_map v rows share cols 64

@@ -25,7 +25,7 @@
 
 //$ note Tiles of keys that they go over.
 //$ include "walk/$mask_tiles.cuh"
-//$ include "work/tile_of_block.cuh"
+//$ include "work/part_of_block.cuh" if split_keys > 0 else "work/tile_of_block.cuh"
 //$ include "load/queries_by_threads.cuh"
 //$ include "load/paged_keys_by_threads.cuh" if page_size > 0 else "load/keys_by_threads.cuh"
 

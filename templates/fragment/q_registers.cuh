@@ -1,4 +1,5 @@
 //$ needs block_n q_panels bfloat16 q_steps
+//$ include "target/wgmma_rs_nt.cuh"
 
 // Q (64, d) of a unit as operand of S = Q K^T: in registers, 16 columns a step.
 struct Queries {

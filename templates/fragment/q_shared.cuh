@@ -1,4 +1,5 @@
 //$ needs block_n q_bytes bfloat16 q_steps
+//$ include "target/wgmma_ss_nt.cuh"
 
 // Q (64, d) of a unit as operand of S = Q K^T: in shared memory, where TMA has loaded it.
 struct Queries {

@@ -1,5 +1,5 @@
 //$ needs head_dim_v
-//$ include "fragment/scores_from_memory.cuh"
+//$ include "fragment/scores_from_memory_fp32.cuh"
 
 // O (16, PASS) = P V in fp32, of the warp's rows, not yet divided by l.
 __device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c, int first,

@@ -1,6 +1,9 @@
-//$ needs dtype head_dim_v columns_v mask score dropout split_keys block_n units algorithm layout block_m folded mask_lookup score_form
-//$ include "fragment/rows_in_memory.cuh"
+//$ needs dtype columns_v mask score dropout split_keys block_n units page_size mask_lookup score_form
+//$ include "fragment/query_in_memory.cuh"
+//$ include "fragment/paged_keys_in_memory.cuh" if page_size > 0 else "fragment/keys_in_memory.cuh"
 //$ include "fragment/softmax_rows.cuh"
+//$ include "fragment/repeat_pass.cuh"
+//$ let short_formulas = mask_lookup == no_lookup and score_form in [plain_score, linear] and dropout == 0
 
 // Recomputes rows of O. In a K/V tile that a row sees in part, P = 0 for the masked keys; but 0 * NaN and 0 * infinity are NaN, so
 // a NaN or infinity in the V of a masked key reaches O. The warp recomputes its 16 rows, 16 keys at a time, by mma.sync from
@@ -24,7 +27,6 @@ __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], co
     return some != 0;
 }
 
-//$ if split_keys > 0
 // The keys of the part that the Q tile is one of: from the first of the tile returned last to the end of the first one.
 __device__ __forceinline__ void keys_of_part(const attention_params &p, const Tile &tile, int &first, int &end) {
     KeyWalk walk = walk_of_tile(p, tile);
@@ -34,7 +36,6 @@ __device__ __forceinline__ void keys_of_part(const attention_params &p, const Ti
         first = next_keys(p, tile, UNITS, walk) * BLOCK_N;
 }
 
-//$ end
 // Keys of [first, end), among which are all that some row of the warp sees. By reductions whose answer the compiler knows to be
 // the same in all lanes: otherwise descriptors of wgmma would not stay in uniform registers, and other kernels would spill.
 __device__ __forceinline__ void keys_of_warp(const Unit &unit, int &first, int &end) {
@@ -64,69 +65,27 @@ __device__ __forceinline__ void keys_of_warp(const Unit &unit, int &first, int &
 __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit, const Rows &rows, float c, int key0) {
     const attention_params &p = unit.p;
     unsigned seen = 0;
-    //$ if mask == custom_mask or score == custom_score
-    const int position[2] = {unit.position(unit.row()), unit.position(unit.row() + 8)};
-    //$ end
-    //$ if mask != custom_mask
-    const int end[2] = {keys_end(p, unit.at(unit.row()).query + 1), keys_end(p, unit.at(unit.row() + 8).query + 1)};
-    //$ end
+    const int position[2] = {unit.position(unit.row()), unit.position(unit.row() + 8)}; //$ if mask == custom_mask or score == custom_score
+    const int end[2] = {keys_end(p, unit.at(unit.row()).query + 1), keys_end(p, unit.at(unit.row() + 8).query + 1)}; //$ if mask != custom_mask
     const float max[2] = {finite_max(rows.max[0]), finite_max(rows.max[1])};
-    //$ if dropout == 1
-    const Dropout dropout = dropout_of(p, static_cast<long long>(unit.tile.batch) * p.heads + unit.tile.head);
-    //$ end
-    //$ if mask_lookup == no_lookup and score_form in [plain_score, linear] and dropout == 0
-#pragma unroll
-    //$ else
-    // One element at a time, the others move up, since masks and scores may be long.
-#pragma unroll 1
-    //$ end
+    const Dropout dropout = dropout_of(p, static_cast<long long>(unit.tile.batch) * p.heads + unit.tile.head); //$ if dropout == 1
+    // One element at a time, the others move up, since masks and scores may be long. //$ if not short_formulas
+#pragma unroll   //$ if short_formulas
+#pragma unroll 1 //$ else
     for (int i = 0; i < 8; i++) {
         const int r = i / 2 % 2, key = key0 + i / 4 * 8 + unit.lane % 4 * 2 + i % 2;
         float score = s[0];
-        //$ if mask == custom_mask
-        const bool sees_it = key < p.len_kv && sees(p, unit.where, r ? position[1] : position[0], min(key, p.len_kv - 1));
-        //$ else
-        const bool sees_it = key < (r ? end[1] : end[0]);
-        //$ end
-        //$ if score == custom_score
-        score = score_of(p, unit.where, r ? position[1] : position[0], min(key, p.len_kv - 1), p.scale * score);
-        //$ end
+        const bool sees_it = key < p.len_kv && sees(p, unit.where, r ? position[1] : position[0], min(key, p.len_kv - 1)); //$ if mask == custom_mask
+        const bool sees_it = key < (r ? end[1] : end[0]);                                                                 //$ else
+        score = score_of(p, unit.where, r ? position[1] : position[0], min(key, p.len_kv - 1), p.scale * score); //$ if score == custom_score
 #pragma unroll
         for (int j = 0; j < 7; j++)
             s[j] = s[j + 1];
         s[7] = sees_it ? exp2_approx(__fsub_rn(score, r ? max[1] : max[0]) * c) : 0;
-        //$ if dropout == 1
-        s[7] = keeps_pair(dropout, unit.at(unit.row() + 8 * r).query, key) ? s[7] : 0;
-        //$ end
+        s[7] = keeps_pair(dropout, unit.at(unit.row() + 8 * r).query, key) ? s[7] : 0; //$ if dropout == 1
         seen |= static_cast<unsigned>(sees_it) << i;
     }
     return seen;
 }
 
-// Columns of O at a time, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
-//$ if algorithm == flash_async and block_m <= 128 and not folded and (mask != custom_mask or (mask_lookup == no_lookup and block_n <= 64))
-constexpr int PASS = HEAD_DIM_V > 64 ? 128 : 64; // two consumers have 232 registers a thread
-constexpr bool VALUES_AHEAD = true;
-//$ elif algorithm == flash_async and block_m <= 128 and mask != custom_mask
-constexpr int PASS = HEAD_DIM_V > 64 ? 64 : 32;
-constexpr bool VALUES_AHEAD = HEAD_DIM_V > 96; // at d 96 softcap leaves no register
-//$ elif algorithm == flash_async and block_m <= 192 and block_n <= 64
-constexpr int PASS = HEAD_DIM_V > 64 ? 64 : 16;
-constexpr bool VALUES_AHEAD = false;
-//$ elif algorithm == flash_async and block_m == 256 and block_n <= 64 and layout == dense
-constexpr int PASS = HEAD_DIM_V > 64 ? 16 : 32;
-constexpr bool VALUES_AHEAD = true;
-//$ else
-constexpr int PASS = HEAD_DIM_V > 64 ? 32 : 16;
-constexpr bool VALUES_AHEAD = false;
-//$ end
-
-// The product P V may take columns in any order, so a lane loads WIDTH neighbouring ones of V at a time. Then element
-// 4 i + 2 r + c of O (16, PASS) belongs to row lane / 4 + 8 r and to this column.
-constexpr int WIDTH = PASS < 64 ? PASS / 8 : 8;
-__device__ __forceinline__ int column_of(const Unit &unit, int i, int c) {
-    return i / WIDTH * 8 * WIDTH + unit.lane % 4 * 2 * WIDTH + c * WIDTH + i % WIDTH;
-}
-
-//$ include "fragment/repeat_fp32.cuh" if dtype == fp32
-//$ include "fragment/repeat_16bit.cuh" if dtype != fp32
+//$ include "fragment/repeat_fp32.cuh" if dtype == fp32 else "fragment/repeat_16bit.cuh"

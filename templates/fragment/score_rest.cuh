@@ -1,6 +1,7 @@
-//$ needs score_rest
+//$ needs score_rest block_n
 //$ include "expression/formula.cuh"
 //$ include "fragment/softmax_rows.cuh"
+//$ include "fragment/unit.cuh"
 
 // The rest: what a score that is linear in s, or in a tanh of s, adds to that. Computed as exponent of 2, minus the value that
 // all scores of the row are reduced by.
@@ -45,4 +46,14 @@ __device__ __forceinline__ void begin_rest(Rest &rest, const attention_params &p
 __device__ __forceinline__ void set_rest(Rest &rest, int r, const attention_params &p, const Where &at, int q, int k, float from) {
     rest.first[r] = fmaf(static_cast<float>(k - q), rest.slope, -from * LOG2_E); //$ if score_rest == alibi
     rest.first[r] = (score_rest(p, at, q, k) - from) * LOG2_E;                   //$ else
+}
+
+// For a tile whose scores are computed minus m, or minus a value close to them while m is not known (`search`).
+__device__ __forceinline__ void set_rests(Rest &rest, const Unit &unit, const int &tile_n, const Rows &rows, bool search) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int query = unit.position(unit.row() + 8 * r);
+        float from = search ? first_rest(unit.p, unit.where, query, tile_n * BLOCK_N) : rows.max[r];
+        set_rest(rest, r, unit.p, unit.where, query, tile_n * BLOCK_N + unit.lane % 4 * 2, from);
+    }
 }

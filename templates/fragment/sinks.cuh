@@ -1,5 +1,6 @@
-//$ needs score folded
+//$ needs score folded split_keys
 //$ include "fragment/softmax_rows.cuh"
+//$ include "fragment/unit.cuh"
 
 // A sink: a logit that enters l and has no V. In the unit of m: scores before scaling, or scores where the kernel has a score
 // expression.
@@ -9,8 +10,12 @@ __device__ __forceinline__ float sink_of(const attention_params &p, int head) {
 }
 
 // One of the four lanes of a row adds it to l.
-__device__ __forceinline__ void begin_with_sink(Rows &rows, float sink, bool counts, float c) {
-    rows.max[0] = rows.max[1] = sink;
-    rows.sum[0] = rows.sum[1] = counts ? 1 : 0;
+__device__ __forceinline__ void begin_with_sink(Rows &rows, const Unit &unit, float c) {
+    //$ if split_keys > 0
+    if (unit.tile.split != 0)
+        return; // the first part of the keys has it
+    //$ end
+    rows.max[0] = rows.max[1] = sink_of(unit.p, unit.tile.head);
+    rows.sum[0] = rows.sum[1] = unit.lane % 4 == 0 ? 1 : 0;
     rows.far = is_far(rows, c); //$ if not folded
 }

@@ -1,12 +1,16 @@
 //$ needs block_n
+//$ include "fragment/score_rest.cuh"
 //$ include "fragment/softmax_rows.cuh"
 
 // The softmax of scores that are exponents of 2, reduced by a value close to their maximum.
 
-// Raises m to the maximum of the scores, which are exponents of 2 reduced by `from`; m stays while the maximum exceeds it by no
+// Raises m to the maximum of the scores, which are exponents of 2 reduced by the first rest of their row; m stays while the maximum exceeds it by no
 // more than 2^slack. Then the scores are reduced by m'. Where m' is the new maximum, the maximum as found is subtracted, not m':
 // m' is rounded at the size of the unreduced scores, and may be far from it.
-__device__ __forceinline__ void follow_max(float (&s)[BLOCK_N / 2], Rows &rows, const float (&from)[2], float slack) {
+__device__ __forceinline__ void follow_max(float (&s)[BLOCK_N / 2], Rows &rows, const Unit &unit, int tile_n, float slack) {
+    const int row = unit.row(), key = tile_n * BLOCK_N;
+    const float from[2] = {first_rest(unit.p, unit.where, unit.position(row), key),
+                           first_rest(unit.p, unit.where, unit.position(row + 8), key)};
     float top[2], more[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {

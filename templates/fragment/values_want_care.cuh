@@ -1,19 +1,18 @@
 //$ needs dtype head_dim_v mask algorithm layout page_size block_n block_m
 //$ include "sequence/pair.cuh"
-//$ if dtype != fp32
-//$ include "fragment/not_finite.cuh"
-//$ end
+//$ include "fragment/not_finite.cuh" if dtype != fp32
+
 // Is an element of V of the keys first .. end - 1 not finite? Each lane looks at 8 columns at a time.
 __device__ __forceinline__ bool has_not_finite(const attention_params &p, const Tile &tile, int first, int end) {
     constexpr int EIGHTS = (HEAD_DIM_V + 7) / 8;
     const Input *v = static_cast<const Input *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride; //$ if page_size == 0
-    const Input *v = static_cast<const Input *>(p.v) + tile.kv_head * p.v_head_stride;                                 //$ if page_size > 0
+    const Input *v = static_cast<const Input *>(p.v) + tile.kv_head * p.v_head_stride;                                 //$ else
     bool found = false;
 #pragma unroll(BLOCK_M == 256 ? 1 : 4) // four consumers have no register left
     for (int i = threadIdx.x % 32; i < (end - first) * EIGHTS; i += 32) {
         const int key = first + i / EIGHTS, column = i % EIGHTS * 8;
-        const Input *row = v + key * p.v_row_stride;                                    //$ if page_size == 0
-        const Input *row = v + paged_row(p, key, p.v_batch_stride, p.v_row_stride);     //$ if page_size > 0
+        const Input *row = v + key * p.v_row_stride;                                //$ if page_size == 0
+        const Input *row = v + paged_row(p, key, p.v_batch_stride, p.v_row_stride); //$ else
         //$ if dtype == fp32
 #pragma unroll
         for (int j = 0; j < 8; j++)
@@ -27,6 +26,10 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
     return __any_sync(0xffffffffu, found);
 }
 
+// Behind a sequence TMA loads what follows it in the tensor. //$ if algorithm == flash_async and layout != dense
+__device__ __forceinline__ int keys_there(const attention_params &p) { return p.total_kv; } //$ if algorithm == flash_async and layout != dense
+__device__ __forceinline__ int keys_there(const attention_params &p) { return p.len_kv; }   //$ else
+
 // Is an element of V not finite in a K/V tile that some row of the unit sees only in part?
 __device__ __forceinline__ bool values_want_care(const attention_params &p, const Tile &tile, int unit) {
     //$ if mask == custom_mask
@@ -35,19 +38,11 @@ __device__ __forceinline__ bool values_want_care(const attention_params &p, cons
 #pragma unroll 1
     while (walk.left > 0 && !found) {
         const int key = next_keys(p, tile, unit, walk) * BLOCK_N;
-        //$ if algorithm == flash_async and layout != dense
-        found = !walk.whole && has_not_finite(p, tile, key, min(key + BLOCK_N, p.total_kv));
-        //$ else
-        found = !walk.whole && has_not_finite(p, tile, key, min(key + BLOCK_N, p.len_kv));
-        //$ end
+        found = !walk.whole && has_not_finite(p, tile, key, min(key + BLOCK_N, keys_there(p)));
     }
     return found;
     //$ else
     const int first = keys_end(p, tile.query + unit * queries_of_unit(p) + 1);
-    //$ if algorithm == flash_async and layout != dense
-    return has_not_finite(p, tile, max(0, first), min(key_tiles(p, tile.query, queries_of_tile(p)) * BLOCK_N, p.total_kv));
-    //$ else
-    return has_not_finite(p, tile, max(0, first), min(key_tiles(p, tile.query, queries_of_tile(p)) * BLOCK_N, p.len_kv));
-    //$ end
+    return has_not_finite(p, tile, max(0, first), min(key_tiles(p, tile.query, queries_of_tile(p)) * BLOCK_N, keys_there(p)));
     //$ end
 }

@@ -32,9 +32,7 @@ struct Consumer : UnitRows {
         __syncwarp();
         if (elect_one())
             barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
-        //$ if skip_per_warpgroup and mask_tiles != builtin
-        unseen = queries.count > 0 ? tiles_after(p, unit.tile, unit.index, walk) : 0; // of the previous Q tile
-        //$ end
+        unseen = queries.count > 0 ? tiles_after(p, unit.tile, unit.index, walk) : 0; // of the previous Q tile //$ if skip_per_warpgroup and mask_tiles != builtin
         unit.tile = tile;
         unit.where = {tile.batch, tile.head, tile.kv_head}; //$ if mask == custom_mask or score == custom_score
         //$ if mask_tiles == builtin
@@ -48,8 +46,8 @@ struct Consumer : UnitRows {
         //$ end
         return tile.query >= 0;
     }
-    //$ if skip_per_warpgroup
 
+    //$ if skip_per_warpgroup
     // Wait for the bytes of skipped tiles, too: else a stage could be released one phase early.
     __device__ __forceinline__ void skip_unseen() {
         for (; unseen > 0; unseen--, step++) {
@@ -64,8 +62,8 @@ struct Consumer : UnitRows {
             release_keys(&shared.v_empty[values().stage()]);
         }
     }
-    //$ end
 
+    //$ end
     // Take the next Q tile and skip leading K/V tiles that this warpgroup does not need. False when there is none.
     __device__ __forceinline__ bool take_and_skip() {
         bool more = take();
@@ -93,8 +91,8 @@ struct Consumer : UnitRows {
         multiply_output(o, weights, v + values().stage() * (V_BYTES / 16));
         wgmma_commit();
     }
-    //$ if score != custom_score
 
+    //$ if score != custom_score
     // For scale < 0, scale Q K^T = |scale| (-Q) K^T: so the largest score is always that of the largest product.
     __device__ __forceinline__ void negate_queries() {
         unsigned *pairs = reinterpret_cast<unsigned *>(shared.q[queries.stage()][index]);
@@ -104,22 +102,20 @@ struct Consumer : UnitRows {
         fence_async();
         named_barrier_sync(4 + index, 128);
     }
-    //$ end
 
+    //$ end
     __device__ __forceinline__ void await_queries() {
         barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
         //$ if score != custom_score
         if (p.scale < 0)
             negate_queries();
         //$ end
-        //$ if q_in == q_registers
-        load_queries(q, shared.q[queries.stage()][index]);
-        //$ if store == direct
+        load_queries(q, shared.q[queries.stage()][index]); //$ if q_in == q_registers
+        //$ if store == direct and q_in == q_registers
         fence_async();
         __syncwarp();
         if (elect_one())
             barrier_arrive(&shared.q_empty[queries.stage()][index]);
-        //$ end
         //$ end
     }
 
@@ -135,5 +131,4 @@ struct Consumer : UnitRows {
         wgmma_settle(o);
         release_keys(&shared.v_empty[at.stage()]);
     }
-
 };

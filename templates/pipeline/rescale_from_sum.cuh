@@ -1,5 +1,6 @@
 //$ needs mask split_keys block_n bias_stages plain_scores folded dropout
-//$ include "fragment/scores_from_memory.cuh"
+//$ include "fragment/scores_from_memory_16bit.cuh"
+//$ include "fragment/sums_in_range.cuh"
 
 // S of the prepared tile -> P. `first`: the first K/V tile of the rows. m is fixed unless some rows may have none; the row sum
 // shows whether P is in range. Each path has its own code: ptxas would not overlap the usual one otherwise.
@@ -7,13 +8,13 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     c.scores_done(c.keys(0));
     //$ if plain_scores
-    const bool search = c.is_masked(first) || c.follows() && lacks_max(c.rows); // some rows may have no m yet
-    const bool masked = false;                                                 // no mask on the usual path
+    const bool search = c.is_masked(first) || c.raises.are_many() && lacks_max(c.rows); // some rows may have no m yet
+    const bool masked = false;                                                          // no mask on the usual path
     //$ else
     const bool search = c.search, masked = c.is_masked(first);
     //$ end
-    const bool usual = !search && !c.follows();                //$ if folded
-    const bool usual = !search && !c.follows() && !c.rows.far; //$ else
+    const bool usual = !search && !c.raises.are_many();                //$ if folded
+    const bool usual = !search && !c.raises.are_many() && !c.rows.far; //$ else
     if (usual)
         c.online_softmax<false>(masked, first, false, c.tile_sum);
     else
@@ -28,10 +29,10 @@ __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
     if (first)
         c.begin_rows(); // m is of the same products in another order of their sums
     //$ end
-    c.set_rests(true); //$ if folded
+    set_rests(c.score.rest, c.unit, c.next, c.rows, true); //$ if folded
     c.online_softmax<true>(false, first, true, c.tile_sum);              //$ if plain_scores
     c.online_softmax<true>(c.is_masked(first), first, true, c.tile_sum); //$ else
-    c.raises = Consumer::MANY_RAISES;
+    c.raises.count = Raises::MANY;
 }
 
 // Adds the row sums of the tile to l. Where they show that P has outgrown m, first raises m: to the largest P, or where that is not
@@ -40,9 +41,9 @@ __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
 __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
     if (c.unsure && !within_range(c.rows, c.tile_sum, USUAL_SUM)) {
         //$ if dropout == 0
-        if (within_range(c.rows, c.tile_sum, MOST_SUM)) {
+        if (within_fp32(c.rows, c.tile_sum)) {
             raise_max_to_weights(c.s, c.rows, c.tile_sum, c.c);
-            c.count_raise(c.step);
+            c.raises.add(c.step);
         } else {
             repeat_softmax(c, first);
         }

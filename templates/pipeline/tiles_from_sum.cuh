@@ -1,20 +1,13 @@
 //$ needs stages row_tiles block_n split_n overlap mask chunks chunks_v
 //$ include "pipeline/softmax_of_units.cuh"
-//$ include "fragment/scores_from_memory.cuh" if stages == 1
+//$ include "fragment/sums_in_range.cuh"
+//$ include "fragment/scores_from_memory_16bit.cuh" if stages == 1
 
 // What a warp does with a K/V tile. m stays as it is, and row sums show whether P has outgrown it: exponentials wait for no maximum.
-//$ if overlap == halves
-// Those of the first half of the tile are computed while S of the second half is multiplied, and those of the second half during
-// O += P V of the first.
-//$ elif overlap == output
-// Those of the second half of the tile are computed during O += P V of the first.
-//$ end
-//$ if stages > 1
-// Where P has outgrown m, S is multiplied again, since K of the tile is still in shared memory, and m follows its maxima.
-//$ else
-// Where P has outgrown m, S is multiplied again, from global memory, since the next K is on its way to shared memory; and m
-// follows its maxima.
-//$ end
+// Those of the first half of the tile are computed while S of the second half is multiplied. //$ if overlap == halves
+// Those of the second half of the tile are computed during O += P V of the first.            //$ if overlap != off
+// Where P has outgrown m, S is multiplied again, and m follows its maxima.
+// That takes K from global memory, since the next one is on its way to shared memory. //$ if stages == 1
 
 // What a warp knows of m from tile to tile. Positive: P may be relative to m as it is. The amount is how often m may still be
 // outgrown: at 0 it follows the maxima, since scores that outgrow it often will do so again.
@@ -79,16 +72,14 @@ __device__ __forceinline__ bool outgrown(const UnitRows (&units)[ROW_TILES]) {
 // S of these keys again.
 template <int FIRST, int KEYS>
 __device__ __forceinline__ void repeat_scores(UnitRows (&units)[ROW_TILES], const Queries &q, const Rows16<BLOCK_N, CHUNKS> &k) {
-    //$ if stages > 1
-    multiply_scores<FIRST, KEYS>(units, q, k, thread_of_round());
-    //$ else
+    multiply_scores<FIRST, KEYS>(units, q, k, thread_of_round()); //$ if stages > 1
+    //$ if stages == 1
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)
         scores_from_memory<KEYS>(scores_of<FIRST, KEYS>(units[r]), units[r].unit, units[r].next * BLOCK_N + FIRST);
     //$ end
 }
 
-//$ if overlap != off
 // S -> P of these keys, relative to an m that follows their maxima. Earlier keys of the tile are in O.
 template <int FIRST, int KEYS> __device__ __forceinline__ void weigh_by_max(UnitRows (&units)[ROW_TILES]) {
 #pragma unroll
@@ -101,7 +92,6 @@ template <int FIRST, int KEYS> __device__ __forceinline__ void weigh_by_max(Unit
     }
 }
 
-//$ end
 // Row sums of these keys to l, and their P as operands.
 template <int FIRST, int KEYS>
 __device__ __forceinline__ void take_weights(UnitRows (&units)[ROW_TILES], Weights (&p)[ROW_TILES]) {
@@ -145,9 +135,7 @@ __device__ __forceinline__ void end_tile(UnitRows (&units)[ROW_TILES], const Que
     }
     if (keeps) {
         take_weights<0, SPLIT_N>(units, p);
-        //$ if overlap != off
-        weigh<SPLIT_N, BLOCK_N - SPLIT_N>(units);
-        //$ end
+        weigh<SPLIT_N, BLOCK_N - SPLIT_N>(units); //$ if overlap != off
         multiply_output<0, SPLIT_N>(units, p, v, thread);
         //$ if overlap != off
         if (outgrown(units)) {

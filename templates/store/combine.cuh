@@ -1,20 +1,19 @@
-//$ needs head_dim_v columns_v dtype_out score bfloat16_out rows_aligned layout sinks dropout dependent_launches
+//$ needs head_dim_v columns_v dtype_out rows_aligned bfloat16_out layout sinks dropout dependent_launches
 //$ let combine_threads = 128
 //$ let combine_lanes = 32 if columns_v > 64 else 16 if columns_v > 32 else 8
 //$ let combine_rows = combine_threads / combine_lanes
 //$ launch attention_combine grid min(key_parts - 1, 1) * ((batch * heads * len_q + combine_rows - 1) / combine_rows) block combine_threads shared 0 dependent params attention_params
 //$ include "target/sm_90.cuh"
+//$ include "fragment/weight_of_score.cuh"
 
 // The second launch, when keys are split: O and LSE of each row from those of its parts, in their order, so that equal inputs give
 // equal bits. COMBINE_LANES neighbouring lanes have a row, each of them 4 neighbouring columns at a time.
 
 // Four columns of a row of O.
 __device__ __forceinline__ void store_four(Output *to, int column, float4 x) {
-    //$ if rows_aligned and dtype_out == fp32
-    *reinterpret_cast<float4 *>(to + column) = x;
-    //$ elif rows_aligned
-    *reinterpret_cast<uint2 *>(to + column) = make_uint2(pack<BFLOAT16_OUT>(x.x, x.y), pack<BFLOAT16_OUT>(x.z, x.w));
-    //$ else
+    *reinterpret_cast<float4 *>(to + column) = x;                                                                     //$ if rows_aligned and dtype_out == fp32
+    *reinterpret_cast<uint2 *>(to + column) = make_uint2(pack<BFLOAT16_OUT>(x.x, x.y), pack<BFLOAT16_OUT>(x.z, x.w)); //$ elif rows_aligned
+    //$ if not rows_aligned
     const float value[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
     for (int i = 0; i < 4; i++)
@@ -23,11 +22,8 @@ __device__ __forceinline__ void store_four(Output *to, int column, float4 x) {
     //$ end
 }
 
-//$ if layout == dense
-extern "C" __global__ void __launch_bounds__(COMBINE_THREADS) attention_combine(const __grid_constant__ attention_params p) {
-    //$ else
-extern "C" __global__ void __launch_bounds__(COMBINE_THREADS) attention_combine(const __grid_constant__ attention_params all) {
-    //$ end
+extern "C" __global__ void __launch_bounds__(COMBINE_THREADS) attention_combine(const __grid_constant__ attention_params p) {   //$ if layout == dense
+extern "C" __global__ void __launch_bounds__(COMBINE_THREADS) attention_combine(const __grid_constant__ attention_params all) { //$ else
     constexpr int GROUPS = (COLUMNS_V / 4 + COMBINE_LANES - 1) / COMBINE_LANES; // of four columns that a lane has
     const int lane = static_cast<int>(threadIdx.x) % COMBINE_LANES;
     const attention_params &all = p; //$ if layout == dense
@@ -36,22 +32,12 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS) attention_combine(
     const unsigned row = min(place, rows - 1); // all lanes take part in shuffles
     const unsigned of_all = row / rows_of_head(all), query = row - of_all * rows_of_head(all), batch = of_all / all.heads;
     const Row at = {static_cast<int>(query), static_cast<int>(of_all - batch * all.heads)};
-    //$ if dependent_launches == 1
-    grid_dependency_wait();
-    launch_dependents();
-    //$ end
+    grid_dependency_wait(), launch_dependents(); //$ if dependent_launches == 1
     const attention_params p = sequence_of(all, static_cast<int>(batch)); //$ if layout != dense
     const Tile tile = tile_of_row(p, static_cast<int>(batch), at);
-    //$ if layout == dense
-    const int parts = parts_of(p, tiles_of_walk(p, tile));
-    //$ else
-    const int parts = p.len_kv > 0 && at.query < p.len_q ? parts_of(p, tiles_of_walk(p, tile)) : 0;
-    //$ end
-    //$ if score == custom_score
-    const float c = LOG2_E;
-    //$ else
-    const float c = fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E; // as in fragment/unit_rows.cuh
-    //$ end
+    const int parts = parts_of(p, tiles_of_walk(p, tile));                                          //$ if layout == dense
+    const int parts = p.len_kv > 0 && at.query < p.len_q ? parts_of(p, tiles_of_walk(p, tile)) : 0; //$ else
+    const float c = exponent_factor(p);
 
     // Several parts at a time are on their way before any of them is needed: there are few rows for many SMs.
     constexpr int AHEAD = 8 / GROUPS;
@@ -91,22 +77,15 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS) attention_combine(
             }
         }
     }
-    //$ if layout == dense
-    if (place >= rows)
+    if (place >= rows)                        //$ if layout == dense
+    if (place >= rows || at.query >= p.len_q) //$ else
         return;
-    //$ else
-    if (place >= rows || at.query >= p.len_q)
-        return;
-    //$ end
     //$ if layout != dense and sinks > 0
     if (parts == 0)
         max = sink_of(p, at.head), sum = 1;
     //$ end
-    //$ if dropout == 1
-    const float inverse = sum == 0 ? 1 : p.dropout_factor * reciprocal_approx(sum); // a row that saw no key stays 0
-    //$ else
-    const float inverse = sum == 0 ? 1 : reciprocal_approx(sum); // a row that saw no key stays 0
-    //$ end
+    const float inverse = sum == 0 ? 1 : p.dropout_factor * reciprocal_approx(sum); // a row that saw no key stays 0 //$ if dropout == 1
+    const float inverse = sum == 0 ? 1 : reciprocal_approx(sum);                    // a row that saw no key stays 0 //$ else
     Output *to = static_cast<Output *>(p.o) + batch * p.o_batch_stride + at.head * p.o_head_stride + at.query * p.o_row_stride;
 #pragma unroll
     for (int i = 0; i < GROUPS; i++) {

@@ -10,11 +10,8 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
     for (int r = 0; r < 2; r++) {
         sum[r] = rows.sum[r] + __shfl_xor_sync(0xffffffffu, rows.sum[r], 1); // l over the four lanes of the row
         sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
-        //$ if dropout == 1
-        inverse[r] = sum[r] == 0 ? 1 : unit.p.dropout_factor * reciprocal_approx(sum[r]); // a row that saw no key stays 0
-        //$ else
-        inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]); // a row that saw no key stays 0
-        //$ end
+        inverse[r] = sum[r] == 0 ? 1 : unit.p.dropout_factor * reciprocal_approx(sum[r]); // a row that saw no key stays 0 //$ if dropout == 1
+        inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]);                         // a row that saw no key stays 0 //$ else
     }
     bool upper = unit.lane % 4 == 0;
     //$ if split_keys > 0
@@ -37,11 +34,9 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
                   upper ? sum[0] : sum[1]);
     store_rows(c, unit, stage, inverse);
     //$ end
-    //$ if strange_values and algorithm == flash_async and page_size > 0
-    if (again) // perhaps for values that are in a page and of no sequence
-        store_again(c, unit, stage, inverse);
-    //$ elif strange_values
-    if (again && values_want_care(unit.p, unit.tile, unit.index))
+    //$ if strange_values
+    if (again) // perhaps for values that are in a page and of no sequence //$ if algorithm == flash_async and page_size > 0
+    if (again && values_want_care(unit.p, unit.tile, unit.index))          //$ else
         store_again(c, unit, stage, inverse);
     //$ end
     //$ if store == tma

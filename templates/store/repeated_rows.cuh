@@ -22,13 +22,12 @@ __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit,
                     if (column >= HEAD_DIM_V)
                         continue;
                     //$ if split_keys > 0
-                    if (unit.p.splits > 1)
+                    if (unit.p.splits > 1) {
                         store_pair_of_part(unit, row, column, low, high);
-                    else
-                        store_pair(c, unit, stage, row, column, low * scale[r], high * scale[r]);
-                    //$ else
-                    store_pair(c, unit, stage, row, column, low * scale[r], high * scale[r]);
+                        continue;
+                    }
                     //$ end
+                    store_pair(c, unit, stage, row, column, low * scale[r], high * scale[r]);
                 }
     }
 }

@@ -1,5 +1,6 @@
 //$ needs dtype block_n scores_registers bfloat16
 //$ include "target/sm_90a.cuh"
+//$ include "target/wgmma_scores.cuh"
 //$ let panel_b = block_n / 2 + 1
 //$ let panel_keep = block_n / 2 + 2
 

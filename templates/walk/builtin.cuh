@@ -28,12 +28,11 @@ __device__ __forceinline__ int tiles_of_walk(const attention_params &p, const Ti
 // The walk of a whole Q tile.
 __device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const Tile &tile) {
     KeyWalk walk = {};
+    walk.left = tiles_of_walk(p, tile); //$ if split_keys == 0
     //$ if split_keys > 0
     const Part part = part_of(p, tile.split, tiles_of_walk(p, tile));
     walk.first = part.first;
     walk.left = part.end - part.first;
-    //$ else
-    walk.left = tiles_of_walk(p, tile);
     //$ end
     return walk;
 }
@@ -44,22 +43,14 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     KeyWalk walk = walk_of_tile(p, tile);
     //$ if skip_per_warpgroup
     if (tile.query >= 0) // else there is no tile, and nothing to skip
-        //$ if split_keys > 0
-        walk.unseen = walk.left - max(1, min(walk.left, first < p.len_q ? key_tiles(p, first, queries_of_unit(p)) - walk.first : 1));
-    //$ else
-        walk.unseen = walk.left - (first < p.len_q ? key_tiles(p, first, queries_of_unit(p)) : 1);
-    //$ end
+        walk.unseen = walk.left - max(1, min(walk.left, first < p.len_q ? key_tiles(p, first, queries_of_unit(p)) - walk.first : 1)); //$ if split_keys > 0
+        walk.unseen = walk.left - (first < p.len_q ? key_tiles(p, first, queries_of_unit(p)) : 1);                                    //$ else
     walk.left -= walk.unseen;
     //$ end
-    //$ if mask == causal
-    walk.unmasked = max(0, keys_end(p, first + 1) - 1) / BLOCK_N; // perhaps one masked tile more than needed: after it every row has an m
-    //$ else
-    walk.unmasked = keys_end(p, first + 1) / BLOCK_N;
-    //$ end
+    walk.unmasked = max(0, keys_end(p, first + 1) - 1) / BLOCK_N; // perhaps one masked tile more than needed: after it every row has an m //$ if mask == causal
+    walk.unmasked = keys_end(p, first + 1) / BLOCK_N;                                                                                      //$ else
     walk.unmasked -= walk.first; //$ if split_keys > 0
-    //$ if split_keys > 0 and mask == causal
-    walk.unmasked = min(walk.unmasked, walk.left - 1); // the first tile of every part is masked: it gives every row an m
-    //$ end
+    walk.unmasked = min(walk.unmasked, walk.left - 1); // the first tile of every part is masked: it gives every row an m //$ if split_keys > 0 and mask == causal
     return walk;
 }
 

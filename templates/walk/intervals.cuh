@@ -35,28 +35,26 @@ __device__ __forceinline__ KeyWalk walk_of_queries(const attention_params &p, co
     return walk;
 }
 
-//$ if split_keys > 0
 // The number of K/V tiles of all parts together.
 __device__ __forceinline__ int tiles_of_walk(const attention_params &p, const Tile &tile) {
     return walk_of_queries(p, tile, tile.query, TILE_ROWS, 0).left;
 }
 
-//$ end
 // The walk of a whole Q tile.
 __device__ __forceinline__ KeyWalk walk_of_tile(const attention_params &p, const Tile &tile) {
+    return walk_of_queries(p, tile, tile.query, TILE_ROWS, 0); //$ if split_keys == 0
     //$ if split_keys > 0
     KeyWalk walk = walk_of_queries(p, tile, tile.query, TILE_ROWS, 0);
     const Part part = part_of(p, tile.split, walk.left);
     walk.tile -= walk.left - part.end;
     walk.left = part.end - part.first;
     return walk;
-    //$ else
-    return walk_of_queries(p, tile, tile.query, TILE_ROWS, 0);
     //$ end
 }
 
 // The walk of one unit.
 __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const Tile &tile, int unit) {
+    return walk_of_tile(p, tile); // all units of a pingpong pair take the same number of turns //$ if not skip_per_warpgroup
     //$ if skip_per_warpgroup
     const KeyWalk all = walk_of_tile(p, tile);
     KeyWalk walk = walk_of_queries(p, tile, tile.query + unit * 64, 64, all.tile);
@@ -70,12 +68,8 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     walk.unseen = all.tile - walk.tile;
     walk.after = all.left - walk.unseen - walk.left;
     return walk;
-    //$ else
-    return walk_of_tile(p, tile); // all units of a pingpong pair take the same number of turns
     //$ end
 }
-//$ if skip_per_warpgroup
 
 // Tiles after the last one of this unit, which only other units need.
 __device__ __forceinline__ int tiles_after(const attention_params &, const Tile &, int, const KeyWalk &walk) { return walk.after; }
-//$ end

@@ -1,15 +1,10 @@
-//$ needs scheduler cluster pack_gqa shared_bytes block_threads tile_rows in_pairs layout
-//$ if scheduler == per_tile
-//$ launch attention_flash_async grid (len_q + tile_rows - 1) / tile_rows * heads * batch * key_parts * cluster block block_threads shared shared_bytes cluster cluster dependent
-//$ elif pack_gqa == 1
-//$ launch attention_flash_async grid min((len_q + tile_rows / 64 * (64 / packed_heads) - 1) / (tile_rows / 64 * (64 / packed_heads)) * (heads / packed_heads) * batch * key_parts, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster dependent
-//$ else
-//$ launch attention_flash_async grid min((len_q + tile_rows - 1) / tile_rows * heads * batch * key_parts, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster dependent
-//$ end
-//$ include "work/pairs_then_tiles.cuh" if in_pairs else "work/tiles_of_head.cuh"
+//$ needs scheduler cluster pack_gqa shared_bytes block_threads tile_rows layout
+//$ launch attention_flash_async grid (len_q + tile_rows - 1) / tile_rows * heads * batch * key_parts * cluster block block_threads shared shared_bytes cluster cluster dependent if scheduler == per_tile
+//$ launch attention_flash_async grid min((len_q + tile_rows / 64 * (64 / packed_heads) - 1) / (tile_rows / 64 * (64 / packed_heads)) * (heads / packed_heads) * batch * key_parts, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster dependent if scheduler != per_tile and pack_gqa == 1
+//$ launch attention_flash_async grid min((len_q + tile_rows - 1) / tile_rows * heads * batch * key_parts, sm_count / cluster) * cluster block block_threads shared shared_bytes cluster cluster dependent if scheduler != per_tile and pack_gqa == 0
+//$ include "work/tiles_of_head.cuh"
 //$ include "work/item_of_parts.cuh"
 
-//$ if not in_pairs
 // The items of this block.
 struct TileQueue {
     int item, items; // of all blocks; an item is a part of a tile
@@ -18,25 +13,12 @@ struct TileQueue {
     __device__ __forceinline__ void advance() { item += workers(); }
 };
 
-//$ end
-// K/V tiles may come in parts: then an item is a part of a tile. Where they do not, tiles may come in pairs.
-__device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
-    return p.splits == 1 ? pairs_then_tiles(p) : queue_of(0, items_of_parts(p)); //$ if in_pairs
-    return {worker(), items_of_parts(p)};                                        //$ else
-}
+__device__ __forceinline__ TileQueue tile_queue(const attention_params &p) { return {worker(), items_of_parts(p)}; }
 
 // Take the tile at the front off the queue.
 __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
-    //$ if in_pairs
-    if (queue.pair < queue.pairs)
-        return next_of_pairs(p, queue);
-    //$ end
     while (!queue.empty()) {
-        //$ if in_pairs
-        const Tile tile = p.splits == 1 ? tile_behind_pairs(p, queue.item) : tile_of_item(p, queue.item);
-        //$ else
         const Tile tile = tile_of_item(p, queue.item);
-        //$ end
         queue.advance();
         //$ if layout == dense
         if (has_part(p, tile))

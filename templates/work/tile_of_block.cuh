@@ -1,23 +1,6 @@
-//$ needs split_keys pack_gqa shared_bytes threads tile_rows
-//$ if split_keys > 0 and pack_gqa == 1
-//$ launch attention_flash_mma grid (len_q + tile_rows / 64 * (64 / packed_heads) - 1) / (tile_rows / 64 * (64 / packed_heads)) * (heads / packed_heads) * batch * key_parts block threads shared shared_bytes dependent
-//$ elif split_keys > 0
-//$ launch attention_flash_mma grid (len_q + tile_rows - 1) / tile_rows * heads * batch * key_parts block threads shared shared_bytes dependent
-//$ elif pack_gqa == 1
-//$ launch attention_flash_mma grid (len_q + tile_rows / 64 * (64 / packed_heads) - 1) / (tile_rows / 64 * (64 / packed_heads)) * (heads / packed_heads) * batch block threads shared shared_bytes dependent
-//$ else
-//$ launch attention_flash_mma grid (len_q + tile_rows - 1) / tile_rows * heads * batch block threads shared shared_bytes dependent
-//$ end
-
-//$ if split_keys > 0
-//$ include "work/tiles_of_head.cuh"
-//$ include "work/item_of_parts.cuh"
-
-// A block works on one part of a tile of queries. Asked for again at the end, it need not be kept in registers.
-__device__ __forceinline__ Tile tile_of_block(const attention_params &p) {
-    return tile_of_item(p, set_apart(static_cast<int>(blockIdx.x)));
-}
-//$ else
+//$ needs pack_gqa shared_bytes threads tile_rows
+//$ launch attention_flash_mma grid (len_q + tile_rows / 64 * (64 / packed_heads) - 1) / (tile_rows / 64 * (64 / packed_heads)) * (heads / packed_heads) * batch block threads shared shared_bytes dependent if pack_gqa == 1
+//$ launch attention_flash_mma grid (len_q + tile_rows - 1) / tile_rows * heads * batch block threads shared shared_bytes dependent if pack_gqa == 0
 
 // A block works on one tile of queries. Asked for again at the end, it need not be kept in registers.
 __device__ __forceinline__ Tile tile_of_block(const attention_params &p) {
@@ -25,4 +8,3 @@ __device__ __forceinline__ Tile tile_of_block(const attention_params &p) {
     const Place place = place_of(p, all_heads(p), tiles, set_apart(static_cast<int>(blockIdx.x)));
     return tile_of(p, place.head, tiles - 1 - place.order);
 }
-//$ end

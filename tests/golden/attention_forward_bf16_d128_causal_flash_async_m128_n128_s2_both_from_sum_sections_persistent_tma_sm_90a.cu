@@ -28,6 +28,8 @@
      load/tiles_of_queries.cuh
      load/tiles_of_keys.cuh
      fragment/q_shared.cuh
+     target/wgmma_ss_nt.cuh
+     target/wgmma_scores.cuh
      fragment/p_registers.cuh
      target/wgmma_rs_nn.cuh
      target/wgmma_output.cuh
@@ -37,8 +39,10 @@
      fragment/unit.cuh
      fragment/softmax_products.cuh
      fragment/softmax_rows.cuh
+     fragment/weight_of_score.cuh
      pipeline/consumer.cuh
      fragment/unit_rows.cuh
+     fragment/raises.cuh
      store/lse.cuh
      store/tma.cuh
      store/repeated_rows.cuh
@@ -46,11 +50,14 @@
      sequence/pair.cuh
      fragment/not_finite.cuh
      fragment/repeat_rows.cuh
-     fragment/rows_in_memory.cuh
+     fragment/query_in_memory.cuh
+     fragment/keys_in_memory.cuh
+     fragment/repeat_pass.cuh
      fragment/repeat_16bit.cuh
      store/finish.cuh
      pipeline/rescale_from_sum.cuh
-     fragment/scores_from_memory.cuh
+     fragment/scores_from_memory_16bit.cuh
+     fragment/sums_in_range.cuh
      pipeline/q_tiles_overlapped.cuh
      pipeline/keys_ahead.cuh
      store/nothing.cuh
@@ -115,6 +122,7 @@
      scores_registers    64                 block_n / 2
      scores_b            65                 scores_registers + 1
      rs_nn_b             96                 output_registers + 4 * p_steps
+     slack               16                 16
 
    Launches
      attention_flash_async: grid min((len_q + 128 - 1) / 128 * heads * batch, sm_count), block 384, shared 230400 bytes, may start before the launch ahead of it has ended
@@ -155,6 +163,7 @@ constexpr int CONSUMER_REGISTERS = 232;
 constexpr bool BFLOAT16 = true;         // dtype == bf16
 constexpr bool BFLOAT16_OUT = true;     // dtype_out == bf16
 constexpr int Q_STEPS = 8;              // (head_dim + 15) / 16
+constexpr int SLACK = 16;
 
 // Tiled attention on Hopper, warp-specialised: FlashAttention-3 (arXiv 2407.08608, section 3).
 //
@@ -431,97 +440,6 @@ template <int COUNT> __device__ __forceinline__ void wgmma_settle(float (&sum)[C
 __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shared, int panel_bytes) {
     return static_cast<unsigned long long>((shared_address(shared) & 0x3ffff) >> 4) |
            static_cast<unsigned long long>((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
-}
-
-#endif
-
-// target/sm_90a.cuh
-
-// S on the tensor cores: a wgmma wrapper has all k steps of its product.
-#ifndef ATTILE_HOST
-
-// Names: operand a in shared memory (s) or registers (r); operand b in shared memory (s); the layout of b: its rows are the
-// contracted dimension (n), or it is transposed (t). Rows are contiguous in shared memory. Each wrapper is one asm statement for
-// all STEPS of 16 of the contracted dimension: every statement names all accumulators, and compilers are slow on those.
-template <int N, int STEPS, bool OF_BFLOAT16>
-__device__ void wgmma_ss_nt(float (&sum)[N / 2], unsigned long long a, unsigned long long b);
-
-#define ALL_OF_S "{" \
-                 "%0, %1, %2, %3, " \
-                 "%4, %5, %6, %7, " \
-                 "%8, %9, %10, %11, " \
-                 "%12, %13, %14, %15, " \
-                 "%16, %17, %18, %19, " \
-                 "%20, %21, %22, %23, " \
-                 "%24, %25, %26, %27, " \
-                 "%28, %29, %30, %31, " \
-                 "%32, %33, %34, %35, " \
-                 "%36, %37, %38, %39, " \
-                 "%40, %41, %42, %43, " \
-                 "%44, %45, %46, %47, " \
-                 "%48, %49, %50, %51, " \
-                 "%52, %53, %54, %55, " \
-                 "%56, %57, %58, %59, " \
-                 "%60, %61, %62, %63}, "
-
-// sum (64, N) = a (64, 16 STEPS) b (N, 16 STEPS)^T. A panel is 64 columns, 4 steps: 64 rows of a, N of b.
-template <>
-__device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&sum)[BLOCK_N / 2], unsigned long long a,
-                                                                        unsigned long long b) {
-    asm volatile("{\n.reg .b64 a, b;\n"
-                 "add.s64 b, %65, 0;\n"
-                 "add.s64 a, %64, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 0, 1, 1, 0, 0;\n"
-                 "add.s64 b, %65, 2;\n"
-                 "add.s64 a, %64, 2;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %65, 4;\n"
-                 "add.s64 a, %64, 4;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %65, 6;\n"
-                 "add.s64 a, %64, 6;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %65, 1024;\n"
-                 "add.s64 a, %64, 512;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %65, 1026;\n"
-                 "add.s64 a, %64, 514;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %65, 1028;\n"
-                 "add.s64 a, %64, 516;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "add.s64 b, %65, 1030;\n"
-                 "add.s64 a, %64, 518;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
-                 "a, b, 1, 1, 1, 0, 0;\n"
-                 "}"
-                 :
-                 "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]),
-                 "+f"(sum[4]), "+f"(sum[5]), "+f"(sum[6]), "+f"(sum[7]),
-                 "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
-                 "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]),
-                 "+f"(sum[16]), "+f"(sum[17]), "+f"(sum[18]), "+f"(sum[19]),
-                 "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]),
-                 "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]),
-                 "+f"(sum[28]), "+f"(sum[29]), "+f"(sum[30]), "+f"(sum[31]),
-                 "+f"(sum[32]), "+f"(sum[33]), "+f"(sum[34]), "+f"(sum[35]),
-                 "+f"(sum[36]), "+f"(sum[37]), "+f"(sum[38]), "+f"(sum[39]),
-                 "+f"(sum[40]), "+f"(sum[41]), "+f"(sum[42]), "+f"(sum[43]),
-                 "+f"(sum[44]), "+f"(sum[45]), "+f"(sum[46]), "+f"(sum[47]),
-                 "+f"(sum[48]), "+f"(sum[49]), "+f"(sum[50]), "+f"(sum[51]),
-                 "+f"(sum[52]), "+f"(sum[53]), "+f"(sum[54]), "+f"(sum[55]),
-                 "+f"(sum[56]), "+f"(sum[57]), "+f"(sum[58]), "+f"(sum[59]),
-                 "+f"(sum[60]), "+f"(sum[61]),
-                 "+f"(sum[62]), "+f"(sum[63])
-                 :
-                 "l"(a), "l"(b));
 }
 
 #endif
@@ -873,6 +791,99 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
     }
 }
 
+// target/wgmma_scores.cuh
+
+// S on the tensor cores: a wgmma wrapper has all k steps of its product.
+// Names: operand a in shared memory (s) or registers (r); operand b in shared memory (s); the layout of b: its rows are the
+// contracted dimension (n), or it is transposed (t). Rows are contiguous in shared memory. Each wrapper is one asm statement for
+// all STEPS of 16 of the contracted dimension: every statement names all accumulators, and compilers are slow on those.
+#ifndef ATTILE_HOST
+#define ALL_OF_S "{" \
+                 "%0, %1, %2, %3, " \
+                 "%4, %5, %6, %7, " \
+                 "%8, %9, %10, %11, " \
+                 "%12, %13, %14, %15, " \
+                 "%16, %17, %18, %19, " \
+                 "%20, %21, %22, %23, " \
+                 "%24, %25, %26, %27, " \
+                 "%28, %29, %30, %31, " \
+                 "%32, %33, %34, %35, " \
+                 "%36, %37, %38, %39, " \
+                 "%40, %41, %42, %43, " \
+                 "%44, %45, %46, %47, " \
+                 "%48, %49, %50, %51, " \
+                 "%52, %53, %54, %55, " \
+                 "%56, %57, %58, %59, " \
+                 "%60, %61, %62, %63}, "
+#endif
+
+// target/wgmma_ss_nt.cuh
+
+#ifndef ATTILE_HOST // the host device brings its own
+
+// sum (64, N) = a (64, 16 STEPS) b (N, 16 STEPS)^T. A panel is 64 columns, 4 steps: 64 rows of a, N of b.
+template <int N, int STEPS, bool OF_BFLOAT16>
+__device__ void wgmma_ss_nt(float (&sum)[N / 2], unsigned long long a, unsigned long long b);
+template <>
+__device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&sum)[BLOCK_N / 2], unsigned long long a,
+                                                                        unsigned long long b) {
+    asm volatile("{\n.reg .b64 a, b;\n"
+                 "add.s64 b, %65, 0;\n"
+                 "add.s64 a, %64, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
+                 "a, b, 0, 1, 1, 0, 0;\n"
+                 "add.s64 b, %65, 2;\n"
+                 "add.s64 a, %64, 2;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
+                 "a, b, 1, 1, 1, 0, 0;\n"
+                 "add.s64 b, %65, 4;\n"
+                 "add.s64 a, %64, 4;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
+                 "a, b, 1, 1, 1, 0, 0;\n"
+                 "add.s64 b, %65, 6;\n"
+                 "add.s64 a, %64, 6;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
+                 "a, b, 1, 1, 1, 0, 0;\n"
+                 "add.s64 b, %65, 1024;\n"
+                 "add.s64 a, %64, 512;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
+                 "a, b, 1, 1, 1, 0, 0;\n"
+                 "add.s64 b, %65, 1026;\n"
+                 "add.s64 a, %64, 514;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
+                 "a, b, 1, 1, 1, 0, 0;\n"
+                 "add.s64 b, %65, 1028;\n"
+                 "add.s64 a, %64, 516;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
+                 "a, b, 1, 1, 1, 0, 0;\n"
+                 "add.s64 b, %65, 1030;\n"
+                 "add.s64 a, %64, 518;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " ALL_OF_S
+                 "a, b, 1, 1, 1, 0, 0;\n"
+                 "}"
+                 :
+                 "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]),
+                 "+f"(sum[4]), "+f"(sum[5]), "+f"(sum[6]), "+f"(sum[7]),
+                 "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
+                 "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]),
+                 "+f"(sum[16]), "+f"(sum[17]), "+f"(sum[18]), "+f"(sum[19]),
+                 "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]),
+                 "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]),
+                 "+f"(sum[28]), "+f"(sum[29]), "+f"(sum[30]), "+f"(sum[31]),
+                 "+f"(sum[32]), "+f"(sum[33]), "+f"(sum[34]), "+f"(sum[35]),
+                 "+f"(sum[36]), "+f"(sum[37]), "+f"(sum[38]), "+f"(sum[39]),
+                 "+f"(sum[40]), "+f"(sum[41]), "+f"(sum[42]), "+f"(sum[43]),
+                 "+f"(sum[44]), "+f"(sum[45]), "+f"(sum[46]), "+f"(sum[47]),
+                 "+f"(sum[48]), "+f"(sum[49]), "+f"(sum[50]), "+f"(sum[51]),
+                 "+f"(sum[52]), "+f"(sum[53]), "+f"(sum[54]), "+f"(sum[55]),
+                 "+f"(sum[56]), "+f"(sum[57]), "+f"(sum[58]), "+f"(sum[59]),
+                 "+f"(sum[60]), "+f"(sum[61]),
+                 "+f"(sum[62]), "+f"(sum[63])
+                 : "l"(a), "l"(b));
+}
+
+#endif
+
 // fragment/q_shared.cuh
 
 // Q (64, d) of a unit as operand of S = Q K^T: in shared memory, where TMA has loaded it.
@@ -1063,13 +1074,23 @@ __device__ __forceinline__ Seen seen_of(const Unit &unit, int tile_n) {
     return seen_below(key, {keys_end(unit.p, unit.at(row).query + 1), keys_end(unit.p, unit.at(row + 8).query + 1)});
 }
 
+// fragment/weight_of_score.cuh
+
+constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+
+// The m to subtract: 0 while all scores of the row are -INFINITY.
+__device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
+
+// The factor from m and s to exponents of 2.
+__device__ __forceinline__ float exponent_factor(const attention_params &p) {
+    return fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E; // not 0: 0 * -INFINITY is NaN
+}
+
 // fragment/softmax_rows.cuh
 
 // The online softmax on accumulators of wgmma. One of them, (64, N) over the 128 threads of a warpgroup: thread t holds,
 // of rows 16 (t / 32) + t % 32 / 4 and 8 further down, columns 8 i + 2 (t % 4) and the next, in elements 4 i, 4 i + 1 and
 // 4 i + 2, 4 i + 3.
-
-constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
 // The softmax state of the two rows of a thread.
 struct Rows {
@@ -1080,10 +1101,7 @@ struct Rows {
     bool far;      // some row of the warp has an m c whose rounding would change P
 };
 
-__device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false, false}; }
-
-// The m to subtract: 0 while all scores of the row are -INFINITY.
-__device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
+__device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}}; }
 
 // Does some row of the warp have an m c that is rounded by 2^-13 or more?
 __device__ __forceinline__ bool is_far(const Rows &rows, float c) {
@@ -1115,42 +1133,6 @@ __device__ __forceinline__ void raise_max(Rows &rows, const float (&higher)[2], 
 // Has some row of the warp no m yet: no key, or only scores of -INFINITY?
 __device__ __forceinline__ bool lacks_max(const Rows &rows) {
     return __any_sync(0xffffffffu, fminf(rows.max[0], rows.max[1]) == -INFINITY);
-}
-
-// The largest sum of P that needs no new m. Where a key outweighs all others its P should be 1, which is exact;
-// at 2^20 others still count.
-constexpr float USUAL_SUM = 0x1p20f;
-
-// Are all sums of P of a tile at most `most`? Not of a row without an m.
-__device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum)[2], float most) {
-    bool within = fmaxf(sum[0], sum[1]) <= most && fminf(rows.max[0], rows.max[1]) > -INFINITY;
-    return __all_sync(0xffffffffu, within);
-}
-
-// Up to this sum P has not left the range of fp32.
-constexpr float MOST_SUM = 0x1p100f;
-
-// P has outgrown m, but not fp32: takes P and l relative to the largest P of each row that exceeds 1, and m' = m + log2(P) / c.
-// O is rescaled later. The largest P becomes 1, as it does where m is the maximum.
-template <int SIZE>
-__device__ __forceinline__ void raise_max_to_weights(float (&weights)[SIZE], Rows &rows, float (&sum)[2], float c) {
-    float top[2] = {1, 1};
-#pragma unroll
-    for (int i = 0; i < SIZE; i++)
-        top[i / 2 % 2] = fmaxf(top[i / 2 % 2], weights[i]);
-    max_of_row(top);
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        rows.keep[r] = reciprocal_approx(top[r]);
-        rows.max[r] += log2_approx(top[r]) * reciprocal_approx(c);
-        rows.sum[r] *= rows.keep[r];
-        sum[r] *= rows.keep[r];
-    }
-#pragma unroll
-    for (int i = 0; i < SIZE; i++)
-        weights[i] *= rows.keep[i / 2 % 2];
-    rows.grown = true;
-    rows.far = is_far(rows, c);
 }
 
 // Rescales O to the new m.
@@ -1213,6 +1195,23 @@ __device__ __forceinline__ void exp2_scores(float (&s)[SIZE], const Rows &rows, 
     }
 }
 
+// fragment/raises.cuh
+
+// How often m has been raised lately: each raise adds 4, and each K/V tile since the last one takes 1 away, down to 0.
+struct Raises {
+    int count = 0;
+    int step = 0; // the K/V tile of the last one
+
+    // Compute the maximum of every tile from now on? That takes a quarter of the time of raising m afterwards, so it pays once scores
+    // outgrow m in more than a quarter of the tiles.
+    static constexpr int MANY = 12;
+    __device__ __forceinline__ bool are_many() const { return count >= MANY; }
+    __device__ __forceinline__ void add(int now) {
+        count = max(0, count - (now - step)) + 4;
+        step = now;
+    }
+};
+
 // fragment/unit_rows.cuh
 
 // A unit of a Q tile, as a warpgroup holds it in registers: S of a K/V tile, O, and the softmax state. The kernel decides when
@@ -1220,32 +1219,18 @@ __device__ __forceinline__ void exp2_scores(float (&s)[SIZE], const Rows &rows, 
 struct UnitRows {
     const attention_params &p;
     Shared &shared;
-    Unit unit; // of the Q tile
-    float c;   // factor from s to exponents of 2: log2(e), times |scale| unless the score expression has applied scale
+    Unit unit;    // of the Q tile
+    float c;      // factor from s to exponents of 2
     KeyWalk walk; // over the K/V tiles of this unit
     int next;     // the K/V tile whose softmax is next
-    int raises;     // a count of recent raises of m: each adds 4, and each K/V tile since the last one takes 1 away, down to 0
-    int raise_step; // of the last one
-    bool unsure; // P of this tile is of an m that may be too small
-    float tile_sum[2]; // this thread's share of the row sums of that P
+    Raises raises;     // of m
+    bool unsure;       // P of this tile is of an m that may be too small
+    float tile_sum[2]; // this thread's share of the row sums of P of this tile
     Rows rows;
     float s[BLOCK_N / 2], o[COLUMNS_V / 2];
 
     __device__ __forceinline__ UnitRows(const attention_params &p, Shared &shared, int index)
-        : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)},
-          c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E) { // not 0: 0 * -INFINITY is NaN
-        raises = 0;
-        raise_step = 0;
-    }
-
-    // Compute the maximum of every tile from now on? That takes a quarter of the time of raising m afterwards, so it pays once scores
-    // outgrow m in more than a quarter of the tiles.
-    static constexpr int MANY_RAISES = 12;
-    __device__ __forceinline__ bool follows() const { return raises >= MANY_RAISES; }
-    __device__ __forceinline__ void count_raise(int step) {
-        raises = max(0, raises - (step - raise_step)) + 4;
-        raise_step = step;
-    }
+        : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)}, c(exponent_factor(p)) {}
 
     // Prepare a K/V tile while its S is being computed.
     __device__ __forceinline__ void prepare() {
@@ -1256,20 +1241,15 @@ struct UnitRows {
     __device__ __forceinline__ bool is_masked(bool first) const {
         return !walk.whole;
     }
-    // s = -INFINITY where the mask is false.
-    __device__ __forceinline__ void mask_scores() {
-        mask_tile(s, seen_of(unit, next));
-    }
 
     // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^SLACK (`search`: always). Until
     // then P is at most 2^SLACK too large, and so is l, which divides it out.
-    static constexpr float SLACK = 16;
     template <bool FOLLOW>
     __device__ __forceinline__ void online_softmax(bool masked, bool first, bool search, float (&sum)[2]) {
         const float slack = search ? 0 : SLACK;
         rows.grown = false;
         if (masked)
-            mask_scores();
+            mask_tile(s, seen_of(unit, next));
         if (FOLLOW)
             follow_max(s, rows, c, slack);
         exp2_scores(s, rows, c, (FOLLOW || first) && rows.far, sum);
@@ -1370,7 +1350,6 @@ struct Consumer : UnitRows {
         wgmma_settle(o);
         release_keys(&shared.v_empty[at.stage()]);
     }
-
 };
 
 // store/lse.cuh
@@ -1434,6 +1413,7 @@ __device__ __forceinline__ unsigned not_finite(unsigned pair) {
 }
 
 // fragment/values_want_care.cuh
+
 // Is an element of V of the keys first .. end - 1 not finite? Each lane looks at 8 columns at a time.
 __device__ __forceinline__ bool has_not_finite(const attention_params &p, const Tile &tile, int first, int end) {
     constexpr int EIGHTS = (HEAD_DIM_V + 7) / 8;
@@ -1450,22 +1430,29 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
     return __any_sync(0xffffffffu, found);
 }
 
+__device__ __forceinline__ int keys_there(const attention_params &p) { return p.len_kv; }
+
 // Is an element of V not finite in a K/V tile that some row of the unit sees only in part?
 __device__ __forceinline__ bool values_want_care(const attention_params &p, const Tile &tile, int unit) {
     const int first = keys_end(p, tile.query + unit * queries_of_unit(p) + 1);
-    return has_not_finite(p, tile, max(0, first), min(key_tiles(p, tile.query, queries_of_tile(p)) * BLOCK_N, p.len_kv));
+    return has_not_finite(p, tile, max(0, first), min(key_tiles(p, tile.query, queries_of_tile(p)) * BLOCK_N, keys_there(p)));
 }
 
-// fragment/rows_in_memory.cuh
+// fragment/query_in_memory.cuh
 
-// Rows in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not there, the
-// last one: its scores are masked, or not stored.
+// A row of Q in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not there,
+// the last one: its scores are not stored.
 __device__ __forceinline__ const Input *query_in_memory(const Unit &unit, int row) {
     const attention_params &p = unit.p;
     const Row at = unit.at(row);
     return static_cast<const Input *>(p.q) + unit.tile.batch * p.q_batch_stride + at.head * p.q_head_stride +
            min(at.query, p.len_q - 1) * p.q_row_stride;
 }
+
+// fragment/keys_in_memory.cuh
+
+// Rows of K and V in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not
+// there, the last one: its scores are masked.
 __device__ __forceinline__ const Input *key_in_memory(const Unit &unit, int key) {
     const attention_params &p = unit.p;
     return static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride + unit.tile.kv_head * p.k_head_stride +
@@ -1475,6 +1462,19 @@ __device__ __forceinline__ const Input *value_in_memory(const Unit &unit, int ke
     const attention_params &p = unit.p;
     return static_cast<const Input *>(p.v) + unit.tile.batch * p.v_batch_stride + unit.tile.kv_head * p.v_head_stride +
            min(key, p.len_kv - 1) * p.v_row_stride;
+}
+
+// fragment/repeat_pass.cuh
+
+// Columns of O at a time, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
+constexpr int PASS = HEAD_DIM_V > 64 ? 128 : 64; // two consumers have 232 registers a thread
+constexpr bool VALUES_AHEAD = true;
+
+// The product P V may take columns in any order, so a lane loads WIDTH neighbouring ones of V at a time. Then element
+// 4 i + 2 r + c of O (16, PASS) belongs to row lane / 4 + 8 r and to this column.
+constexpr int WIDTH = PASS < 64 ? PASS / 8 : 8;
+__device__ __forceinline__ int column_of(const Unit &unit, int i, int c) {
+    return i / WIDTH * 8 * WIDTH + unit.lane % 4 * 2 * WIDTH + c * WIDTH + i % WIDTH;
 }
 
 // fragment/repeat_rows.cuh
@@ -1532,17 +1532,6 @@ __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit
         seen |= static_cast<unsigned>(sees_it) << i;
     }
     return seen;
-}
-
-// Columns of O at a time, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
-constexpr int PASS = HEAD_DIM_V > 64 ? 128 : 64; // two consumers have 232 registers a thread
-constexpr bool VALUES_AHEAD = true;
-
-// The product P V may take columns in any order, so a lane loads WIDTH neighbouring ones of V at a time. Then element
-// 4 i + 2 r + c of O (16, PASS) belongs to row lane / 4 + 8 r and to this column.
-constexpr int WIDTH = PASS < 64 ? PASS / 8 : 8;
-__device__ __forceinline__ int column_of(const Unit &unit, int i, int c) {
-    return i / WIDTH * 8 * WIDTH + unit.lane % 4 * 2 * WIDTH + c * WIDTH + i % WIDTH;
 }
 
 // fragment/repeat_16bit.cuh
@@ -1727,7 +1716,7 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
     for (int r = 0; r < 2; r++) {
         sum[r] = rows.sum[r] + __shfl_xor_sync(0xffffffffu, rows.sum[r], 1); // l over the four lanes of the row
         sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
-        inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]); // a row that saw no key stays 0
+        inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]);                         // a row that saw no key stays 0
     }
     bool upper = unit.lane % 4 == 0;
     if (unit.lane % 4 < 2) // one row a lane
@@ -1740,7 +1729,7 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
     barrier_arrive(&c.shared.q_empty[stage][c.index]);
 }
 
-// fragment/scores_from_memory.cuh
+// fragment/scores_from_memory_16bit.cuh
 
 // S of a warp's 16 rows by itself, by mma.sync from global memory: for what happens too seldom to keep stages of Q and K for.
 // Accumulators of mma lie as those of wgmma do.
@@ -1771,8 +1760,7 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
             a[r] = query_pair(p, q, column);
             a[r + 2] = both ? query_pair(p, q + 8, column + 8) : 0;
         }
-        const Input *k = static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride +
-                         unit.tile.kv_head * p.k_head_stride + column;
+        const Input *k = static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride + unit.tile.kv_head * p.k_head_stride + column;
         const int key = set_apart(first) + unit.lane / 4;
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++) {
@@ -1784,6 +1772,44 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
     }
 }
 
+// fragment/sums_in_range.cuh
+
+// Row sums of P tell whether P has outgrown m.
+
+// The largest sum of P that needs no new m. Where a key outweighs all others its P should be 1, which is exact;
+constexpr float USUAL_SUM = 0x1p20f; // at 2^20 others still count
+
+// Are all sums of P of a tile at most `most`? Not of a row without an m.
+__device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum)[2], float most) {
+    bool within = fmaxf(sum[0], sum[1]) <= most && fminf(rows.max[0], rows.max[1]) > -INFINITY;
+    return __all_sync(0xffffffffu, within);
+}
+// Is P within the range of fp32?
+__device__ __forceinline__ bool within_fp32(const Rows &rows, const float (&sum)[2]) { return within_range(rows, sum, 0x1p100f); }
+
+// P has outgrown m, but not fp32: takes P and l relative to the largest P of each row that exceeds 1, and m' = m + log2(P) / c.
+// O is rescaled later. The largest P becomes 1, as it does where m is the maximum.
+template <int SIZE>
+__device__ __forceinline__ void raise_max_to_weights(float (&weights)[SIZE], Rows &rows, float (&sum)[2], float c) {
+    float top[2] = {1, 1};
+#pragma unroll
+    for (int i = 0; i < SIZE; i++)
+        top[i / 2 % 2] = fmaxf(top[i / 2 % 2], weights[i]);
+    max_of_row(top);
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        rows.keep[r] = reciprocal_approx(top[r]);
+        rows.max[r] += log2_approx(top[r]) * reciprocal_approx(c);
+        rows.sum[r] *= rows.keep[r];
+        sum[r] *= rows.keep[r];
+    }
+#pragma unroll
+    for (int i = 0; i < SIZE; i++)
+        weights[i] *= rows.keep[i / 2 % 2];
+    rows.grown = true;
+    rows.far = is_far(rows, c);
+}
+
 // pipeline/rescale_from_sum.cuh
 
 // S of the prepared tile -> P. `first`: the first K/V tile of the rows. m is fixed unless some rows may have none; the row sum
@@ -1791,9 +1817,9 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
 __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     c.scores_done(c.keys(0));
-    const bool search = c.is_masked(first) || c.follows() && lacks_max(c.rows); // some rows may have no m yet
-    const bool masked = false;                                                 // no mask on the usual path
-    const bool usual = !search && !c.follows() && !c.rows.far;
+    const bool search = c.is_masked(first) || c.raises.are_many() && lacks_max(c.rows); // some rows may have no m yet
+    const bool masked = false;                                                          // no mask on the usual path
+    const bool usual = !search && !c.raises.are_many() && !c.rows.far;
     if (usual)
         c.online_softmax<false>(masked, first, false, c.tile_sum);
     else
@@ -1805,7 +1831,7 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
 __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
     scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
     c.online_softmax<true>(false, first, true, c.tile_sum);
-    c.raises = Consumer::MANY_RAISES;
+    c.raises.count = Raises::MANY;
 }
 
 // Adds the row sums of the tile to l. Where they show that P has outgrown m, first raises m: to the largest P, or where that is not
@@ -1813,9 +1839,9 @@ __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
 // has issued the MMAs and packed P, so that they do not wait for the sums.
 __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
     if (c.unsure && !within_range(c.rows, c.tile_sum, USUAL_SUM)) {
-        if (within_range(c.rows, c.tile_sum, MOST_SUM)) {
+        if (within_fp32(c.rows, c.tile_sum)) {
             raise_max_to_weights(c.s, c.rows, c.tile_sum, c.c);
-            c.count_raise(c.step);
+            c.raises.add(c.step);
         } else {
             repeat_softmax(c, first);
         }

@@ -28,6 +28,7 @@
      fragment/unit.cuh
      fragment/softmax_products.cuh
      fragment/softmax_rows.cuh
+     fragment/weight_of_score.cuh
      fragment/unit_rows.cuh
      fragment/query_rows.cuh
      fragment/warp_products.cuh
@@ -40,12 +41,15 @@
      sequence/pair.cuh
      fragment/not_finite.cuh
      fragment/repeat_rows.cuh
-     fragment/rows_in_memory.cuh
+     fragment/query_in_memory.cuh
+     fragment/keys_in_memory.cuh
+     fragment/repeat_pass.cuh
      fragment/repeat_16bit.cuh
      store/finish.cuh
      pipeline/tiles_from_sum.cuh
      pipeline/softmax_of_units.cuh
      fragment/softmax_on_growth.cuh
+     fragment/sums_in_range.cuh
      pipeline/copies_ahead.cuh
      store/nothing.cuh
 
@@ -85,6 +89,7 @@
      chunks          16                 2 * q_steps
      shared_bytes    81920              16 * (block_m * chunks + stages * block_n * (chunks + chunks_v))
      blocks_at_once  2                  256 / threads
+     slack           16                 16
 
    Launches
      attention_flash_mma: grid (len_q + 128 - 1) / 128 * heads * batch, block 128, shared 81920 bytes
@@ -112,6 +117,7 @@ constexpr int CHUNKS_V = 16;        // (head_dim_v + 15) / 16 * 2
 constexpr int CHUNKS = 16;          // 2 * q_steps
 constexpr int SHARED_BYTES = 81920; // 16 * (block_m * chunks + stages * block_n * (chunks + chunks_v))
 constexpr int BLOCKS_AT_ONCE = 2;   // 256 / threads
+constexpr int SLACK = 16;
 
 // Attention by tiles on the tensor cores of every GPU since compute capability 8.0: FlashAttention-2 (arXiv 2307.08691). All
 // threads copy; each warp multiplies 16 or 32 rows of its own, and S, P and O stay in its registers.
@@ -709,13 +715,23 @@ __device__ __forceinline__ Seen seen_of(const Unit &unit, int tile_n) {
     return seen_below(key, {keys_end(unit.p, unit.at(row).query + 1), keys_end(unit.p, unit.at(row + 8).query + 1)});
 }
 
+// fragment/weight_of_score.cuh
+
+constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+
+// The m to subtract: 0 while all scores of the row are -INFINITY.
+__device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
+
+// The factor from m and s to exponents of 2.
+__device__ __forceinline__ float exponent_factor(const attention_params &p) {
+    return fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E; // not 0: 0 * -INFINITY is NaN
+}
+
 // fragment/softmax_rows.cuh
 
 // The online softmax on accumulators of wgmma. One of them, (64, N) over the 128 threads of a warpgroup: thread t holds,
 // of rows 16 (t / 32) + t % 32 / 4 and 8 further down, columns 8 i + 2 (t % 4) and the next, in elements 4 i, 4 i + 1 and
 // 4 i + 2, 4 i + 3.
-
-constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
 // The softmax state of the two rows of a thread.
 struct Rows {
@@ -726,10 +742,7 @@ struct Rows {
     bool far;      // some row of the warp has an m c whose rounding would change P
 };
 
-__device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false, false}; }
-
-// The m to subtract: 0 while all scores of the row are -INFINITY.
-__device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
+__device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}}; }
 
 // Does some row of the warp have an m c that is rounded by 2^-13 or more?
 __device__ __forceinline__ bool is_far(const Rows &rows, float c) {
@@ -762,10 +775,6 @@ __device__ __forceinline__ void raise_max(Rows &rows, const float (&higher)[2], 
 __device__ __forceinline__ bool lacks_max(const Rows &rows) {
     return __any_sync(0xffffffffu, fminf(rows.max[0], rows.max[1]) == -INFINITY);
 }
-
-// The largest sum of P that needs no new m. Where a key outweighs all others its P should be 1, which is exact;
-// at 2^20 others still count.
-constexpr float USUAL_SUM = 0x1p20f;
 
 // Rescales O to the new m.
 __device__ __forceinline__ void rescale(float (&o)[COLUMNS_V / 2], const Rows &rows) {
@@ -834,18 +843,16 @@ __device__ __forceinline__ void exp2_scores(float (&s)[SIZE], const Rows &rows, 
 struct UnitRows {
     const attention_params &p;
     Shared &shared;
-    Unit unit; // of the Q tile
-    float c;   // factor from s to exponents of 2: log2(e), times |scale| unless the score expression has applied scale
+    Unit unit;    // of the Q tile
+    float c;      // factor from s to exponents of 2
     KeyWalk walk; // over the K/V tiles of this unit
     int next;     // the K/V tile whose softmax is next
-    float tile_sum[2]; // this thread's share of the row sums of that P
+    float tile_sum[2]; // this thread's share of the row sums of P of this tile
     Rows rows;
     float s[BLOCK_N / 2], o[COLUMNS_V / 2];
 
     __device__ __forceinline__ UnitRows(const attention_params &p, Shared &shared, int index)
-        : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)},
-          c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E) { // not 0: 0 * -INFINITY is NaN
-    }
+        : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)}, c(exponent_factor(p)) {}
 
     // Prepare a K/V tile while its S is being computed.
     __device__ __forceinline__ void prepare() {
@@ -856,20 +863,15 @@ struct UnitRows {
     __device__ __forceinline__ bool is_masked(bool first) const {
         return !walk.whole;
     }
-    // s = -INFINITY where the mask is false.
-    __device__ __forceinline__ void mask_scores() {
-        mask_tile(s, seen_of(unit, next));
-    }
 
     // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^SLACK (`search`: always). Until
     // then P is at most 2^SLACK too large, and so is l, which divides it out.
-    static constexpr float SLACK = 16;
     template <bool FOLLOW>
     __device__ __forceinline__ void online_softmax(bool masked, bool first, bool search, float (&sum)[2]) {
         const float slack = search ? 0 : SLACK;
         rows.grown = false;
         if (masked)
-            mask_scores();
+            mask_tile(s, seen_of(unit, next));
         if (FOLLOW)
             follow_max(s, rows, c, slack);
         exp2_scores(s, rows, c, (FOLLOW || first) && rows.far, sum);
@@ -1095,6 +1097,7 @@ __device__ __forceinline__ unsigned not_finite(unsigned pair) {
 }
 
 // fragment/values_want_care.cuh
+
 // Is an element of V of the keys first .. end - 1 not finite? Each lane looks at 8 columns at a time.
 __device__ __forceinline__ bool has_not_finite(const attention_params &p, const Tile &tile, int first, int end) {
     constexpr int EIGHTS = (HEAD_DIM_V + 7) / 8;
@@ -1111,22 +1114,29 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
     return __any_sync(0xffffffffu, found);
 }
 
+__device__ __forceinline__ int keys_there(const attention_params &p) { return p.len_kv; }
+
 // Is an element of V not finite in a K/V tile that some row of the unit sees only in part?
 __device__ __forceinline__ bool values_want_care(const attention_params &p, const Tile &tile, int unit) {
     const int first = keys_end(p, tile.query + unit * queries_of_unit(p) + 1);
-    return has_not_finite(p, tile, max(0, first), min(key_tiles(p, tile.query, queries_of_tile(p)) * BLOCK_N, p.len_kv));
+    return has_not_finite(p, tile, max(0, first), min(key_tiles(p, tile.query, queries_of_tile(p)) * BLOCK_N, keys_there(p)));
 }
 
-// fragment/rows_in_memory.cuh
+// fragment/query_in_memory.cuh
 
-// Rows in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not there, the
-// last one: its scores are masked, or not stored.
+// A row of Q in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not there,
+// the last one: its scores are not stored.
 __device__ __forceinline__ const Input *query_in_memory(const Unit &unit, int row) {
     const attention_params &p = unit.p;
     const Row at = unit.at(row);
     return static_cast<const Input *>(p.q) + unit.tile.batch * p.q_batch_stride + at.head * p.q_head_stride +
            min(at.query, p.len_q - 1) * p.q_row_stride;
 }
+
+// fragment/keys_in_memory.cuh
+
+// Rows of K and V in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not
+// there, the last one: its scores are masked.
 __device__ __forceinline__ const Input *key_in_memory(const Unit &unit, int key) {
     const attention_params &p = unit.p;
     return static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride + unit.tile.kv_head * p.k_head_stride +
@@ -1136,6 +1146,19 @@ __device__ __forceinline__ const Input *value_in_memory(const Unit &unit, int ke
     const attention_params &p = unit.p;
     return static_cast<const Input *>(p.v) + unit.tile.batch * p.v_batch_stride + unit.tile.kv_head * p.v_head_stride +
            min(key, p.len_kv - 1) * p.v_row_stride;
+}
+
+// fragment/repeat_pass.cuh
+
+// Columns of O at a time, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
+constexpr int PASS = HEAD_DIM_V > 64 ? 32 : 16;
+constexpr bool VALUES_AHEAD = false;
+
+// The product P V may take columns in any order, so a lane loads WIDTH neighbouring ones of V at a time. Then element
+// 4 i + 2 r + c of O (16, PASS) belongs to row lane / 4 + 8 r and to this column.
+constexpr int WIDTH = PASS < 64 ? PASS / 8 : 8;
+__device__ __forceinline__ int column_of(const Unit &unit, int i, int c) {
+    return i / WIDTH * 8 * WIDTH + unit.lane % 4 * 2 * WIDTH + c * WIDTH + i % WIDTH;
 }
 
 // fragment/repeat_rows.cuh
@@ -1193,17 +1216,6 @@ __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit
         seen |= static_cast<unsigned>(sees_it) << i;
     }
     return seen;
-}
-
-// Columns of O at a time, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
-constexpr int PASS = HEAD_DIM_V > 64 ? 32 : 16;
-constexpr bool VALUES_AHEAD = false;
-
-// The product P V may take columns in any order, so a lane loads WIDTH neighbouring ones of V at a time. Then element
-// 4 i + 2 r + c of O (16, PASS) belongs to row lane / 4 + 8 r and to this column.
-constexpr int WIDTH = PASS < 64 ? PASS / 8 : 8;
-__device__ __forceinline__ int column_of(const Unit &unit, int i, int c) {
-    return i / WIDTH * 8 * WIDTH + unit.lane % 4 * 2 * WIDTH + c * WIDTH + i % WIDTH;
 }
 
 // fragment/repeat_16bit.cuh
@@ -1388,7 +1400,7 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
     for (int r = 0; r < 2; r++) {
         sum[r] = rows.sum[r] + __shfl_xor_sync(0xffffffffu, rows.sum[r], 1); // l over the four lanes of the row
         sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
-        inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]); // a row that saw no key stays 0
+        inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]);                         // a row that saw no key stays 0
     }
     bool upper = unit.lane % 4 == 0;
     if (unit.lane % 4 < 2) // one row a lane
@@ -1434,12 +1446,19 @@ __device__ __forceinline__ void prepare_units(UnitRows (&units)[ROW_TILES]) {
         units[r].prepare();
 }
 
+// fragment/sums_in_range.cuh
+
+// Row sums of P tell whether P has outgrown m.
+
+// The largest sum of P that needs no new m. Where a key outweighs all others its P should be 1, which is exact;
+constexpr float USUAL_SUM = 0x1p20f; // at 2^20 others still count
+
 // pipeline/tiles_from_sum.cuh
 
 // What a warp does with a K/V tile. m stays as it is, and row sums show whether P has outgrown it: exponentials wait for no maximum.
-// Those of the first half of the tile are computed while S of the second half is multiplied, and those of the second half during
-// O += P V of the first.
-// Where P has outgrown m, S is multiplied again, since K of the tile is still in shared memory, and m follows its maxima.
+// Those of the first half of the tile are computed while S of the second half is multiplied.
+// Those of the second half of the tile are computed during O += P V of the first.
+// Where P has outgrown m, S is multiplied again, and m follows its maxima.
 
 // What a warp knows of m from tile to tile. Positive: P may be relative to m as it is. The amount is how often m may still be
 // outgrown: at 0 it follows the maxima, since scores that outgrow it often will do so again.

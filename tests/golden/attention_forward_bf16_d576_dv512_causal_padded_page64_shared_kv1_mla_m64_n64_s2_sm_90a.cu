@@ -12,6 +12,7 @@
      target/sm_90a_async.cuh
      target/sm_80.cuh
      target/wgmma_panel_ss_nt.cuh
+     target/wgmma_scores.cuh
      target/wgmma_rs_nn.cuh
      target/wgmma_output.cuh
      target/wgmma_ss_nn.cuh
@@ -79,7 +80,6 @@
      bfloat16            true               dtype == bf16
      bfloat16_out        true               dtype_out == bf16
      scores_registers    32                 block_n / 2
-     scores_b            33                 scores_registers + 1
      panel_b             33                 block_n / 2 + 1
      panel_keep          34                 block_n / 2 + 2
      rs_nn_b             144                output_registers + 4 * p_steps
@@ -397,11 +397,13 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
 
 #endif
 
-// target/sm_90a.cuh
+// target/wgmma_scores.cuh
 
 // S on the tensor cores: a wgmma wrapper has all k steps of its product.
+// Names: operand a in shared memory (s) or registers (r); operand b in shared memory (s); the layout of b: its rows are the
+// contracted dimension (n), or it is transposed (t). Rows are contiguous in shared memory. Each wrapper is one asm statement for
+// all STEPS of 16 of the contracted dimension: every statement names all accumulators, and compilers are slow on those.
 #ifndef ATTILE_HOST
-
 #define ALL_OF_S "{" \
                  "%0, %1, %2, %3, " \
                  "%4, %5, %6, %7, " \
@@ -411,7 +413,6 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
                  "%20, %21, %22, %23, " \
                  "%24, %25, %26, %27, " \
                  "%28, %29, %30, %31}, "
-
 #endif
 
 // target/wgmma_panel_ss_nt.cuh

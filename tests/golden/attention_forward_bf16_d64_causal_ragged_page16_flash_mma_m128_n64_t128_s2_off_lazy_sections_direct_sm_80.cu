@@ -29,6 +29,7 @@
      fragment/unit.cuh
      fragment/softmax_products.cuh
      fragment/softmax_rows.cuh
+     fragment/weight_of_score.cuh
      fragment/unit_rows.cuh
      fragment/query_rows.cuh
      fragment/warp_products.cuh
@@ -41,7 +42,9 @@
      sequence/pair.cuh
      fragment/not_finite.cuh
      fragment/repeat_rows.cuh
-     fragment/rows_in_memory.cuh
+     fragment/query_in_memory.cuh
+     fragment/paged_keys_in_memory.cuh
+     fragment/repeat_pass.cuh
      fragment/repeat_16bit.cuh
      store/finish.cuh
      pipeline/tiles_on_growth.cuh
@@ -87,6 +90,7 @@
      chunks          8                  2 * q_steps
      shared_bytes    49152              16 * (block_m * chunks + stages * block_n * (chunks + chunks_v))
      blocks_at_once  2                  256 / threads
+     slack           8                  8
 
    Launches
      attention_flash_mma: grid (len_q + 128 - 1) / 128 * heads * batch, block 128, shared 49152 bytes
@@ -114,6 +118,7 @@ constexpr int CHUNKS_V = 8;         // (head_dim_v + 15) / 16 * 2
 constexpr int CHUNKS = 8;           // 2 * q_steps
 constexpr int SHARED_BYTES = 49152; // 16 * (block_m * chunks + stages * block_n * (chunks + chunks_v))
 constexpr int BLOCKS_AT_ONCE = 2;   // 256 / threads
+constexpr int SLACK = 8;
 
 // Attention by tiles on the tensor cores of every GPU since compute capability 8.0: FlashAttention-2 (arXiv 2307.08691). All
 // threads copy; each warp multiplies 16 or 32 rows of its own, and S, P and O stay in its registers.
@@ -764,13 +769,23 @@ __device__ __forceinline__ Seen seen_of(const Unit &unit, int tile_n) {
     return seen_below(key, {keys_end(unit.p, unit.at(row).query + 1), keys_end(unit.p, unit.at(row + 8).query + 1)});
 }
 
+// fragment/weight_of_score.cuh
+
+constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+
+// The m to subtract: 0 while all scores of the row are -INFINITY.
+__device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
+
+// The factor from m and s to exponents of 2.
+__device__ __forceinline__ float exponent_factor(const attention_params &p) {
+    return fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E; // not 0: 0 * -INFINITY is NaN
+}
+
 // fragment/softmax_rows.cuh
 
 // The online softmax on accumulators of wgmma. One of them, (64, N) over the 128 threads of a warpgroup: thread t holds,
 // of rows 16 (t / 32) + t % 32 / 4 and 8 further down, columns 8 i + 2 (t % 4) and the next, in elements 4 i, 4 i + 1 and
 // 4 i + 2, 4 i + 3.
-
-constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
 // The softmax state of the two rows of a thread.
 struct Rows {
@@ -781,10 +796,7 @@ struct Rows {
     bool far;      // some row of the warp has an m c whose rounding would change P
 };
 
-__device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false, false}; }
-
-// The m to subtract: 0 while all scores of the row are -INFINITY.
-__device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
+__device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}}; }
 
 // Does some row of the warp have an m c that is rounded by 2^-13 or more?
 __device__ __forceinline__ bool is_far(const Rows &rows, float c) {
@@ -885,17 +897,15 @@ __device__ __forceinline__ void exp2_scores(float (&s)[SIZE], const Rows &rows, 
 struct UnitRows {
     const attention_params &p;
     Shared &shared;
-    Unit unit; // of the Q tile
-    float c;   // factor from s to exponents of 2: log2(e), times |scale| unless the score expression has applied scale
+    Unit unit;    // of the Q tile
+    float c;      // factor from s to exponents of 2
     KeyWalk walk; // over the K/V tiles of this unit
     int next;     // the K/V tile whose softmax is next
     Rows rows;
     float s[BLOCK_N / 2], o[COLUMNS_V / 2];
 
     __device__ __forceinline__ UnitRows(const attention_params &p, Shared &shared, int index)
-        : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)},
-          c(fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E) { // not 0: 0 * -INFINITY is NaN
-    }
+        : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)}, c(exponent_factor(p)) {}
 
     // Prepare a K/V tile while its S is being computed.
     __device__ __forceinline__ void prepare() {
@@ -906,20 +916,15 @@ struct UnitRows {
     __device__ __forceinline__ bool is_masked(bool first) const {
         return !walk.whole;
     }
-    // s = -INFINITY where the mask is false.
-    __device__ __forceinline__ void mask_scores() {
-        mask_tile(s, seen_of(unit, next));
-    }
 
     // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^SLACK (`search`: always). Until
     // then P is at most 2^SLACK too large, and so is l, which divides it out.
-    static constexpr float SLACK = 8;
     template <bool FOLLOW>
     __device__ __forceinline__ void online_softmax(bool masked, bool first, bool search, float (&sum)[2]) {
         const float slack = search ? 0 : SLACK;
         rows.grown = false;
         if (masked)
-            mask_scores();
+            mask_tile(s, seen_of(unit, next));
         if (FOLLOW)
             follow_max(s, rows, c, slack);
         exp2_scores(s, rows, c, (FOLLOW || first) && rows.far, sum);
@@ -1145,6 +1150,7 @@ __device__ __forceinline__ unsigned not_finite(unsigned pair) {
 }
 
 // fragment/values_want_care.cuh
+
 // Is an element of V of the keys first .. end - 1 not finite? Each lane looks at 8 columns at a time.
 __device__ __forceinline__ bool has_not_finite(const attention_params &p, const Tile &tile, int first, int end) {
     constexpr int EIGHTS = (HEAD_DIM_V + 7) / 8;
@@ -1161,22 +1167,29 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
     return __any_sync(0xffffffffu, found);
 }
 
+__device__ __forceinline__ int keys_there(const attention_params &p) { return p.len_kv; }
+
 // Is an element of V not finite in a K/V tile that some row of the unit sees only in part?
 __device__ __forceinline__ bool values_want_care(const attention_params &p, const Tile &tile, int unit) {
     const int first = keys_end(p, tile.query + unit * queries_of_unit(p) + 1);
-    return has_not_finite(p, tile, max(0, first), min(key_tiles(p, tile.query, queries_of_tile(p)) * BLOCK_N, p.len_kv));
+    return has_not_finite(p, tile, max(0, first), min(key_tiles(p, tile.query, queries_of_tile(p)) * BLOCK_N, keys_there(p)));
 }
 
-// fragment/rows_in_memory.cuh
+// fragment/query_in_memory.cuh
 
-// Rows in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not there, the
-// last one: its scores are masked, or not stored.
+// A row of Q in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not there,
+// the last one: its scores are not stored.
 __device__ __forceinline__ const Input *query_in_memory(const Unit &unit, int row) {
     const attention_params &p = unit.p;
     const Row at = unit.at(row);
     return static_cast<const Input *>(p.q) + unit.tile.batch * p.q_batch_stride + at.head * p.q_head_stride +
            min(at.query, p.len_q - 1) * p.q_row_stride;
 }
+
+// fragment/paged_keys_in_memory.cuh
+
+// Rows of K and V in pages of global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that
+// is not there, the last one: its scores are masked.
 __device__ __forceinline__ const Input *key_in_memory(const Unit &unit, int key) {
     const attention_params &p = unit.p;
     return static_cast<const Input *>(p.k) + unit.tile.kv_head * p.k_head_stride +
@@ -1186,6 +1199,19 @@ __device__ __forceinline__ const Input *value_in_memory(const Unit &unit, int ke
     const attention_params &p = unit.p;
     return static_cast<const Input *>(p.v) + unit.tile.kv_head * p.v_head_stride +
            paged_row(p, min(key, p.len_kv - 1), p.v_batch_stride, p.v_row_stride);
+}
+
+// fragment/repeat_pass.cuh
+
+// Columns of O at a time, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
+constexpr int PASS = HEAD_DIM_V > 64 ? 32 : 16;
+constexpr bool VALUES_AHEAD = false;
+
+// The product P V may take columns in any order, so a lane loads WIDTH neighbouring ones of V at a time. Then element
+// 4 i + 2 r + c of O (16, PASS) belongs to row lane / 4 + 8 r and to this column.
+constexpr int WIDTH = PASS < 64 ? PASS / 8 : 8;
+__device__ __forceinline__ int column_of(const Unit &unit, int i, int c) {
+    return i / WIDTH * 8 * WIDTH + unit.lane % 4 * 2 * WIDTH + c * WIDTH + i % WIDTH;
 }
 
 // fragment/repeat_rows.cuh
@@ -1243,17 +1269,6 @@ __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit
         seen |= static_cast<unsigned>(sees_it) << i;
     }
     return seen;
-}
-
-// Columns of O at a time, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
-constexpr int PASS = HEAD_DIM_V > 64 ? 32 : 16;
-constexpr bool VALUES_AHEAD = false;
-
-// The product P V may take columns in any order, so a lane loads WIDTH neighbouring ones of V at a time. Then element
-// 4 i + 2 r + c of O (16, PASS) belongs to row lane / 4 + 8 r and to this column.
-constexpr int WIDTH = PASS < 64 ? PASS / 8 : 8;
-__device__ __forceinline__ int column_of(const Unit &unit, int i, int c) {
-    return i / WIDTH * 8 * WIDTH + unit.lane % 4 * 2 * WIDTH + c * WIDTH + i % WIDTH;
 }
 
 // fragment/repeat_16bit.cuh
@@ -1438,7 +1453,7 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
     for (int r = 0; r < 2; r++) {
         sum[r] = rows.sum[r] + __shfl_xor_sync(0xffffffffu, rows.sum[r], 1); // l over the four lanes of the row
         sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
-        inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]); // a row that saw no key stays 0
+        inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]);                         // a row that saw no key stays 0
     }
     bool upper = unit.lane % 4 == 0;
     if (unit.lane % 4 < 2) // one row a lane

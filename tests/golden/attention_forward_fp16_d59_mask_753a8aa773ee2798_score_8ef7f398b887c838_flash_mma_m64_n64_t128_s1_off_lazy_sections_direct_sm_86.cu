@@ -32,6 +32,7 @@
      fragment/score_tanh.cuh
      fragment/score_rest.cuh
      fragment/softmax_rows.cuh
+     fragment/weight_of_score.cuh
      fragment/softmax_exponents.cuh
      fragment/unit_rows.cuh
      fragment/query_rows.cuh
@@ -45,7 +46,9 @@
      sequence/pair.cuh
      fragment/not_finite.cuh
      fragment/repeat_rows.cuh
-     fragment/rows_in_memory.cuh
+     fragment/query_in_memory.cuh
+     fragment/keys_in_memory.cuh
+     fragment/repeat_pass.cuh
      fragment/repeat_16bit.cuh
      store/finish.cuh
      pipeline/tiles_on_growth.cuh
@@ -90,6 +93,7 @@
      chunks          8                  2 * q_steps
      shared_bytes    24576              16 * (block_m * chunks + stages * block_n * (chunks + chunks_v))
      blocks_at_once  2                  256 / threads
+     slack           8                  8
 
    Launches
      attention_tables: grid (batch * (len_q + len_kv) + 2047) / 2048, block 128, shared 0 bytes, fills the tables of the mask
@@ -118,6 +122,7 @@ constexpr int CHUNKS_V = 8;          // (head_dim_v + 15) / 16 * 2
 constexpr int CHUNKS = 8;            // 2 * q_steps
 constexpr int SHARED_BYTES = 24576;  // 16 * (block_m * chunks + stages * block_n * (chunks + chunks_v))
 constexpr int BLOCKS_AT_ONCE = 2;    // 256 / threads
+constexpr int SLACK = 8;
 
 // Attention by tiles on the tensor cores of every GPU since compute capability 8.0: FlashAttention-2 (arXiv 2307.08691). All
 // threads copy; each warp multiplies 16 or 32 rows of its own, and S, P and O stay in its registers.
@@ -1035,13 +1040,23 @@ __device__ __forceinline__ Seen seen_of(const Unit &unit, int tile_n) {
     return seen;
 }
 
+// fragment/weight_of_score.cuh
+
+constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+
+// The m to subtract: 0 while all scores of the row are -INFINITY.
+__device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
+
+// The factor from m and s to exponents of 2.
+__device__ __forceinline__ float exponent_factor(const attention_params &p) {
+    return LOG2_E; // the score expression has applied scale
+}
+
 // fragment/softmax_rows.cuh
 
 // The online softmax on accumulators of wgmma. One of them, (64, N) over the 128 threads of a warpgroup: thread t holds,
 // of rows 16 (t / 32) + t % 32 / 4 and 8 further down, columns 8 i + 2 (t % 4) and the next, in elements 4 i, 4 i + 1 and
 // 4 i + 2, 4 i + 3.
-
-constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
 // The softmax state of the two rows of a thread.
 struct Rows {
@@ -1051,10 +1066,7 @@ struct Rows {
     bool grown;    // some row of the warp has keep != 1
 };
 
-__device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}, false}; }
-
-// The m to subtract: 0 while all scores of the row are -INFINITY.
-__device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
+__device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}}; }
 
 // The maximum over the four lanes of a row.
 __device__ __forceinline__ void max_of_row(float (&x)[2]) {
@@ -1122,6 +1134,16 @@ __device__ __forceinline__ void begin_rest(Rest &rest, const attention_params &p
 // For row r, from key k on, less `from`.
 __device__ __forceinline__ void set_rest(Rest &rest, int r, const attention_params &p, const Where &at, int q, int k, float from) {
     rest.first[r] = (score_rest(p, at, q, k) - from) * LOG2_E;
+}
+
+// For a tile whose scores are computed minus m, or minus a value close to them while m is not known (`search`).
+__device__ __forceinline__ void set_rests(Rest &rest, const Unit &unit, const int &tile_n, const Rows &rows, bool search) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int query = unit.position(unit.row() + 8 * r);
+        float from = search ? first_rest(unit.p, unit.where, query, tile_n * BLOCK_N) : rows.max[r];
+        set_rest(rest, r, unit.p, unit.where, query, tile_n * BLOCK_N + unit.lane % 4 * 2, from);
+    }
 }
 
 // fragment/score_tanh.cuh
@@ -1219,10 +1241,13 @@ __device__ __forceinline__ void apply_score(float (&s)[BLOCK_N / 2], const Score
 
 // The softmax of scores that are exponents of 2, reduced by a value close to their maximum.
 
-// Raises m to the maximum of the scores, which are exponents of 2 reduced by `from`; m stays while the maximum exceeds it by no
+// Raises m to the maximum of the scores, which are exponents of 2 reduced by the first rest of their row; m stays while the maximum exceeds it by no
 // more than 2^slack. Then the scores are reduced by m'. Where m' is the new maximum, the maximum as found is subtracted, not m':
 // m' is rounded at the size of the unreduced scores, and may be far from it.
-__device__ __forceinline__ void follow_max(float (&s)[BLOCK_N / 2], Rows &rows, const float (&from)[2], float slack) {
+__device__ __forceinline__ void follow_max(float (&s)[BLOCK_N / 2], Rows &rows, const Unit &unit, int tile_n, float slack) {
+    const int row = unit.row(), key = tile_n * BLOCK_N;
+    const float from[2] = {first_rest(unit.p, unit.where, unit.position(row), key),
+                           first_rest(unit.p, unit.where, unit.position(row + 8), key)};
     float top[2], more[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -1269,20 +1294,18 @@ __device__ __forceinline__ void exp2_scores(float (&s)[BLOCK_N / 2], float (&sum
 struct UnitRows {
     const attention_params &p;
     Shared &shared;
-    Unit unit; // of the Q tile
-    float c;   // factor from s to exponents of 2: log2(e), times |scale| unless the score expression has applied scale
+    Unit unit;    // of the Q tile
+    float c;      // factor from s to exponents of 2
     KeyWalk walk; // over the K/V tiles of this unit
     int next;     // the K/V tile whose softmax is next
-    Seen seen; // mask bits of the next tile, unless all of it is seen
-    bool search; // compute the maximum of the next tile
-    Score score;
+    Seen seen;    // mask bits of the next tile, unless all of it is seen
+    bool search;  // compute the maximum of the next tile
+    Score score;       // what its expression needs
     Rows rows;
     float s[BLOCK_N / 2], o[COLUMNS_V / 2];
 
     __device__ __forceinline__ UnitRows(const attention_params &p, Shared &shared, int index)
-        : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)},
-          c(LOG2_E) {
-    }
+        : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)}, c(exponent_factor(p)) {}
 
     // Prepare a K/V tile while its S is being computed.
     __device__ __forceinline__ void prepare() {
@@ -1290,42 +1313,25 @@ struct UnitRows {
         if (!walk.whole)
             seen = seen_of(unit, next);
         search = lacks_max(rows);
-        set_rests(true);
-    }
-    // Scores are computed minus m, or minus a value close to them while m is not known.
-    __device__ __forceinline__ void set_rests(bool search) {
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const int query = unit.position(unit.row() + 8 * r);
-            float from = search ? first_rest(p, unit.where, query, next * BLOCK_N) : rows.max[r];
-            set_rest(score.rest, r, p, unit.where, query, next * BLOCK_N + unit.lane % 4 * 2, from);
-        }
+        set_rests(score.rest, unit, next, rows, true);
     }
 
     // Is some key of the tile masked for some row of this warp?
     __device__ __forceinline__ bool is_masked(bool first) const {
         return !walk.whole;
     }
-    // s = -INFINITY where the mask is false.
-    __device__ __forceinline__ void mask_scores() {
-        mask_tile(s, seen);
-    }
 
     // S -> P. Each update of m rescales O, so m is updated only when it has grown by more than 2^SLACK (`search`: always). Until
     // then P is at most 2^SLACK too large, and so is l, which divides it out.
-    static constexpr float SLACK = 8;
     template <bool FOLLOW>
     __device__ __forceinline__ void online_softmax(bool masked, bool first, bool search, float (&sum)[2]) {
         const float slack = search ? 0 : SLACK;
         rows.grown = false;
         apply_score(s, score);
         if (masked)
-            mask_scores();
-        if (FOLLOW) {
-            const int first_row = unit.row(), key = next * BLOCK_N;
-            follow_max(s, rows, {first_rest(p, unit.where, unit.position(first_row), key),
-                                 first_rest(p, unit.where, unit.position(first_row + 8), key)}, slack);
-        }
+            mask_tile(s, seen);
+        if (FOLLOW)
+            follow_max(s, rows, unit, next, slack);
         exp2_scores(s, sum);
     }
 
@@ -1538,6 +1544,7 @@ __device__ __forceinline__ unsigned not_finite(unsigned pair) {
 }
 
 // fragment/values_want_care.cuh
+
 // Is an element of V of the keys first .. end - 1 not finite? Each lane looks at 8 columns at a time.
 __device__ __forceinline__ bool has_not_finite(const attention_params &p, const Tile &tile, int first, int end) {
     constexpr int EIGHTS = (HEAD_DIM_V + 7) / 8;
@@ -1554,6 +1561,8 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
     return __any_sync(0xffffffffu, found);
 }
 
+__device__ __forceinline__ int keys_there(const attention_params &p) { return p.len_kv; }
+
 // Is an element of V not finite in a K/V tile that some row of the unit sees only in part?
 __device__ __forceinline__ bool values_want_care(const attention_params &p, const Tile &tile, int unit) {
     bool found = false;
@@ -1561,21 +1570,26 @@ __device__ __forceinline__ bool values_want_care(const attention_params &p, cons
 #pragma unroll 1
     while (walk.left > 0 && !found) {
         const int key = next_keys(p, tile, unit, walk) * BLOCK_N;
-        found = !walk.whole && has_not_finite(p, tile, key, min(key + BLOCK_N, p.len_kv));
+        found = !walk.whole && has_not_finite(p, tile, key, min(key + BLOCK_N, keys_there(p)));
     }
     return found;
 }
 
-// fragment/rows_in_memory.cuh
+// fragment/query_in_memory.cuh
 
-// Rows in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not there, the
-// last one: its scores are masked, or not stored.
+// A row of Q in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not there,
+// the last one: its scores are not stored.
 __device__ __forceinline__ const Input *query_in_memory(const Unit &unit, int row) {
     const attention_params &p = unit.p;
     const Row at = unit.at(row);
     return static_cast<const Input *>(p.q) + unit.tile.batch * p.q_batch_stride + at.head * p.q_head_stride +
            min(at.query, p.len_q - 1) * p.q_row_stride;
 }
+
+// fragment/keys_in_memory.cuh
+
+// Rows of K and V in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not
+// there, the last one: its scores are masked.
 __device__ __forceinline__ const Input *key_in_memory(const Unit &unit, int key) {
     const attention_params &p = unit.p;
     return static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride + unit.tile.kv_head * p.k_head_stride +
@@ -1585,6 +1599,19 @@ __device__ __forceinline__ const Input *value_in_memory(const Unit &unit, int ke
     const attention_params &p = unit.p;
     return static_cast<const Input *>(p.v) + unit.tile.batch * p.v_batch_stride + unit.tile.kv_head * p.v_head_stride +
            min(key, p.len_kv - 1) * p.v_row_stride;
+}
+
+// fragment/repeat_pass.cuh
+
+// Columns of O at a time, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
+constexpr int PASS = HEAD_DIM_V > 64 ? 32 : 16;
+constexpr bool VALUES_AHEAD = false;
+
+// The product P V may take columns in any order, so a lane loads WIDTH neighbouring ones of V at a time. Then element
+// 4 i + 2 r + c of O (16, PASS) belongs to row lane / 4 + 8 r and to this column.
+constexpr int WIDTH = PASS < 64 ? PASS / 8 : 8;
+__device__ __forceinline__ int column_of(const Unit &unit, int i, int c) {
+    return i / WIDTH * 8 * WIDTH + unit.lane % 4 * 2 * WIDTH + c * WIDTH + i % WIDTH;
 }
 
 // fragment/repeat_rows.cuh
@@ -1645,17 +1672,6 @@ __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit
         seen |= static_cast<unsigned>(sees_it) << i;
     }
     return seen;
-}
-
-// Columns of O at a time, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
-constexpr int PASS = HEAD_DIM_V > 64 ? 32 : 16;
-constexpr bool VALUES_AHEAD = false;
-
-// The product P V may take columns in any order, so a lane loads WIDTH neighbouring ones of V at a time. Then element
-// 4 i + 2 r + c of O (16, PASS) belongs to row lane / 4 + 8 r and to this column.
-constexpr int WIDTH = PASS < 64 ? PASS / 8 : 8;
-__device__ __forceinline__ int column_of(const Unit &unit, int i, int c) {
-    return i / WIDTH * 8 * WIDTH + unit.lane % 4 * 2 * WIDTH + c * WIDTH + i % WIDTH;
 }
 
 // fragment/repeat_16bit.cuh
@@ -1839,7 +1855,7 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
     for (int r = 0; r < 2; r++) {
         sum[r] = rows.sum[r] + __shfl_xor_sync(0xffffffffu, rows.sum[r], 1); // l over the four lanes of the row
         sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
-        inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]); // a row that saw no key stays 0
+        inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]);                         // a row that saw no key stays 0
     }
     bool upper = unit.lane % 4 == 0;
     if (unit.lane % 4 < 2) // one row a lane

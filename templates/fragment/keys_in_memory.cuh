@@ -1,0 +1,14 @@
+//$ include "fragment/unit.cuh"
+
+// Rows of K and V in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not
+// there, the last one: its scores are masked.
+__device__ __forceinline__ const Input *key_in_memory(const Unit &unit, int key) {
+    const attention_params &p = unit.p;
+    return static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride + unit.tile.kv_head * p.k_head_stride +
+           min(key, p.len_kv - 1) * p.k_row_stride;
+}
+__device__ __forceinline__ const Input *value_in_memory(const Unit &unit, int key) {
+    const attention_params &p = unit.p;
+    return static_cast<const Input *>(p.v) + unit.tile.batch * p.v_batch_stride + unit.tile.kv_head * p.v_head_stride +
+           min(key, p.len_kv - 1) * p.v_row_stride;
+}

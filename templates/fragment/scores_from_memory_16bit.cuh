@@ -1,0 +1,47 @@
+//$ needs head_dim score bfloat16 q_steps page_size
+//$ include "fragment/unit.cuh"
+//$ include "sequence/pair.cuh"
+
+// S of a warp's 16 rows by itself, by mma.sync from global memory: for what happens too seldom to keep stages of Q and K for.
+// Accumulators of mma lie as those of wgmma do.
+
+// Two neighbouring columns of Q, negated where scale is negative, as Q in shared memory is.
+__device__ __forceinline__ unsigned query_pair(const attention_params &p, const Input *q, int column) {
+    return pair_at<HEAD_DIM>(q, column);                                  //$ if score == custom_score
+    return pair_at<HEAD_DIM>(q, column) ^ (p.scale < 0 ? 0x80008000 : 0); //$ else
+}
+
+// S (16, KEYS) = Q K^T, of the warp's rows of the unit and keys from `first` on. In place of rows of Q and K that are not there,
+// the last one: such scores are masked, or not stored. Addresses are made anew for every step, since registers are full.
+template <int KEYS>
+__device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const Unit &unit, int first) {
+    const attention_params &p = unit.p;
+#pragma unroll
+    for (float &score : s)
+        score = 0;
+#pragma unroll(KEYS > 16 ? 1 : HEAD_DIM <= 64 ? 2 : 4) // few keys leave registers for loads under way
+    for (int step = 0; step < Q_STEPS; step++) { // of 16 columns, or the last few
+        const int column = set_apart(16 * step) + unit.lane % 4 * 2;
+        const bool both = 16 * step + 8 < HEAD_DIM;
+        unsigned a[4];
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const Row at = unit.at(unit.row() + 8 * r);
+            const Input *q = static_cast<const Input *>(p.q) + unit.tile.batch * p.q_batch_stride +
+                             at.head * p.q_head_stride + min(at.query, p.len_q - 1) * p.q_row_stride + column;
+            a[r] = query_pair(p, q, column);
+            a[r + 2] = both ? query_pair(p, q + 8, column + 8) : 0;
+        }
+        const Input *k = static_cast<const Input *>(p.k) + unit.tile.kv_head * p.k_head_stride + column;                                      //$ if page_size > 0
+        const Input *k = static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride + unit.tile.kv_head * p.k_head_stride + column; //$ else
+        const int key = set_apart(first) + unit.lane / 4;
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++) {
+            const Input *row = k + paged_row(p, min(key + 8 * n, p.len_kv - 1), p.k_batch_stride, p.k_row_stride); //$ if page_size > 0
+            const Input *row = k + min(key + 8 * n, p.len_kv - 1) * p.k_row_stride;                                //$ else
+            const unsigned low = pair_at<HEAD_DIM>(row, column);
+            const unsigned high = both ? pair_at<HEAD_DIM>(row + 8, column + 8) : 0;
+            mma<BFLOAT16>(s[4 * n], s[4 * n + 1], s[4 * n + 2], s[4 * n + 3], a, low, high);
+        }
+    }
+}
