@@ -84,23 +84,16 @@ struct Columns {
             for (int n = 0; n < ROW_GROUPS; n++)
 #pragma unroll
                 for (int j = 0; j < 2; j++) {
-                    //$ if mask == causal
-                    const int end = keys_seen(p, row(n, j).query); // few tiles are masked, so no register keeps it
-                    //$ else
-                    const int end = p.len_kv;
-                    //$ end
+                    const int end = keys_seen(p, row(n, j).query); // few tiles are masked, so no register keeps it //$ if mask == causal
+                    const int end = p.len_kv;                                                                       //$ else
 #pragma unroll
                     for (int t = 0; t < KEY_GROUPS; t++)
 #pragma unroll
                         for (int i = j; i < 4; i += 2) {
                             const int key = first + 16 * t + 8 * (i / 2);
-                            //$ if mask == custom_mask
-                            if (key < end && sees(p, {tile.batch, head[n][j], tile.kv_head}, position[n][j], key))
+                            if (key < end && sees(p, {tile.batch, head[n][j], tile.kv_head}, position[n][j], key)) //$ if mask == custom_mask
+                            if (key < end)                                                                         //$ else
                                 continue;
-                            //$ else
-                            if (key < end)
-                                continue;
-                            //$ end
                             s.s[n][t][i] = -INFINITY;
                             s.seen &= ~(1u << ((n * KEY_GROUPS + t) * 4 + i)); //$ if mask != none
                         }
