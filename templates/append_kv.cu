@@ -22,10 +22,8 @@
 //$ include "store/cache_scale.cuh" if kv_scale != none
 //$ include "store/row_copy.cuh" if kept
 
-//$ if rope != none
-//$ include "fragment/rope_$rope_from.cuh"
-//$ include "fragment/rope.cuh"
-//$ end
+//$ include "fragment/rope_$rope_from.cuh" if rope != none
+//$ include "fragment/rope.cuh" if rope != none
 //$ include "fragment/row_numbers.cuh"
 
 // Which heads a lane has: LANES neighbouring lanes have head_of_lane(first, 0), head_of_lane(first, 1), ...
@@ -45,7 +43,6 @@ template <int COLUMNS, int DIM, bool ROTATED> struct TokenRows {
     }
 };
 
-//$ if rope != none
 template <int COLUMNS>
 __device__ __forceinline__ void append_queries(const append_kv_params &p, int index, int first) {
     Tensor<const Input> from{static_cast<const Input *>(p.q), p.q_batch_stride, p.q_head_stride, p.q_row_stride};
@@ -68,15 +65,16 @@ __device__ __forceinline__ void append_queries(const append_kv_params &p, int in
     }
 }
 
-//$ end
+// The cache of K, or that of V.
+struct Cache {
+    Tensor<Cached> rows;
+    Tensor<float> scale; // of each row //$ if kv_scale != none
+};
+
 // Rows of K or V of one token into the cache. ROTATED: K, and there is an embedding.
 template <int COLUMNS, int DIM, bool ROTATED>
 __device__ __forceinline__ void append_rows(const append_kv_params &p, int index, int first, const Tensor<const Input> &from,
-                                            //$ if kv_scale == none
-                                            const Tensor<Cached> &cache) {
-                                            //$ else
-                                            const Tensor<Cached> &cache, const Tensor<float> &scale) {
-                                            //$ end
+                                            const Cache &cache) {
     TokenRows<COLUMNS, DIM, ROTATED> rows(from, source_of(p, index), first, p.kv_heads);
     Token token = token_of(p, index);
     if (token.sequence < 0)
@@ -84,17 +82,14 @@ __device__ __forceinline__ void append_rows(const append_kv_params &p, int index
     Place place = place_of(p, index, token);
     if (place.block < 0)
         return;
-    //$ if rope != none
-    Rotation<COLUMNS> rotation;
-    if constexpr (ROTATED)
-        rotation = rotation_at<COLUMNS>(p, token.position);
-    //$ end
+    Rotation<COLUMNS> rotation;                                                //$ if rope != none
+    if constexpr (ROTATED) rotation = rotation_at<COLUMNS>(p, token.position); //$ if rope != none
 #pragma unroll
     for (int i = 0; i < ROWS; i++) {
         int head = head_of_lane(first, i);
         if (head >= p.kv_heads)
             continue;
-        Cached *to = cache.at(place.block, head, place.row);
+        Cached *to = cache.rows.at(place.block, head, place.row);
         //$ if kept and rope == none
         row_copy(to, rows.row[i]);
         //$ elif kept
@@ -107,11 +102,8 @@ __device__ __forceinline__ void append_rows(const append_kv_params &p, int index
         }
         //$ else
         Numbers<COLUMNS, DIM> x = numbers_of(rows.row[i]);
-        //$ if rope != none
-        if constexpr (ROTATED)
-            rotate(x, rotation);
-        //$ end
-        scale_row(x, scale, place, head); //$ if kv_scale != none
+        if constexpr (ROTATED) rotate(x, rotation); //$ if rope != none
+        scale_row(x, cache.scale, place, head); //$ if kv_scale != none
         numbers_store<ROTATED, Cached, to_cached>(to, x);
         //$ end
     }
@@ -121,24 +113,20 @@ template <int COLUMNS>
 __device__ __forceinline__ void append_keys(const append_kv_params &p, int index, int first) {
     append_rows<COLUMNS, HEAD_DIM, ROTATED_KEYS>(
         p, index, first, {static_cast<const Input *>(p.k), p.k_batch_stride, p.k_head_stride, p.k_row_stride},
-        //$ if kv_scale == none
-        {static_cast<Cached *>(p.k_cache), p.k_cache_batch_stride, p.k_cache_head_stride, p.k_cache_row_stride});
-        //$ else
-        {static_cast<Cached *>(p.k_cache), p.k_cache_batch_stride, p.k_cache_head_stride, p.k_cache_row_stride},
-        {p.k_scale, p.k_scale_batch_stride, p.k_scale_head_stride, p.k_scale_row_stride});
-        //$ end
+        {
+            {static_cast<Cached *>(p.k_cache), p.k_cache_batch_stride, p.k_cache_head_stride, p.k_cache_row_stride},
+            {p.k_scale, p.k_scale_batch_stride, p.k_scale_head_stride, p.k_scale_row_stride}, //$ if kv_scale != none
+        });
 }
 
 template <int COLUMNS>
 __device__ __forceinline__ void append_values(const append_kv_params &p, int index, int first) {
     append_rows<COLUMNS, HEAD_DIM_V, false>(
         p, index, first, {static_cast<const Input *>(p.v), p.v_batch_stride, p.v_head_stride, p.v_row_stride},
-        //$ if kv_scale == none
-        {static_cast<Cached *>(p.v_cache), p.v_cache_batch_stride, p.v_cache_head_stride, p.v_cache_row_stride});
-        //$ else
-        {static_cast<Cached *>(p.v_cache), p.v_cache_batch_stride, p.v_cache_head_stride, p.v_cache_row_stride},
-        {p.v_scale, p.v_scale_batch_stride, p.v_scale_head_stride, p.v_scale_row_stride});
-        //$ end
+        {
+            {static_cast<Cached *>(p.v_cache), p.v_cache_batch_stride, p.v_cache_head_stride, p.v_cache_row_stride},
+            {p.v_scale, p.v_scale_batch_stride, p.v_scale_head_stride, p.v_scale_row_stride}, //$ if kv_scale != none
+        });
 }
 
 // Chunks of heads of Q come first, then those of K, then those of V.
@@ -149,10 +137,7 @@ template <int COLUMNS> __device__ __forceinline__ void append_chunk(const append
         append_values<COLUMNS>(p, index, (chunk - q_chunks - kv_chunks) * HEADS_OF_WARP);
     else if (chunk >= q_chunks)
         append_keys<COLUMNS>(p, index, (chunk - q_chunks) * HEADS_OF_WARP);
-    //$ if rope != none
-    else
-        append_queries<COLUMNS>(p, index, chunk * HEADS_OF_WARP);
-    //$ end
+    else append_queries<COLUMNS>(p, index, chunk * HEADS_OF_WARP); //$ if rope != none
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) append_kv(const __grid_constant__ append_kv_params p) {
@@ -161,12 +146,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) append_kv(const __grid_con
     if (index >= p.tokens)
         return;
     int chunk = static_cast<int>(blockIdx.x) / groups;
-    //$ if width > 1
-    if (p.aligned >= WIDTH)
-        append_chunk<WIDTH>(p, index, chunk);
-    else
-        append_chunk<1>(p, index, chunk);
-    //$ else
+    if (p.aligned >= WIDTH) return append_chunk<WIDTH>(p, index, chunk); //$ if width > 1
     append_chunk<1>(p, index, chunk);
-    //$ end
 }

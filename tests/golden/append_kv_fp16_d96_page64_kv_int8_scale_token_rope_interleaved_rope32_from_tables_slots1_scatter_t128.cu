@@ -456,10 +456,16 @@ __device__ __forceinline__ void append_queries(const append_kv_params &p, int in
     }
 }
 
+// The cache of K, or that of V.
+struct Cache {
+    Tensor<Cached> rows;
+    Tensor<float> scale; // of each row
+};
+
 // Rows of K or V of one token into the cache. ROTATED: K, and there is an embedding.
 template <int COLUMNS, int DIM, bool ROTATED>
 __device__ __forceinline__ void append_rows(const append_kv_params &p, int index, int first, const Tensor<const Input> &from,
-                                            const Tensor<Cached> &cache, const Tensor<float> &scale) {
+                                            const Cache &cache) {
     TokenRows<COLUMNS, DIM, ROTATED> rows(from, source_of(p, index), first, p.kv_heads);
     Token token = token_of(p, index);
     if (token.sequence < 0)
@@ -468,18 +474,16 @@ __device__ __forceinline__ void append_rows(const append_kv_params &p, int index
     if (place.block < 0)
         return;
     Rotation<COLUMNS> rotation;
-    if constexpr (ROTATED)
-        rotation = rotation_at<COLUMNS>(p, token.position);
+    if constexpr (ROTATED) rotation = rotation_at<COLUMNS>(p, token.position);
 #pragma unroll
     for (int i = 0; i < ROWS; i++) {
         int head = head_of_lane(first, i);
         if (head >= p.kv_heads)
             continue;
-        Cached *to = cache.at(place.block, head, place.row);
+        Cached *to = cache.rows.at(place.block, head, place.row);
         Numbers<COLUMNS, DIM> x = numbers_of(rows.row[i]);
-        if constexpr (ROTATED)
-            rotate(x, rotation);
-        scale_row(x, scale, place, head);
+        if constexpr (ROTATED) rotate(x, rotation);
+        scale_row(x, cache.scale, place, head);
         numbers_store<ROTATED, Cached, to_cached>(to, x);
     }
 }
@@ -488,16 +492,20 @@ template <int COLUMNS>
 __device__ __forceinline__ void append_keys(const append_kv_params &p, int index, int first) {
     append_rows<COLUMNS, HEAD_DIM, ROTATED_KEYS>(
         p, index, first, {static_cast<const Input *>(p.k), p.k_batch_stride, p.k_head_stride, p.k_row_stride},
-        {static_cast<Cached *>(p.k_cache), p.k_cache_batch_stride, p.k_cache_head_stride, p.k_cache_row_stride},
-        {p.k_scale, p.k_scale_batch_stride, p.k_scale_head_stride, p.k_scale_row_stride});
+        {
+            {static_cast<Cached *>(p.k_cache), p.k_cache_batch_stride, p.k_cache_head_stride, p.k_cache_row_stride},
+            {p.k_scale, p.k_scale_batch_stride, p.k_scale_head_stride, p.k_scale_row_stride},
+        });
 }
 
 template <int COLUMNS>
 __device__ __forceinline__ void append_values(const append_kv_params &p, int index, int first) {
     append_rows<COLUMNS, HEAD_DIM_V, false>(
         p, index, first, {static_cast<const Input *>(p.v), p.v_batch_stride, p.v_head_stride, p.v_row_stride},
-        {static_cast<Cached *>(p.v_cache), p.v_cache_batch_stride, p.v_cache_head_stride, p.v_cache_row_stride},
-        {p.v_scale, p.v_scale_batch_stride, p.v_scale_head_stride, p.v_scale_row_stride});
+        {
+            {static_cast<Cached *>(p.v_cache), p.v_cache_batch_stride, p.v_cache_head_stride, p.v_cache_row_stride},
+            {p.v_scale, p.v_scale_batch_stride, p.v_scale_head_stride, p.v_scale_row_stride},
+        });
 }
 
 // Chunks of heads of Q come first, then those of K, then those of V.
@@ -508,8 +516,7 @@ template <int COLUMNS> __device__ __forceinline__ void append_chunk(const append
         append_values<COLUMNS>(p, index, (chunk - q_chunks - kv_chunks) * HEADS_OF_WARP);
     else if (chunk >= q_chunks)
         append_keys<COLUMNS>(p, index, (chunk - q_chunks) * HEADS_OF_WARP);
-    else
-        append_queries<COLUMNS>(p, index, chunk * HEADS_OF_WARP);
+    else append_queries<COLUMNS>(p, index, chunk * HEADS_OF_WARP);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) append_kv(const __grid_constant__ append_kv_params p) {
@@ -518,8 +525,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) append_kv(const __grid_con
     if (index >= p.tokens)
         return;
     int chunk = static_cast<int>(blockIdx.x) / groups;
-    if (p.aligned >= WIDTH)
-        append_chunk<WIDTH>(p, index, chunk);
-    else
-        append_chunk<1>(p, index, chunk);
+    if (p.aligned >= WIDTH) return append_chunk<WIDTH>(p, index, chunk);
+    append_chunk<1>(p, index, chunk);
 }
