@@ -9,12 +9,7 @@
 // row of Q and of O. The other loop order computes the same sums: it reads K and V once for each Q tile, but keeps O in registers,
 // which is less traffic in total, and has as many independent blocks as there are Q tiles.
 //$ require dropout == 0
-//$ if head_dim + head_dim_v <= 256
-//$ require max(head_dim, head_dim_v) <= 256
-//$ let lanes = 8
-//$ else
-//$ let lanes = 16
-//$ end
+//$ let lanes = 8 if head_dim + head_dim_v <= 256 else 16
 //$ defaults "attention_flash_tiled_kv.yaml"
 //$ tune block_m in [4, 8, 16, 32, 64]
 //$ tune block_n in [8, 16, 32, 64, 128]
@@ -67,14 +62,12 @@ __device__ __forceinline__ float *output_of(const Work &work, int query) {
 
 // O = 0, m = -inf, l = 0
 __device__ __forceinline__ void begin_rows(const attention_params &p, const Work &work, int row, int lane) {
+    const SoftmaxState state = softmax_of(tensor_sinks(p, work.where.h)); // a sink has weight and no value //$ if sinks > 0
+    const SoftmaxState state = softmax_of_nothing();                                                        //$ else
     for (int query = row; query < p.len_q; query += BLOCK_M) {
         slice_store_float(output_of(work, query), slice_zero<HEAD_DIM_V>());
         if (lane == 0)
-            //$ if sinks > 0
-            work.states[query] = softmax_of(tensor_sinks(p, work.where.h)); // a sink has weight and no value
-            //$ else
-            work.states[query] = softmax_of_nothing();
-            //$ end
+            work.states[query] = state;
     }
 }
 
@@ -104,11 +97,8 @@ __device__ __forceinline__ float multiply_scores(const attention_params &p, cons
         float dot = 0;
         for (int d = 0; seen && d < HEAD_DIM; d++)
             dot = fmaf(tile.q[row][d], tile.k[key][d], dot);
-        //$ if score == custom_score
-        s[j] = seen ? score_of(p, work.where, position_of(p, query), key0 + key, p.scale * dot) : -INFINITY;
-        //$ else
-        s[j] = seen ? p.scale * dot : -INFINITY;
-        //$ end
+        s[j] = seen ? score_of(p, work.where, position_of(p, query), key0 + key, p.scale * dot) : -INFINITY; //$ if score == custom_score
+        s[j] = seen ? p.scale * dot : -INFINITY;                                                             //$ else
         max = fmaxf(max, s[j]);
     }
     return max;
@@ -131,11 +121,10 @@ __device__ __forceinline__ void add_output(const attention_params &p, const Work
     float *output = output_of(work, query);
     const Slice<HEAD_DIM_V> o = slice_load_float<HEAD_DIM_V>(output);
     Slice<HEAD_DIM_V> sum = slice_zero<HEAD_DIM_V>();
-    for (int key = 0; key < keys; key++)
-        //$ if mask == custom_mask
-        if (sees_key(p, work, query, key0 + key)) // a weight of 0 would not do: 0 times NaN is NaN
-        //$ end
+    for (int key = 0; key < keys; key++) {
+        if (!sees_key(p, work, query, key0 + key)) continue; // a weight of 0 would not do: 0 times NaN is NaN //$ if mask == custom_mask
         slice_add(sum, 1, tile.weight[row][key], slice_load_float<HEAD_DIM_V>(tile.v[key]));
+    }
     slice_add(sum, 1, keep, o);
     slice_store_float(output, sum);
 }
@@ -161,10 +150,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
     begin_rows(p, work, row, lane);
 
     for (int key0 = 0; key0 < p.len_kv; key0 += BLOCK_N) {
-        //$ if mask == custom_mask
-        if (!some_sees_tile(p, work, key0))
-            continue;
-        //$ end
+        if (!some_sees_tile(p, work, key0)) continue; //$ if mask == custom_mask
         __syncthreads(); // all threads are done with the last K/V tile and with all states
         load_keys(p, work.head, key0, tile);
         __syncthreads();

@@ -278,10 +278,11 @@ __device__ __forceinline__ float *output_of(const Work &work, int query) {
 
 // O = 0, m = -inf, l = 0
 __device__ __forceinline__ void begin_rows(const attention_params &p, const Work &work, int row, int lane) {
+    const SoftmaxState state = softmax_of_nothing();
     for (int query = row; query < p.len_q; query += BLOCK_M) {
         slice_store_float(output_of(work, query), slice_zero<HEAD_DIM_V>());
         if (lane == 0)
-            work.states[query] = softmax_of_nothing();
+            work.states[query] = state;
     }
 }
 
@@ -345,8 +346,9 @@ __device__ __forceinline__ void add_output(const attention_params &p, const Work
     float *output = output_of(work, query);
     const Slice<HEAD_DIM_V> o = slice_load_float<HEAD_DIM_V>(output);
     Slice<HEAD_DIM_V> sum = slice_zero<HEAD_DIM_V>();
-    for (int key = 0; key < keys; key++)
+    for (int key = 0; key < keys; key++) {
         slice_add(sum, 1, tile.weight[row][key], slice_load_float<HEAD_DIM_V>(tile.v[key]));
+    }
     slice_add(sum, 1, keep, o);
     slice_store_float(output, sum);
 }
