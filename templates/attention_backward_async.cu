@@ -19,20 +19,12 @@
 //$ include "expression/tables_launch.cuh" if mask_tables > 0
 //$ include "backward/row_statistics_launch.cuh"
 //$ include "backward/d_sinks_launch.cuh" if sinks > 0
-//$ if apart
-//$ launch attention_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent
-//$ launch attention_dk grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent
-//$ elif dq_added
-//$ launch attention_dk_dv_dq grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent
-//$ include "backward/round_dq_launch.cuh"
-//$ else
-//$ launch attention_dk_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent
-//$ end
-//$ if layout == ragged
-//$ workspace 4 * heads * ((packed_rows / 64 + batch) * 64) * (2 + dq_width)
-//$ else
-//$ workspace 4 * batch * heads * ((len_q + 63) / 64 * 64) * (2 + dq_width)
-//$ end
+//$ launch attention_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent if apart
+//$ launch attention_dk grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent if apart
+//$ launch attention_dk_dv_dq grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent if dq_added
+//$ launch attention_dk_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent if not apart and not dq_added
+//$ include "backward/round_dq_launch.cuh" if dq_added
+//$ workspace 4 * heads * ((packed_rows / 64 + batch) * 64) * (2 + dq_width) if layout == ragged else 4 * batch * heads * ((len_q + 63) / 64 * 64) * (2 + dq_width)
 //$ tensor_map q rows 64 cols 64
 //$ tensor_map k rows 64 cols 64
 //$ tensor_map v rows 64 cols 64
@@ -56,9 +48,7 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 struct Step {
     int first; // its first query or key; negative behind the last step
     int whole; // does every query see every key?
-    //$ if dq_added
-    int sums, late_sums; // which tile of dQ it is, or the last one was; the same of the tile two steps before
-    //$ end
+    int sums, late_sums; // which tile of dQ it is, or the last one was; the same of the tile two steps before //$ if dq_added
     Where where; //$ if mask == custom_mask or score == custom_score
 };
 
@@ -87,11 +77,9 @@ static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
     barrier_init(&shared.keys_full, 1);
     for (int stage = 0; stage < STAGES; stage++) {
-        //$ if dropout == 1
-        barrier_init(&shared.q_full[stage], 1 + 32 + DRAWERS); // the bytes of Q, the lanes that copy statistics, warps that draw
-        //$ else
-        barrier_init(&shared.q_full[stage], 1 + 32); // the bytes of Q, the lanes that copy statistics
-        //$ end
+        // the bytes of Q, the lanes that copy statistics
+        barrier_init(&shared.q_full[stage], 1 + 32 + DRAWERS); // and the warps that draw //$ if dropout == 1
+        barrier_init(&shared.q_full[stage], 1 + 32);                                      //$ else
         barrier_init(&shared.q_empty[stage], CONSUMERS);
     }
     for (int stage = 0; stage < D_O_STAGES; stage++) {
@@ -130,10 +118,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
         registers_release<PRODUCER_REGISTERS>();
         if (warp_index() == 0)
             produce_queries(params, shared, kv_index, key0);
-        //$ if dropout == 1
-        else
-            draw_queries(all, shared, kv_index, key0, warp_index() - 1);
-        //$ end
+        else draw_queries(all, shared, kv_index, key0, warp_index() - 1); //$ if dropout == 1
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
         KeysConsumer<DK, DV> consumer(params.backward, shared, warpgroup_index() - 1, key0);

@@ -13,21 +13,15 @@
 //$ include "expression/tables_launch.cuh" if mask_tables > 0
 //$ include "backward/row_dots_launch.cuh"
 //$ include "backward/d_sinks_launch.cuh" if wants_d_sinks == 1
-//$ if wants_d_params > 0
 //$ let head_sums = head_reads
 //$ let head_part_rows = 1
-//$ include "backward/clear_d_params_launch.cuh"
-//$ include "backward/d_params.cuh"
-//$ end
+//$ include "backward/clear_d_params_launch.cuh" if wants_d_params > 0
+//$ include "backward/d_params.cuh" if wants_d_params > 0
 //$ launch attention_pairs grid batch * heads * len_q block threads shared 0
 //$ launch attention_dq grid batch * heads * len_q block threads shared 0 if wants_dq == 1
 //$ launch attention_dk_dv grid batch * kv_heads * len_kv block threads shared 0 if wants_dk == 1 or wants_dv == 1
-//$ if wants_d_params > 0 and head_reads > 0
-//$ include "backward/head_d_params_launch.cuh"
+//$ include "backward/head_d_params_launch.cuh" if wants_d_params > 0 and head_reads > 0
 //$ workspace 4 * batch * heads * len_q * (1 + head_sums * (threads / 32) + 2 * len_kv)
-//$ else
-//$ workspace 4 * batch * heads * len_q * (1 + 2 * len_kv)
-//$ end
 //$ include "backward/gradients.cuh"
 //$ include "backward/pair.cuh"
 
@@ -124,14 +118,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             }
         }
         const HeadGradients gradients = gradients_at(params, first);
-        //$ if wants_dk == 1
-        if (d < HEAD_DIM)
-            gradients.dk[key * params.dk_row_stride + d] = to_output(p.scale * d_key);
-        //$ end
-        //$ if wants_dv == 1
-        if (d < HEAD_DIM_V)
-            gradients.dv[key * params.dv_row_stride + d] = to_output(d_value);
-        //$ end
+        if (d < HEAD_DIM) gradients.dk[key * params.dk_row_stride + d] = to_output(p.scale * d_key); //$ if wants_dk == 1
+        if (d < HEAD_DIM_V) gradients.dv[key * params.dv_row_stride + d] = to_output(d_value);       //$ if wants_dv == 1
     }
 }
 //$ end

@@ -14,28 +14,16 @@
 //$ include "expression/tables_launch.cuh" if mask_tables > 0
 //$ include "backward/row_dots_launch.cuh"
 //$ include "backward/d_sinks_launch.cuh" if wants_d_sinks == 1
-//$ if wants_d_params > 0
 //$ let head_sums = head_reads
 //$ let head_part_rows = block_m
-//$ include "backward/clear_d_params_launch.cuh"
-//$ include "backward/d_params.cuh"
-//$ end
-//$ if apart and wants_dv == 1
-//$ launch attention_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys dependent
-//$ end
-//$ if apart and wants_dk == 1
-//$ launch attention_dk grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys dependent
-//$ end
+//$ include "backward/clear_d_params_launch.cuh" if wants_d_params > 0
+//$ include "backward/d_params.cuh" if wants_d_params > 0
+//$ launch attention_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys dependent if apart and wants_dv == 1
+//$ launch attention_dk grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys dependent if apart and wants_dk == 1
 //$ launch attention_dk_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys dependent if not apart
-//$ if wants_dq == 1 or wants_d_params > 0
-//$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block threads shared shared_queries dependent
-//$ end
-//$ if wants_d_params > 0 and head_reads > 0
-//$ include "backward/head_d_params_launch.cuh"
-//$ workspace 4 * batch * heads * (2 * len_q + head_sums * (threads / 32) * ((len_q + block_m - 1) / block_m))
-//$ else
-//$ workspace 8 * batch * heads * len_q
-//$ end
+//$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block threads shared shared_queries dependent if wants_dq == 1 or wants_d_params > 0
+//$ include "backward/head_d_params_launch.cuh" if wants_d_params > 0 and head_reads > 0
+//$ workspace 4 * batch * heads * (2 * len_q + head_sums * (threads / 32) * ((len_q + block_m - 1) / block_m)) if head_sums > 0 else 8 * batch * heads * len_q
 //$ include "target/sm_90.cuh"
 //$ include "backward/gradients.cuh"
 //$ include "backward/head_rows.cuh"
@@ -70,10 +58,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void sum_of_keys(const at
     const int key0 = static_cast<int>(blockIdx.x) % tiles * BLOCK_N, kv_index = static_cast<int>(blockIdx.x) / tiles;
     const attention_backward_params &params = sequence_of(all, kv_index / all.forward.kv_heads);
     const attention_params &p = params.forward;
-    //$ if layout != dense
-    if (key0 >= p.len_kv)
-        return;
-    //$ end
+    if (key0 >= p.len_kv) return; // only longer sequences have these keys //$ if layout != dense
     const int first = static_cast<int>(threadIdx.x) / 32 * 16 * ROW_TILES_N; // row of this warp
     float dk[ROW_TILES_N][COLUMNS_QK / 2], dv[ROW_TILES_N][COLUMNS_V / 2];
 #pragma unroll 1
@@ -88,14 +73,11 @@ template <bool DK, bool DV> __device__ __forceinline__ void sum_of_keys(const at
     if constexpr (DK)
         store_rows<HEAD_DIM>(dk, p.scale, params.dk, params.dk_batch_stride, params.dk_head_stride, params.dk_row_stride, batch,
                              kv_head, key0 + first, rows);
+    const float factor_of_dv = p.dropout_factor; //$ if dropout == 1
+    const float factor_of_dv = 1;                //$ else
     if constexpr (DV)
-        //$ if dropout == 1
-        store_rows<HEAD_DIM_V>(dv, p.dropout_factor, params.dv, params.dv_batch_stride, params.dv_head_stride,
-                               params.dv_row_stride, batch, kv_head, key0 + first, rows);
-    //$ else
-        store_rows<HEAD_DIM_V>(dv, 1, params.dv, params.dv_batch_stride, params.dv_head_stride, params.dv_row_stride, batch,
+        store_rows<HEAD_DIM_V>(dv, factor_of_dv, params.dv, params.dv_batch_stride, params.dv_head_stride, params.dv_row_stride, batch,
                                kv_head, key0 + first, rows);
-    //$ end
 }
 
 //$ if apart and wants_dv == 1
@@ -142,20 +124,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     const QueryPlace place = place_of_queries(all.forward);
     const attention_backward_params &params = sequence_of(all, place.index / all.forward.heads);
     const attention_params &p = params.forward;
-    //$ if layout == ragged
-    if (place.query0 >= p.len_q)
-        return;
-    //$ end
+    if (place.query0 >= p.len_q) return; // only longer sequences have these queries //$ if layout == ragged
     for (int row = threadIdx.x; row < BLOCK_M; row += THREADS) {
         const int query = min(place.query0 + row, p.len_q - 1);
         shared.lse2[row] = row_lse2(p, place.index)[query];
         shared.dot[row] = row_dots(p, place.index)[query];
     }
     QuerySums sums;
-    //$ if head_reads > 0
-    for (float &value : sums.of_head)
-        value = 0;
-    //$ end
+    for (float &value : sums.of_head) value = 0; //$ if head_reads > 0
     //$ if wants_dq == 1
 #pragma unroll 1
     for (int careful = 0; careful < 2; careful++) {

@@ -1,12 +1,8 @@
 // The gradients of attention by tiles: P and dS of a tile are formed again from Q, K, V, dO and LSE, used, and forgotten. Each
 // kernel keeps what it sums, so that nothing is added by two blocks:
 //
-//$ if wants_dk == 1 or wants_dv == 1
-//     attention_dk_dv   a block keeps BLOCK_N keys and walks over the queries of all heads that share them
-//$ end
-//$ if wants_dq == 1 or wants_d_params > 0
-//     attention_dq      a block keeps BLOCK_M queries and walks over the keys
-//$ end
+//     attention_dk_dv   a block keeps BLOCK_N keys and walks over the queries of all heads that share them //$ if wants_dk == 1 or wants_dv == 1
+//     attention_dq      a block keeps BLOCK_M queries and walks over the keys                              //$ if wants_dq == 1 or wants_d_params > 0
 //
 // for each tile of the other side
 //     S = scale Q K^T,  dP = dO V^T              (BLOCK_M, BLOCK_N), in registers
@@ -38,24 +34,14 @@
 //$ include "expression/tables_launch.cuh" if mask_tables > 0
 //$ include "backward/row_dots_launch.cuh"
 //$ include "backward/d_sinks_launch.cuh" if wants_d_sinks == 1
-//$ if wants_d_params > 0
 //$ let head_sums = head_reads
 //$ let head_part_rows = block_m
-//$ include "backward/clear_d_params_launch.cuh"
-//$ include "backward/d_params.cuh"
-//$ end
-//$ if wants_dk == 1 or wants_dv == 1
-//$ launch attention_dk_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_bytes
-//$ end
-//$ if wants_dq == 1 or wants_d_params > 0
-//$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block threads shared shared_bytes
-//$ end
-//$ if wants_d_params > 0 and head_reads > 0
-//$ include "backward/head_d_params_launch.cuh"
-//$ workspace 4 * batch * heads * (len_q + head_sums * (threads / 32) * ((len_q + block_m - 1) / block_m))
-//$ else
-//$ workspace 4 * batch * heads * len_q
-//$ end
+//$ include "backward/clear_d_params_launch.cuh" if wants_d_params > 0
+//$ include "backward/d_params.cuh" if wants_d_params > 0
+//$ launch attention_dk_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_bytes if wants_dk == 1 or wants_dv == 1
+//$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block threads shared shared_bytes if wants_dq == 1 or wants_d_params > 0
+//$ include "backward/head_d_params_launch.cuh" if wants_d_params > 0 and head_reads > 0
+//$ workspace 4 * batch * heads * (len_q + head_sums * (threads / 32) * ((len_q + block_m - 1) / block_m)) if head_sums > 0 else 4 * batch * heads * len_q
 //$ include "backward/gradients.cuh"
 //$ include "backward/pair.cuh"
 
@@ -78,10 +64,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const long long first = blockIdx.x / tiles * group; // batch * heads + first head of those that share the keys
     const attention_backward_params &params = sequence_of(all, static_cast<int>(first / all.forward.heads));
     const attention_params &p = params.forward;
-    //$ if layout != dense
-    if (key0 >= p.len_kv)
-        return;
-    //$ end
+    if (key0 >= p.len_kv) return; // only longer sequences have these keys //$ if layout != dense
     const int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
     const Head keys = head_at(p, first);
     load_rows<HEAD_DIM>(tile.k, keys.k, p.k_row_stride, key0, p.len_kv);
@@ -105,52 +88,22 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             PairGradient pair[PER_M][PER_N];
             form_pairs(pair, p, at, tile, of, head.lse, row_dots(p, index));
             //$ if wants_dv == 1
-#pragma unroll
-            for (int i = 0; i < PER_M; i++)
-#pragma unroll
-                for (int j = 0; j < PER_N; j++)
-                    tile.pairs[y + i * THREADS_M][x + j * THREADS_N] = pair[i][j].weight;
+            share_pairs(tile, pair, &PairGradient::weight, y, x);
             __syncthreads();
-#pragma unroll 2
-            for (int query = 0; query < BLOCK_M; query++)
-#pragma unroll
-                for (int i = 0; i < ROWS; i++)
-                    add_row(dv[i], tile.pairs[query][y + i * THREADS_M], tile.d_o[query], x);
+            add_rows_of_keys(dv, tile.pairs, tile.d_o, y, x);
             //$ end
             __syncthreads(); // all have used P //$ if wants_dk == 1 and wants_dv == 1
             //$ if wants_dk == 1
-#pragma unroll
-            for (int i = 0; i < PER_M; i++)
-#pragma unroll
-                for (int j = 0; j < PER_N; j++)
-                    tile.pairs[y + i * THREADS_M][x + j * THREADS_N] = pair[i][j].d_s;
+            share_pairs(tile, pair, &PairGradient::d_s, y, x);
             __syncthreads();
-#pragma unroll 2
-            for (int query = 0; query < BLOCK_M; query++)
-#pragma unroll
-                for (int i = 0; i < ROWS; i++)
-                    add_row(dk[i], tile.pairs[query][y + i * THREADS_M], tile.q[query], x);
+            add_rows_of_keys(dk, tile.pairs, tile.q, y, x);
             //$ end
         }
     }
 
     const HeadGradients gradients = gradients_at(params, first);
-#pragma unroll
-    for (int i = 0; i < ROWS; i++) {
-        const int key = key0 + y + i * THREADS_M;
-        //$ if wants_dk == 1
-#pragma unroll
-        for (int d = x; d < HEAD_DIM; d += THREADS_N)
-            if (key < p.len_kv)
-                gradients.dk[key * params.dk_row_stride + d] = to_output(p.scale * dk[i][d / THREADS_N]);
-        //$ end
-        //$ if wants_dv == 1
-#pragma unroll
-        for (int d = x; d < HEAD_DIM_V; d += THREADS_N)
-            if (key < p.len_kv)
-                gradients.dv[key * params.dv_row_stride + d] = to_output(dv[i][d / THREADS_N]);
-        //$ end
-    }
+    store_sums<HEAD_DIM>(gradients.dk, params.dk_row_stride, key0, p.len_kv, dk, p.scale, y, x); //$ if wants_dk == 1
+    store_sums<HEAD_DIM_V>(gradients.dv, params.dv_row_stride, key0, p.len_kv, dv, 1, y, x);     //$ if wants_dv == 1
 }
 
 //$ end
@@ -165,10 +118,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const long long index = blockIdx.x / tiles;
     const attention_backward_params &params = sequence_of(all, static_cast<int>(index / all.forward.heads));
     const attention_params &p = params.forward;
-    //$ if layout == ragged
-    if (query0 >= p.len_q)
-        return;
-    //$ end
+    if (query0 >= p.len_q) return; // only longer sequences have these queries //$ if layout == ragged
     const int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
     const Where at = where_is(p, index);
     const Head head = head_at(p, index);
@@ -199,30 +149,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             }
         //$ end
         //$ if wants_dq == 1
-#pragma unroll
-        for (int i = 0; i < PER_M; i++)
-#pragma unroll
-            for (int j = 0; j < PER_N; j++)
-                tile.pairs[y + i * THREADS_M][x + j * THREADS_N] = pair[i][j].d_s;
+        share_pairs(tile, pair, &PairGradient::d_s, y, x);
         __syncthreads();
-#pragma unroll 2
-        for (int key = 0; key < BLOCK_N; key++)
-#pragma unroll
-            for (int i = 0; i < PER_M; i++)
-                add_row(dq[i], tile.pairs[y + i * THREADS_M][key], tile.k[key], x);
+        add_rows_of_queries(dq, tile.pairs, tile.k, y, x);
         //$ end
     }
 
     store_head_sums(p, sum, index, query0 / BLOCK_M); //$ if head_reads > 0
-    //$ if wants_dq == 1
-#pragma unroll
-    for (int i = 0; i < PER_M; i++) {
-        const int query = query0 + y + i * THREADS_M;
-#pragma unroll
-        for (int d = x; d < HEAD_DIM; d += THREADS_N)
-            if (query < p.len_q)
-                gradients.dq[query * params.dq_row_stride + d] = to_output(p.scale * dq[i][d / THREADS_N]);
-    }
-    //$ end
+    store_sums<HEAD_DIM>(gradients.dq, params.dq_row_stride, query0, p.len_q, dq, p.scale, y, x); //$ if wants_dq == 1
 }
 //$ end

@@ -41,11 +41,8 @@ struct QueriesConsumer {
     // dS of S and dP, which is in flight.
     template <bool MASKED> __device__ __forceinline__ void weigh() {
         const attention_params &p = own_sequence(all, shared);
-        //$ if mask == custom_mask or score == custom_score
-        weigh_queries<MASKED>(s, p, step().where, lse2, query, step().first);
-        //$ else
-        weigh_queries<MASKED>(s, p, {}, lse2, query, step().first);
-        //$ end
+        weigh_queries<MASKED>(s, p, step().where, lse2, query, step().first); //$ if mask == custom_mask or score == custom_score
+        weigh_queries<MASKED>(s, p, {}, lse2, query, step().first);           //$ else
         wgmma_wait<0>();
         wgmma_settle(d_weight);
         //$ if dropout == 1
@@ -53,10 +50,9 @@ struct QueriesConsumer {
 #pragma unroll
         for (int i = 0; i < STEP_N / 64; i++)
             kept[i] = reinterpret_cast<const unsigned *>(shared.kept[ring.stage()][index][threadIdx.x % 128])[i];
-        weigh_query_gradients<MASKED>(d_s, d_weight, s, dot, kept, all.dropout_factor);
-        //$ else
-        weigh_query_gradients<MASKED>(d_s, d_weight, s, dot);
+        drop_gradients(d_weight, kept, all.dropout_factor);
         //$ end
+        weigh_query_gradients<MASKED>(d_s, d_weight, s, dot);
     }
 
     __device__ __forceinline__ void run() {

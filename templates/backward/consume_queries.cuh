@@ -1,5 +1,9 @@
 //$ needs mask score dropout bfloat16 step_m stages d_o_stages consumers head_dim head_dim_v dq_added dq_first dq_columns pingpong_schedule
 
+// Only one of the two consumers at a time computes exponentials.
+__device__ __forceinline__ void take_turn(int consumer) { named_barrier_sync(1 + consumer, 256); }
+__device__ __forceinline__ void pass_turn(int consumer) { named_barrier_arrive(2 - consumer, 256); }
+
 // A consumer warpgroup: 64 keys of the block, and everything that it holds in registers.
 template <bool DK, bool DV> struct KeysConsumer {
     const attention_backward_params &params;
@@ -45,22 +49,16 @@ template <bool DK, bool DV> struct KeysConsumer {
         const SharedAddress lse2 = address_in_shared(shared.lse2[(ring + ahead).stage()]);
         const Where &at = of.where; //$ if mask == custom_mask or score == custom_score
         const Where at = {};        //$ else
-        //$ if score == custom_score and dropout == 1
         if (of.whole)
-            weigh_keys<false>(s, weights, p, at, lse2, of.first, key, kept(ahead));
+            weigh_as<false>(p, at, lse2, of.first, ahead);
         else if (of.first >= 0)
-            weigh_keys<true>(s, weights, p, at, lse2, of.first, key, kept(ahead));
-        //$ elif score == custom_score
-        if (of.whole)
-            weigh_keys<false>(s, weights, p, at, lse2, of.first, key);
-        else if (of.first >= 0)
-            weigh_keys<true>(s, weights, p, at, lse2, of.first, key);
-        //$ else
-        if (of.whole)
-            weigh_keys<false>(s, p, at, lse2, of.first, key);
-        else if (of.first >= 0)
-            weigh_keys<true>(s, p, at, lse2, of.first, key);
-        //$ end
+            weigh_as<true>(p, at, lse2, of.first, ahead);
+    }
+    template <bool MASKED>
+    __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, SharedAddress lse2, int query0, int ahead) {
+        weigh_keys<MASKED>(s, weights, p, kept(ahead), at, lse2, query0, key); //$ if score == custom_score and dropout == 1
+        weigh_keys<MASKED>(s, weights, p, at, lse2, query0, key);              //$ elif score == custom_score
+        weigh_keys<MASKED>(s, p, at, lse2, query0, key);                       //$ else
     }
 
     // dP^T (64 keys, STEP_M) = V dO^T; issued.
@@ -84,17 +82,11 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void weigh_gradients() {
         wgmma_settle(d_weight);
         const SharedAddress dot = address_in_shared(shared.dot[ring.stage()]);
-        //$ if dropout == 1
-        if (step().whole)
-            weigh_key_gradients<false>(d_s, d_weight, s, dot, kept(), all.dropout_factor);
-        else
-            weigh_key_gradients<true>(d_s, d_weight, s, dot, kept(), all.dropout_factor);
-        //$ else
+        drop_gradients(d_weight, kept(), all.dropout_factor); //$ if dropout == 1
         if (step().whole)
             weigh_key_gradients<false>(d_s, d_weight, s, dot);
         else
             weigh_key_gradients<true>(d_s, d_weight, s, dot);
-        //$ end
     }
 
     // dK (64 keys, d) += dS^T Q; issued.
@@ -148,6 +140,14 @@ template <bool DK, bool DV> struct KeysConsumer {
             add_dq(step(1).late_sums);
     }
 
+    // The same of the last step.
+    __device__ __forceinline__ void finish_last_dq() {
+        multiply_dq(ring.count - 1);
+        wgmma_wait<0>();
+        wgmma_settle(dq);
+        add_dq(step().sums);
+    }
+
     // dQ to the sums in memory.
     __device__ __forceinline__ void add_dq(int sums) {
         float *const to = dq_sums(all, sums) + static_cast<int>(threadIdx.x) % 128 * 4;
@@ -166,10 +166,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         if (step().first < 0)
             return;
         barrier_wait(&shared.keys_full, 0);
-        //$ if pingpong_schedule
-        if (index == 1)
-            named_barrier_arrive(1, 256); // consumer 0 takes the first turn
-        //$ end
+        if (index == 1) pass_turn(1); // consumer 0 takes the first one //$ if pingpong_schedule
         multiply_scores(0);
         wgmma_wait<0>();
         wgmma_settle(s);
@@ -201,33 +198,19 @@ template <bool DK, bool DV> struct KeysConsumer {
                 release(&shared.d_o_empty[d_o().stage()]);
             }
             release(&shared.q_empty[ring.stage()]);
-            //$ if dq_added
-            multiply_dq(ring.count - 1); // in the first step of what is there, to no avail: a branch would cost registers
-            //$ end
+            multiply_dq(ring.count - 1); // in the first step in vain: a branch would cost registers //$ if dq_added
             finish_dq();     //$ if dq_first
             wgmma_wait<1>(); //$ elif dq_added
             wgmma_wait<0>(); //$ else
             wgmma_settle(s);
-            //$ if pingpong_schedule
-            named_barrier_sync(1 + index, 256); // exponentials of one consumer at a time
+            take_turn(index); //$ if pingpong_schedule
             weigh(1);
-            named_barrier_arrive(2 - index, 256);
-            //$ else
-            weigh(1);
-            //$ end
+            pass_turn(index); //$ if pingpong_schedule
             barrier_wait(&shared.d_o_full[d_o(1).stage()], d_o(1).parity()); // also keeps the assembler from waiting for dQ before
             finish_dq(); //$ if dq_added and not dq_first
         }
-        //$ if pingpong_schedule
-        if (index == 0)
-            named_barrier_sync(1, 256); // the turn that is left
-        //$ end
-        //$ if dq_added
-        multiply_dq(ring.count - 1);
-        wgmma_wait<0>();
-        wgmma_settle(dq);
-        add_dq(step().sums);
-        //$ end
+        if (index == 0) take_turn(0); // the one that is left //$ if pingpong_schedule
+        finish_last_dq(); //$ if dq_added
     }
 
     __device__ __forceinline__ void store(int kv_index) const {
@@ -235,19 +218,16 @@ template <bool DK, bool DV> struct KeysConsumer {
         const attention_params &p = own.forward;
         const int row0 = key0 + 64 * index + static_cast<int>(threadIdx.x) % 128 / 32 * 16; // of this warp
         const int kv_head = kv_index % p.kv_heads, batch = kv_index / p.kv_heads;
+        const float factor_of_dv = p.dropout_factor; //$ if dropout == 1
+        const float factor_of_dv = 1;                //$ else
         const bool again_dk = DK && wants_repeat(dk[0]) && row0 < p.len_kv;
         const bool again_dv = DV && wants_repeat(dv[0]) && row0 < p.len_kv;
         if constexpr (DK)
             store_rows<HEAD_DIM>(dk, p.scale, own.dk, own.dk_batch_stride, own.dk_head_stride, own.dk_row_stride, batch,
                                  kv_head, row0, p.len_kv - row0);
         if constexpr (DV)
-            //$ if dropout == 1
-            store_rows<HEAD_DIM_V>(dv, p.dropout_factor, own.dv, own.dv_batch_stride, own.dv_head_stride, own.dv_row_stride, batch,
+            store_rows<HEAD_DIM_V>(dv, factor_of_dv, own.dv, own.dv_batch_stride, own.dv_head_stride, own.dv_row_stride, batch,
                                    kv_head, row0, p.len_kv - row0);
-        //$ else
-            store_rows<HEAD_DIM_V>(dv, 1, own.dv, own.dv_batch_stride, own.dv_head_stride, own.dv_row_stride, batch,
-                                   kv_head, row0, p.len_kv - row0);
-        //$ end
         // behind the stores: the sums are no longer in registers
         if constexpr (DK)
             if (again_dk)

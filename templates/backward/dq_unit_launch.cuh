@@ -67,10 +67,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         registers_release<PRODUCER_REGISTERS>();
         if (warp_index() == 0)
             produce_keys(params, shared, index, query0);
-        //$ if dropout == 1
-        else
-            draw_keys(all, shared, index, query0, warp_index() - 1);
-        //$ end
+        else draw_keys(all, shared, index, query0, warp_index() - 1); //$ if dropout == 1
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
         QueriesConsumer consumer(params.backward, shared, warpgroup_index() - 1, index, query0);

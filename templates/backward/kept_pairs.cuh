@@ -55,3 +55,23 @@ __device__ __forceinline__ void find_kept_queries(unsigned (&kept)[TILES], const
     else
         find_kept_queries_from<0, TILES, COLUMNS>(kept, dropout, query, key);
 }
+
+// dP is multiplied by 1 / (1 - dropout_p) of what is kept, else by 0.
+template <int TILES, int COUNT>
+__device__ __forceinline__ void drop_gradients(float (&d_weight)[TILES][COUNT], const unsigned (&kept)[TILES], float factor) {
+#pragma unroll
+    for (int t = 0; t < TILES; t++)
+#pragma unroll
+        for (int i = 0; i < COUNT; i++)
+            d_weight[t][i] = factor * (kept[t] >> i & 1 ? d_weight[t][i] : 0);
+}
+
+// P is 0 where it is dropped. What is kept is divided at the end, as dV.
+template <int TILES, int COUNT>
+__device__ __forceinline__ void drop_weights(float (&weight)[TILES][COUNT], const unsigned (&kept)[TILES]) {
+#pragma unroll
+    for (int t = 0; t < TILES; t++)
+#pragma unroll
+        for (int i = 0; i < COUNT; i++)
+            weight[t][i] = kept[t] >> i & 1 ? weight[t][i] : 0;
+}

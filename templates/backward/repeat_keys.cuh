@@ -60,17 +60,14 @@ __device__ __forceinline__ void repeat_dk(const attention_backward_params &param
 __device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0) {
     const attention_params &p = params.forward;
     constexpr int PASS = columns_of_pass(HEAD_DIM_V);
+    const float factor_of_dv = p.dropout_factor; //$ if dropout == 1
+    const float factor_of_dv = 1;                //$ else
 #pragma unroll 1
     for (int column = 0; column < HEAD_DIM_V; column += PASS) {
         float dv[1][PASS / 2];
         sum_over_queries<false, PASS>(dv[0], params, kv_index, key0, column);
-        //$ if dropout == 1
-        store_rows<PASS>(dv, p.dropout_factor, static_cast<Output *>(params.dv) + column, params.dv_batch_stride,
+        store_rows<PASS>(dv, factor_of_dv, static_cast<Output *>(params.dv) + column, params.dv_batch_stride,
                          params.dv_head_stride, params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0,
                          p.len_kv - key0);
-        //$ else
-        store_rows<PASS>(dv, 1, static_cast<Output *>(params.dv) + column, params.dv_batch_stride, params.dv_head_stride,
-                         params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0, p.len_kv - key0);
-        //$ end
     }
 }

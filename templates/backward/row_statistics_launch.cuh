@@ -9,47 +9,11 @@
 // padded to whole steps of 64 by such that see no key.
 
 __device__ __forceinline__ int padded_queries(const attention_params &p) { return (p.len_q + 63) / 64 * 64; }
-//$ if layout == ragged
-// As in packed tensors sequences are one behind another, but each begins at a multiple of 64.
-__device__ __forceinline__ int rows_of_head(const attention_params &p) { return (p.total_q / 64 + p.batch) * 64; }
-__device__ __forceinline__ long long first_row(const attention_params &p, long long index) {
-    return index % p.heads * rows_of_head(p) + (p.first_q / 64 + index / p.heads) * 64;
-}
-__device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
-    return static_cast<float *>(p.workspace) + first_row(p, index);
-}
-__device__ __forceinline__ float *row_lse2(const attention_params &p, long long index) {
-    return row_dots(p, index) + static_cast<long long>(p.heads) * rows_of_head(p);
-}
-//$ else
-__device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
-    return static_cast<float *>(p.workspace) + index * padded_queries(p);
-}
-__device__ __forceinline__ float *row_lse2(const attention_params &p, long long index) {
-    return row_dots(p, static_cast<long long>(p.batch) * p.heads + index);
-}
-//$ end
+//$ include "backward/statistics_packed.cuh" if layout == ragged else "backward/statistics_of_heads.cuh"
 
 // Where the numbers of a query are in these rows. 16 queries are in such an order that an ldmatrix, whose rows of 16 bytes go to four
 // lanes each, gives a lane those of its columns in the accumulator layout of wgmma (backward/weigh_keys.cuh).
 __device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + query % 16 / 8 * 8 + query % 2 * 4 + query % 8 / 2; }
-//$ if dq_width > 0
-
-// Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of a warpgroup hold an accumulator, four numbers at a
-// time. tile: the place of their first query in the rows above, / 64.
-//$ if layout == ragged
-__device__ __forceinline__ int tile_of_query(const attention_params &p, long long index, int query) {
-    return static_cast<int>(first_row(p, index) / 64) + query / 64;
-}
-__device__ __forceinline__ float *dq_sums(const attention_params &p, long long tile) {
-    return static_cast<float *>(p.workspace) + 2ll * p.heads * rows_of_head(p) + tile * (64 * DQ_WIDTH);
-}
-//$ else
-__device__ __forceinline__ float *dq_sums(const attention_params &p, long long tile) {
-    return row_lse2(p, static_cast<long long>(p.batch) * p.heads) + tile * (64 * DQ_WIDTH);
-}
-//$ end
-//$ end
 
 // Eight lanes a row, 16 bytes at a time.
 extern "C" __global__ void __launch_bounds__(128)
@@ -63,10 +27,7 @@ extern "C" __global__ void __launch_bounds__(128)
     const long long index = static_cast<int>(blockIdx.x) / tiles;
     const attention_backward_params &params = sequence_of(all, static_cast<int>(index) / all.forward.heads);
     const attention_params &p = params.forward;
-    //$ if layout == ragged
-    if (query >= padded_queries(p))
-        return;
-    //$ end
+    if (query >= padded_queries(p)) return; //$ if layout == ragged
     const int lane = static_cast<int>(threadIdx.x) % 8;
     const bool inside = query < p.len_q;
     const HeadGradients head = gradients_at(params, index);
@@ -91,11 +52,8 @@ extern "C" __global__ void __launch_bounds__(128)
         row_lse2(p, index)[row_place(query)] = lse == -INFINITY ? INFINITY : lse * 1.44269504f;
     }
     //$ if dq_width > 0
-    //$ if layout == ragged
-    float *const sums = dq_sums(p, tile_of_query(p, index, 0)) + static_cast<long long>(query) * DQ_WIDTH;
-    //$ else
-    float *const sums = dq_sums(p, index * tiles / 4) + static_cast<long long>(query) * DQ_WIDTH;
-    //$ end
+    float *const sums = dq_sums(p, tile_of_query(p, index, 0)) + static_cast<long long>(query) * DQ_WIDTH; //$ if layout == ragged
+    float *const sums = dq_sums(p, index * tiles / 4) + static_cast<long long>(query) * DQ_WIDTH;          //$ else
 #pragma unroll
     for (int column = 4 * lane; column < DQ_WIDTH; column += 32)
         *reinterpret_cast<float4 *>(sums + column) = make_float4(0, 0, 0, 0);

@@ -1,4 +1,4 @@
-//$ needs mask head_dim head_dim_v block_m block_n threads threads_m threads_n
+//$ needs head_dim head_dim_v block_m block_n threads threads_m threads_n
 //$ include "backward/gradients.cuh"
 //$ include "backward/pair.cuh"
 
@@ -46,13 +46,7 @@ struct TileOfPairs {
 
 // Does a query of the tile see a key of it?
 __device__ __forceinline__ bool is_needed(const attention_params &p, const Where &at, TileOfPairs tile) {
-    const int last = min(tile.query0 + BLOCK_M, p.len_q) - 1;
-    //$ if mask == custom_mask
-    return some_seen(p, at, position_of(p, tile.query0), position_of(p, last), tile.key0,
-                     min(tile.key0 + BLOCK_N, p.len_kv) - 1);
-    //$ else
-    return tile.key0 < keys_seen(p, last);
-    //$ end
+    return some_pair_seen(p, at, tile.query0, BLOCK_M, tile.key0, BLOCK_N);
 }
 
 // P and dS of the pairs of this thread; both 0 of pairs that are not seen.
@@ -71,4 +65,50 @@ __device__ __forceinline__ void form_pairs(PairGradient (&pair)[PER_M][PER_N], c
             if (query < p.len_q && key < p.len_kv && sees_pair(p, at, query, key))
                 pair[i][j] = pair_gradient(p, at, query, key, p.scale * s[i][j], d_weight[i][j], lse[query], dots[query]);
         }
+}
+
+// One number of each pair to shared memory, for the threads of its row or column: P, then dS.
+__device__ __forceinline__ void share_pairs(Shared &tile, const PairGradient (&pair)[PER_M][PER_N], float PairGradient::*number, int y,
+                                            int x) {
+#pragma unroll
+    for (int i = 0; i < PER_M; i++)
+#pragma unroll
+        for (int j = 0; j < PER_N; j++)
+            tile.pairs[y + i * THREADS_M][x + j * THREADS_N] = pair[i][j].*number;
+}
+
+// sum += pairs^T rows: a row of the sum is a key, a row of `rows` a query.
+template <int ROWS, int PER_ROW, int PITCH>
+__device__ __forceinline__ void add_rows_of_keys(float (&sum)[ROWS][PER_ROW], const float (&pairs)[BLOCK_M][BLOCK_N + 1],
+                                                 const float (&rows)[BLOCK_M][PITCH], int y, int x) {
+#pragma unroll 2
+    for (int query = 0; query < BLOCK_M; query++)
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+            add_row(sum[i], pairs[query][y + i * THREADS_M], rows[query], x);
+}
+
+// sum += pairs rows: a row of the sum is a query, a row of `rows` a key.
+template <int ROWS, int PER_ROW, int PITCH>
+__device__ __forceinline__ void add_rows_of_queries(float (&sum)[ROWS][PER_ROW], const float (&pairs)[BLOCK_M][BLOCK_N + 1],
+                                                    const float (&rows)[BLOCK_N][PITCH], int y, int x) {
+#pragma unroll 2
+    for (int key = 0; key < BLOCK_N; key++)
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+            add_row(sum[i], pairs[y + i * THREADS_M][key], rows[key], x);
+}
+
+// factor * sum -> rows `first` on of a gradient.
+template <int DIM, int ROWS, int PER_ROW>
+__device__ __forceinline__ void store_sums(Output *to, long long row_stride, int first, int rows, const float (&sum)[ROWS][PER_ROW],
+                                           float factor, int y, int x) {
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+        const int row = first + y + i * THREADS_M;
+#pragma unroll
+        for (int d = x; d < DIM; d += THREADS_N)
+            if (row < rows)
+                to[row * row_stride + d] = to_output(factor * sum[i][d / THREADS_N]);
+    }
 }

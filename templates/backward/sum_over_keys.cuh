@@ -62,14 +62,14 @@ __device__ __forceinline__ void go_over_keys(const attention_backward_params &pa
         multiply_rows<STEPS_V>(d_weight, shared.d_o, first, shared.v[stage]);
         //$ if wants_d_params == 0
         if (all_pairs_seen(p, at, query0, BLOCK_M, key0, STEP_N))
-            weigh_queries<false>(s, d_weight, p, at, shared, first, query0, key0);
+            weigh_queries<false>(s, d_weight, params, at, shared, first, query0, key0);
         else
-            weigh_queries<true>(s, d_weight, p, at, shared, first, query0, key0);
+            weigh_queries<true>(s, d_weight, params, at, shared, first, query0, key0);
         //$ else
         if (all_pairs_seen(p, at, query0, BLOCK_M, key0, STEP_N))
-            weigh_queries<false>(s, d_weight, params, at, shared, first, query0, key0, !careful, sums);
+            weigh_queries<false>(s, d_weight, params, at, !careful, sums, shared, first, query0, key0);
         else
-            weigh_queries<true>(s, d_weight, params, at, shared, first, query0, key0, !careful, sums);
+            weigh_queries<true>(s, d_weight, params, at, !careful, sums, shared, first, query0, key0);
         //$ end
         //$ if wants_dq == 1
         if (careful)

@@ -1,4 +1,4 @@
-//$ needs dropout step_n bfloat16
+//$ needs step_n bfloat16
 //$ include "backward/pair_weight.cuh"
 //$ include "target/sm_80.cuh"
 
@@ -15,25 +15,20 @@ __device__ __forceinline__ void weigh_queries(float (&s)[STEP_N / 2], const atte
         s[i] = pair_weight<MASKED>(p, at, query + i / 2 % 2 * 8, first + i / 4 * 8 + i % 2, lse2[i / 2 % 2], s[i]).slope;
 }
 
-//$ if dropout == 1
-// dS = slope (M dP - D) with M = factor of what dropout keeps, element i where bit i of `kept` is 1, else 0, as operand of dQ += dS K.
-template <bool MASKED>
-__device__ __forceinline__ void weigh_query_gradients(unsigned (&d_s)[STEP_N / 16][4], float (&d_weight)[STEP_N / 2],
-                                                      const float (&slope)[STEP_N / 2], const float (&dot)[2],
-                                                      const unsigned (&kept)[STEP_N / 64], float factor) {
-    //$ else
+// dP is multiplied by `factor` where bit i of `kept` is 1, else by 0.
+__device__ __forceinline__ void drop_gradients(float (&d_weight)[STEP_N / 2], const unsigned (&kept)[STEP_N / 64], float factor) {
+#pragma unroll
+    for (int i = 0; i < STEP_N / 2; i++)
+        d_weight[i] = factor * (kept[i / 32] >> i % 32 & 1 ? d_weight[i] : 0);
+}
+
 // dS = slope (dP - D), as operand of dQ += dS K.
 template <bool MASKED>
 __device__ __forceinline__ void weigh_query_gradients(unsigned (&d_s)[STEP_N / 16][4], float (&d_weight)[STEP_N / 2],
                                                       const float (&slope)[STEP_N / 2], const float (&dot)[2]) {
-    //$ end
 #pragma unroll
     for (int i = 0; i < STEP_N / 2; i++) {
-        //$ if dropout == 1
-        const float value = slope[i] * fmaf(factor, kept[i / 32] >> i % 32 & 1 ? d_weight[i] : 0, -dot[i / 2 % 2]);
-        //$ else
         const float value = slope[i] * (d_weight[i] - dot[i / 2 % 2]);
-        //$ end
         d_weight[i] = MASKED && slope[i] == 0 ? 0 : value; // whatever dP is of a pair that is not seen
     }
 #pragma unroll

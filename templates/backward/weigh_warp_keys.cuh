@@ -11,6 +11,7 @@ __device__ __forceinline__ void weigh_keys(float (&s)[ROW_TILES_N][STEP_M / 2], 
     unsigned kept[ROW_TILES_N];
     find_kept_keys<ROW_TILES_N, STEP_M>(kept, dropout_of(p, static_cast<long long>(at.b) * p.heads + at.h), query0 + lane % 4 * 2,
                                         key0 + lane / 4);
+    drop_gradients(d_weight, kept, p.dropout_factor);
     //$ end
 #pragma unroll
     for (int j = 0; j < STEP_M / 8; j++) {
@@ -21,14 +22,9 @@ __device__ __forceinline__ void weigh_keys(float (&s)[ROW_TILES_N][STEP_M / 2], 
         for (int t = 0; t < ROW_TILES_N; t++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                //$ if dropout == 1
-                weigh_pair<MASKED>(p, at, query0 + column + i % 2, key0 + 16 * t + lane / 4 + i / 2 * 8, kept[t] >> (4 * j + i) & 1,
-                                   i % 2 ? lse2_of.y : lse2_of.x, i % 2 ? dot_of.y : dot_of.x, s[t][4 * j + i],
-                                   d_weight[t][4 * j + i]);
-        //$ else
                 weigh_pair<MASKED>(p, at, query0 + column + i % 2, key0 + 16 * t + lane / 4 + i / 2 * 8,
                                    i % 2 ? lse2_of.y : lse2_of.x, i % 2 ? dot_of.y : dot_of.x, s[t][4 * j + i],
                                    d_weight[t][4 * j + i]);
-        //$ end
     }
+    drop_weights(s, kept); //$ if dropout == 1
 }

@@ -7,26 +7,20 @@ struct QuerySums {
     float of_head[HEAD_SUMS]; //$ if head_reads > 0
 };
 
-// S and dP -> P and dS.
-//$ if wants_d_params == 0
-template <bool MASKED>
-__device__ __forceinline__ void weigh_queries(float (&s)[ROW_TILES_M][STEP_N / 2], float (&d_weight)[ROW_TILES_M][STEP_N / 2],
-                                              const attention_params &p, const Where &at, const SharedQueries &shared,
-                                              int first, int query0, int key0) {
-//$ else
-// Adds to the gradients of what the score reads, too, if `adds`.
+// S and dP -> dS.
+// Adds to the gradients of what the score reads, too, if `adds`. //$ if wants_d_params > 0
 template <bool MASKED>
 __device__ __forceinline__ void weigh_queries(float (&s)[ROW_TILES_M][STEP_N / 2], float (&d_weight)[ROW_TILES_M][STEP_N / 2],
                                               const attention_backward_params &params, const Where &at,
-                                              const SharedQueries &shared, int first, int query0, int key0, bool adds,
-                                              QuerySums &sums) {
+                                              bool adds, QuerySums &sums, //$ if wants_d_params > 0
+                                              const SharedQueries &shared, int first, int query0, int key0) {
     const attention_params &p = params.forward;
-//$ end
     const int lane = threadIdx.x % 32;
     //$ if dropout == 1
     unsigned kept[ROW_TILES_M];
     find_kept_queries<ROW_TILES_M, STEP_N>(kept, dropout_of(p, static_cast<long long>(at.b) * p.heads + at.h),
                                            query0 + first + lane / 4, key0 + lane % 4 * 2);
+    drop_gradients(d_weight, kept, p.dropout_factor);
     //$ end
 #pragma unroll
     for (int t = 0; t < ROW_TILES_M; t++)
@@ -37,23 +31,14 @@ __device__ __forceinline__ void weigh_queries(float (&s)[ROW_TILES_M][STEP_N / 2
 #pragma unroll
             for (int i = 2 * r; i < STEP_N / 2; i += i % 2 ? 3 : 1) {
                 const int query = query0 + row, key = key0 + i / 4 * 8 + lane % 4 * 2 + i % 2;
-                const float scaled = p.scale * s[t][i]; //$ if wants_d_params > 0
-                //$ if wants_d_params > 0 and dropout == 1
-                const float d_score =
-                    weigh_pair<MASKED>(p, at, query, key, kept[t] >> i & 1, lse2, dot, s[t][i], d_weight[t][i]);
-                //$ elif wants_d_params > 0
+                //$ if wants_d_params > 0
+                const float scaled = p.scale * s[t][i];
                 const float d_score = weigh_pair<MASKED>(p, at, query, key, lse2, dot, s[t][i], d_weight[t][i]);
-                //$ elif dropout == 1
-                weigh_pair<MASKED>(p, at, query, key, kept[t] >> i & 1, lse2, dot, s[t][i], d_weight[t][i]);
+                if (adds)
+                    add_pair(params, p, at, position_of(p, query), key, scaled, d_score, sums.of_head); //$ if head_reads > 0
+                    add_pair(params, p, at, position_of(p, query), key, scaled, d_score);               //$ else
                 //$ else
                 weigh_pair<MASKED>(p, at, query, key, lse2, dot, s[t][i], d_weight[t][i]);
-                //$ end
-                //$ if wants_d_params > 0 and head_reads > 0
-                if (adds)
-                    add_pair(params, p, at, position_of(p, query), key, scaled, d_score, sums.of_head);
-                //$ elif wants_d_params > 0
-                if (adds)
-                    add_pair(params, p, at, position_of(p, query), key, scaled, d_score);
                 //$ end
             }
         }

@@ -14,14 +14,17 @@
      target/any.cuh
      fragment/reduce.cuh
      target/sm_90.cuh
+     backward/statistics_of_heads.cuh
      backward/round_dq_launch.cuh
      backward/repeat_queries.cuh
      backward/other_tiles.cuh
      backward/weigh_tile.cuh
+     backward/pairs_builtin.cuh
      expression/formula.cuh
-     expression/derivative.cuh
      walk/keys_seen.cuh
      walk/keys_seen_causal.cuh
+     expression/derivative.cuh
+     backward/other_tiles_builtin.cuh
      backward/repeat_rows.cuh
      backward/pair_weight.cuh
      backward/pair.cuh
@@ -39,6 +42,7 @@
      target/sm_90a_products.cuh
      backward/own_sequence.cuh
      backward/weigh_keys.cuh
+     backward/weigh_keys_scaled.cuh
      backward/repeat_keys.cuh
      backward/produce_queries.cuh
      backward/map_rows.cuh
@@ -332,6 +336,10 @@ __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontr
 // padded to whole steps of 64 by such that see no key.
 
 __device__ __forceinline__ int padded_queries(const attention_params &p) { return (p.len_q + 63) / 64 * 64; }
+
+// backward/statistics_of_heads.cuh
+
+// Rows of queries, head by head.
 __device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
     return static_cast<float *>(p.workspace) + index * padded_queries(p);
 }
@@ -339,15 +347,15 @@ __device__ __forceinline__ float *row_lse2(const attention_params &p, long long 
     return row_dots(p, static_cast<long long>(p.batch) * p.heads + index);
 }
 
-// Where the numbers of a query are in these rows. 16 queries are in such an order that an ldmatrix, whose rows of 16 bytes go to four
-// lanes each, gives a lane those of its columns in the accumulator layout of wgmma (backward/weigh_keys.cuh).
-__device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + query % 16 / 8 * 8 + query % 2 * 4 + query % 8 / 2; }
-
 // Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of a warpgroup hold an accumulator, four numbers at a
 // time. tile: the place of their first query in the rows above, / 64.
 __device__ __forceinline__ float *dq_sums(const attention_params &p, long long tile) {
     return row_lse2(p, static_cast<long long>(p.batch) * p.heads) + tile * (64 * DQ_WIDTH);
 }
+
+// Where the numbers of a query are in these rows. 16 queries are in such an order that an ldmatrix, whose rows of 16 bytes go to four
+// lanes each, gives a lane those of its columns in the accumulator layout of wgmma (backward/weigh_keys.cuh).
+__device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + query % 16 / 8 * 8 + query % 2 * 4 + query % 8 / 2; }
 
 // Eight lanes a row, 16 bytes at a time.
 extern "C" __global__ void __launch_bounds__(128)
@@ -411,6 +419,27 @@ __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
     return max(0, query - p.len_q + p.len_kv + 1);
 }
 
+// backward/pairs_builtin.cuh
+
+// Which pairs of a query and a key count, for built-in masks.
+
+__device__ __forceinline__ bool sees_pair(const attention_params &p, const Where &, int query, int key) {
+    return key < keys_seen(p, query);
+}
+
+// Does every query from query0 on see every key from key0 on, so many of each?
+__device__ __forceinline__ bool all_pairs_seen(const attention_params &p, const Where &, int query0, int queries, int key0, int keys) {
+    if (query0 + queries > p.len_q || key0 + keys > p.len_kv)
+        return false;
+    return key0 + keys <= keys_seen(p, query0);
+}
+
+// Does one of them see one of those?
+__device__ __forceinline__ bool some_pair_seen(const attention_params &p, const Where &, int query0, int queries, int key0, int) {
+    const int last = min(query0 + queries, p.len_q) - 1;
+    return key0 < keys_seen(p, last);
+}
+
 // backward/weigh_tile.cuh
 
 // S and dP of a tile of pairs -> P and dS, in registers, in the accumulator layout of mma: element 4 j + 2 r + e of a thread is of
@@ -418,25 +447,9 @@ __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
 
 constexpr float LOG2_E = 1.44269504f;
 
-// Does every query from query0 on see every key from key0 on, so many of each?
-__device__ __forceinline__ bool all_pairs_seen(const attention_params &p, const Where &at, int query0, int queries, int key0,
-                                               int keys) {
-    if (query0 + queries > p.len_q || key0 + keys > p.len_kv)
-        return false;
-    return key0 + keys <= keys_seen(p, query0);
-}
-
-// Does one of them see one of those?
-__device__ __forceinline__ bool some_pair_seen(const attention_params &p, const Where &at, int query0, int queries, int key0,
-                                               int keys) {
-    const int last = min(query0 + queries, p.len_q) - 1;
-    return key0 < keys_seen(p, last);
-}
-
 // backward/other_tiles.cuh
 
-// Which tiles of the other side a block goes over: those of which some pair is seen. All threads ask together; where a mask is an
-// expression, each lane of a warp judges a tile of its own.
+// Which tiles of the other side a block goes over: those of which some pair is seen. All threads ask together.
 
 struct OtherTile {
     int index; // batch * heads + head
@@ -447,6 +460,10 @@ struct OtherTile {
 struct QueryTiles {
     int index, left, query, key0;
 };
+
+// backward/other_tiles_builtin.cuh
+
+// Built-in masks.
 
 // The first query that may see a key from key0 on, rounded down to a tile.
 __device__ __forceinline__ int first_query(const attention_params &p, int key0) {
@@ -474,10 +491,6 @@ __device__ __forceinline__ OtherTile next_queries(const attention_params &p, Que
 // backward/pair.cuh
 
 // One query and one key.
-
-__device__ __forceinline__ bool sees_pair(const attention_params &p, const Where &at, int query, int key) {
-    return key < keys_seen(p, query);
-}
 
 // backward/pair_weight.cuh
 
@@ -1147,6 +1160,8 @@ __device__ __forceinline__ void load_statistics(float (&number)[4], SharedAddres
         number[i] = __int_as_float(static_cast<int>(word[i]));
 }
 
+// backward/weigh_keys_scaled.cuh
+
 // S^T -> P^T, which are the slopes too. `lse2`: the statistics of queries from query0 on; key0: the key of the thread's first row.
 template <bool MASKED>
 __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attention_params &p, const Where &at, SharedAddress lse2,
@@ -1176,7 +1191,7 @@ __device__ __forceinline__ void pack_values(unsigned (&pairs)[STEP_M / 16][4], c
 // dS^T = slope (dP^T - D), as operand of dK += dS^T Q.
 template <bool MASKED>
 __device__ __forceinline__ void weigh_key_gradients(unsigned (&d_s)[STEP_M / 16][4], float (&d_weight)[STEP_M / 2],
-                                                const float (&slope)[STEP_M / 2], SharedAddress dot) {
+                                                    const float (&slope)[STEP_M / 2], SharedAddress dot) {
 #pragma unroll
     for (int j = 0; j < STEP_M / 16; j++) {
         float dot_of[4];
@@ -1250,12 +1265,14 @@ __device__ __forceinline__ void repeat_dk(const attention_backward_params &param
 __device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0) {
     const attention_params &p = params.forward;
     constexpr int PASS = columns_of_pass(HEAD_DIM_V);
+    const float factor_of_dv = 1;
 #pragma unroll 1
     for (int column = 0; column < HEAD_DIM_V; column += PASS) {
         float dv[1][PASS / 2];
         sum_over_queries<false, PASS>(dv[0], params, kv_index, key0, column);
-        store_rows<PASS>(dv, 1, static_cast<Output *>(params.dv) + column, params.dv_batch_stride, params.dv_head_stride,
-                         params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0, p.len_kv - key0);
+        store_rows<PASS>(dv, factor_of_dv, static_cast<Output *>(params.dv) + column, params.dv_batch_stride,
+                         params.dv_head_stride, params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0,
+                         p.len_kv - key0);
     }
 }
 
@@ -1368,6 +1385,10 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
 
 // backward/consume_queries.cuh
 
+// Only one of the two consumers at a time computes exponentials.
+__device__ __forceinline__ void take_turn(int consumer) { named_barrier_sync(1 + consumer, 256); }
+__device__ __forceinline__ void pass_turn(int consumer) { named_barrier_arrive(2 - consumer, 256); }
+
 // A consumer warpgroup: 64 keys of the block, and everything that it holds in registers.
 template <bool DK, bool DV> struct KeysConsumer {
     const attention_backward_params &params;
@@ -1406,9 +1427,13 @@ template <bool DK, bool DV> struct KeysConsumer {
         const SharedAddress lse2 = address_in_shared(shared.lse2[(ring + ahead).stage()]);
         const Where at = {};
         if (of.whole)
-            weigh_keys<false>(s, p, at, lse2, of.first, key);
+            weigh_as<false>(p, at, lse2, of.first, ahead);
         else if (of.first >= 0)
-            weigh_keys<true>(s, p, at, lse2, of.first, key);
+            weigh_as<true>(p, at, lse2, of.first, ahead);
+    }
+    template <bool MASKED>
+    __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, SharedAddress lse2, int query0, int ahead) {
+        weigh_keys<MASKED>(s, p, at, lse2, query0, key);
     }
 
     // dP^T (64 keys, STEP_M) = V dO^T; issued.
@@ -1487,6 +1512,14 @@ template <bool DK, bool DV> struct KeysConsumer {
             add_dq(step(1).late_sums);
     }
 
+    // The same of the last step.
+    __device__ __forceinline__ void finish_last_dq() {
+        multiply_dq(ring.count - 1);
+        wgmma_wait<0>();
+        wgmma_settle(dq);
+        add_dq(step().sums);
+    }
+
     // dQ to the sums in memory.
     __device__ __forceinline__ void add_dq(int sums) {
         float *const to = dq_sums(all, sums) + static_cast<int>(threadIdx.x) % 128 * 4;
@@ -1504,8 +1537,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         if (step().first < 0)
             return;
         barrier_wait(&shared.keys_full, 0);
-        if (index == 1)
-            named_barrier_arrive(1, 256); // consumer 0 takes the first turn
+        if (index == 1) pass_turn(1); // consumer 0 takes the first one
         multiply_scores(0);
         wgmma_wait<0>();
         wgmma_settle(s);
@@ -1537,21 +1569,17 @@ template <bool DK, bool DV> struct KeysConsumer {
                 release(&shared.d_o_empty[d_o().stage()]);
             }
             release(&shared.q_empty[ring.stage()]);
-            multiply_dq(ring.count - 1); // in the first step of what is there, to no avail: a branch would cost registers
+            multiply_dq(ring.count - 1); // in the first step in vain: a branch would cost registers
             wgmma_wait<1>();
             wgmma_settle(s);
-            named_barrier_sync(1 + index, 256); // exponentials of one consumer at a time
+            take_turn(index);
             weigh(1);
-            named_barrier_arrive(2 - index, 256);
+            pass_turn(index);
             barrier_wait(&shared.d_o_full[d_o(1).stage()], d_o(1).parity()); // also keeps the assembler from waiting for dQ before
             finish_dq();
         }
-        if (index == 0)
-            named_barrier_sync(1, 256); // the turn that is left
-        multiply_dq(ring.count - 1);
-        wgmma_wait<0>();
-        wgmma_settle(dq);
-        add_dq(step().sums);
+        if (index == 0) take_turn(0); // the one that is left
+        finish_last_dq();
     }
 
     __device__ __forceinline__ void store(int kv_index) const {
@@ -1559,13 +1587,14 @@ template <bool DK, bool DV> struct KeysConsumer {
         const attention_params &p = own.forward;
         const int row0 = key0 + 64 * index + static_cast<int>(threadIdx.x) % 128 / 32 * 16; // of this warp
         const int kv_head = kv_index % p.kv_heads, batch = kv_index / p.kv_heads;
+        const float factor_of_dv = 1;
         const bool again_dk = DK && wants_repeat(dk[0]) && row0 < p.len_kv;
         const bool again_dv = DV && wants_repeat(dv[0]) && row0 < p.len_kv;
         if constexpr (DK)
             store_rows<HEAD_DIM>(dk, p.scale, own.dk, own.dk_batch_stride, own.dk_head_stride, own.dk_row_stride, batch,
                                  kv_head, row0, p.len_kv - row0);
         if constexpr (DV)
-            store_rows<HEAD_DIM_V>(dv, 1, own.dv, own.dv_batch_stride, own.dv_head_stride, own.dv_row_stride, batch,
+            store_rows<HEAD_DIM_V>(dv, factor_of_dv, own.dv, own.dv_batch_stride, own.dv_head_stride, own.dv_row_stride, batch,
                                    kv_head, row0, p.len_kv - row0);
         // behind the stores: the sums are no longer in registers
         if constexpr (DK)
@@ -1581,7 +1610,8 @@ template <bool DK, bool DV> struct KeysConsumer {
 __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
     barrier_init(&shared.keys_full, 1);
     for (int stage = 0; stage < STAGES; stage++) {
-        barrier_init(&shared.q_full[stage], 1 + 32); // the bytes of Q, the lanes that copy statistics
+        // the bytes of Q, the lanes that copy statistics
+        barrier_init(&shared.q_full[stage], 1 + 32);
         barrier_init(&shared.q_empty[stage], CONSUMERS);
     }
     for (int stage = 0; stage < D_O_STAGES; stage++) {

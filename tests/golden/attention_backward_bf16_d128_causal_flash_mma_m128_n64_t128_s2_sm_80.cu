@@ -22,14 +22,16 @@
      load/copy_tile.cuh
      load/narrow_piece.cuh
      backward/weigh_tile.cuh
+     backward/pairs_builtin.cuh
      expression/formula.cuh
-     expression/derivative.cuh
      walk/keys_seen.cuh
      walk/keys_seen_causal.cuh
+     expression/derivative.cuh
      backward/warp_products.cuh
      fragment/not_finite.cuh
      backward/strange_values.cuh
      backward/other_tiles.cuh
+     backward/other_tiles_builtin.cuh
      backward/store_rows.cuh
      store/chunk_of_quad.cuh
      backward/sum_over_queries.cuh
@@ -573,20 +575,23 @@ __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
     return max(0, query - p.len_q + p.len_kv + 1);
 }
 
+// backward/pairs_builtin.cuh
+
+// Which pairs of a query and a key count, for built-in masks.
+
+// Does every query from query0 on see every key from key0 on, so many of each?
+__device__ __forceinline__ bool all_pairs_seen(const attention_params &p, const Where &, int query0, int queries, int key0, int keys) {
+    if (query0 + queries > p.len_q || key0 + keys > p.len_kv)
+        return false;
+    return key0 + keys <= keys_seen(p, query0);
+}
+
 // backward/weigh_tile.cuh
 
 // S and dP of a tile of pairs -> P and dS, in registers, in the accumulator layout of mma: element 4 j + 2 r + e of a thread is of
 // row lane / 4 + 8 r and column 8 j + lane % 4 * 2 + e of 16 rows.
 
 constexpr float LOG2_E = 1.44269504f;
-
-// Does every query from query0 on see every key from key0 on, so many of each?
-__device__ __forceinline__ bool all_pairs_seen(const attention_params &p, const Where &at, int query0, int queries, int key0,
-                                               int keys) {
-    if (query0 + queries > p.len_q || key0 + keys > p.len_kv)
-        return false;
-    return key0 + keys <= keys_seen(p, query0);
-}
 
 // P = e^(f(scale s) - LSE) and dS = P (dP - D) f'(scale s) of one pair, s and dP on the way in. Of a pair that is not seen both are
 // 0, whatever they were. Returns the gradient by the score, P (dP - D).
@@ -773,8 +778,7 @@ __device__ __forceinline__ void add_not_finite(float (&sum)[TILES][COLUMNS / 2],
 
 // backward/other_tiles.cuh
 
-// Which tiles of the other side a block goes over: those of which some pair is seen. All threads ask together; where a mask is an
-// expression, each lane of a warp judges a tile of its own.
+// Which tiles of the other side a block goes over: those of which some pair is seen. All threads ask together.
 
 struct OtherTile {
     int index; // batch * heads + head
@@ -785,6 +789,10 @@ struct OtherTile {
 struct QueryTiles {
     int index, left, query, key0;
 };
+
+// backward/other_tiles_builtin.cuh
+
+// Built-in masks.
 
 // The first query that may see a key from key0 on, rounded down to a tile.
 __device__ __forceinline__ int first_query(const attention_params &p, int key0) {
@@ -814,13 +822,13 @@ struct KeyTiles {
     int key, end;
 };
 
-__device__ __forceinline__ KeyTiles key_tiles(const attention_params &p, const Where &at, int query0) {
+__device__ __forceinline__ KeyTiles key_tiles(const attention_params &p, const Where &, int query0) {
     const int last = min(query0 + BLOCK_M, p.len_q) - 1;
     return {0, min(p.len_kv, keys_seen(p, last))};
 }
 
 // Negative when there is no further tile.
-__device__ __forceinline__ int next_keys(const attention_params &p, const Where &at, KeyTiles &walk) {
+__device__ __forceinline__ int next_keys(const attention_params &, const Where &, KeyTiles &walk) {
     const int key = walk.key;
     walk.key = key + STEP_N;
     return key < walk.end ? key : -1;
@@ -1044,8 +1052,9 @@ template <bool DK, bool DV> __device__ __forceinline__ void sum_of_keys(const at
     if constexpr (DK)
         store_rows<HEAD_DIM>(dk, p.scale, params.dk, params.dk_batch_stride, params.dk_head_stride, params.dk_row_stride, batch,
                              kv_head, key0 + first, rows);
+    const float factor_of_dv = 1;
     if constexpr (DV)
-        store_rows<HEAD_DIM_V>(dv, 1, params.dv, params.dv_batch_stride, params.dv_head_stride, params.dv_row_stride, batch,
+        store_rows<HEAD_DIM_V>(dv, factor_of_dv, params.dv, params.dv_batch_stride, params.dv_head_stride, params.dv_row_stride, batch,
                                kv_head, key0 + first, rows);
 }
 
@@ -1072,11 +1081,12 @@ struct QuerySums {
     float dq[ROW_TILES_M][COLUMNS_QK / 2];
 };
 
-// S and dP -> P and dS.
+// S and dP -> dS.
 template <bool MASKED>
 __device__ __forceinline__ void weigh_queries(float (&s)[ROW_TILES_M][STEP_N / 2], float (&d_weight)[ROW_TILES_M][STEP_N / 2],
-                                              const attention_params &p, const Where &at, const SharedQueries &shared,
-                                              int first, int query0, int key0) {
+                                              const attention_backward_params &params, const Where &at,
+                                              const SharedQueries &shared, int first, int query0, int key0) {
+    const attention_params &p = params.forward;
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int t = 0; t < ROW_TILES_M; t++)
@@ -1149,9 +1159,9 @@ __device__ __forceinline__ void go_over_keys(const attention_backward_params &pa
         multiply_rows<STEPS_QK>(s, shared.q, first, shared.k[stage]);
         multiply_rows<STEPS_V>(d_weight, shared.d_o, first, shared.v[stage]);
         if (all_pairs_seen(p, at, query0, BLOCK_M, key0, STEP_N))
-            weigh_queries<false>(s, d_weight, p, at, shared, first, query0, key0);
+            weigh_queries<false>(s, d_weight, params, at, shared, first, query0, key0);
         else
-            weigh_queries<true>(s, d_weight, p, at, shared, first, query0, key0);
+            weigh_queries<true>(s, d_weight, params, at, shared, first, query0, key0);
         if (careful)
             add_weighted<ROW_TILES_M, COLUMNS_QK, true>(sums.dq, d_weight, shared.k[stage]);
         else

@@ -14,14 +14,17 @@
      target/any.cuh
      fragment/reduce.cuh
      target/sm_90.cuh
+     backward/statistics_of_heads.cuh
      backward/round_dq_launch.cuh
      backward/repeat_queries.cuh
      backward/other_tiles.cuh
      backward/weigh_tile.cuh
+     backward/pairs_builtin.cuh
      expression/formula.cuh
-     expression/derivative.cuh
      walk/keys_seen.cuh
      walk/keys_seen_none.cuh
+     expression/derivative.cuh
+     backward/other_tiles_builtin.cuh
      backward/repeat_rows.cuh
      backward/pair_weight.cuh
      backward/pair.cuh
@@ -41,6 +44,7 @@
      target/sm_90a_products.cuh
      backward/own_sequence.cuh
      backward/weigh_keys.cuh
+     backward/weigh_keys_scaled.cuh
      backward/repeat_keys.cuh
      backward/produce_queries.cuh
      backward/map_rows.cuh
@@ -344,6 +348,10 @@ __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontr
 // padded to whole steps of 64 by such that see no key.
 
 __device__ __forceinline__ int padded_queries(const attention_params &p) { return (p.len_q + 63) / 64 * 64; }
+
+// backward/statistics_of_heads.cuh
+
+// Rows of queries, head by head.
 __device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
     return static_cast<float *>(p.workspace) + index * padded_queries(p);
 }
@@ -351,15 +359,15 @@ __device__ __forceinline__ float *row_lse2(const attention_params &p, long long 
     return row_dots(p, static_cast<long long>(p.batch) * p.heads + index);
 }
 
-// Where the numbers of a query are in these rows. 16 queries are in such an order that an ldmatrix, whose rows of 16 bytes go to four
-// lanes each, gives a lane those of its columns in the accumulator layout of wgmma (backward/weigh_keys.cuh).
-__device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + query % 16 / 8 * 8 + query % 2 * 4 + query % 8 / 2; }
-
 // Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of a warpgroup hold an accumulator, four numbers at a
 // time. tile: the place of their first query in the rows above, / 64.
 __device__ __forceinline__ float *dq_sums(const attention_params &p, long long tile) {
     return row_lse2(p, static_cast<long long>(p.batch) * p.heads) + tile * (64 * DQ_WIDTH);
 }
+
+// Where the numbers of a query are in these rows. 16 queries are in such an order that an ldmatrix, whose rows of 16 bytes go to four
+// lanes each, gives a lane those of its columns in the accumulator layout of wgmma (backward/weigh_keys.cuh).
+__device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + query % 16 / 8 * 8 + query % 2 * 4 + query % 8 / 2; }
 
 // Eight lanes a row, 16 bytes at a time.
 extern "C" __global__ void __launch_bounds__(128)
@@ -419,6 +427,23 @@ __device__ __forceinline__ Where where_is(const attention_params &p, long long i
 // How many keys a query sees: all.
 __device__ __forceinline__ int keys_seen(const attention_params &p, int) { return p.len_kv; }
 
+// backward/pairs_builtin.cuh
+
+// Which pairs of a query and a key count, for built-in masks.
+
+// Does every query from query0 on see every key from key0 on, so many of each?
+__device__ __forceinline__ bool all_pairs_seen(const attention_params &p, const Where &, int query0, int queries, int key0, int keys) {
+    if (query0 + queries > p.len_q || key0 + keys > p.len_kv)
+        return false;
+    return key0 + keys <= keys_seen(p, query0);
+}
+
+// Does one of them see one of those?
+__device__ __forceinline__ bool some_pair_seen(const attention_params &p, const Where &, int query0, int queries, int key0, int) {
+    const int last = min(query0 + queries, p.len_q) - 1;
+    return key0 < keys_seen(p, last);
+}
+
 // backward/weigh_tile.cuh
 
 // S and dP of a tile of pairs -> P and dS, in registers, in the accumulator layout of mma: element 4 j + 2 r + e of a thread is of
@@ -426,25 +451,9 @@ __device__ __forceinline__ int keys_seen(const attention_params &p, int) { retur
 
 constexpr float LOG2_E = 1.44269504f;
 
-// Does every query from query0 on see every key from key0 on, so many of each?
-__device__ __forceinline__ bool all_pairs_seen(const attention_params &p, const Where &at, int query0, int queries, int key0,
-                                               int keys) {
-    if (query0 + queries > p.len_q || key0 + keys > p.len_kv)
-        return false;
-    return key0 + keys <= keys_seen(p, query0);
-}
-
-// Does one of them see one of those?
-__device__ __forceinline__ bool some_pair_seen(const attention_params &p, const Where &at, int query0, int queries, int key0,
-                                               int keys) {
-    const int last = min(query0 + queries, p.len_q) - 1;
-    return key0 < keys_seen(p, last);
-}
-
 // backward/other_tiles.cuh
 
-// Which tiles of the other side a block goes over: those of which some pair is seen. All threads ask together; where a mask is an
-// expression, each lane of a warp judges a tile of its own.
+// Which tiles of the other side a block goes over: those of which some pair is seen. All threads ask together.
 
 struct OtherTile {
     int index; // batch * heads + head
@@ -455,6 +464,10 @@ struct OtherTile {
 struct QueryTiles {
     int index, left, query, key0;
 };
+
+// backward/other_tiles_builtin.cuh
+
+// Built-in masks.
 
 // The first query that may see a key from key0 on, rounded down to a tile.
 __device__ __forceinline__ int first_query(const attention_params &p, int key0) {
@@ -809,8 +822,8 @@ __device__ __forceinline__ void weigh_sixteen(float (&s)[8], float (&d_weight)[8
         const int query = query0 + (KEYS_DOWN ? across : down), key = key0 + (KEYS_DOWN ? down : across), place = row_place(query);
         const PairWeight pair = pair_weight<true>(p, at, query, key, row_lse2(p, index)[place], s[0]);
         const bool kept = keeps_pair(dropout_of(p, index), query, key);
-        const float d_p = kept ? p.dropout_factor * d_weight[0] : 0;
-        const float d_s = pair.slope == 0 ? 0 : pair.slope * (d_p - row_dots(p, index)[place]);
+        d_weight[0] = kept ? p.dropout_factor * d_weight[0] : 0;
+        const float d_s = pair.slope == 0 ? 0 : pair.slope * (d_weight[0] - row_dots(p, index)[place]);
 #pragma unroll
         for (int j = 0; j < 7; j++)
             s[j] = s[j + 1], d_weight[j] = d_weight[j + 1];
@@ -1165,6 +1178,8 @@ __device__ __forceinline__ void load_statistics(float (&number)[4], SharedAddres
         number[i] = __int_as_float(static_cast<int>(word[i]));
 }
 
+// backward/weigh_keys_scaled.cuh
+
 // S^T -> P^T, which are the slopes too. `lse2`: the statistics of queries from query0 on; key0: the key of the thread's first row.
 template <bool MASKED>
 __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attention_params &p, const Where &at, SharedAddress lse2,
@@ -1202,17 +1217,24 @@ __device__ __forceinline__ void pack_kept(unsigned (&pairs)[STEP_M / 16][4], con
         }
 }
 
-// dS^T = slope (M dP^T - D) with M = factor of what dropout keeps, else 0, as operand of dK += dS^T Q.
+// dP^T is multiplied by `factor` where bit i of `kept` is 1, else by 0.
+__device__ __forceinline__ void drop_gradients(float (&d_weight)[STEP_M / 2], unsigned kept, float factor) {
+#pragma unroll
+    for (int i = 0; i < STEP_M / 2; i++)
+        d_weight[i] = factor * (kept >> i & 1 ? d_weight[i] : 0);
+}
+
+// dS^T = slope (dP^T - D), as operand of dK += dS^T Q.
 template <bool MASKED>
 __device__ __forceinline__ void weigh_key_gradients(unsigned (&d_s)[STEP_M / 16][4], float (&d_weight)[STEP_M / 2],
-                                                const float (&slope)[STEP_M / 2], SharedAddress dot, unsigned kept, float factor) {
+                                                    const float (&slope)[STEP_M / 2], SharedAddress dot) {
 #pragma unroll
     for (int j = 0; j < STEP_M / 16; j++) {
         float dot_of[4];
         load_statistics(dot_of, dot + 64 * j);
 #pragma unroll
         for (int i = 8 * j; i < 8 * j + 8; i++) {
-            const float value = slope[i] * fmaf(factor, kept >> i & 1 ? d_weight[i] : 0, -dot_of[i % 8 / 4 * 2 + i % 2]);
+            const float value = slope[i] * (d_weight[i] - dot_of[i % 8 / 4 * 2 + i % 2]);
             d_weight[i] = MASKED && slope[i] == 0 ? 0 : value; // whatever dP is of a pair that is not seen
         }
     }
@@ -1279,11 +1301,12 @@ __device__ __forceinline__ void repeat_dk(const attention_backward_params &param
 __device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0) {
     const attention_params &p = params.forward;
     constexpr int PASS = columns_of_pass(HEAD_DIM_V);
+    const float factor_of_dv = p.dropout_factor;
 #pragma unroll 1
     for (int column = 0; column < HEAD_DIM_V; column += PASS) {
         float dv[1][PASS / 2];
         sum_over_queries<false, PASS>(dv[0], params, kv_index, key0, column);
-        store_rows<PASS>(dv, p.dropout_factor, static_cast<Output *>(params.dv) + column, params.dv_batch_stride,
+        store_rows<PASS>(dv, factor_of_dv, static_cast<Output *>(params.dv) + column, params.dv_batch_stride,
                          params.dv_head_stride, params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0,
                          p.len_kv - key0);
     }
@@ -1447,6 +1470,10 @@ __device__ __forceinline__ void draw_queries(const attention_params &p, SharedKe
 
 // backward/consume_queries.cuh
 
+// Only one of the two consumers at a time computes exponentials.
+__device__ __forceinline__ void take_turn(int consumer) { named_barrier_sync(1 + consumer, 256); }
+__device__ __forceinline__ void pass_turn(int consumer) { named_barrier_arrive(2 - consumer, 256); }
+
 // A consumer warpgroup: 64 keys of the block, and everything that it holds in registers.
 template <bool DK, bool DV> struct KeysConsumer {
     const attention_backward_params &params;
@@ -1490,9 +1517,13 @@ template <bool DK, bool DV> struct KeysConsumer {
         const SharedAddress lse2 = address_in_shared(shared.lse2[(ring + ahead).stage()]);
         const Where at = {};
         if (of.whole)
-            weigh_keys<false>(s, p, at, lse2, of.first, key);
+            weigh_as<false>(p, at, lse2, of.first, ahead);
         else if (of.first >= 0)
-            weigh_keys<true>(s, p, at, lse2, of.first, key);
+            weigh_as<true>(p, at, lse2, of.first, ahead);
+    }
+    template <bool MASKED>
+    __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, SharedAddress lse2, int query0, int ahead) {
+        weigh_keys<MASKED>(s, p, at, lse2, query0, key);
     }
 
     // dP^T (64 keys, STEP_M) = V dO^T; issued.
@@ -1515,10 +1546,11 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void weigh_gradients() {
         wgmma_settle(d_weight);
         const SharedAddress dot = address_in_shared(shared.dot[ring.stage()]);
+        drop_gradients(d_weight, kept(), all.dropout_factor);
         if (step().whole)
-            weigh_key_gradients<false>(d_s, d_weight, s, dot, kept(), all.dropout_factor);
+            weigh_key_gradients<false>(d_s, d_weight, s, dot);
         else
-            weigh_key_gradients<true>(d_s, d_weight, s, dot, kept(), all.dropout_factor);
+            weigh_key_gradients<true>(d_s, d_weight, s, dot);
     }
 
     // dK (64 keys, d) += dS^T Q; issued.
@@ -1571,6 +1603,14 @@ template <bool DK, bool DV> struct KeysConsumer {
             add_dq(step(1).late_sums);
     }
 
+    // The same of the last step.
+    __device__ __forceinline__ void finish_last_dq() {
+        multiply_dq(ring.count - 1);
+        wgmma_wait<0>();
+        wgmma_settle(dq);
+        add_dq(step().sums);
+    }
+
     // dQ to the sums in memory.
     __device__ __forceinline__ void add_dq(int sums) {
         float *const to = dq_sums(all, sums) + static_cast<int>(threadIdx.x) % 128 * 4;
@@ -1588,8 +1628,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         if (step().first < 0)
             return;
         barrier_wait(&shared.keys_full, 0);
-        if (index == 1)
-            named_barrier_arrive(1, 256); // consumer 0 takes the first turn
+        if (index == 1) pass_turn(1); // consumer 0 takes the first one
         multiply_scores(0);
         wgmma_wait<0>();
         wgmma_settle(s);
@@ -1621,21 +1660,17 @@ template <bool DK, bool DV> struct KeysConsumer {
                 release(&shared.d_o_empty[d_o().stage()]);
             }
             release(&shared.q_empty[ring.stage()]);
-            multiply_dq(ring.count - 1); // in the first step of what is there, to no avail: a branch would cost registers
+            multiply_dq(ring.count - 1); // in the first step in vain: a branch would cost registers
             wgmma_wait<1>();
             wgmma_settle(s);
-            named_barrier_sync(1 + index, 256); // exponentials of one consumer at a time
+            take_turn(index);
             weigh(1);
-            named_barrier_arrive(2 - index, 256);
+            pass_turn(index);
             barrier_wait(&shared.d_o_full[d_o(1).stage()], d_o(1).parity()); // also keeps the assembler from waiting for dQ before
             finish_dq();
         }
-        if (index == 0)
-            named_barrier_sync(1, 256); // the turn that is left
-        multiply_dq(ring.count - 1);
-        wgmma_wait<0>();
-        wgmma_settle(dq);
-        add_dq(step().sums);
+        if (index == 0) take_turn(0); // the one that is left
+        finish_last_dq();
     }
 
     __device__ __forceinline__ void store(int kv_index) const {
@@ -1643,13 +1678,14 @@ template <bool DK, bool DV> struct KeysConsumer {
         const attention_params &p = own.forward;
         const int row0 = key0 + 64 * index + static_cast<int>(threadIdx.x) % 128 / 32 * 16; // of this warp
         const int kv_head = kv_index % p.kv_heads, batch = kv_index / p.kv_heads;
+        const float factor_of_dv = p.dropout_factor;
         const bool again_dk = DK && wants_repeat(dk[0]) && row0 < p.len_kv;
         const bool again_dv = DV && wants_repeat(dv[0]) && row0 < p.len_kv;
         if constexpr (DK)
             store_rows<HEAD_DIM>(dk, p.scale, own.dk, own.dk_batch_stride, own.dk_head_stride, own.dk_row_stride, batch,
                                  kv_head, row0, p.len_kv - row0);
         if constexpr (DV)
-            store_rows<HEAD_DIM_V>(dv, p.dropout_factor, own.dv, own.dv_batch_stride, own.dv_head_stride, own.dv_row_stride, batch,
+            store_rows<HEAD_DIM_V>(dv, factor_of_dv, own.dv, own.dv_batch_stride, own.dv_head_stride, own.dv_row_stride, batch,
                                    kv_head, row0, p.len_kv - row0);
         // behind the stores: the sums are no longer in registers
         if constexpr (DK)
@@ -1665,7 +1701,8 @@ template <bool DK, bool DV> struct KeysConsumer {
 __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
     barrier_init(&shared.keys_full, 1);
     for (int stage = 0; stage < STAGES; stage++) {
-        barrier_init(&shared.q_full[stage], 1 + 32 + DRAWERS); // the bytes of Q, the lanes that copy statistics, warps that draw
+        // the bytes of Q, the lanes that copy statistics
+        barrier_init(&shared.q_full[stage], 1 + 32 + DRAWERS); // and the warps that draw
         barrier_init(&shared.q_empty[stage], CONSUMERS);
     }
     for (int stage = 0; stage < D_O_STAGES; stage++) {
@@ -1695,8 +1732,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
         registers_release<PRODUCER_REGISTERS>();
         if (warp_index() == 0)
             produce_queries(params, shared, kv_index, key0);
-        else
-            draw_queries(all, shared, kv_index, key0, warp_index() - 1);
+        else draw_queries(all, shared, kv_index, key0, warp_index() - 1);
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
         KeysConsumer<DK, DV> consumer(params.backward, shared, warpgroup_index() - 1, key0);

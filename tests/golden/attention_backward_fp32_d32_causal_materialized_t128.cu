@@ -14,10 +14,11 @@
      fragment/reduce.cuh
      target/sm_90.cuh
      backward/pair.cuh
+     backward/pairs_builtin.cuh
      expression/formula.cuh
-     expression/derivative.cuh
      walk/keys_seen.cuh
      walk/keys_seen_causal.cuh
+     expression/derivative.cuh
 
    Knobs
      family      attention_backward  what kind of kernel this is
@@ -30,6 +31,9 @@
      algorithm   materialized       which derivation of the family; one template each
      threads     128                threads in one thread block
      target      any                instruction set the source is written for; any = plain CUDA C++
+
+   Derived
+     head_sums   0                  head_reads
 
    Launches
      attention_row_dots: grid (batch * heads * len_q + 3) / 4, block 128, shared 0 bytes
@@ -251,26 +255,31 @@ __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
     return max(0, query - p.len_q + p.len_kv + 1);
 }
 
+// backward/pairs_builtin.cuh
+
+// Which pairs of a query and a key count, for built-in masks.
+
+__device__ __forceinline__ bool sees_pair(const attention_params &p, const Where &, int query, int key) {
+    return key < keys_seen(p, query);
+}
+
 // backward/pair.cuh
 
 // One query and one key.
 
-__device__ __forceinline__ bool sees_pair(const attention_params &p, const Where &at, int query, int key) {
-    return key < keys_seen(p, query);
-}
-
 struct PairGradient {
-    float weight; // P
-    float d_s;    // dS, by the scaled product
+    float weight;     // P, as dropout leaves it
+    float d_s;        // dS, by the scaled product
 };
 
 // P = e^(f(s) - LSE) and dS = P (dP - D) f'(s), of a scaled product s and a key that the query sees. A weight of 0 has no
 // gradient, wherever the derivative is infinite.
 __device__ __forceinline__ PairGradient pair_gradient(const attention_params &p, const Where &at, int query, int key, float s,
                                                       float d_weight, float lse, float dot) {
-    const float score = s;
+    float score = s;
     const float weight = expf(__fsub_rn(score, lse == -INFINITY ? 0.0f : lse));
-    float d_s = weight * (d_weight - dot);
+    const float d_score = weight * (d_weight - dot);
+    float d_s = d_score;
     PairGradient pair;
     pair.weight = weight;
     pair.d_s = weight == 0 ? 0.0f : d_s;
@@ -357,9 +366,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             }
         }
         const HeadGradients gradients = gradients_at(params, first);
-        if (d < HEAD_DIM)
-            gradients.dk[key * params.dk_row_stride + d] = to_output(p.scale * d_key);
-        if (d < HEAD_DIM_V)
-            gradients.dv[key * params.dv_row_stride + d] = to_output(d_value);
+        if (d < HEAD_DIM) gradients.dk[key * params.dk_row_stride + d] = to_output(p.scale * d_key);
+        if (d < HEAD_DIM_V) gradients.dv[key * params.dv_row_stride + d] = to_output(d_value);
     }
 }

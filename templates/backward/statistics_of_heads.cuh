@@ -1,0 +1,15 @@
+//$ needs dq_width
+
+// Rows of queries, head by head.
+__device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
+    return static_cast<float *>(p.workspace) + index * padded_queries(p);
+}
+__device__ __forceinline__ float *row_lse2(const attention_params &p, long long index) {
+    return row_dots(p, static_cast<long long>(p.batch) * p.heads + index);
+}
+
+// Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of a warpgroup hold an accumulator, four numbers at a
+// time. tile: the place of their first query in the rows above, / 64.
+__device__ __forceinline__ float *dq_sums(const attention_params &p, long long tile) {
+    return row_lse2(p, static_cast<long long>(p.batch) * p.heads) + tile * (64 * DQ_WIDTH);
+}

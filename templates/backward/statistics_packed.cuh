@@ -1,0 +1,22 @@
+//$ needs dq_width
+
+// As in packed tensors sequences are one behind another, but each begins at a multiple of 64.
+__device__ __forceinline__ int rows_of_head(const attention_params &p) { return (p.total_q / 64 + p.batch) * 64; }
+__device__ __forceinline__ long long first_row(const attention_params &p, long long index) {
+    return index % p.heads * rows_of_head(p) + (p.first_q / 64 + index / p.heads) * 64;
+}
+__device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
+    return static_cast<float *>(p.workspace) + first_row(p, index);
+}
+__device__ __forceinline__ float *row_lse2(const attention_params &p, long long index) {
+    return row_dots(p, index) + static_cast<long long>(p.heads) * rows_of_head(p);
+}
+
+// Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of a warpgroup hold an accumulator, four numbers at a
+// time. tile: the place of their first query in the rows above, / 64.
+__device__ __forceinline__ int tile_of_query(const attention_params &p, long long index, int query) {
+    return static_cast<int>(first_row(p, index) / 64) + query / 64;
+}
+__device__ __forceinline__ float *dq_sums(const attention_params &p, long long tile) {
+    return static_cast<float *>(p.workspace) + 2ll * p.heads * rows_of_head(p) + tile * (64 * DQ_WIDTH);
+}

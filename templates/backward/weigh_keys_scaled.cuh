@@ -1,0 +1,18 @@
+//$ needs step_m
+
+// S^T -> P^T, which are the slopes too. `lse2`: the statistics of queries from query0 on; key0: the key of the thread's first row.
+template <bool MASKED>
+__device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attention_params &p, const Where &at, SharedAddress lse2,
+                                           int query0, int key0) {
+    const int first = query0 + static_cast<int>(threadIdx.x) % 4 * 2;
+#pragma unroll
+    for (int j = 0; j < STEP_M / 16; j++) {
+        float lse2_of[4];
+        load_statistics(lse2_of, lse2 + 64 * j);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const int query = first + 16 * j + i / 4 * 8 + i % 2, key = key0 + i / 2 % 2 * 8;
+            s[8 * j + i] = pair_weight<MASKED>(p, at, query, key, lse2_of[i / 4 * 2 + i % 2], s[8 * j + i]).weight;
+        }
+    }
+}
