@@ -7,8 +7,8 @@
 /* ATTILE_PART=3/8 is the third of eight; unset = all of it. Does piece of work number `number` belong to this part? */
 bool part_has(int number);
 
-/* ATTILE_SHARD, the number of a commit say, takes turns: with it, a test does one of `shards` shares of its work, the next one
-   for the next number; unset = all. Does piece of work number `number` belong to this turn? */
+/* All variants and mutants take hours on two cores, so a test does one of `shards` shares of them: which one, ATTILE_SHARD says, the
+   number of a commit for example; unset = 0, `all` = all of them. Does piece of work number `number` belong to this share? */
 bool shard_has(int number, int shards);
 
 /* 3 of 3/8: for what differs from part to part, or is done in one only. */

@@ -1,10 +1,10 @@
 /* The kernel that the library chooses first on a Hopper GPU is never one that the compiler has to refuse, and the one that it
    chooses on other GPUs with tensor cores never spills: several are within a few registers of it. All problems are too many for
-   one run, so each takes one in SHARDS of them, as ATTILE_SHARD says. */
+   one run, so each takes one in SHARDS of them (helper_part.h). */
+#include "helper_part.h"
 #include "session.h"
 
 #include <criterion/criterion.h>
-#include <stdlib.h>
 
 enum { DIMS = 12, MASKS = 4, SCORES = 3, DTYPES = 2, PROBLEMS = DIMS * MASKS * SCORES * DTYPES, SHARDS = 17 };
 
@@ -65,14 +65,15 @@ static bool check_choice(att_session *session, const char *problem) {
 }
 
 Test(first_choice, is_never_refused_by_the_compiler) {
-    const char *asked = getenv("ATTILE_SHARD");
     const struct att_options options = {.size = sizeof options, .no_disk_cache = true};
     att_session *session = NULL;
     int checked = 0;
     cr_assert_eq(session_open_to_choose(&options, "NVIDIA H200", "sm_90a", &session), ATT_OK, "%s",
                  att_message(session));
-    for (int number = (asked ? atoi(asked) : 0) % SHARDS; number < PROBLEMS; number += SHARDS) {
+    for (int number = 0; number < PROBLEMS; number++) {
         struct text problem = {0};
+        if (!shard_has(number, SHARDS))
+            continue;
         print_problem(number, &problem);
         checked += check_choice(session, text_string(&problem));
         text_free(&problem);
@@ -104,8 +105,9 @@ static void check_mma(int gpu, const char *problem) {
 }
 
 Test(first_choice, of_flash_mma_never_spills) {
-    const char *asked = getenv("ATTILE_SHARD");
-    for (int number = (asked ? atoi(asked) : 0) % MMA_SHARDS; number < MMA_PROBLEMS; number += MMA_SHARDS) {
+    for (int number = 0; number < MMA_PROBLEMS; number++) {
+        if (!shard_has(number, MMA_SHARDS))
+            continue;
         int mask = number % MMA_MASKS, score = number / MMA_MASKS % SCORES, rest = number / MMA_MASKS / SCORES;
         struct text problem = {0};
         text_print(&problem, "family=attention_forward dtype=%s head_dim=%d %s %s %s", dtypes[rest % DTYPES],

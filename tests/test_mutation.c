@@ -383,11 +383,10 @@ static bool is_noticed(const char *folder, const bool differs[VARIANTS], bool ra
     return status != 0;
 }
 
-/* Is it the turn of this line? ATTILE_SHARD asks for a quarter of the mutants, where all take too long. */
+/* Is it the turn of this line? */
 static bool has_turn(int number) {
-    enum { QUARTERS = 4 };
-    const char *shard = getenv("ATTILE_SHARD");
-    return part_has(number) && (!shard || number % QUARTERS == atoi(shard) % QUARTERS);
+    enum { SHARDS = 8 };
+    return part_has(number) && shard_has(number, SHARDS);
 }
 
 /* Returns how many mutants there were. */
@@ -446,7 +445,7 @@ Test(mutation, nothing_can_be_left_out) {
     if (!ATTILE_RACE[0])
         cr_skip_test("one program cannot have two sanitizers");
     if (!any)
-        cr_skip_test("another shard than %s is this part's", getenv("ATTILE_SHARD"));
+        cr_skip_test("no line of this share is this part's");
     static struct lines lines;
     char folder[] = "/tmp/attile-mutation-XXXXXX", command[512];
     int mutants = 0;

@@ -1,5 +1,6 @@
 /* A kernel with one barrier too few must be reported, with both lines; an intact one must not. And in the templates, no
    barrier is there for nothing: without any one of them some kernel has a race. */
+#include "helper_part.h"
 #include "text.h"
 
 #include <criterion/criterion.h>
@@ -283,6 +284,8 @@ Test(race, no_barrier_of_a_template_can_be_left_out) {
             if (!used)
                 continue;
             barriers += line > 0;
+            if (line > 0 && !shard_has(barriers, 2))
+                continue;
             bool passed = run_template(barrier, folder, &output);
             if (line == 0)
                 cr_expect(passed, "%s: %s", barrier->file, text_string(&output));
