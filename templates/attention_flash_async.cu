@@ -56,7 +56,13 @@ struct alignas(1024) Shared {
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
-// The next Q tile, as the scheduling thread (produce_tiles) has written it to shared memory.
+// Hand a Q tile to the other roles, through shared memory.
+__device__ __forceinline__ void hand_out(Shared &shared, Ring<2> ring, Tile tile) {
+    shared.tile[ring.stage()] = tile;
+    barrier_arrive(&shared.tile_full[ring.stage()]);
+}
+
+// The next Q tile that was handed out.
 __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
     int stage = ring.stage();
     barrier_wait(&shared.tile_full[stage], ring.parity());
@@ -119,11 +125,14 @@ __device__ __forceinline__ void init_barriers(Shared &shared) {
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     attention_flash_async(const __grid_constant__ attention_tma_params p) {
     Shared &shared = *dynamic_shared<Shared>();
+    TileQueue queue = tile_queue(p.attention);
+    const Tile first = next_tile(p.attention, queue);
     if (warp_index() == 0 && elect_one()) {
         tma_prefetch(&p.q_map);
         tma_prefetch(&p.k_map);
         tma_prefetch(&p.v_map);
         init_barriers(shared);
+        hand_out(shared, {0}, first); // all roles begin with it at once
     }
     grid_dependency_wait();
     //$ if layout == dense
@@ -131,17 +140,15 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     if (own.len_kv == 0)
         return write_nothing(own);
     //$ else
-    TileQueue queue = tile_queue(p.attention);
-    const Tile tile = next_tile(p.attention, queue);
-    const attention_params own = sequence_of(p.attention, tile.batch);
-    if (tile.query >= own.len_q)
+    const attention_params own = sequence_of(p.attention, first.batch);
+    if (first.query >= own.len_q)
         return;
     //$ if split_keys > 0
-    if (!has_part(own, tile) || (own.splits > 1 && own.len_kv == 0))
+    if (!has_part(own, first) || (own.splits > 1 && own.len_kv == 0))
         return; // attention_combine writes what no part has
     //$ end
     if (own.len_kv == 0)
-        return write_nothing(own, tile);
+        return write_nothing(own, first);
     //$ end
     sync_blocks(); // the barriers are initialised
     if (warpgroup_index() == 0) {
@@ -150,8 +157,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         int warp = warp_index();
         bool elected = elect_one();
         if (warp == 0 && elected)
-            produce_tiles(p, shared, own.first_q); //$ if layout == ragged
-            produce_tiles(p, shared);              //$ else
+            produce_tiles(p, shared, queue, own.first_q); //$ if layout == ragged
+            produce_tiles(p, shared, queue);              //$ else
         else if (warp == 1 && elected)
             produce_keys<PANELS, K_STAGES>(own, shared, p.k_map, shared.k, shared.k_full, shared.k_empty);
         else if (warp == 2 && elected)

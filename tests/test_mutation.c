@@ -241,7 +241,7 @@ static const struct mutation {
     {"fill_bias(", NULL},
     {"> p.len_kv)", "> p.len_kv + BLOCK_N)"},
     {"(ring + Q_STAGES)", "(ring + 1)"}, /* whose O leaves */
-    {"empty < Q_STAGES", "empty < 1"},
+    {"empty == Q_STAGES", "empty == 1"},
     {"values(-1)", "values(0)"},
     {"c.walk.left == tiles", "true"}, /* the first of them */
     {"c.walk.left == tiles", "false"},
@@ -250,7 +250,7 @@ static const struct mutation {
     {"tiles_after(p, unit.tile, unit.index, walk)", "0"},
     {"queue.item += workers()", "queue.item += 1"},
     {"item += step", "item += 1"},
-    {"!queue.second && tile != place.order", "false"},
+    {"!queue.second && heavy != light", "false"},
     {"2 * (workers() - place) - 1", "workers() - place"}, /* single tiles, the second round backwards */
     {"paired + item % heads", "item % heads"},
     {"(tiles_of_head(p) + 1) / 2", "tiles_of_head(p) / 2"},

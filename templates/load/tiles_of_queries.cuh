@@ -23,20 +23,17 @@ __device__ __forceinline__ void load_queries_of(const attention_tma_params &p, S
                  tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch); //$ else
 }
 
-// As many empty tiles follow the last one as there are buffers of Q: so that O of the last tiles is stored.
-__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared, int first) { //$ if layout == ragged
-__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared) {            //$ else
-    TileQueue queue = tile_queue(p.attention);
+// The first tile of the block has been handed out; `queue` holds the others. As many empty tiles follow the last one as there are
+// buffers of Q: so that O of the last tiles is stored.
+__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared, TileQueue &queue, int first) { //$ if layout == ragged
+__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared, TileQueue &queue) {            //$ else
     Ring<2> ring = {0};
     Ring<Q_STAGES> queries = {0};
+    Tile tile = shared.tile[0];
+    Tile leaving = tile; // the tile whose O is in this buffer, once the ring has wrapped //$ if store == tma
 #pragma unroll 1
-    for (int empty = 0; empty < Q_STAGES; ring.count++, queries.count++) {
+    for (int empty = 0;;) {
         int stage = queries.stage();
-        Tile tile = next_tile(p.attention, queue);
-        barrier_wait(&shared.tile_empty[ring.stage()], ring.parity() ^ 1);
-        Tile leaving = shared.tile[(ring + Q_STAGES).stage()]; // the tile whose O is in this buffer, once the ring has wrapped //$ if store == tma
-        shared.tile[ring.stage()] = tile;
-        barrier_arrive(&shared.tile_full[ring.stage()]);
 #pragma unroll 1
         for (int consumer = 0; consumer < CONSUMERS; consumer++) {
             barrier_wait(&shared.q_empty[stage][consumer], queries.parity() ^ 1);
@@ -50,5 +47,12 @@ __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Sha
                 load_queries_of(p, shared, tile, stage, consumer);        //$ else
         }
         empty += tile.query < 0;
+        if (empty == Q_STAGES)
+            return;
+        ring.count++, queries.count++;
+        tile = next_tile(p.attention, queue);
+        barrier_wait(&shared.tile_empty[ring.stage()], ring.parity() ^ 1);
+        leaving = shared.tile[(ring + Q_STAGES).stage()]; //$ if store == tma
+        hand_out(shared, ring, tile);
     }
 }

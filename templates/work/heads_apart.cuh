@@ -10,7 +10,7 @@ __device__ __forceinline__ int rows_of_unit(const attention_params &) { return 6
 __device__ __forceinline__ int tile_heads(const attention_params &p) { return p.heads; }
 
 // Tile `tile` of a head; `index` counts heads and batches.
-__device__ __forceinline__ Tile tile_of(const attention_params &p, int index, int tile) {
+__device__ __forceinline__ Tile tile_of(const attention_params &p, unsigned index, int tile) {
     //$ if score_bias == bias_rows
     // Batches of a head are neighbours: they may share the bias.
     int head = index / p.batch, batch = index % p.batch;

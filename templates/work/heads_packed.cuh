@@ -17,7 +17,7 @@ __device__ __forceinline__ int rows_of_unit(const attention_params &p) {
 __device__ __forceinline__ int tile_heads(const attention_params &p) { return p.heads / heads_of_tile(p); }
 
 // Tile `tile` of a set of heads; `index` counts sets and batches.
-__device__ __forceinline__ Tile tile_of(const attention_params &p, int index, int tile) {
+__device__ __forceinline__ Tile tile_of(const attention_params &p, unsigned index, int tile) {
     int head = index % tile_heads(p) * heads_of_tile(p), batch = index / tile_heads(p);
     return {tile * queries_of_tile(p), head, head / heads_of_group(p), batch};
 }

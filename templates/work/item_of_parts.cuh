@@ -3,8 +3,8 @@
 __device__ __forceinline__ int tiles_of_all_heads(const attention_params &p) { return tiles_of_head(p) * all_heads(p); }
 __device__ __forceinline__ int items_of_parts(const attention_params &p) { return tiles_of_all_heads(p) * p.splits; }
 
-__device__ __forceinline__ Tile tile_of_item(const attention_params &p, int item) {
-    const int tiles = tiles_of_head(p), all = tiles_of_all_heads(p);
+__device__ __forceinline__ Tile tile_of_item(const attention_params &p, unsigned item) {
+    const unsigned tiles = tiles_of_head(p), all = tiles_of_all_heads(p);
     const Place place = place_of(p, all_heads(p), tiles, item % all);
     Tile tile = tile_of(p, place.head, tiles - 1 - place.order);
     tile.split = item / all;

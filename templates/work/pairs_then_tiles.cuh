@@ -6,7 +6,7 @@
 // tiles of the heads of the last rounds come one by one, heaviest first, every other round backwards: then all blocks end within
 // about one short tile of each other.
 
-constexpr int ROUNDS_OF_TILES = 2; // of the full rounds of pairs, beside the one that is not full
+constexpr unsigned ROUNDS_OF_TILES = 2; // of the full rounds of pairs, beside the one that is not full
 constexpr float L2_BYTES = 48 << 20;
 
 __device__ __forceinline__ int pairs_of_head(const attention_params &p) {
@@ -15,16 +15,17 @@ __device__ __forceinline__ int pairs_of_head(const attention_params &p) {
 
 // How many heads come in pairs, the first ones: all of them, too, where K and V of the others would not fit the L2, since blocks that go
 // heaviest first read them in every round.
-__device__ __forceinline__ int heads_in_pairs(const attention_params &p) {
-    const int pairs = pairs_of_head(p), heads = all_heads(p), rounds = pairs * heads / workers();
-    const int paired = max(0, rounds - ROUNDS_OF_TILES) * workers() / max(pairs, 1);
+__device__ __forceinline__ unsigned heads_in_pairs(const attention_params &p) {
+    const unsigned pairs = pairs_of_head(p), heads = all_heads(p), blocks = workers(), rounds = pairs * heads / blocks;
+    const unsigned paired = (max(rounds, ROUNDS_OF_TILES) - ROUNDS_OF_TILES) * blocks / max(pairs, 1);
     const float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * p.len_kv * (heads - paired) * p.kv_heads;
     const bool fits = kv_bytes <= L2_BYTES * tile_heads(p);
-    return pairs * heads % workers() == 0 || (paired > 0 && !fits) ? heads : paired;
+    return pairs * heads == rounds * blocks || (paired > 0 && !fits) ? heads : paired;
 }
 
 // The items of this block: pairs first, then single tiles or parts of tiles.
 struct TileQueue {
+    int paired;      // how many heads come in pairs
     int pair, pairs; // the next one, and how many there are for all blocks
     bool second;     // of the next pair
     int item, items; // the next one behind the pairs, and how many there are for all blocks
@@ -37,30 +38,31 @@ struct TileQueue {
     }
 };
 
-// `pairs` and then `items`, both dealt out in rounds, of which every other one of items goes backwards. The first items go to the blocks
-// that have no pair in the last round.
-__device__ __forceinline__ TileQueue queue_of(int pairs, int items) {
-    const int place = (worker() + workers() - pairs % workers()) % workers();
-    return {worker(), pairs, false, place, items, 2 * (workers() - place) - 1};
+// The pairs of `paired` heads and then `items`, both dealt out in rounds, of which every other one of items goes backwards. The first items
+// go to the blocks that have no pair in the last round.
+__device__ __forceinline__ TileQueue queue_of(const attention_params &p, int paired, int items) {
+    const unsigned blocks = workers(), pairs = pairs_of_head(p) * paired, last = pairs % blocks;
+    const int place = worker() - last + (worker() < last ? blocks : 0);
+    return {paired, worker(), static_cast<int>(pairs), false, place, items, 2 * (workers() - place) - 1};
 }
 
 __device__ __forceinline__ TileQueue pairs_then_tiles(const attention_params &p) {
     const int paired = heads_in_pairs(p);
-    return queue_of(pairs_of_head(p) * paired, tiles_of_head(p) * (all_heads(p) - paired));
+    return queue_of(p, paired, tiles_of_head(p) * (all_heads(p) - paired));
 }
 
 // Take a tile of the pair at the front off the queue.
 __device__ __forceinline__ Tile next_of_pairs(const attention_params &p, TileQueue &queue) {
-    const Place place = place_of(p, heads_in_pairs(p), pairs_of_head(p), queue.pair);
-    const int last = tiles_of_head(p) - 1 - place.order, tile = queue.second ? place.order : last;
-    queue.second = !queue.second && tile != place.order; // the middle tile has no partner
+    const Place place = place_of(p, queue.paired, pairs_of_head(p), queue.pair);
+    const int light = place.order, heavy = tiles_of_head(p) - 1 - light, tile = queue.second ? light : heavy;
+    queue.second = !queue.second && heavy != light; // the middle tile has no partner
     if (!queue.second)
         queue.pair += workers();
     return tile_of(p, place.head, tile);
 }
 
 // The tile of an item, where items are tiles.
-__device__ __forceinline__ Tile tile_behind_pairs(const attention_params &p, int item) {
-    const int paired = heads_in_pairs(p), heads = all_heads(p) - paired;
-    return tile_of(p, paired + item % heads, tiles_of_head(p) - 1 - item / heads);
+__device__ __forceinline__ Tile tile_behind_pairs(const attention_params &p, const TileQueue &queue) {
+    const unsigned heads = all_heads(p) - queue.paired, item = queue.item;
+    return tile_of(p, queue.paired + item % heads, tiles_of_head(p) - 1 - item / heads);
 }

@@ -14,7 +14,7 @@ __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &
         return next_of_pairs(p, queue);
     if (queue.empty())
         return {-1, 0, 0, 0};
-    const Tile tile = tile_behind_pairs(p, queue.item);
+    const Tile tile = tile_behind_pairs(p, queue);
     queue.advance();
     return tile;
 }

@@ -6,7 +6,7 @@
 
 // K/V tiles may come in parts: then an item is a part of a tile. Where they do not, tiles come in pairs.
 __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
-    return p.splits == 1 ? pairs_then_tiles(p) : queue_of(0, items_of_parts(p));
+    return p.splits == 1 ? pairs_then_tiles(p) : queue_of(p, 0, items_of_parts(p));
 }
 
 // Take the tile at the front off the queue.
@@ -14,7 +14,7 @@ __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &
     if (queue.pair < queue.pairs)
         return next_of_pairs(p, queue);
     while (!queue.empty()) {
-        const Tile tile = p.splits == 1 ? tile_behind_pairs(p, queue.item) : tile_of_item(p, queue.item);
+        const Tile tile = p.splits == 1 ? tile_behind_pairs(p, queue) : tile_of_item(p, queue.item);
         queue.advance();
         if (has_part(p, tile))
             return tile;

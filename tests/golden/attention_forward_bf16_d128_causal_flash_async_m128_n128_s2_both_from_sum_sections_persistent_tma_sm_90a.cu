@@ -494,7 +494,7 @@ __device__ __forceinline__ int rows_of_unit(const attention_params &) { return 6
 __device__ __forceinline__ int tile_heads(const attention_params &p) { return p.heads; }
 
 // Tile `tile` of a head; `index` counts heads and batches.
-__device__ __forceinline__ Tile tile_of(const attention_params &p, int index, int tile) {
+__device__ __forceinline__ Tile tile_of(const attention_params &p, unsigned index, int tile) {
     int head = index % p.heads, batch = index / p.heads;
     return {tile * queries_of_tile(p), head, head / (p.heads / p.kv_heads), batch};
 }
@@ -538,7 +538,7 @@ __device__ __forceinline__ void release_keys(Barrier *empty) { release(empty); }
 // The order of the work items of some heads, each with as many items. Blocks start in the order of their index, each as soon
 // as an SM is free: so the order decides which items share the L2 cache, and which run last.
 struct Place {
-    int head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
+    unsigned head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
 };
 
 __device__ __forceinline__ int all_heads(const attention_params &p) { return tile_heads(p) * p.batch; }
@@ -546,12 +546,12 @@ __device__ __forceinline__ int all_heads(const attention_params &p) { return til
 // work/order_sections.cuh
 
 // A section: as many heads as fit half of the L2 with their K and V; all their items, heaviest first.
-__device__ __forceinline__ Place place_of(const attention_params &p, int heads, int items, int item) {
+__device__ __forceinline__ Place place_of(const attention_params &p, unsigned heads, unsigned items, unsigned item) {
     constexpr float SECTION_BYTES = 32 << 20;
     float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * max(p.len_kv, 1);
-    int section = static_cast<int>(
+    const unsigned section = static_cast<unsigned>(
         fminf(fmaxf(SECTION_BYTES * reciprocal_approx(kv_bytes) * (tile_heads(p) / p.kv_heads), 1), 1.0f * heads));
-    int first = item / (section * items) * section, within = item - first * items, wide = min(section, heads - first);
+    const unsigned first = item / (section * items) * section, within = item - first * items, wide = min(section, heads - first);
     return {first + within % wide, within / wide};
 }
 
@@ -621,7 +621,7 @@ __device__ __forceinline__ int tiles_of_head(const attention_params &p) {
 // tiles of the heads of the last rounds come one by one, heaviest first, every other round backwards: then all blocks end within
 // about one short tile of each other.
 
-constexpr int ROUNDS_OF_TILES = 2; // of the full rounds of pairs, beside the one that is not full
+constexpr unsigned ROUNDS_OF_TILES = 2; // of the full rounds of pairs, beside the one that is not full
 constexpr float L2_BYTES = 48 << 20;
 
 __device__ __forceinline__ int pairs_of_head(const attention_params &p) {
@@ -630,16 +630,17 @@ __device__ __forceinline__ int pairs_of_head(const attention_params &p) {
 
 // How many heads come in pairs, the first ones: all of them, too, where K and V of the others would not fit the L2, since blocks that go
 // heaviest first read them in every round.
-__device__ __forceinline__ int heads_in_pairs(const attention_params &p) {
-    const int pairs = pairs_of_head(p), heads = all_heads(p), rounds = pairs * heads / workers();
-    const int paired = max(0, rounds - ROUNDS_OF_TILES) * workers() / max(pairs, 1);
+__device__ __forceinline__ unsigned heads_in_pairs(const attention_params &p) {
+    const unsigned pairs = pairs_of_head(p), heads = all_heads(p), blocks = workers(), rounds = pairs * heads / blocks;
+    const unsigned paired = (max(rounds, ROUNDS_OF_TILES) - ROUNDS_OF_TILES) * blocks / max(pairs, 1);
     const float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * p.len_kv * (heads - paired) * p.kv_heads;
     const bool fits = kv_bytes <= L2_BYTES * tile_heads(p);
-    return pairs * heads % workers() == 0 || (paired > 0 && !fits) ? heads : paired;
+    return pairs * heads == rounds * blocks || (paired > 0 && !fits) ? heads : paired;
 }
 
 // The items of this block: pairs first, then single tiles or parts of tiles.
 struct TileQueue {
+    int paired;      // how many heads come in pairs
     int pair, pairs; // the next one, and how many there are for all blocks
     bool second;     // of the next pair
     int item, items; // the next one behind the pairs, and how many there are for all blocks
@@ -652,32 +653,33 @@ struct TileQueue {
     }
 };
 
-// `pairs` and then `items`, both dealt out in rounds, of which every other one of items goes backwards. The first items go to the blocks
-// that have no pair in the last round.
-__device__ __forceinline__ TileQueue queue_of(int pairs, int items) {
-    const int place = (worker() + workers() - pairs % workers()) % workers();
-    return {worker(), pairs, false, place, items, 2 * (workers() - place) - 1};
+// The pairs of `paired` heads and then `items`, both dealt out in rounds, of which every other one of items goes backwards. The first items
+// go to the blocks that have no pair in the last round.
+__device__ __forceinline__ TileQueue queue_of(const attention_params &p, int paired, int items) {
+    const unsigned blocks = workers(), pairs = pairs_of_head(p) * paired, last = pairs % blocks;
+    const int place = worker() - last + (worker() < last ? blocks : 0);
+    return {paired, worker(), static_cast<int>(pairs), false, place, items, 2 * (workers() - place) - 1};
 }
 
 __device__ __forceinline__ TileQueue pairs_then_tiles(const attention_params &p) {
     const int paired = heads_in_pairs(p);
-    return queue_of(pairs_of_head(p) * paired, tiles_of_head(p) * (all_heads(p) - paired));
+    return queue_of(p, paired, tiles_of_head(p) * (all_heads(p) - paired));
 }
 
 // Take a tile of the pair at the front off the queue.
 __device__ __forceinline__ Tile next_of_pairs(const attention_params &p, TileQueue &queue) {
-    const Place place = place_of(p, heads_in_pairs(p), pairs_of_head(p), queue.pair);
-    const int last = tiles_of_head(p) - 1 - place.order, tile = queue.second ? place.order : last;
-    queue.second = !queue.second && tile != place.order; // the middle tile has no partner
+    const Place place = place_of(p, queue.paired, pairs_of_head(p), queue.pair);
+    const int light = place.order, heavy = tiles_of_head(p) - 1 - light, tile = queue.second ? light : heavy;
+    queue.second = !queue.second && heavy != light; // the middle tile has no partner
     if (!queue.second)
         queue.pair += workers();
     return tile_of(p, place.head, tile);
 }
 
 // The tile of an item, where items are tiles.
-__device__ __forceinline__ Tile tile_behind_pairs(const attention_params &p, int item) {
-    const int paired = heads_in_pairs(p), heads = all_heads(p) - paired;
-    return tile_of(p, paired + item % heads, tiles_of_head(p) - 1 - item / heads);
+__device__ __forceinline__ Tile tile_behind_pairs(const attention_params &p, const TileQueue &queue) {
+    const unsigned heads = all_heads(p) - queue.paired, item = queue.item;
+    return tile_of(p, queue.paired + item % heads, tiles_of_head(p) - 1 - item / heads);
 }
 
 // work/queue_pairs.cuh
@@ -690,7 +692,7 @@ __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &
         return next_of_pairs(p, queue);
     if (queue.empty())
         return {-1, 0, 0, 0};
-    const Tile tile = tile_behind_pairs(p, queue.item);
+    const Tile tile = tile_behind_pairs(p, queue);
     queue.advance();
     return tile;
 }
@@ -708,7 +710,13 @@ struct alignas(1024) Shared {
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
-// The next Q tile, as the scheduling thread (produce_tiles) has written it to shared memory.
+// Hand a Q tile to the other roles, through shared memory.
+__device__ __forceinline__ void hand_out(Shared &shared, Ring<2> ring, Tile tile) {
+    shared.tile[ring.stage()] = tile;
+    barrier_arrive(&shared.tile_full[ring.stage()]);
+}
+
+// The next Q tile that was handed out.
 __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
     int stage = ring.stage();
     barrier_wait(&shared.tile_full[stage], ring.parity());
@@ -739,19 +747,16 @@ __device__ __forceinline__ void load_queries_of(const attention_tma_params &p, S
                  tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch);
 }
 
-// As many empty tiles follow the last one as there are buffers of Q: so that O of the last tiles is stored.
-__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared) {
-    TileQueue queue = tile_queue(p.attention);
+// The first tile of the block has been handed out; `queue` holds the others. As many empty tiles follow the last one as there are
+// buffers of Q: so that O of the last tiles is stored.
+__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared, TileQueue &queue) {
     Ring<2> ring = {0};
     Ring<Q_STAGES> queries = {0};
+    Tile tile = shared.tile[0];
+    Tile leaving = tile; // the tile whose O is in this buffer, once the ring has wrapped
 #pragma unroll 1
-    for (int empty = 0; empty < Q_STAGES; ring.count++, queries.count++) {
+    for (int empty = 0;;) {
         int stage = queries.stage();
-        Tile tile = next_tile(p.attention, queue);
-        barrier_wait(&shared.tile_empty[ring.stage()], ring.parity() ^ 1);
-        Tile leaving = shared.tile[(ring + Q_STAGES).stage()]; // the tile whose O is in this buffer, once the ring has wrapped
-        shared.tile[ring.stage()] = tile;
-        barrier_arrive(&shared.tile_full[ring.stage()]);
 #pragma unroll 1
         for (int consumer = 0; consumer < CONSUMERS; consumer++) {
             barrier_wait(&shared.q_empty[stage][consumer], queries.parity() ^ 1);
@@ -761,6 +766,13 @@ __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Sha
                 load_queries_of(p, shared, tile, stage, consumer);
         }
         empty += tile.query < 0;
+        if (empty == Q_STAGES)
+            return;
+        ring.count++, queries.count++;
+        tile = next_tile(p.attention, queue);
+        barrier_wait(&shared.tile_empty[ring.stage()], ring.parity() ^ 1);
+        leaving = shared.tile[(ring + Q_STAGES).stage()];
+        hand_out(shared, ring, tile);
     }
 }
 
@@ -1965,11 +1977,14 @@ __device__ __forceinline__ void init_barriers(Shared &shared) {
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     attention_flash_async(const __grid_constant__ attention_tma_params p) {
     Shared &shared = *dynamic_shared<Shared>();
+    TileQueue queue = tile_queue(p.attention);
+    const Tile first = next_tile(p.attention, queue);
     if (warp_index() == 0 && elect_one()) {
         tma_prefetch(&p.q_map);
         tma_prefetch(&p.k_map);
         tma_prefetch(&p.v_map);
         init_barriers(shared);
+        hand_out(shared, {0}, first); // all roles begin with it at once
     }
     grid_dependency_wait();
     const attention_params &own = p.attention; // sequences are alike
@@ -1982,7 +1997,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         int warp = warp_index();
         bool elected = elect_one();
         if (warp == 0 && elected)
-            produce_tiles(p, shared);
+            produce_tiles(p, shared, queue);
         else if (warp == 1 && elected)
             produce_keys<PANELS, K_STAGES>(own, shared, p.k_map, shared.k, shared.k_full, shared.k_empty);
         else if (warp == 2 && elected)

@@ -328,7 +328,7 @@ __device__ __forceinline__ int queries_of_tile(const attention_params &) { retur
 __device__ __forceinline__ int tile_heads(const attention_params &p) { return p.heads; }
 
 // Tile `tile` of a head; `index` counts heads and batches.
-__device__ __forceinline__ Tile tile_of(const attention_params &p, int index, int tile) {
+__device__ __forceinline__ Tile tile_of(const attention_params &p, unsigned index, int tile) {
     int head = index % p.heads, batch = index / p.heads;
     return {tile * queries_of_tile(p), head, head / (p.heads / p.kv_heads), batch};
 }
@@ -341,7 +341,7 @@ __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int 
 // The order of the work items of some heads, each with as many items. Blocks start in the order of their index, each as soon
 // as an SM is free: so the order decides which items share the L2 cache, and which run last.
 struct Place {
-    int head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
+    unsigned head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
 };
 
 __device__ __forceinline__ int all_heads(const attention_params &p) { return tile_heads(p) * p.batch; }
@@ -349,12 +349,12 @@ __device__ __forceinline__ int all_heads(const attention_params &p) { return til
 // work/order_sections.cuh
 
 // A section: as many heads as fit half of the L2 with their K and V; all their items, heaviest first.
-__device__ __forceinline__ Place place_of(const attention_params &p, int heads, int items, int item) {
+__device__ __forceinline__ Place place_of(const attention_params &p, unsigned heads, unsigned items, unsigned item) {
     constexpr float SECTION_BYTES = 32 << 20;
     float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * max(p.len_kv, 1);
-    int section = static_cast<int>(
+    const unsigned section = static_cast<unsigned>(
         fminf(fmaxf(SECTION_BYTES * reciprocal_approx(kv_bytes) * (tile_heads(p) / p.kv_heads), 1), 1.0f * heads));
-    int first = item / (section * items) * section, within = item - first * items, wide = min(section, heads - first);
+    const unsigned first = item / (section * items) * section, within = item - first * items, wide = min(section, heads - first);
     return {first + within % wide, within / wide};
 }
 

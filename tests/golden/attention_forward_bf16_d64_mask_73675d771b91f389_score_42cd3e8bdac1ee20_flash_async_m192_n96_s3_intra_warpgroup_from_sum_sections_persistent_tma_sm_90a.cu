@@ -538,7 +538,7 @@ __device__ __forceinline__ int rows_of_unit(const attention_params &) { return 6
 __device__ __forceinline__ int tile_heads(const attention_params &p) { return p.heads; }
 
 // Tile `tile` of a head; `index` counts heads and batches.
-__device__ __forceinline__ Tile tile_of(const attention_params &p, int index, int tile) {
+__device__ __forceinline__ Tile tile_of(const attention_params &p, unsigned index, int tile) {
     int head = index % p.heads, batch = index / p.heads;
     return {tile * queries_of_tile(p), head, head / (p.heads / p.kv_heads), batch};
 }
@@ -582,7 +582,7 @@ __device__ __forceinline__ void release_keys(Barrier *empty) { release(empty); }
 // The order of the work items of some heads, each with as many items. Blocks start in the order of their index, each as soon
 // as an SM is free: so the order decides which items share the L2 cache, and which run last.
 struct Place {
-    int head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
+    unsigned head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
 };
 
 __device__ __forceinline__ int all_heads(const attention_params &p) { return tile_heads(p) * p.batch; }
@@ -590,12 +590,12 @@ __device__ __forceinline__ int all_heads(const attention_params &p) { return til
 // work/order_sections.cuh
 
 // A section: as many heads as fit half of the L2 with their K and V; all their items, heaviest first.
-__device__ __forceinline__ Place place_of(const attention_params &p, int heads, int items, int item) {
+__device__ __forceinline__ Place place_of(const attention_params &p, unsigned heads, unsigned items, unsigned item) {
     constexpr float SECTION_BYTES = 32 << 20;
     float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * max(p.len_kv, 1);
-    int section = static_cast<int>(
+    const unsigned section = static_cast<unsigned>(
         fminf(fmaxf(SECTION_BYTES * reciprocal_approx(kv_bytes) * (tile_heads(p) / p.kv_heads), 1), 1.0f * heads));
-    int first = item / (section * items) * section, within = item - first * items, wide = min(section, heads - first);
+    const unsigned first = item / (section * items) * section, within = item - first * items, wide = min(section, heads - first);
     return {first + within % wide, within / wide};
 }
 
@@ -693,7 +693,13 @@ struct alignas(1024) Shared {
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
-// The next Q tile, as the scheduling thread (produce_tiles) has written it to shared memory.
+// Hand a Q tile to the other roles, through shared memory.
+__device__ __forceinline__ void hand_out(Shared &shared, Ring<2> ring, Tile tile) {
+    shared.tile[ring.stage()] = tile;
+    barrier_arrive(&shared.tile_full[ring.stage()]);
+}
+
+// The next Q tile that was handed out.
 __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
     int stage = ring.stage();
     barrier_wait(&shared.tile_full[stage], ring.parity());
@@ -724,19 +730,16 @@ __device__ __forceinline__ void load_queries_of(const attention_tma_params &p, S
                  tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch);
 }
 
-// As many empty tiles follow the last one as there are buffers of Q: so that O of the last tiles is stored.
-__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared) {
-    TileQueue queue = tile_queue(p.attention);
+// The first tile of the block has been handed out; `queue` holds the others. As many empty tiles follow the last one as there are
+// buffers of Q: so that O of the last tiles is stored.
+__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared, TileQueue &queue) {
     Ring<2> ring = {0};
     Ring<Q_STAGES> queries = {0};
+    Tile tile = shared.tile[0];
+    Tile leaving = tile; // the tile whose O is in this buffer, once the ring has wrapped
 #pragma unroll 1
-    for (int empty = 0; empty < Q_STAGES; ring.count++, queries.count++) {
+    for (int empty = 0;;) {
         int stage = queries.stage();
-        Tile tile = next_tile(p.attention, queue);
-        barrier_wait(&shared.tile_empty[ring.stage()], ring.parity() ^ 1);
-        Tile leaving = shared.tile[(ring + Q_STAGES).stage()]; // the tile whose O is in this buffer, once the ring has wrapped
-        shared.tile[ring.stage()] = tile;
-        barrier_arrive(&shared.tile_full[ring.stage()]);
 #pragma unroll 1
         for (int consumer = 0; consumer < CONSUMERS; consumer++) {
             barrier_wait(&shared.q_empty[stage][consumer], queries.parity() ^ 1);
@@ -746,6 +749,13 @@ __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Sha
                 load_queries_of(p, shared, tile, stage, consumer);
         }
         empty += tile.query < 0;
+        if (empty == Q_STAGES)
+            return;
+        ring.count++, queries.count++;
+        tile = next_tile(p.attention, queue);
+        barrier_wait(&shared.tile_empty[ring.stage()], ring.parity() ^ 1);
+        leaving = shared.tile[(ring + Q_STAGES).stage()];
+        hand_out(shared, ring, tile);
     }
 }
 
@@ -2069,11 +2079,14 @@ __device__ __forceinline__ void init_barriers(Shared &shared) {
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     attention_flash_async(const __grid_constant__ attention_tma_params p) {
     Shared &shared = *dynamic_shared<Shared>();
+    TileQueue queue = tile_queue(p.attention);
+    const Tile first = next_tile(p.attention, queue);
     if (warp_index() == 0 && elect_one()) {
         tma_prefetch(&p.q_map);
         tma_prefetch(&p.k_map);
         tma_prefetch(&p.v_map);
         init_barriers(shared);
+        hand_out(shared, {0}, first); // all roles begin with it at once
     }
     grid_dependency_wait();
     const attention_params &own = p.attention; // sequences are alike
@@ -2086,7 +2099,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         int warp = warp_index();
         bool elected = elect_one();
         if (warp == 0 && elected)
-            produce_tiles(p, shared);
+            produce_tiles(p, shared, queue);
         else if (warp == 1 && elected)
             produce_keys<PANELS, K_STAGES>(own, shared, p.k_map, shared.k, shared.k_full, shared.k_empty);
         else if (warp == 2 && elected)
