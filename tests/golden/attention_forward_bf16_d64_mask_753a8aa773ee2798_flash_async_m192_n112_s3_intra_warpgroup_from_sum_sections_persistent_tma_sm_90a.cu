@@ -2247,16 +2247,18 @@ __device__ __forceinline__ void init_barriers(Shared &shared) {
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     attention_flash_async(const __grid_constant__ attention_tma_params p) {
     Shared &shared = *dynamic_shared<Shared>();
-    TileQueue queue = tile_queue(p.attention);
-    const Tile first = next_tile(p.attention, queue);
-    if (warp_index() == 0 && elect_one()) {
+    const bool leader = warp_index() == 0 && elect_one();
+    if (leader) {
         tma_prefetch(&p.q_map);
         tma_prefetch(&p.k_map);
         tma_prefetch(&p.v_map);
         init_barriers(shared);
-        hand_out(shared, {0}, first); // all roles begin with it at once
     }
-    grid_dependency_wait();
+    grid_dependency_wait(); // the tables of a mask, which tell its tiles, come from the launch before
+    TileQueue queue = tile_queue(p.attention);
+    const Tile first = next_tile(p.attention, queue);
+    if (leader)
+        hand_out(shared, {0}, first); // all roles begin with it at once
     const attention_params &own = p.attention; // sequences are alike
     if (own.len_kv == 0)
         return write_nothing(own);
