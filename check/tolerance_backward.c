@@ -20,17 +20,18 @@ struct sum {
 struct term {
     double weight, error; /* absolute, in units */
     double rounding;      /* absolute */
+    double before;        /* of what it was taken from: a rounding that is independent of the other one */
 };
 
 static void add(struct sum *sum, struct term term, double value) {
-    double share = term.rounding * fabs(value);
+    double share = term.rounding * fabs(value), before = term.before * fabs(value);
     sum->terms++;
     if (term.weight == 0 && term.error == 0) /* adds nothing, whatever the value */
         return;
     sum->size += fabs(term.weight * value);
     sum->moved += term.error * fabs(value);
-    sum->rounded += share;
-    sum->squared += share * share;
+    sum->rounded += share + before;
+    sum->squared += share * share + before * before;
 }
 
 /* `factor` is multiplied onto the finished sum, and the result rounded. */
@@ -44,7 +45,7 @@ static double bound(const struct sum *sum, double factor, enum tolerance_type ou
 
 static struct term term_of(double weight, double error, enum tolerance_type weights) {
     const struct tolerance_rounding *type = &tolerance_roundings[weights];
-    return (struct term){weight, error, weights == TOLERANCE_FP32 ? 0 : type->unit * fabs(weight) + type->smallest};
+    return (struct term){weight, error, weights == TOLERANCE_FP32 ? 0 : type->unit * fabs(weight) + type->smallest, 0};
 }
 
 struct product {
@@ -101,7 +102,7 @@ static void add_reads(struct bounds *to, const struct formula_env *env, int64_t 
             derivative_error(p->forward, read->slope, b, h, query, key, env->score, error_of_s * UNIT) / UNIT;
         double of_share = fabs(slope) * error + fabs(d_score) * error_of_slope + fabs(slope * d_score);
         add(&to->d_param[read->param][oracle_place(p->scope, read, p->forward->env, env)],
-            (struct term){slope * d_score, of_share, 0}, 1);
+            (struct term){slope * d_score, of_share, 0, 0}, 1);
     }
 }
 
@@ -132,10 +133,12 @@ static void add_pair(struct bounds *to, int64_t row, int64_t key, int64_t kv, st
         env.score = s;
         add_reads(to, &env, b, h, query, key, error_of_s, d_score, error);
     }
-    struct term of_p = {0, 0, 0}, of_s = {0, 0, 0};
+    struct term of_p = {0}, of_s = {0};
     if (weight > 0) {
         of_p = term_of(weight, error_of_weight + (f->dropout ? 2 * weight : 0), to->weights);
         of_s = term_of(slope * d_score, error_of_d_s, to->weights);
+        if (p->d_s_from_rounded)
+            of_s.before = fabs(slope * before) * of_p.rounding;
     }
     for (int64_t d = 0; d < f->head_dim; d++) {
         add(&to->dq[d], of_s, (double)k[d]);
@@ -150,7 +153,7 @@ static void add_sink(struct bounds *to, int64_t row, struct of_row of) {
     int64_t h = row / f->len_q % f->heads;
     double lse = to->p->lse[row], weight = exp(f->sinks[h] - lse);
     if (weight > 0)
-        add(&to->d_sinks[h], (struct term){weight, weight * weight_error(0, f->sinks[h], lse), 0}, of.dot);
+        add(&to->d_sinks[h], (struct term){weight, weight * weight_error(0, f->sinks[h], lse), 0, 0}, of.dot);
     to->d_sinks[h].moved += weight * of.error;
 }
 

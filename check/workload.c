@@ -418,6 +418,12 @@ int workload_weights(const struct knobs *knobs) {
     return !unit ? dtype_fp32 : knobs_quantised(knobs) ? dtype_fp16 : knobs->dtype;
 }
 
+/* Does the backward kernel keep P in 16 bits alone (weights_packed of templates/attention_backward_async.cuh)? */
+static bool keeps_rounded_weights(const struct knobs *knobs) {
+    return knobs->family == family_attention_backward && knobs->algorithm == algorithm_flash_async &&
+           knobs->block_m == 128 && knobs->deterministic <= 0 && knobs->head_dim <= 64 && knobs->head_dim_v <= 64;
+}
+
 /* The forward pass, of the inputs from the first on. */
 static struct oracle_attention forward_of(const struct workload *w) {
     const struct shape *s = &w->shape;
@@ -539,7 +545,8 @@ static bool answer_backward(struct workload *w) {
                                             .d_lse = w->input[BACKWARD_D_LSE].value,
                                             .reads =
                                                 w->params->formulas.wants.params ? &w->params->formulas.reads : NULL,
-                                            .scope = &w->params->formulas.scope};
+                                            .scope = &w->params->formulas.scope,
+                                            .d_s_from_rounded = keeps_rounded_weights(&w->problem)};
     struct oracle_gradients expected = {0}, allowed = {0};
     find_gradients(w, &expected, &allowed);
     bool done = o && lse && (derivative || !forward.score) && run_forward(w, o, lse);
@@ -664,5 +671,6 @@ bool workload_fits(const struct workload *workload, const struct knobs *problem,
         if (knob_table[id].group != KNOB_GROUP_SCHEDULE && id != KNOB_target &&
             !knob_same(&workload->problem, problem, (enum knob_id)id))
             return false;
-    return workload_weights(&workload->problem) == workload_weights(problem);
+    return workload_weights(&workload->problem) == workload_weights(problem) &&
+           keeps_rounded_weights(&workload->problem) == keeps_rounded_weights(problem);
 }

@@ -4,8 +4,7 @@
 //
 //     dK, dV    a block keeps BLOCK_N keys and walks over STEP_M queries at a time, of all heads that share the keys
 //               S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q
-//               Keys are rows, so that P^T and dS^T are operands in the registers where they come to be. S^T of the next step is
-//               multiplied behind dK of this one, and nothing is in flight where the loop closes.
+//               Keys are rows, so that P^T and dS^T are operands in the registers where they come to be.
 //$ let dq_added = deterministic == 0 and head_dim <= 128 and head_dim + head_dim_v <= 256
 //$ if dq_added
 //     dQ        dQ = dS K in the same loop, of dS of all consumers, through shared memory. It is multiplied one step late, so that no
@@ -24,11 +23,11 @@
 //$ launch attention_dk_dv_dq grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent if dq_added
 //$ launch attention_dk_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent if not apart and not dq_added
 //$ include "backward/round_dq_launch.cuh" if dq_added
-//$ workspace 4 * heads * ((packed_rows / 64 + batch) * 64) * (2 + dq_width) if layout == ragged else 4 * batch * heads * ((len_q + 63) / 64 * 64) * (2 + dq_width)
-//$ tensor_map q rows 64 cols 64
+//$ workspace 4 * heads * ((packed_rows / step_m + batch) * step_m) * (2 + dq_width) if layout == ragged else 4 * batch * heads * ((len_q + step_m - 1) / step_m * step_m) * (2 + dq_width)
+//$ tensor_map q rows step_m cols 64
 //$ tensor_map k rows 64 cols 64
 //$ tensor_map v rows 64 cols 64
-//$ tensor_map d_o rows 64 cols 64
+//$ tensor_map d_o rows step_m cols 64
 //$ include "params/attention_backward_tma.h"
 //$ include "target/sm_90a_copies.cuh"
 //$ include "target/sm_90.cuh"
@@ -59,7 +58,7 @@ struct alignas(1024) SharedKeys {
     Panels<PANELS_V, 64> v[CONSUMERS];
     Panels<PANELS, STEP_M> q[STAGES];
     Panels<PANELS_V, STEP_M> d_o[D_O_STAGES];
-    Panels<1, 64> d_s[2][CONSUMERS]; // dS^T, (keys, queries) //$ if dq_added
+    Panels<STEP_M / 64, 64> d_s[2][CONSUMERS]; // dS^T, (keys, queries) //$ if dq_added
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
     unsigned short kept[STAGES][CONSUMERS][128][STEP_M / 32]; // of each thread of a consumer //$ if dropout == 1
     Step step[STAGES];
@@ -72,6 +71,7 @@ static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 //$ include "backward/produce_queries.cuh"
 //$ include "backward/draw_queries.cuh" if dropout == 1
 //$ include "backward/consume_queries.cuh"
+//$ include "backward/products_ahead.cuh" if weights_packed else "backward/scores_ahead.cuh"
 
 // Called by one thread of the block.
 __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
@@ -122,7 +122,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
         KeysConsumer<DK, DV> consumer(params.backward, shared, warpgroup_index() - 1, key0);
-        consumer.run();
+        run(consumer);
         consumer.store(kv_index);
     }
 }

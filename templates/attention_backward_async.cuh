@@ -1,4 +1,4 @@
-//$ needs dtype head_dim head_dim_v score wants dropout block_m block_n stages overlap target target_shared_bytes
+//$ needs dtype head_dim head_dim_v mask score wants dropout block_m block_n stages overlap target target_shared_bytes
 //$ needs mask_tables dq_added
 
 //$ note What it computes.
@@ -8,22 +8,26 @@
 //$ require head_dim % 8 == 0 and head_dim_v % 8 == 0
 //$ require head_dim <= 256 and head_dim_v <= 256
 //$ let bfloat16 = dtype == bf16
-//$ let step_m = 64
 
 //$ note Its schedules: defaults, values worth trying, what is possible.
 //$ default block_n = 128
 //$ default stages = 2
 //$ if dq_added
-//$ default block_m = 64
-//$ default overlap = both
+//$ note block_m is the queries of a step. 128 of them leave registers for P in 16 bits alone, where rows are short.
+//$ let long_steps = head_dim <= 64 and head_dim_v <= 64 and score != custom_score and mask != custom_mask and dropout == 0
+//$ default block_m = 128 if long_steps else 64
+//$ default overlap = intra_warpgroup if block_m == 128 else both
+//$ let step_m = block_m
 //$ let step_n = 64
-//$ require block_m == 64
+//$ require block_m == 64 or (block_m == 128 and long_steps)
 //$ else
 //$ default block_m = 128
 //$ default overlap = intra_warpgroup
+//$ let step_m = 64
 //$ let step_n = 128 if head_dim <= 128 and head_dim_v <= 128 and score != custom_score else 64
 //$ require block_m == 128
 //$ end
+//$ let weights_packed = dq_added and block_m == 128
 //$ tune target in [sm_90a]
 //$ tune block_m in [64, 128]
 //$ tune block_n in [128]
@@ -41,10 +45,10 @@
 //$ let panels = (head_dim + 63) / 64
 //$ let panels_v = (head_dim_v + 63) / 64
 //$ if dq_added
-//$ note Each consumer multiplies its part of the columns of dQ; a part is within a panel.
-//$ let dq_columns = 32 * panels
-//$ let dq_width = 2 * dq_columns
-//$ let gradient_bytes = 2 * block_n * 128
+//$ note Each consumer multiplies its part of dQ: 64 of the queries, or half of the columns, which is within a panel.
+//$ let dq_columns = 64 if block_m == 128 else 32 * panels
+//$ let dq_width = 64 * panels
+//$ let gradient_bytes = 2 * block_n * 2 * step_m
 //$ else
 //$ let dq_columns = 0
 //$ let dq_width = 0

@@ -1,14 +1,13 @@
-//$ needs mask score layout block_n panels panels_v consumers stages d_o_stages step_m dq_added
+//$ needs mask score block_n panels panels_v consumers stages d_o_stages step_m dq_added
 //$ include "backward/map_rows.cuh"
 
-// One warp loads K and V of the block, then the tiles of queries that see any of its keys. A lane copies 16 bytes of LSE or D.
+// One warp loads K and V of the block, then the tiles of queries that see any of its keys. A lane copies 16 bytes of LSE or D for 64 queries.
 __device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int kv_index,
                                                 int key0) {
     const attention_params &all = params.backward.forward;
     const int kv_head = kv_index % all.kv_heads, batch = kv_index / all.kv_heads, group = all.heads / all.kv_heads;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     //$ if dq_added
-    const int steps = (all.len_q + STEP_M - 1) / STEP_M; //$ if layout != ragged
     int sums = 0, sums_before = 0; // of the steps before
     //$ end
     const bool elected = elect_one();
@@ -45,8 +44,7 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
             //$ if dq_added
             step.late_sums = sums_before;
             sums_before = sums;
-            sums = last ? sums : tile_of_query(p, tile.index, tile.first); //$ if layout == ragged
-            sums = last ? sums : tile.index * steps + tile.first / STEP_M; //$ else
+            sums = last ? sums : tile_of_query(p, tile.index, tile.first);
             step.sums = sums;
             //$ end
             step.where = at; //$ if mask == custom_mask or score == custom_score
@@ -60,8 +58,10 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
                          map_batch(batch));
         }
         if (!last) {
-            const float *const from = lane < 16 ? row_lse2(p, tile.index) : row_dots(p, tile.index);
-            copy_piece(&(lane < 16 ? shared.lse2 : shared.dot)[stage][lane % 16 * 4], from + tile.first + lane % 16 * 4);
+            const float *const from = (lane < 16 ? row_lse2(p, tile.index) : row_dots(p, tile.index)) + tile.first;
+#pragma unroll
+            for (int i = lane % 16 * 4; i < STEP_M; i += 64)
+                copy_piece(&(lane < 16 ? shared.lse2 : shared.dot)[stage][i], from + i);
         }
         barrier_arrive_copied(q_full);
         barrier_wait(&shared.d_o_empty[stage_d_o], ring_d_o.parity() ^ 1);

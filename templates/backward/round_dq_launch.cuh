@@ -12,13 +12,12 @@ extern "C" __global__ void __launch_bounds__(128)
     grid_dependency_wait();
     launch_dependents();
     //$ end
-    const int tiles = padded_queries(all.forward) / 64, index = static_cast<int>(blockIdx.x) / tiles;
+    const int tiles = (all.forward.len_q + 63) / 64, index = static_cast<int>(blockIdx.x) / tiles;
     const int tile0 = static_cast<int>(blockIdx.x) % tiles * 64, query0 = tile0 + static_cast<int>(threadIdx.x) / 32 * 16; // of this warp
     const attention_backward_params &params = sequence_of(all, index / all.forward.heads);
     const attention_params &p = params.forward;
     if (tile0 >= p.len_q) return; //$ if layout == ragged
-    const float4 *const sums = reinterpret_cast<const float4 *>(dq_sums(p, tile_of_query(p, index, tile0))) + threadIdx.x; //$ if layout == ragged
-    const float4 *const sums = reinterpret_cast<const float4 *>(dq_sums(p, blockIdx.x)) + threadIdx.x;                     //$ else
+    const float4 *const sums = reinterpret_cast<const float4 *>(dq_sums(p, tile_of_query(p, index, tile0))) + threadIdx.x;
     float dq[1][DQ_WIDTH / 2];
 #pragma unroll
     for (int i = 0; i < DQ_WIDTH / 8; i++) {

@@ -1,14 +1,14 @@
-//$ needs head_dim_v dq_width layout dependent_launches
-//$ launch attention_row_statistics grid batch * heads * ((len_q + 63) / 64 * 4) block 128 shared 0 dependent params attention_backward_params
+//$ needs head_dim_v dq_width step_m layout dependent_launches
+//$ launch attention_row_statistics grid batch * heads * ((len_q + step_m - 1) / step_m * (step_m / 16)) block 128 shared 0 dependent params attention_backward_params
 //$ include "backward/gradients.cuh"
 //$ include "fragment/reduce.cuh"
 //$ include "target/sm_90.cuh"
 
 // Two numbers a query, at the beginning of the workspace: D = row sum of dO * O, less dLSE, which the derivative of the softmax
 // subtracts from every dP; and LSE for the base 2, +INFINITY of a query that sees no key, which makes every weight 0. Queries are
-// padded to whole steps of 64 by such that see no key.
+// padded to whole steps by such that see no key.
 
-__device__ __forceinline__ int padded_queries(const attention_params &p) { return (p.len_q + 63) / 64 * 64; }
+__device__ __forceinline__ int padded_queries(const attention_params &p) { return (p.len_q + STEP_M - 1) / STEP_M * STEP_M; }
 //$ include "backward/statistics_packed.cuh" if layout == ragged else "backward/statistics_of_heads.cuh"
 
 // Where the numbers of a query are in these rows. 16 queries are in such an order that an ldmatrix, whose rows of 16 bytes go to four
@@ -52,8 +52,7 @@ extern "C" __global__ void __launch_bounds__(128)
         row_lse2(p, index)[row_place(query)] = lse == -INFINITY ? INFINITY : lse * 1.44269504f;
     }
     //$ if dq_width > 0
-    float *const sums = dq_sums(p, tile_of_query(p, index, 0)) + static_cast<long long>(query) * DQ_WIDTH; //$ if layout == ragged
-    float *const sums = dq_sums(p, index * tiles / 4) + static_cast<long long>(query) * DQ_WIDTH;          //$ else
+    float *const sums = dq_sums(p, tile_of_query(p, index, 0)) + static_cast<long long>(query) * DQ_WIDTH;
 #pragma unroll
     for (int column = 4 * lane; column < DQ_WIDTH; column += 32)
         *reinterpret_cast<float4 *>(sums + column) = make_float4(0, 0, 0, 0);

@@ -10,6 +10,9 @@ __device__ __forceinline__ float *row_lse2(const attention_params &p, long long 
 
 // Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of a warpgroup hold an accumulator, four numbers at a
 // time. tile: the place of their first query in the rows above, / 64.
+__device__ __forceinline__ int tile_of_query(const attention_params &p, int index, int query) {
+    return index * (padded_queries(p) / 64) + query / 64;
+}
 __device__ __forceinline__ float *dq_sums(const attention_params &p, long long tile) {
     return row_lse2(p, static_cast<long long>(p.batch) * p.heads) + tile * (64 * DQ_WIDTH);
 }

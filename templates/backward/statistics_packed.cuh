@@ -1,9 +1,9 @@
-//$ needs dq_width
+//$ needs dq_width step_m
 
-// As in packed tensors sequences are one behind another, but each begins at a multiple of 64.
-__device__ __forceinline__ int rows_of_head(const attention_params &p) { return (p.total_q / 64 + p.batch) * 64; }
+// As in packed tensors sequences are one behind another, but each begins at a multiple of STEP_M.
+__device__ __forceinline__ int rows_of_head(const attention_params &p) { return (p.total_q / STEP_M + p.batch) * STEP_M; }
 __device__ __forceinline__ long long first_row(const attention_params &p, long long index) {
-    return index % p.heads * rows_of_head(p) + (p.first_q / 64 + index / p.heads) * 64;
+    return index % p.heads * rows_of_head(p) + (p.first_q / STEP_M + index / p.heads) * STEP_M;
 }
 __device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
     return static_cast<float *>(p.workspace) + first_row(p, index);

@@ -1,4 +1,4 @@
-//$ needs score step_m bfloat16
+//$ needs score step_m bfloat16 weights_packed
 //$ include "backward/pair_weight.cuh"
 //$ include "target/sm_80.cuh"
 
@@ -14,8 +14,6 @@ __device__ __forceinline__ void load_statistics(float (&number)[4], SharedAddres
     for (int i = 0; i < 4; i++)
         number[i] = __int_as_float(static_cast<int>(word[i]));
 }
-
-//$ include "backward/weigh_keys_custom.cuh" if score == custom_score else "backward/weigh_keys_scaled.cuh"
 
 // Values of the accumulator layout as operand a of a product.
 __device__ __forceinline__ void pack_values(unsigned (&pairs)[STEP_M / 16][4], const float (&value)[STEP_M / 2]) {
@@ -44,19 +42,5 @@ __device__ __forceinline__ void drop_gradients(float (&d_weight)[STEP_M / 2], un
         d_weight[i] = factor * (kept >> i & 1 ? d_weight[i] : 0);
 }
 
-// dS^T = slope (dP^T - D), as operand of dK += dS^T Q.
-template <bool MASKED>
-__device__ __forceinline__ void weigh_key_gradients(unsigned (&d_s)[STEP_M / 16][4], float (&d_weight)[STEP_M / 2],
-                                                    const float (&slope)[STEP_M / 2], SharedAddress dot) {
-#pragma unroll
-    for (int j = 0; j < STEP_M / 16; j++) {
-        float dot_of[4];
-        load_statistics(dot_of, dot + 64 * j);
-#pragma unroll
-        for (int i = 8 * j; i < 8 * j + 8; i++) {
-            const float value = slope[i] * (d_weight[i] - dot_of[i % 8 / 4 * 2 + i % 2]);
-            d_weight[i] = MASKED && slope[i] == 0 ? 0 : value; // whatever dP is of a pair that is not seen
-        }
-    }
-    pack_values(d_s, d_weight);
-}
+//$ include "backward/weigh_keys_packed.cuh" if weights_packed else "backward/weigh_keys_custom.cuh" if score == custom_score else "backward/weigh_keys_scaled.cuh"
+//$ include "backward/weigh_key_slopes.cuh" if not weights_packed

@@ -1,0 +1,30 @@
+//$ needs consumers head_dim dq_columns bfloat16
+//$ include "backward/unit_products.cuh"
+
+// A consumer's part of dQ = dS K: the columns from index * DQ_COLUMNS on, of the 64 queries of a step.
+
+// dq (64 queries, DQ_COLUMNS), over the keys of all consumers.
+__device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], SharedKeys &shared, int index, int buffer) {
+    const int column = index * DQ_COLUMNS;
+#pragma unroll
+    for (int i = 0; i < CONSUMERS; i++) {
+        const unsigned long long a = matrix_descriptor(shared.d_s[buffer][i], 0);
+        const unsigned long long b = matrix_descriptor(&shared.k[i][column / 64][0][column % 64], 0);
+#pragma unroll
+        for (int step = 0; step < 4; step++)
+            if (i == 0 && step == 0)
+                wgmma_ss<DQ_COLUMNS, false, true, false, BFLOAT16>(dq, a, b);
+            else
+                wgmma_ss<DQ_COLUMNS, true, true, false, BFLOAT16>(dq, a + step * ROWS_OF_STEP, b + step * ROWS_OF_STEP);
+    }
+}
+
+// To the sums of the step's queries.
+__device__ __forceinline__ void add_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index, int sums) {
+    float *const to = dq_sums(p, sums) + static_cast<int>(threadIdx.x) % 128 * 4;
+    const int column = index * DQ_COLUMNS;
+#pragma unroll
+    for (int i = 0; i < DQ_COLUMNS / 8; i++)
+        if (HEAD_DIM == 2 * DQ_COLUMNS || column + 8 * i < HEAD_DIM)
+            add_to_memory(to + (column / 8 + i) * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+}

@@ -1,0 +1,27 @@
+//$ needs consumers head_dim dq_columns bfloat16
+//$ include "backward/unit_products.cuh"
+
+// A consumer's part of dQ = dS K: the queries from 64 * index on, of the 128 of a step.
+
+// dq (64 queries, DQ_COLUMNS), over the keys of all consumers.
+__device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], SharedKeys &shared, int index, int buffer) {
+#pragma unroll
+    for (int i = 0; i < CONSUMERS; i++) {
+        const unsigned long long a = matrix_descriptor(shared.d_s[buffer][i][index], 0);
+        const unsigned long long b = matrix_descriptor(shared.k[i], 0);
+#pragma unroll
+        for (int step = 0; step < 4; step++)
+            if (i == 0 && step == 0)
+                wgmma_ss<DQ_COLUMNS, false, true, false, BFLOAT16>(dq, a, b);
+            else
+                wgmma_ss<DQ_COLUMNS, true, true, false, BFLOAT16>(dq, a + step * ROWS_OF_STEP, b + step * ROWS_OF_STEP);
+    }
+}
+
+// To the sums of these queries; `sums` are those of the step's first 64.
+__device__ __forceinline__ void add_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index, int sums) {
+    float *const to = dq_sums(p, sums + index) + static_cast<int>(threadIdx.x) % 128 * 4;
+#pragma unroll
+    for (int i = 0; i < (HEAD_DIM + 7) / 8; i++)
+        add_to_memory(to + i * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+}

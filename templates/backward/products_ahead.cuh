@@ -1,0 +1,44 @@
+// The order of a consumer's steps: S^T and dP^T of the next step are multiplied during this one, so that products of this warpgroup
+// are in flight beside all of its other work: dV beside dS, dK and S^T beside the sums of dQ, dP^T beside the exponentials. dQ is
+// multiplied one step late, so that no consumer waits for the other. Nothing is in flight where the loop closes.
+template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK, DV> &c) {
+    wgmma_settle(c.dk[0]);
+    wgmma_settle(c.dv[0]);
+    c.await_queries(0);
+    if (c.step().first < 0)
+        return;
+    barrier_wait(&c.shared.keys_full, 0);
+    c.multiply_scores(0);
+    c.await_d_o(0);
+    c.multiply_d_weights(0);
+    wgmma_wait<1>();
+    wgmma_settle(c.s);
+    c.weigh(0);
+    c.await_d_o(0); // again: keeps the assembler from waiting for dP^T before the exponentials
+    wgmma_wait<0>();
+#pragma unroll 1
+    for (; c.step().first >= 0; c.ring.count++) {
+        c.add_dv();
+        c.weigh_gradients();
+        c.share();
+        c.multiply_dq(c.ring.count - 1); // in the first step in vain: a branch would cost registers
+        wgmma_wait<1>();
+        wgmma_settle(c.dv[0]);
+        c.release_d_o();
+        c.add_dk();
+        c.multiply_scores(1);
+        wgmma_wait<2>();
+        c.take_dq();
+        wgmma_wait<1>();
+        wgmma_settle(c.dk[0]);
+        c.release_queries();
+        c.await_d_o(1);
+        c.multiply_d_weights(1);
+        wgmma_wait<1>();
+        wgmma_settle(c.s);
+        c.weigh(1);
+        c.await_d_o(1);
+        wgmma_wait<0>();
+    }
+    c.finish_last_dq();
+}

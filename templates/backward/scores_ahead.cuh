@@ -1,0 +1,67 @@
+//$ needs dq_added dq_first pingpong_schedule
+
+// The order of a consumer's steps: S^T of the next step is multiplied behind dK of this one, and nothing is in flight where the loop
+// closes. dQ is multiplied one step late, so that no consumer waits for the other. //$ if dq_added
+
+//$ if pingpong_schedule
+// Only one of the two consumers at a time computes exponentials.
+__device__ __forceinline__ void take_turn(int consumer) { named_barrier_sync(1 + consumer, 256); }
+__device__ __forceinline__ void pass_turn(int consumer) { named_barrier_arrive(2 - consumer, 256); }
+
+//$ end
+template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK, DV> &c) {
+    wgmma_settle(c.dk[0]);
+    wgmma_settle(c.dv[0]);
+    c.await_queries(0);
+    if (c.step().first < 0)
+        return;
+    barrier_wait(&c.shared.keys_full, 0);
+    if (c.index == 1) pass_turn(1); // consumer 0 takes the first one //$ if pingpong_schedule
+    c.multiply_scores(0);
+    wgmma_wait<0>();
+    wgmma_settle(c.s);
+    c.weigh(0);
+    c.await_d_o(0);
+#pragma unroll 1
+    for (; c.step().first >= 0; c.ring.count++) {
+        if constexpr (DK)
+            c.multiply_d_weights(0);
+        if constexpr (DV)
+            c.add_dv();
+        if constexpr (DK) {
+            wgmma_wait<DV>();
+            c.weigh_gradients();
+            c.share(); //$ if dq_added
+            c.add_dk();
+        }
+        if constexpr (DK && DV)
+            wgmma_wait<1>();
+        if constexpr (DK) {
+            wgmma_settle(c.dv[0]);
+            c.release_d_o();
+        }
+        c.multiply_scores(1);
+        wgmma_wait<1>();
+        wgmma_settle(c.dk[0]);
+        if constexpr (!DK) {
+            wgmma_settle(c.dv[0]);
+            c.release_d_o();
+        }
+        c.release_queries();
+        c.multiply_dq(c.ring.count - 1); // in the first step in vain: a branch would cost registers //$ if dq_added
+        wgmma_wait<0>(); //$ if dq_first or not dq_added
+        c.take_dq();     //$ if dq_first
+        wgmma_wait<1>(); //$ elif dq_added
+        wgmma_settle(c.s);
+        take_turn(c.index); //$ if pingpong_schedule
+        c.weigh(1);
+        pass_turn(c.index); //$ if pingpong_schedule
+        c.await_d_o(1); // also keeps the assembler from waiting for dQ before
+        //$ if dq_added and not dq_first
+        wgmma_wait<0>();
+        c.take_dq();
+        //$ end
+    }
+    if (c.index == 0) take_turn(0); // the one that is left //$ if pingpong_schedule
+    c.finish_last_dq(); //$ if dq_added
+}
