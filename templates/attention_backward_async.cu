@@ -2,7 +2,7 @@
 // consumers, warpgroups of 64 rows each, multiply them by wgmma.
 // Three more warps draw which pairs are dropped. //$ if dropout == 1
 //
-//     dK, dV    a block keeps BLOCK_N keys and walks over STEP_M queries at a time, of all heads that share the keys
+//     dK, dV    a block stays, takes BLOCK_N keys at a time, and walks over STEP_M queries at a time, of all heads that share the keys
 //               S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q
 //               Keys are rows, so that P^T and dS^T are operands in the registers where they come to be.
 //$ let dq_added = deterministic == 0 and head_dim <= 128 and head_dim + head_dim_v <= 256
@@ -18,12 +18,12 @@
 //$ include "expression/tables_launch.cuh" if mask_tables > 0
 //$ include "backward/row_statistics_launch.cuh"
 //$ include "backward/d_sinks_launch.cuh" if sinks > 0
-//$ launch attention_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent if apart
-//$ launch attention_dk grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent if apart
-//$ launch attention_dk_dv_dq grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent if dq_added
-//$ launch attention_dk_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block block_threads shared shared_keys dependent if not apart and not dq_added
+//$ launch attention_dv grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if apart
+//$ launch attention_dk grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if apart
+//$ launch attention_dk_dv_dq grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if dq_added
+//$ launch attention_dk_dv grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if not apart and not dq_added
 //$ include "backward/round_dq_launch.cuh" if dq_added
-//$ workspace 4 * heads * ((packed_rows / step_m + batch) * step_m) * (2 + dq_width) if layout == ragged else 4 * batch * heads * ((len_q + step_m - 1) / step_m * step_m) * (2 + dq_width)
+//$ workspace 4 * heads * ((packed_rows / step_m + batch) * step_m) * (2 + dq_width) + 16 if layout == ragged else 4 * batch * heads * ((len_q + step_m - 1) / step_m * step_m) * (2 + dq_width) + 16
 //$ tensor_map q rows step_m cols 64
 //$ tensor_map k rows 64 cols 64
 //$ tensor_map v rows 64 cols 64
@@ -34,7 +34,7 @@
 //$ include "pipeline/ring.cuh"
 //$ include "pipeline/release.cuh"
 //$ include "backward/unit_products.cuh"
-//$ include "backward/own_sequence.cuh"
+//$ include "backward/items.cuh"
 //$ include "backward/weigh_keys.cuh"
 //$ include "backward/other_tiles.cuh"
 //$ include "backward/repeat_keys.cuh"
@@ -54,17 +54,17 @@ struct Step {
 // --- dK and dV: keys down, queries across
 
 struct alignas(1024) SharedKeys {
-    Panels<PANELS, 64> k[CONSUMERS];
-    Panels<PANELS_V, 64> v[CONSUMERS];
+    Panels<PANELS, 64> k[KEY_STAGES][CONSUMERS];
+    Panels<PANELS_V, 64> v[KEY_STAGES][CONSUMERS];
     Panels<PANELS, STEP_M> q[STAGES];
     Panels<PANELS_V, STEP_M> d_o[D_O_STAGES];
     Panels<STEP_M / 64, 64> d_s[2][CONSUMERS]; // dS^T, (keys, queries) //$ if dq_added
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
     unsigned short kept[STAGES][CONSUMERS][128][STEP_M / 32]; // of each thread of a consumer //$ if dropout == 1
     Step step[STAGES];
-    Barrier keys_full, q_full[STAGES], q_empty[STAGES], d_o_full[D_O_STAGES], d_o_empty[D_O_STAGES];
+    Item item[KEY_STAGES];
+    Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES], d_o_full[D_O_STAGES], d_o_empty[D_O_STAGES];
     Barrier d_s_full[2], d_s_empty[2]; //$ if dq_added
-    Sequence sequence; //$ if layout != dense
 };
 static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 
@@ -75,7 +75,11 @@ static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 
 // Called by one thread of the block.
 __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
-    barrier_init(&shared.keys_full, 1);
+    for (int stage = 0; stage < KEY_STAGES; stage++) {
+        barrier_init(&shared.keys_full[stage], 1);
+        barrier_init(&shared.keys_empty[stage], CONSUMERS + DRAWERS); //$ if dropout == 1
+        barrier_init(&shared.keys_empty[stage], CONSUMERS);           //$ else
+    }
     for (int stage = 0; stage < STAGES; stage++) {
         // the bytes of Q, the lanes that copy statistics
         barrier_init(&shared.q_full[stage], 1 + 32 + DRAWERS); // and the warps that draw //$ if dropout == 1
@@ -95,35 +99,27 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
     barrier_init_fence();
 }
 
-// The block's keys: dK, dV, or both.
+// dK, dV, or both, of all items that the block takes.
 template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(const attention_backward_tma_params &params) {
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
-    const attention_params &all = params.backward.forward;
-    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N;
-    // the first keys are seen by most queries where a mask is causal: they begin first
-    const int key0 = static_cast<int>(blockIdx.x) % tiles * BLOCK_N, kv_index = static_cast<int>(blockIdx.x) / tiles;
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
     grid_dependency_wait();
     launch_dependents();
-    //$ if layout != dense
-    const attention_params own = sequence_of(all, kv_index / all.kv_heads);
-    if (key0 >= own.len_kv)
-        return;
-    if (threadIdx.x == 0)
-        shared.sequence = numbers_of(own);
-    //$ end
     __syncthreads();
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
         if (warp_index() == 0)
-            produce_queries(params, shared, kv_index, key0);
-        else draw_queries(all, shared, kv_index, key0, warp_index() - 1); //$ if dropout == 1
+            produce_queries(params, shared, item_counter(params.backward.forward, DV ? 0 : 1));
+        else draw_queries(params.backward.forward, shared, warp_index() - 1); //$ if dropout == 1
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
-        KeysConsumer<DK, DV> consumer(params.backward, shared, warpgroup_index() - 1, key0);
-        run(consumer);
-        consumer.store(kv_index);
+        KeysConsumer<DK, DV> consumer(params.backward, shared, warpgroup_index() - 1);
+        while (consumer.take()) {
+            run(consumer);
+            consumer.store();
+            consumer.release_item();
+        }
     }
 }
 

@@ -72,5 +72,8 @@
 //$ let step_bytes = step_m * (128 * panels + 8) + kept_bytes + 48
 //$ let d_o_bytes = step_m * 128 * panels_v + 16
 //$ note dO is in use for less of a step than Q: where two tiles of it are too many, one will do.
-//$ let d_o_stages = 2 if key_bytes + gradient_bytes + 2 * (step_bytes + d_o_bytes) + 64 <= target_shared_bytes else 1
-//$ let shared_keys = (key_bytes + gradient_bytes + stages * step_bytes + d_o_stages * d_o_bytes + 64 + 1023) / 1024 * 1024
+//$ let d_o_stages = 2 if key_bytes + gradient_bytes + 2 * (step_bytes + d_o_bytes) + 160 <= target_shared_bytes else 1
+//$ note K and V of the next item come during this one, where they fit.
+//$ let streamed_bytes = gradient_bytes + stages * step_bytes + d_o_stages * d_o_bytes
+//$ let key_stages = 2 if 2 * key_bytes + streamed_bytes + 160 <= target_shared_bytes else 1
+//$ let shared_keys = (key_stages * key_bytes + streamed_bytes + 160 + 1023) / 1024 * 1024

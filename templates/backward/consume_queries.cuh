@@ -1,13 +1,14 @@
-//$ needs mask score dropout step_m stages d_o_stages head_dim head_dim_v dq_added dq_columns block_m weights_packed
+//$ needs mask score dropout step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns block_m weights_packed
 //$ include "backward/dq_rows.cuh" if dq_added and block_m == 128 else "backward/dq_columns.cuh" if dq_added
 
-// A consumer warpgroup: 64 keys of the block, and everything that it holds in registers.
+// A consumer warpgroup: 64 keys of an item, and everything that it holds in registers.
 template <bool DK, bool DV> struct KeysConsumer {
     const attention_backward_params &params;
     const attention_params &all; // sequences
     SharedKeys &shared;
-    int index, key0, key; // which consumer of the block; the block's first key, the first key of this thread's rows
-    Ring<STAGES> ring;    // steps
+    int index;              // which consumer of the block
+    Ring<KEY_STAGES> items;
+    Ring<STAGES> ring; // steps of all items
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T                           //$ if weights_packed
     float s[STEP_M / 2]; // S^T, then slopes              //$ else
@@ -15,13 +16,42 @@ template <bool DK, bool DV> struct KeysConsumer {
     unsigned weights[STEP_M / 16][4], d_s[STEP_M / 16][4]; // P^T and dS^T in 16 bits, operands
     float dq[DQ_COLUMNS / 2]; // of this consumer's part, (64 queries, DQ_COLUMNS) //$ if dq_added
 
-    __device__ __forceinline__ KeysConsumer(const attention_backward_params &params, SharedKeys &shared, int index, int key0)
-        : params(params), all(params.forward), shared(shared), index(index), key0(key0),
-          key(key0 + 64 * index + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4), ring{0},
-          dk{}, dv{} {}
+    __device__ __forceinline__ KeysConsumer(const attention_backward_params &params, SharedKeys &shared, int index)
+        : params(params), all(params.forward), shared(shared), index(index), items{0}, ring{0} {}
+
+    // The next item. False when there is none.
+    __device__ __forceinline__ bool take() {
+        barrier_wait(&shared.keys_full[items.stage()], items.parity());
+#pragma unroll
+        for (float &value : dk[0])
+            value = 0;
+#pragma unroll
+        for (float &value : dv[0])
+            value = 0;
+        wgmma_settle(dk[0]);
+        wgmma_settle(dv[0]);
+        return __any_sync(0xffffffffu, item().key0 >= 0); // a vote, so that the compiler knows that counts are uniform
+    }
+
+    __device__ __forceinline__ const Item &item() const { return shared.item[items.stage()]; }
+    // The first key of this warp's rows.
+    __device__ __forceinline__ int first_key() const { return item().key0 + 64 * index + warp_index() % 4 * 16; }
+
+    // The step behind the last one of the item has been seen.
+    __device__ __forceinline__ void pass_last_step() {
+        release_queries();
+        release_d_o();
+        ring.count++;
+    }
+    // The item is done.
+    __device__ __forceinline__ void release_item() {
+        release(&shared.keys_empty[items.stage()]);
+        items.count++;
+    }
 
     // Which step, and which tile of dO: this one, or one further on.
     __device__ __forceinline__ const Step &step(int ahead = 0) const { return shared.step[(ring + ahead).stage()]; }
+    __device__ __forceinline__ bool is_last() const { return !__any_sync(0xffffffffu, step().first >= 0); }
     __device__ __forceinline__ Ring<D_O_STAGES> d_o(int ahead = 0) const { return {ring.count + ahead}; }
 
     //$ if dropout == 1
@@ -40,7 +70,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void multiply_scores(int ahead) {
         await_queries(ahead);
         wgmma_fence();
-        multiply_rows<HEAD_DIM, STEP_M>(s, matrix_descriptor(shared.k[index], 0),
+        multiply_rows<HEAD_DIM, STEP_M>(s, matrix_descriptor(shared.k[items.stage()][index], 0),
                                         matrix_descriptor(shared.q[(ring + ahead).stage()], 0));
         wgmma_commit();
     }
@@ -48,18 +78,20 @@ template <bool DK, bool DV> struct KeysConsumer {
     // P^T and slopes, from S^T.
     __device__ __forceinline__ void weigh(int ahead) {
         const Step &of = step(ahead);
-        const attention_params &p = own_sequence(all, shared);
+        const attention_params &p = own_sequence(all, item());
         const SharedAddress lse2 = address_in_shared(shared.lse2[(ring + ahead).stage()]);
         const Where &at = of.where; //$ if mask == custom_mask or score == custom_score
         const Where at = {};        //$ else
+        const int key = first_key() + static_cast<int>(threadIdx.x) % 32 / 4; // of this thread's first row
         if (of.whole)
-            weigh_as<false>(p, at, lse2, of.first, ahead);
+            weigh_as<false>(p, at, lse2, of.first, key, ahead);
         else if (of.first >= 0) //$ if not weights_packed
         else // behind the last step, too: else P^T of the step before would have to be kept //$ else
-            weigh_as<true>(p, at, lse2, of.first, ahead);
+            weigh_as<true>(p, at, lse2, of.first, key, ahead);
     }
     template <bool MASKED>
-    __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, SharedAddress lse2, int query0, int ahead) {
+    __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, SharedAddress lse2, int query0, int key,
+                                             int ahead) {
         weigh_keys<MASKED>(s, weights, p, kept(ahead), at, lse2, query0, key); //$ if score == custom_score and dropout == 1
         weigh_keys<MASKED>(s, weights, p, at, lse2, query0, key);              //$ elif score == custom_score or weights_packed
         weigh_keys<MASKED>(s, p, at, lse2, query0, key);                       //$ else
@@ -68,7 +100,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     // dP^T (64 keys, STEP_M) = V dO^T of a step that is `ahead`; issued.
     __device__ __forceinline__ void multiply_d_weights(int ahead) {
         wgmma_fence();
-        multiply_rows<HEAD_DIM_V, STEP_M>(d_weight, matrix_descriptor(shared.v[index], 0),
+        multiply_rows<HEAD_DIM_V, STEP_M>(d_weight, matrix_descriptor(shared.v[items.stage()][index], 0),
                                           matrix_descriptor(shared.d_o[d_o(ahead).stage()], 0));
         wgmma_commit();
     }
@@ -106,14 +138,19 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void release_d_o() { release(&shared.d_o_empty[d_o().stage()]); }
     //$ if dq_added
 
+    // Tiles of dS that this consumer has shared before this step: one a step, but for the last of each item.
+    __device__ __forceinline__ int shared_tiles() const { return ring.count - items.count; }
+
     // dS^T to shared memory, (64 keys, STEP_M), where all consumers read it.
     __device__ __forceinline__ void share() {
-        const int buffer = ring.count % 2, lane = static_cast<int>(threadIdx.x) % 32;
-        const int row = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane % 16;
-        barrier_wait(&shared.d_s_empty[buffer], ring.count / 2 % 2 ^ buffer ^ 1); // the first step releases buffer 1
+        const int count = shared_tiles(), buffer = count % 2;
+        const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
+        const int row = thread / 32 * 16 + lane % 16;
+        const int chunk = set_apart(lane / 16 ^ lane % 8); // so that addresses of all chunks are not kept from step to step
+        barrier_wait(&shared.d_s_empty[buffer], count / 2 % 2 ^ buffer ^ 1); // the first step releases buffer 1
 #pragma unroll
         for (int i = 0; i < STEP_M / 16; i++)
-            store_matrices(&shared.d_s[buffer][index][i / 4][row][((2 * i + lane / 16) % 8 ^ lane % 8) * 8], d_s[i][0], d_s[i][1],
+            store_matrices(&shared.d_s[buffer][index][i / 4][row][(2 * i % 8 ^ chunk) * 8], d_s[i][0], d_s[i][1],
                            d_s[i][2], d_s[i][3]);
         fence_async();
         __syncwarp();
@@ -121,37 +158,38 @@ template <bool DK, bool DV> struct KeysConsumer {
             barrier_arrive(&shared.d_s_full[buffer]);
     }
 
-    // This consumer's part of dQ = dS K over the keys of all consumers, of the step with this count; issued.
-    __device__ __forceinline__ void multiply_dq(int count) {
-        const int buffer = count & 1;
+    // This consumer's part of dQ = dS K over the keys of all consumers, of the step before; issued.
+    __device__ __forceinline__ void multiply_dq() {
+        const int count = shared_tiles() - 1, buffer = count & 1;
         barrier_wait(&shared.d_s_full[buffer], count >> 1 & 1);
         wgmma_fence();
-        multiply_part_of_dq(dq, shared, index, buffer);
+        multiply_part_of_dq(dq, shared.d_s[buffer], shared.k[items.stage()], index);
         wgmma_commit();
     }
 
     // dQ of the step before, once it is there, to its sums.
     __device__ __forceinline__ void take_dq() {
         wgmma_settle(dq);
-        release(&shared.d_s_empty[(ring.count - 1) & 1]);
-        if (ring.count > 0)
+        release(&shared.d_s_empty[(shared_tiles() - 1) & 1]);
+        if (step(1).late_sums >= 0) // not in the item's first step
             add_part_of_dq(dq, all, index, step(1).late_sums);
     }
 
     // The same of the last step.
     __device__ __forceinline__ void finish_last_dq() {
-        multiply_dq(ring.count - 1);
+        multiply_dq();
         wgmma_wait<0>();
         wgmma_settle(dq);
         add_part_of_dq(dq, all, index, step().sums);
     }
     //$ end
 
-    // dK and dV of the block's keys, to memory.
-    __device__ __forceinline__ void store(int kv_index) const {
+    // dK and dV of the item, to memory.
+    __device__ __forceinline__ void store() const {
+        const int kv_index = same_in_warp(item().kv_index);
         const attention_backward_params &own = tensors_of_keys(params, kv_index);
         const attention_params &p = own.forward;
-        const int row0 = key0 + 64 * index + static_cast<int>(threadIdx.x) % 128 / 32 * 16; // of this warp
+        const int row0 = same_in_warp(first_key());
         const int kv_head = kv_index % p.kv_heads, batch = kv_index / p.kv_heads;
         const float factor_of_dv = p.dropout_factor; //$ if dropout == 1
         const float factor_of_dv = 1;                //$ else

@@ -1,15 +1,16 @@
-//$ needs consumers head_dim dq_columns bfloat16
+//$ needs consumers head_dim dq_columns step_m panels bfloat16
 //$ include "backward/unit_products.cuh"
 
 // A consumer's part of dQ = dS K: the columns from index * DQ_COLUMNS on, of the 64 queries of a step.
 
 // dq (64 queries, DQ_COLUMNS), over the keys of all consumers.
-__device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], SharedKeys &shared, int index, int buffer) {
+__device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], Panels<STEP_M / 64, 64> (&d_s)[CONSUMERS],
+                                                     Panels<PANELS, 64> (&k)[CONSUMERS], int index) {
     const int column = index * DQ_COLUMNS;
 #pragma unroll
     for (int i = 0; i < CONSUMERS; i++) {
-        const unsigned long long a = matrix_descriptor(shared.d_s[buffer][i], 0);
-        const unsigned long long b = matrix_descriptor(&shared.k[i][column / 64][0][column % 64], 0);
+        const unsigned long long a = matrix_descriptor(d_s[i], 0);
+        const unsigned long long b = matrix_descriptor(&k[i][column / 64][0][column % 64], 0);
 #pragma unroll
         for (int step = 0; step < 4; step++)
             if (i == 0 && step == 0)
@@ -21,7 +22,7 @@ __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2],
 
 // To the sums of the step's queries.
 __device__ __forceinline__ void add_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index, int sums) {
-    float *const to = dq_sums(p, sums) + static_cast<int>(threadIdx.x) % 128 * 4;
+    float *const to = dq_sums(p, sums) + set_apart(static_cast<int>(threadIdx.x) % 128) * 4;
     const int column = index * DQ_COLUMNS;
 #pragma unroll
     for (int i = 0; i < DQ_COLUMNS / 8; i++)

@@ -1,14 +1,15 @@
-//$ needs consumers head_dim dq_columns bfloat16
+//$ needs consumers head_dim dq_columns step_m panels bfloat16
 //$ include "backward/unit_products.cuh"
 
 // A consumer's part of dQ = dS K: the queries from 64 * index on, of the 128 of a step.
 
 // dq (64 queries, DQ_COLUMNS), over the keys of all consumers.
-__device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], SharedKeys &shared, int index, int buffer) {
+__device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], Panels<STEP_M / 64, 64> (&d_s)[CONSUMERS],
+                                                     Panels<PANELS, 64> (&k)[CONSUMERS], int index) {
 #pragma unroll
     for (int i = 0; i < CONSUMERS; i++) {
-        const unsigned long long a = matrix_descriptor(shared.d_s[buffer][i][index], 0);
-        const unsigned long long b = matrix_descriptor(shared.k[i], 0);
+        const unsigned long long a = matrix_descriptor(d_s[i][index], 0);
+        const unsigned long long b = matrix_descriptor(k[i], 0);
 #pragma unroll
         for (int step = 0; step < 4; step++)
             if (i == 0 && step == 0)
@@ -20,7 +21,7 @@ __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2],
 
 // To the sums of these queries; `sums` are those of the step's first 64.
 __device__ __forceinline__ void add_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index, int sums) {
-    float *const to = dq_sums(p, sums + index) + static_cast<int>(threadIdx.x) % 128 * 4;
+    float *const to = dq_sums(p, sums + index) + set_apart(static_cast<int>(threadIdx.x) % 128) * 4;
 #pragma unroll
     for (int i = 0; i < (HEAD_DIM + 7) / 8; i++)
         add_to_memory(to + i * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);

@@ -1,22 +1,24 @@
-//$ needs block_n step_m stages
+//$ needs block_n step_m stages key_stages
 //$ include "backward/drawers.cuh"
 //$ include "backward/other_tiles.cuh"
 
 // Which pairs of each tile of queries dropout keeps: bit i of a thread of a consumer for element i of its S^T. A call of Philox is
 // for 32 keys, which are rows of two warps.
-__device__ __forceinline__ void draw_queries(const attention_params &p, SharedKeys &shared, int kv_index, int key0, int drawer) {
+__device__ __forceinline__ void draw_steps(const attention_params &p, SharedKeys &shared, const Item &item, Ring<STAGES> &ring, int drawer) {
     const int group = p.heads / p.kv_heads, lane = static_cast<int>(threadIdx.x) % 32;
     const bool elected = elect_one();
-    QueryTiles walk = query_tiles(p, kv_index * group, group, key0);
+    QueryTiles walk = query_tiles(p, item.kv_index * group, group, item.key0);
+    bool last = false;
 #pragma unroll 1
-    for (Ring<STAGES> ring = {0};; ring.count++) {
+    for (; !last; ring.count++) {
         const OtherTile tile = next_queries(p, walk);
         const Dropout dropout = dropout_of(p, tile.index);
+        last = tile.first < 0;
         barrier_wait(&shared.q_empty[ring.stage()], ring.parity() ^ 1);
 #pragma unroll 1
-        for (int i = drawer; i < BLOCK_N / 32 * (STEP_M / 32) && tile.first >= 0; i += DRAWERS) {
+        for (int i = drawer; i < BLOCK_N / 32 * (STEP_M / 32) && !last; i += DRAWERS) {
             const int keys = i / (STEP_M / 32), queries = i % (STEP_M / 32), warp = keys % 2 * 2;
-            const int query = tile.first + 32 * queries + lane % 4 * 2, key = key0 + 32 * keys + lane / 4;
+            const int query = tile.first + 32 * queries + lane % 4 * 2, key = item.key0 + 32 * keys + lane / 4;
             unsigned first = 0, second = 0; // of the two warps
 #pragma unroll
             for (int n = 0; n < 4; n++) {
@@ -32,7 +34,22 @@ __device__ __forceinline__ void draw_queries(const attention_params &p, SharedKe
         __syncwarp();
         if (elected)
             barrier_arrive(&shared.q_full[ring.stage()]);
-        if (tile.first < 0)
+    }
+}
+
+// The same of all items that the block takes.
+__device__ __forceinline__ void draw_queries(const attention_params &p, SharedKeys &shared, int drawer) {
+    const bool elected = elect_one();
+    Ring<STAGES> steps = {0};
+#pragma unroll 1
+    for (Ring<KEY_STAGES> items = {0};; items.count++) {
+        const int stage = items.stage();
+        barrier_wait(&shared.keys_full[stage], items.parity());
+        if (shared.item[stage].key0 < 0)
             break;
+        draw_steps(p, shared, shared.item[stage], steps, drawer);
+        __syncwarp();
+        if (elected)
+            barrier_arrive(&shared.keys_empty[stage]);
     }
 }

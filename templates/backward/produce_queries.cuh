@@ -1,41 +1,47 @@
-//$ needs mask score block_n panels panels_v consumers stages d_o_stages step_m dq_added
+//$ needs mask score block_n panels panels_v consumers stages d_o_stages key_stages step_m dq_added
+//$ include "backward/items.cuh"
 //$ include "backward/map_rows.cuh"
 
-// One warp loads K and V of the block, then the tiles of queries that see any of its keys. A lane copies 16 bytes of LSE or D for 64 queries.
-__device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int kv_index,
-                                                int key0) {
-    const attention_params &all = params.backward.forward;
-    const int kv_head = kv_index % all.kv_heads, batch = kv_index / all.kv_heads, group = all.heads / all.kv_heads;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    //$ if dq_added
-    int sums = 0, sums_before = 0; // of the steps before
-    //$ end
-    const bool elected = elect_one();
-    QueryTiles walk = query_tiles(own_sequence(all, shared), kv_index * group, group, key0);
-    OtherTile tile = next_queries(own_sequence(all, shared), walk);
-    if (elected && tile.first >= 0) {
-        const attention_params &p = own_sequence(all, shared);
-        barrier_expect(&shared.keys_full, BLOCK_N * 128 * (PANELS + PANELS_V));
+// Loads K and V of an item. Called by one thread.
+__device__ __forceinline__ void load_keys(const attention_backward_tma_params &params, SharedKeys &shared, int stage) {
+    const Item &item = shared.item[stage];
+    const attention_params &p = own_sequence(params.backward.forward, item);
+    const int kv_head = item.kv_index % p.kv_heads, batch = map_batch(item.kv_index / p.kv_heads);
+    Barrier *const full = &shared.keys_full[stage];
+    barrier_expect(full, BLOCK_N * 128 * (PANELS + PANELS_V));
 #pragma unroll 1
-        for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+    for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+        const int key = map_key(p, item.key0 + 64 * consumer);
 #pragma unroll 1
-            for (int panel = 0; panel < PANELS; panel++)
-                tma_load(shared.k[consumer][panel], &params.k_map, &shared.keys_full, panel * 64, map_key(p, key0 + 64 * consumer),
-                         kv_head, map_batch(batch));
+        for (int panel = 0; panel < PANELS; panel++)
+            tma_load(shared.k[stage][consumer][panel], &params.k_map, full, panel * 64, key, kv_head, batch);
 #pragma unroll 1
-            for (int panel = 0; panel < PANELS_V; panel++)
-                tma_load(shared.v[consumer][panel], &params.v_map, &shared.keys_full, panel * 64, map_key(p, key0 + 64 * consumer),
-                         kv_head, map_batch(batch));
-        }
+        for (int panel = 0; panel < PANELS_V; panel++)
+            tma_load(shared.v[stage][consumer][panel], &params.v_map, full, panel * 64, key, kv_head, batch);
     }
+}
+
+// One warp loads the tiles of queries that see any of an item's keys, and a step behind them that says so. A lane copies 16 bytes of
+// LSE or D for 64 queries.
+__device__ __forceinline__ void produce_steps(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item,
+                                              Ring<STAGES> &ring) {
+    const attention_params &all = params.backward.forward;
+    const int batch = item.kv_index / all.kv_heads, group = all.heads / all.kv_heads;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const bool elected = elect_one();
+    int sums = -1, sums_before = -1; // of the steps before //$ if dq_added
+    QueryTiles walk = query_tiles(own_sequence(all, item), item.kv_index * group, group, item.key0);
+    bool last = false;
 #pragma unroll 1
-    for (Ring<STAGES> ring = {0};; ring.count++, tile = next_queries(own_sequence(all, shared), walk)) {
-        const attention_params &p = own_sequence(all, shared);
+    for (; !last; ring.count++) {
+        const attention_params &p = own_sequence(all, item);
+        const OtherTile tile = next_queries(p, walk);
         const Ring<D_O_STAGES> ring_d_o = {ring.count};
         const int stage = ring.stage(), stage_d_o = ring_d_o.stage(), head = tile.index % p.heads;
         Barrier *const q_full = &shared.q_full[stage], *const d_o_full = &shared.d_o_full[stage_d_o];
         const Where at = where_is(p, tile.index);
-        const bool last = tile.first < 0, whole = !last && all_pairs_seen(p, at, tile.first, STEP_M, key0, BLOCK_N);
+        last = tile.first < 0;
+        const bool whole = !last && all_pairs_seen(p, at, tile.first, STEP_M, item.key0, BLOCK_N);
         barrier_wait(&shared.q_empty[stage], ring.parity() ^ 1);
         if (elected) {
             Step &step = shared.step[stage];
@@ -48,7 +54,7 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
             step.sums = sums;
             //$ end
             step.where = at; //$ if mask == custom_mask or score == custom_score
-            if (last) // nothing comes behind it
+            if (last)
                 barrier_arrive(q_full);
             else
                 barrier_expect(q_full, STEP_M * 128 * PANELS);
@@ -75,7 +81,28 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
                 tma_load(shared.d_o[stage_d_o][panel], &params.d_o_map, d_o_full, panel * 64, map_query(p, tile.first), head,
                          map_batch(batch));
         }
-        if (last)
+    }
+}
+
+// One warp takes items and loads what they need.
+__device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) {
+    const bool elected = elect_one();
+    Ring<STAGES> steps = {0};
+#pragma unroll 1
+    for (Ring<KEY_STAGES> items = {0};; items.count++) {
+        const int stage = items.stage();
+        const Item item = take_item(params.backward.forward, counter);
+        barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
+        if (elected) {
+            shared.item[stage] = item;
+            if (item.key0 < 0)
+                barrier_arrive(&shared.keys_full[stage]);
+            else
+                load_keys(params, shared, stage);
+        }
+        if (item.key0 < 0)
             break;
+        __syncwarp();
+        produce_steps(params, shared, shared.item[stage], steps);
     }
 }

@@ -2,12 +2,12 @@
 // are in flight beside all of its other work: dV beside dS, dK and S^T beside the sums of dQ, dP^T beside the exponentials. dQ is
 // multiplied one step late, so that no consumer waits for the other. Nothing is in flight where the loop closes.
 template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK, DV> &c) {
-    wgmma_settle(c.dk[0]);
-    wgmma_settle(c.dv[0]);
     c.await_queries(0);
-    if (c.step().first < 0)
+    if (c.is_last()) {
+        c.await_d_o(0);
+        c.pass_last_step();
         return;
-    barrier_wait(&c.shared.keys_full, 0);
+    }
     c.multiply_scores(0);
     c.await_d_o(0);
     c.multiply_d_weights(0);
@@ -17,11 +17,11 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
     c.await_d_o(0); // again: keeps the assembler from waiting for dP^T before the exponentials
     wgmma_wait<0>();
 #pragma unroll 1
-    for (; c.step().first >= 0; c.ring.count++) {
+    for (; !c.is_last(); c.ring.count++) {
         c.add_dv();
         c.weigh_gradients();
         c.share();
-        c.multiply_dq(c.ring.count - 1); // in the first step in vain: a branch would cost registers
+        c.multiply_dq(); // in an item's first step in vain: a branch would cost registers
         wgmma_wait<1>();
         wgmma_settle(c.dv[0]);
         c.release_d_o();
@@ -41,4 +41,5 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
         wgmma_wait<0>();
     }
     c.finish_last_dq();
+    c.pass_last_step();
 }

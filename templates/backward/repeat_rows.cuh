@@ -44,13 +44,14 @@ struct MemoryRows {
 template <int DIM>
 __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRows &own, int own_row, const MemoryRows &other,
                                                  int other_row) {
-    const int lane = static_cast<int>(threadIdx.x) % 32, down = own_row + lane / 4, across = other_row + lane / 4;
+    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32), down = own_row + lane / 4, across = other_row + lane / 4;
 #pragma unroll
     for (float &value : sum)
         value = 0;
 #pragma unroll 1
-    for (int column = lane % 4 * 2; column < DIM; column += 16) {
-        const bool both = column + 8 < DIM;
+    for (int first = 0; first < DIM; first += 16) {
+        const bool both = first + 8 < DIM;
+        const int column = first + lane % 4 * 2;
         const unsigned a[4] = {own.pair(down, column), own.pair(down + 8, column), both ? own.pair(down, column + 8) : 0,
                                both ? own.pair(down + 8, column + 8) : 0};
 #pragma unroll
@@ -63,7 +64,7 @@ __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRo
 // sum (16, 2 COUNT) += weights (16, 16), which are rounded, times what is finite of 16 rows. True when something is not.
 template <int COUNT>
 __device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other, int other_row) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
     const unsigned a[4] = {pack<BFLOAT16>(weights[0], weights[1]), pack<BFLOAT16>(weights[2], weights[3]),
                            pack<BFLOAT16>(weights[4], weights[5]), pack<BFLOAT16>(weights[6], weights[7])};
     unsigned odd = 0;
@@ -86,7 +87,7 @@ __device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&we
 template <int COUNT>
 __device__ __forceinline__ void add_not_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other,
                                                int other_row) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
 #pragma unroll 1
     for (int row = 0; row < 16; row++) {
         float weight[2]; // of this row, which another lane holds
@@ -113,7 +114,7 @@ __device__ __forceinline__ void add_not_finite(float (&sum)[COUNT], const float 
 template <bool KEYS_DOWN>
 __device__ __forceinline__ void weigh_sixteen(float (&s)[8], float (&d_weight)[8], const attention_params &p, const Where &at,
                                               int index, int query0, int key0) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
 #pragma unroll 1
     for (int i = 0; i < 8; i++) {
         const int down = lane / 4 + i / 2 % 2 * 8, across = lane % 4 * 2 + i / 4 * 8 + i % 2;

@@ -1,5 +1,5 @@
 //$ needs head_dim_v dq_width step_m layout dependent_launches
-//$ launch attention_row_statistics grid batch * heads * ((len_q + step_m - 1) / step_m * (step_m / 16)) block 128 shared 0 dependent params attention_backward_params
+//$ launch attention_row_statistics grid max(batch * heads * ((len_q + step_m - 1) / step_m * (step_m / 16)), 1) block 128 shared 0 dependent params attention_backward_params
 //$ include "backward/gradients.cuh"
 //$ include "fragment/reduce.cuh"
 //$ include "target/sm_90.cuh"
@@ -22,7 +22,11 @@ extern "C" __global__ void __launch_bounds__(128)
     grid_dependency_wait();
     launch_dependents();
     //$ end
+    if (blockIdx.x == 0 && threadIdx.x < 2)
+        *item_counter(all.forward, threadIdx.x) = 0;
     const int tiles = padded_queries(all.forward) / 16;
+    if (tiles == 0)
+        return;
     const int query = static_cast<int>(blockIdx.x) % tiles * 16 + static_cast<int>(threadIdx.x) / 8;
     const long long index = static_cast<int>(blockIdx.x) / tiles;
     const attention_backward_params &params = sequence_of(all, static_cast<int>(index) / all.forward.heads);

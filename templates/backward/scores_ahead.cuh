@@ -10,12 +10,12 @@ __device__ __forceinline__ void pass_turn(int consumer) { named_barrier_arrive(2
 
 //$ end
 template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK, DV> &c) {
-    wgmma_settle(c.dk[0]);
-    wgmma_settle(c.dv[0]);
     c.await_queries(0);
-    if (c.step().first < 0)
+    if (c.is_last()) {
+        c.await_d_o(0);
+        c.pass_last_step();
         return;
-    barrier_wait(&c.shared.keys_full, 0);
+    }
     if (c.index == 1) pass_turn(1); // consumer 0 takes the first one //$ if pingpong_schedule
     c.multiply_scores(0);
     wgmma_wait<0>();
@@ -23,7 +23,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
     c.weigh(0);
     c.await_d_o(0);
 #pragma unroll 1
-    for (; c.step().first >= 0; c.ring.count++) {
+    for (; !c.is_last(); c.ring.count++) {
         if constexpr (DK)
             c.multiply_d_weights(0);
         if constexpr (DV)
@@ -48,7 +48,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
             c.release_d_o();
         }
         c.release_queries();
-        c.multiply_dq(c.ring.count - 1); // in the first step in vain: a branch would cost registers //$ if dq_added
+        c.multiply_dq(); // in an item's first step in vain: a branch would cost registers //$ if dq_added
         wgmma_wait<0>(); //$ if dq_first or not dq_added
         c.take_dq();     //$ if dq_first
         wgmma_wait<1>(); //$ elif dq_added
@@ -64,4 +64,5 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
     }
     if (c.index == 0) take_turn(0); // the one that is left //$ if pingpong_schedule
     c.finish_last_dq(); //$ if dq_added
+    c.pass_last_step();
 }

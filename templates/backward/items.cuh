@@ -1,0 +1,31 @@
+//$ needs layout block_n
+//$ include "backward/own_sequence.cuh"
+//$ include "backward/row_statistics_launch.cuh"
+
+// Blocks stay and take items, the keys of one tile, from a counter behind the other numbers of the workspace, so that none idles while
+// there are some left. The launch of row statistics sets it to 0.
+struct alignas(16) Item {
+    int kv_index, key0; // batch * kv_heads + kv_head, the first key; key0 is negative when there are no more
+    Sequence sequence; //$ if layout != dense
+};
+
+// A number that is the same in all lanes, so that the compiler knows it: what depends on it stays in uniform registers.
+__device__ __forceinline__ int same_in_warp(int number) { return __shfl_sync(0xffffffffu, number, 0); }
+
+// The next item of a block, for all lanes of a warp. Of a head the first keys come first: most queries see them where a mask is causal.
+__device__ __forceinline__ Item take_item(const attention_params &all, int *counter) {
+    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, items = all.batch * all.kv_heads * tiles;
+    for (;;) {
+        const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
+        const int n = __shfl_sync(0xffffffffu, taken, 0), kv_index = n / tiles, key0 = n % tiles * BLOCK_N;
+        if (n >= items)
+            return {0, -1};
+        //$ if layout == dense
+        return {kv_index, key0};
+        //$ else
+        const attention_params own = sequence_of(all, kv_index / all.kv_heads);
+        if (key0 < own.len_kv)
+            return {kv_index, key0, numbers_of(own)};
+        //$ end
+    }
+}
