@@ -32,7 +32,7 @@
 //$ include "target/sm_90a_copies.cuh"
 //$ include "target/sm_90.cuh"
 //$ include "pipeline/ring.cuh"
-//$ include "pipeline/release.cuh"
+//$ include "pipeline/release_by_thread.cuh"
 //$ include "backward/unit_products.cuh"
 //$ include "backward/items.cuh"
 //$ include "backward/weigh_keys.cuh"

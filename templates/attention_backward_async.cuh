@@ -20,6 +20,7 @@
 //$ let step_m = block_m
 //$ let step_n = 64
 //$ require block_m == 64 or (block_m == 128 and long_steps)
+//$ require block_m == 64 or overlap == intra_warpgroup
 //$ else
 //$ default block_m = 128
 //$ default overlap = intra_warpgroup

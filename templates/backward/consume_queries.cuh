@@ -9,6 +9,9 @@ template <bool DK, bool DV> struct KeysConsumer {
     int index;              // which consumer of the block
     Ring<KEY_STAGES> items;
     Ring<STAGES> ring; // steps of all items
+    bool whole;        // does every query of the step see every key?
+    bool whole_ahead, last_ahead; // the same of the step that was awaited; is it the one behind the last?
+    int late_sums; // where dQ of the step before the last one belongs //$ if dq_added
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T                           //$ if weights_packed
     float s[STEP_M / 2]; // S^T, then slopes              //$ else
@@ -51,7 +54,6 @@ template <bool DK, bool DV> struct KeysConsumer {
 
     // Which step, and which tile of dO: this one, or one further on.
     __device__ __forceinline__ const Step &step(int ahead = 0) const { return shared.step[(ring + ahead).stage()]; }
-    __device__ __forceinline__ bool is_last() const { return !__any_sync(0xffffffffu, step().first >= 0); }
     __device__ __forceinline__ Ring<D_O_STAGES> d_o(int ahead = 0) const { return {ring.count + ahead}; }
 
     //$ if dropout == 1
@@ -61,8 +63,18 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
     //$ end
 
+    // Reads early what is asked of the step later: a load takes long beside the products.
     __device__ __forceinline__ void await_queries(int ahead) {
         barrier_wait(&shared.q_full[(ring + ahead).stage()], (ring + ahead).parity());
+        whole_ahead = step(ahead).whole;
+        last_ahead = step(ahead).first < 0;
+        late_sums = step(ahead).late_sums; //$ if dq_added
+    }
+    // The step that was awaited is the one at hand. False for the one behind the last. A vote, at the branch, so that the compiler knows
+    // that counts of steps are uniform.
+    __device__ __forceinline__ bool enter_step() {
+        whole = whole_ahead;
+        return !__any_sync(0xffffffffu, last_ahead);
     }
     __device__ __forceinline__ void await_d_o(int ahead) { barrier_wait(&shared.d_o_full[d_o(ahead).stage()], d_o(ahead).parity()); }
 
@@ -83,7 +95,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         const Where &at = of.where; //$ if mask == custom_mask or score == custom_score
         const Where at = {};        //$ else
         const int key = first_key() + static_cast<int>(threadIdx.x) % 32 / 4; // of this thread's first row
-        if (of.whole)
+        if (whole_ahead)
             weigh_as<false>(p, at, lse2, of.first, key, ahead);
         else if (of.first >= 0) //$ if not weights_packed
         else // behind the last step, too: else P^T of the step before would have to be kept //$ else
@@ -119,7 +131,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_settle(d_weight);
         const SharedAddress dot = address_in_shared(shared.dot[ring.stage()]);
         drop_gradients(d_weight, kept(), all.dropout_factor); //$ if dropout == 1
-        if (step().whole)
+        if (whole)
             weigh_key_gradients<false>(d_s, d_weight, weights, dot); //$ if weights_packed
             weigh_key_gradients<false>(d_s, d_weight, s, dot);       //$ else
         else
@@ -171,8 +183,8 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void take_dq() {
         wgmma_settle(dq);
         release(&shared.d_s_empty[(shared_tiles() - 1) & 1]);
-        if (step(1).late_sums >= 0) // not in the item's first step
-            add_part_of_dq(dq, all, index, step(1).late_sums);
+        if (late_sums >= 0) // not in the item's first step
+            add_part_of_dq(dq, all, index, late_sums);
     }
 
     // The same of the last step.

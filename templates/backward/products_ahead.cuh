@@ -3,7 +3,7 @@
 // multiplied one step late, so that no consumer waits for the other. Nothing is in flight where the loop closes.
 template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK, DV> &c) {
     c.await_queries(0);
-    if (c.is_last()) {
+    if (!c.enter_step()) {
         c.await_d_o(0);
         c.pass_last_step();
         return;
@@ -17,7 +17,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
     c.await_d_o(0); // again: keeps the assembler from waiting for dP^T before the exponentials
     wgmma_wait<0>();
 #pragma unroll 1
-    for (; !c.is_last(); c.ring.count++) {
+    for (; c.enter_step(); c.ring.count++) {
         c.add_dv();
         c.weigh_gradients();
         c.share();

@@ -11,7 +11,7 @@ __device__ __forceinline__ void pass_turn(int consumer) { named_barrier_arrive(2
 //$ end
 template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK, DV> &c) {
     c.await_queries(0);
-    if (c.is_last()) {
+    if (!c.enter_step()) {
         c.await_d_o(0);
         c.pass_last_step();
         return;
@@ -23,7 +23,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
     c.weigh(0);
     c.await_d_o(0);
 #pragma unroll 1
-    for (; !c.is_last(); c.ring.count++) {
+    for (; c.enter_step(); c.ring.count++) {
         if constexpr (DK)
             c.multiply_d_weights(0);
         if constexpr (DV)

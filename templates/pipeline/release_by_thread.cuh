@@ -1,0 +1,6 @@
+// Consumers release a stage to its producer, one thread for the warpgroup, when the wgmmas of the warpgroup have read it. Electing a
+// lane of the first warp instead takes a shuffle, whose result comes late while products are under way.
+__device__ __forceinline__ void release(Barrier *empty) {
+    if (threadIdx.x % 128 == 0)
+        barrier_arrive(empty);
+}
