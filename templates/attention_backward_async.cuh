@@ -16,11 +16,10 @@
 //$ note block_m is the queries of a step. 128 of them leave registers for P in 16 bits alone, where rows are short.
 //$ let long_steps = head_dim <= 64 and head_dim_v <= 64 and score != custom_score and mask != custom_mask and dropout == 0
 //$ default block_m = 128 if long_steps else 64
-//$ default overlap = intra_warpgroup if block_m == 128 else both
+//$ default overlap = both
 //$ let step_m = block_m
 //$ let step_n = 64
 //$ require block_m == 64 or (block_m == 128 and long_steps)
-//$ require block_m == 64 or overlap == intra_warpgroup
 //$ else
 //$ default block_m = 128
 //$ default overlap = intra_warpgroup

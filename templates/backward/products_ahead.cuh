@@ -1,3 +1,6 @@
+//$ needs pingpong_schedule
+//$ include "backward/turns.cuh" if pingpong_schedule
+
 // The order of a consumer's steps: S^T and dP^T of the next step are multiplied during this one, so that products of this warpgroup
 // are in flight beside all of its other work: dV beside dS, dK and S^T beside the sums of dQ, dP^T beside the exponentials. dQ is
 // multiplied one step late, so that no consumer waits for the other. Nothing is in flight where the loop closes.
@@ -8,6 +11,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
         c.pass_last_step();
         return;
     }
+    if (c.index == 1) pass_turn(1); // consumer 0 takes the first one //$ if pingpong_schedule
     c.multiply_scores(0);
     c.await_d_o(0);
     c.multiply_d_weights(0);
@@ -36,10 +40,13 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
         c.multiply_d_weights(1);
         wgmma_wait<1>();
         wgmma_settle(c.s);
+        take_turn(c.index); //$ if pingpong_schedule
         c.weigh(1);
+        pass_turn(c.index); //$ if pingpong_schedule
         c.await_d_o(1);
         wgmma_wait<0>();
     }
+    if (c.index == 0) take_turn(0); // the one that is left //$ if pingpong_schedule
     c.finish_last_dq();
     c.pass_last_step();
 }

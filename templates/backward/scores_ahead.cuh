@@ -1,14 +1,8 @@
 //$ needs dq_added dq_first pingpong_schedule
+//$ include "backward/turns.cuh" if pingpong_schedule
 
 // The order of a consumer's steps: S^T of the next step is multiplied behind dK of this one, and nothing is in flight where the loop
 // closes. dQ is multiplied one step late, so that no consumer waits for the other. //$ if dq_added
-
-//$ if pingpong_schedule
-// Only one of the two consumers at a time computes exponentials.
-__device__ __forceinline__ void take_turn(int consumer) { named_barrier_sync(1 + consumer, 256); }
-__device__ __forceinline__ void pass_turn(int consumer) { named_barrier_arrive(2 - consumer, 256); }
-
-//$ end
 template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK, DV> &c) {
     c.await_queries(0);
     if (!c.enter_step()) {

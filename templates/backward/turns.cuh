@@ -1,0 +1,3 @@
+// Only one of the two consumers at a time computes exponentials.
+__device__ __forceinline__ void take_turn(int consumer) { named_barrier_sync(1 + consumer, 256); }
+__device__ __forceinline__ void pass_turn(int consumer) { named_barrier_arrive(2 - consumer, 256); }
