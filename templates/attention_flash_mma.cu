@@ -53,7 +53,11 @@ using Consumer = UnitRows; // what has O at the end
 //$ include "store/repeated_rows.cuh" if strange_values
 //$ include "store/of_some_keys.cuh" if split_keys > 0 else "store/of_all_keys.cuh"
 //$ include "store/finish.cuh"
+//$ include "pipeline/repeat_from_shared.cuh" if rescale == from_sum and stages > 1
+//$ include "pipeline/repeat_from_memory.cuh" if rescale == from_sum and stages == 1
 //$ include "pipeline/tiles_from_sum.cuh" if rescale == from_sum else "pipeline/tiles_on_growth.cuh"
+//$ include "pipeline/begin_by_halves.cuh" if rescale == from_sum and overlap == halves
+//$ include "pipeline/begin_at_once.cuh" if rescale == from_sum and overlap != halves
 //$ include "pipeline/copies_ahead.cuh" if stages > 1 else "pipeline/copies_in_turn.cuh"
 //$ include "store/nothing.cuh" if layout == dense else "store/nothing_of_tile.cuh"
 //$ include "store/combine.cuh" if split_keys > 0
