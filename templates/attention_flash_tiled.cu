@@ -45,6 +45,8 @@
 //$ note The Q tile of a block and its K/V tiles.
 //$ include "expression/formula.cuh" if mask == custom_mask or score == custom_score or sinks > 0
 //$ include "work/q_tile_of_block.cuh"
+//$ include "work/q_tiles_heaviest_first.cuh" if mask == causal else "work/q_tiles_of_heads.cuh"
+//$ include "work/locate_q_tile.cuh" if mask == custom_mask or score == custom_score or sinks > 0
 //$ require layout == dense
 //$ include "walk/ascending_custom.cuh" if mask == custom_mask else "walk/ascending_builtin.cuh"
 //$ let copy_async = dtype == fp32 and target != any

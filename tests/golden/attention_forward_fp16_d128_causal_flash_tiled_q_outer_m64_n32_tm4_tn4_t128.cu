@@ -7,6 +7,7 @@
      params/attention.h
      sequence/element.cuh
      target/any.cuh
+     work/q_tiles_heaviest_first.cuh
      walk/ascending_builtin.cuh
      walk/keys_seen.cuh
      walk/keys_seen_causal.cuh
@@ -198,10 +199,13 @@ struct QTile {
     int head; // over all batches
 };
 
+// work/q_tiles_heaviest_first.cuh
+
+// The rows that see the most keys go first, so that no long block is left for the end.
 __device__ __forceinline__ QTile q_tile_of_block(const attention_params &p) {
     QTile tile;
     const int block = static_cast<int>(blockIdx.x), row_tiles = (p.len_q + BLOCK_M - 1) / BLOCK_M;
-    const int heads = p.batch * p.heads; // the rows that see the most keys go first, so that no long block is left for the end
+    const int heads = p.batch * p.heads;
     tile.row0 = (row_tiles - 1 - block / heads) * BLOCK_M;
     tile.head = block % heads;
     return tile;

@@ -7,6 +7,7 @@
      params/attention.h
      sequence/element.cuh
      target/any.cuh
+     work/q_tiles_of_heads.cuh
      walk/ascending_builtin.cuh
      walk/keys_seen.cuh
      walk/keys_seen_none.cuh
@@ -184,6 +185,9 @@ struct QTile {
     int head; // over all batches
 };
 
+// work/q_tiles_of_heads.cuh
+
+// Q tiles head by head.
 __device__ __forceinline__ QTile q_tile_of_block(const attention_params &p) {
     QTile tile;
     const int block = static_cast<int>(blockIdx.x), row_tiles = (p.len_q + BLOCK_M - 1) / BLOCK_M;
