@@ -165,7 +165,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
             produce_keys<PANELS, K_STAGES>(own, shared, p.k_map, shared.k, shared.k_full, shared.k_empty);
         else if (warp == 2 && elected)
             produce_keys<PANELS_V, STAGES>(own, shared, p.v_map, shared.v, shared.v_full, shared.v_empty);
-        else if (warp == 3) produce_bias_rows(own, shared); //$ if score_bias == bias_rows
+        else if (warp == 3)                 //$ if score_bias == bias_rows
+            produce_bias_rows(own, shared); //$ if score_bias == bias_rows
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
         Consumer consumer(own, shared, warpgroup_index() - 1);
