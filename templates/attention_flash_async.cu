@@ -84,13 +84,24 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 //$ include "fragment/softmax_exponents.cuh" if folded else "fragment/softmax_products.cuh"
 //$ include "fragment/sinks.cuh" if sinks > 0
 //$ include "fragment/drop_weights.cuh" if dropout == 1
+//$ include "pipeline/turns_pingpong.cuh" if pingpong_schedule else "pipeline/turns_free.cuh"
 //$ include "pipeline/consumer.cuh"
+//$ include "pipeline/take_seen_keys.cuh" if skip_per_warpgroup else "pipeline/take_all_keys.cuh"
+//$ include "fragment/negate_queries.cuh" if score != custom_score
+//$ include "pipeline/await_$q_in.cuh"
 //$ include "store/lse.cuh"
 //$ include "store/parts.cuh" if split_keys > 0
 //$ include "store/tma.cuh" if store == tma else "store/direct_fp32.cuh" if dtype_out == fp32 else "store/direct_16bit.cuh"
 //$ include "store/repeated_rows.cuh" if strange_values
+//$ include "store/of_some_keys.cuh" if split_keys > 0 else "store/of_all_keys.cuh"
 //$ include "store/finish.cuh"
+//$ include "pipeline/search_plain.cuh" if rescale == from_sum and plain_scores
+//$ include "pipeline/search_scored.cuh" if rescale == from_sum and not plain_scores
+//$ include "pipeline/repeat_softmax.cuh" if rescale == from_sum
+//$ include "pipeline/raise_to_scores.cuh" if rescale == from_sum and dropout == 1
+//$ include "pipeline/raise_to_weights.cuh" if rescale == from_sum and dropout == 0
 //$ include "pipeline/rescale_from_sum.cuh" if rescale == from_sum else "pipeline/rescale_on_growth.cuh"
+//$ include "pipeline/keys_ahead_peeled.cuh" if scores_ahead and plain_scores else "pipeline/keys_ahead_unpeeled.cuh" if scores_ahead
 //$ include "pipeline/q_tiles_overlapped.cuh" if overlap_q_tiles
 //$ include "pipeline/q_tiles_in_sequence.cuh" if scores_ahead and not overlap_q_tiles
 //$ include "pipeline/keys_in_sequence.cuh" if not scores_ahead
@@ -137,21 +148,10 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     const Tile first = next_tile(p.attention, queue);
     if (leader)
         hand_out(shared, {0}, first); // all roles begin with it at once
-    //$ if layout == dense
-    const attention_params &own = p.attention; // sequences are alike
-    if (own.len_kv == 0)
-        return write_nothing(own);
-    //$ else
-    const attention_params own = sequence_of(p.attention, first.batch);
-    if (first.query >= own.len_q)
-        return;
-    //$ if split_keys > 0
-    if (!has_part(own, first) || (own.splits > 1 && own.len_kv == 0))
-        return; // attention_combine writes what no part has
-    //$ end
-    if (own.len_kv == 0)
-        return write_nothing(own, first);
-    //$ end
+    const attention_params &own = p.attention; // sequences are alike   //$ if layout == dense
+    const attention_params own = sequence_of(p.attention, first.batch); //$ else
+    if (own.len_kv == 0) return write_nothing(own);                     //$ if layout == dense
+    if (!has_work(own, first)) return;                                  //$ else
     sync_blocks(); // the barriers are initialised
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
@@ -165,22 +165,14 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
             produce_keys<PANELS, K_STAGES>(own, shared, p.k_map, shared.k, shared.k_full, shared.k_empty);
         else if (warp == 2 && elected)
             produce_keys<PANELS_V, STAGES>(own, shared, p.v_map, shared.v, shared.v_full, shared.v_empty);
-        //$ if score_bias == bias_rows
-        else if (warp == 3)
-            produce_bias_rows(own, shared);
-        //$ end
+        else if (warp == 3)                 //$ if score_bias == bias_rows
+            produce_bias_rows(own, shared); //$ if score_bias == bias_rows
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
         Consumer consumer(own, shared, warpgroup_index() - 1);
-        //$ if pingpong_schedule
-        if (consumer.index == 1)
-            named_barrier_arrive(1, 256); // warpgroup 0 takes the first turn
-        //$ end
+        begin_turns(consumer.index); //$ if pingpong_schedule
         run(consumer);
-        //$ if pingpong_schedule
-        if (consumer.index == 0)
-            named_barrier_sync(1, 256); // take the last turn, which the other warpgroup hands over
-        //$ end
+        end_turns(consumer.index); //$ if pingpong_schedule
     }
     sync_blocks(); // no other block accesses the shared memory of this one any more //$ if cluster > 1
 }

@@ -51,8 +51,13 @@ using Consumer = UnitRows; // what has O at the end
 //$ include "store/parts.cuh" if split_keys > 0
 //$ include "store/direct_fp32.cuh" if dtype_out == fp32 else "store/direct_16bit.cuh"
 //$ include "store/repeated_rows.cuh" if strange_values
+//$ include "store/of_some_keys.cuh" if split_keys > 0 else "store/of_all_keys.cuh"
 //$ include "store/finish.cuh"
+//$ include "pipeline/repeat_from_shared.cuh" if rescale == from_sum and stages > 1
+//$ include "pipeline/repeat_from_memory.cuh" if rescale == from_sum and stages == 1
 //$ include "pipeline/tiles_from_sum.cuh" if rescale == from_sum else "pipeline/tiles_on_growth.cuh"
+//$ include "pipeline/begin_by_halves.cuh" if rescale == from_sum and overlap == halves
+//$ include "pipeline/begin_at_once.cuh" if rescale == from_sum and overlap != halves
 //$ include "pipeline/copies_ahead.cuh" if stages > 1 else "pipeline/copies_in_turn.cuh"
 //$ include "store/nothing.cuh" if layout == dense else "store/nothing_of_tile.cuh"
 //$ include "store/combine.cuh" if split_keys > 0
@@ -79,21 +84,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     if (p.len_kv == 0)
         return write_nothing(p);
     const Tile tile = tile_of_block(p);
-    //$ if split_keys > 0
-    if (!has_part(p, tile))
-        return;
-    //$ end
+    if (!has_part(p, tile)) return; //$ if split_keys > 0
     //$ else
     const Tile tile = tile_of_block(all);
     const attention_params p = sequence_of(all, tile.batch);
-    if (tile.query >= p.len_q)
+    if (!has_work(p, tile))
         return;
-    //$ if split_keys > 0
-    if (!has_part(p, tile) || (p.splits > 1 && p.len_kv == 0))
-        return; // attention_combine writes what no part has
-    //$ end
-    if (p.len_kv == 0)
-        return write_nothing(p, tile);
     //$ end
     KeyCopies copies(p, tile);
     copy_queries(p, tile, shared.q);
@@ -107,10 +103,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
         begin_unit(units[r], tile);
     await_queries();
     settle_queries(p, tile, shared.q); //$ if dtype != fp32
-    //$ if score != custom_score
-    if (p.scale < 0)
-        negate_queries(shared.q);
-    //$ end
+    if (p.scale < 0) negate_queries(shared.q); //$ if score != custom_score
     //$ if q_in == q_registers
     Queries q;
 #pragma unroll

@@ -45,9 +45,15 @@
 //$ note The Q tile of a block and its K/V tiles.
 //$ include "expression/formula.cuh" if mask == custom_mask or score == custom_score or sinks > 0
 //$ include "work/q_tile_of_block.cuh"
+//$ include "work/q_tiles_heaviest_first.cuh" if mask == causal else "work/q_tiles_of_heads.cuh"
+//$ include "work/locate_q_tile.cuh" if mask == custom_mask or score == custom_score or sinks > 0
 //$ require layout == dense
 //$ include "walk/ascending_custom.cuh" if mask == custom_mask else "walk/ascending_builtin.cuh"
+//$ let copy_async = dtype == fp32 and target != any
+//$ include "load/chunk_fp32.cuh" if dtype == fp32 else "load/chunk_16bit.cuh"
+//$ include "load/chunks_async.cuh" if copy_async else "load/chunks_by_registers.cuh"
 //$ include "load/copy_rows.cuh"
+//$ include "store/chunk.cuh"
 
 struct Shared {
     float4 q[BLOCK_M][PITCH];
@@ -67,34 +73,32 @@ static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 //$ note S, P and O in registers.
 //$ include "fragment/simt_products.cuh"
 //$ include "fragment/simt_mask_custom.cuh" if mask == custom_mask else "fragment/simt_mask_builtin.cuh"
+//$ include "fragment/simt_$score.cuh"
 //$ include "fragment/simt_softmax.cuh"
+//$ include "fragment/simt_rows_with_sink.cuh" if sinks > 0 else "fragment/simt_rows.cuh"
 //$ include "fragment/simt_dropout.cuh" if dropout == 1
 //$ include "store/simt.cuh"
+//$ include "load/tiles_of_head.cuh"
 
-// Copies from global to shared memory: the Q tile, and a tile of the `count` keys that head.k and head.v point to.
-struct Copies {
-    bool q_chunks, k_chunks, v_chunks; // rows consist of aligned chunks
-
-    __device__ __forceinline__ Copies(const attention_params &p)
-        : q_chunks(in_chunks<Input>(p.q, p.q_batch_stride, p.q_head_stride, p.q_row_stride, HEAD_DIM)),
-          k_chunks(in_chunks<Input>(p.k, p.k_batch_stride, p.k_head_stride, p.k_row_stride, HEAD_DIM)),
-          v_chunks(in_chunks<Input>(p.v, p.v_batch_stride, p.v_head_stride, p.v_row_stride, HEAD_DIM_V)) {}
-
-    __device__ __forceinline__ void copy_q(Shared &tile, const attention_params &p, const Head &head, int row0) const {
-        copy_rows<BLOCK_M, CHUNKS, HEAD_DIM>(tile.q, head.q + row0 * p.q_row_stride, p.q_row_stride, p.len_q - row0, q_chunks);
-    }
-    __device__ __forceinline__ void copy_k(Shared &tile, const attention_params &p, const Head &head, int count) const {
-        copy_rows<BLOCK_N, CHUNKS, HEAD_DIM>(tile.k, head.k, p.k_row_stride, count, k_chunks);
-    }
-    __device__ __forceinline__ void copy_v(Shared &tile, const attention_params &p, const Head &head, int count) const {
-        copy_rows<BLOCK_N, V_PITCH, HEAD_DIM_V>(tile.v, head.v, p.v_row_stride, count, v_chunks);
-    }
+// What a block works on: a Q tile and the keys that it sees.
+struct Work {
+    const QTile &q_tile;
+    const KeyRange &keys;
+    const Copies &copies;
+    const Dropout &dropout; //$ if dropout == 1
 };
 
-__device__ __forceinline__ void advance_keys(const attention_params &p, Head &head, int keys) {
-    head.k += keys * p.k_row_stride;
-    head.v += keys * p.v_row_stride;
+// S of a K/V tile, and P in its place.
+__device__ __forceinline__ void weigh_keys(const attention_params &p, const Work &work, const Shared &tile, int key0, Place at,
+                                           float (&s)[THREAD_M][THREAD_N], Seen &seen, Rows &rows) {
+    multiply_scores(tile, at, s);
+    apply_score(p, work.q_tile, key0, at, s);
+    mask_scores(p, work.q_tile, work.keys, key0, at, s, seen);
+    online_softmax(s, rows);
+    drop_weights(work.dropout, work.q_tile.row0, key0, at, s); //$ if dropout == 1
 }
+
+//$ include "pipeline/k_and_v_in_turn.cuh" if target == any else "pipeline/k_and_v_ahead.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     attention_flash_tiled(const __grid_constant__ attention_params p) {
@@ -107,47 +111,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     locate(p, q_tile); //$ if mask == custom_mask or score == custom_score or sinks > 0
     const Dropout dropout = dropout_of(p, q_tile.head); //$ if dropout == 1
     const KeyRange keys = keys_of_tile(p, q_tile);
+    const Work work = {q_tile, keys, copies, dropout}; //$ if dropout == 1
+    const Work work = {q_tile, keys, copies};          //$ else
     advance_keys(p, head, keys.first);
     Rows rows;
-    begin_rows(rows, tensor_sinks(p, q_tile.where.h), at); //$ if sinks > 0
-    begin_rows(rows);                                      //$ else
-
-    if (keys.first < keys.end) {
-        copies.copy_q(tile, p, head, q_tile.row0);
-        copies.copy_k(tile, p, head, p.len_kv - keys.first); //$ if target != any
-    }
-#pragma unroll 1
-    for (int key0 = keys.first, next; key0 < keys.end; key0 = next) {
-        next = next_tile(p, q_tile, keys, key0);
-        const int left = p.len_kv - key0; // keys from here on
-        //$ if target == any
-        __syncthreads(); // all warps have used V
-        copies.copy_k(tile, p, head, left);
-        //$ end
-        copies_wait();
-        __syncthreads(); // K has arrived
-        copies.copy_v(tile, p, head, left); //$ if target != any
-
-        float s[THREAD_M][THREAD_N];
-        multiply_scores(tile, at, s);
-        apply_score(p, q_tile, key0, at, s);
-        Seen seen;
-        mask_scores(p, q_tile, keys, key0, at, s, seen);
-        online_softmax(s, rows);
-        drop_weights(dropout, q_tile.row0, key0, at, s); //$ if dropout == 1
-
-        //$ if target == any
-        __syncthreads(); // all warps have used K
-        copies.copy_v(tile, p, head, left);
-        //$ end
-        advance_keys(p, head, next - key0);
-        copies_wait();
-        __syncthreads(); // V has arrived, and all warps have used K
-        //$ if target != any
-        if (next < keys.end)
-            copies.copy_k(tile, p, head, left_from_next(p, left, next));
-        //$ end
-        add_output(p, q_tile, left, tile, at, s, seen, rows.o);
-    }
+    begin_rows(p, q_tile, at, rows);
+    go_over_keys(p, work, head, tile, at, rows);
     store_rows(p, head, q_tile.row0, at, rows, o_chunks);
 }

@@ -199,9 +199,9 @@ Test(race, a_missing_barrier_is_reported_with_both_lines_and_an_intact_kernel_is
 static const struct barrier_case {
     const char *file, *problem, *shape;
 } barrier_cases[] = {
-    {"attention_flash_tiled.cu", "family=attention_forward algorithm=flash_tiled head_dim=32 target=any",
+    {"pipeline/k_and_v_in_turn.cuh", "family=attention_forward algorithm=flash_tiled head_dim=32 target=any",
      "batch=1,heads=1,len_q=70,len_kv=200"},
-    {"attention_flash_tiled.cu", "family=attention_forward algorithm=flash_tiled head_dim=32 target=sm_80",
+    {"pipeline/k_and_v_ahead.cuh", "family=attention_forward algorithm=flash_tiled head_dim=32 target=sm_80",
      "batch=1,heads=1,len_q=70,len_kv=200"},
     {"fragment/simt_products.cuh", "family=attention_forward algorithm=flash_tiled head_dim=32 target=any",
      "batch=1,heads=1,len_q=70,len_kv=200"},

@@ -183,7 +183,7 @@ Test(template, includes_are_bounded_in_depth_and_number) {
     cr_expect(strstr(text_string(&diag.text), "more than 8 includes within each other"), "%s", text_string(&diag.text));
     diag_free(&diag);
     cr_expect_null(open_text(text_string(&wide), &diag));
-    cr_expect(strstr(text_string(&diag.text), "more than 128 files in one template"), "%s", text_string(&diag.text));
+    cr_expect(strstr(text_string(&diag.text), "more than 256 files in one template"), "%s", text_string(&diag.text));
     diag_free(&diag);
     text_free(&deep);
     text_free(&wide);

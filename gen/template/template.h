@@ -11,7 +11,7 @@
 
 enum {
     TEMPLATE_SLOTS = 128,    /* facts, which come first, lets and loop variables of one template with its parts */
-    TEMPLATE_FILES = 128,    /* files of one template, itself included */
+    TEMPLATE_FILES = 256,    /* files of one template, itself included */
     TEMPLATE_NESTING = 16,   /* if and for within each other in one file */
     TEMPLATE_INCLUDES = 8,   /* include within include */
     TEMPLATE_SIZE = 1 << 20, /* bytes of one file */

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ._find import plan_of
 from ._memory import current_stream, workspace_for
 from ._new_tokens import NewTokens, with_new
-from ._plan import Plan, alignment_of
-from ._problem import Parameter, as_text, declare, hints, knob_of_dtype, rule_text
-from ._sequences import Inputs, Sequences, inputs_of
+from ._problem import Parameter, as_text, declare, rule_text
+from ._sequences import Sequences, inputs_of
 from ._stored import Stored
 from ._tensor import View, empty_like, is_torch, view
-from .session import Session, session_for
+from .session import session_for
 
 
 def attention(
@@ -79,24 +79,6 @@ def attention(
     )  # fmt: skip
     del kept
     return (o, lse) if return_lse else o
-
-
-def problem_of(inputs: Inputs, o: View, rule: str) -> str:
-    """The problem that a call asks the library for. rule: as rule_text writes it."""
-    q, k, v = inputs.q, inputs.k, inputs.v
-    said = hints(inputs.sizes, min(alignment_of(one) for one in (q, k, v, o)))
-    what = f"family=attention_forward dtype={knob_of_dtype(q.dtype, 'q')} head_dim={q.shape[3]} head_dim_v={v.shape[3]}"
-    return " ".join(part for part in (what, inputs.stored, rule, inputs.layout, inputs.written, said) if part)
-
-
-def plan_of(
-    layout: str, inputs: Inputs, o: View, lse: View | None, scale: float | None, rule: str,
-    parameters: list[Parameter], views: list[View | None], schedule: str | None,
-) -> Plan:  # fmt: skip
-    """Find the kernel of a call, compile it unless it is there, and check the call's arguments."""
-    session: Session = session_for(inputs.q.device, inputs.q.ordinal)
-    handle = session.find(problem_of(inputs, o, rule), schedule)
-    return Plan(session, handle, layout, inputs, o, lse, scale, parameters, views)
 
 
 def explain(problem: Any, schedule: str | None = None, *, device: str = "auto") -> str:

@@ -16,7 +16,7 @@ from ._problem import DEFAULTS, Parameter, Problem, as_text, declared_in, form_o
 from ._sequences import ARRAYS, Sequences, inputs_of
 from ._stored import SCALES, Stored
 from ._tensor import View, contiguous, empty_like, is_torch, view
-from .session import Session, session_for
+from .session import Session, compile_by, session_for
 
 PLANS = 1024  # that a kernel keeps; all are forgotten when there are more
 
@@ -54,6 +54,9 @@ def compile(
             text += f" {name}={value}"
     session = session or session_for(device)
     return Kernel(session, session.find(text, schedule), text, schedule)
+
+
+compile_by(lambda problem, schedule, session: compile(problem, schedule, session=session))
 
 
 class Kernel:

@@ -9,6 +9,7 @@ from typing import Any
 
 from . import errors
 from ._check import dims_of, shape_of
+from ._find import problem_of
 from ._library import SharedPrefix, Tensor, library
 from ._memory import current_stream, workspace_for
 from ._plan import Plan
@@ -16,7 +17,6 @@ from ._problem import Parameter, declare, knob_of_dtype, rule_text
 from ._sequences import Sequences, inputs_of
 from ._stored import SCALES, Stored
 from ._tensor import View, empty_like, view
-from .attention import problem_of
 from .session import session_for
 
 

@@ -24,6 +24,11 @@ __device__ __forceinline__ void bias_done(Score &score, const attention_params &
     score.ring.count++;
 }
 
+__device__ __forceinline__ void skip_bias(Score &score, const attention_params &p, Shared &shared) {
+    if (await_bias(score, p, shared))
+        bias_done(score, p, shared);
+}
+
 // The warp loads the bias of its own rows where the producer does not.
 __device__ __forceinline__ void fill_bias(const Unit &unit, BiasRows &bias, int first) {
 #pragma unroll 1

@@ -1,4 +1,4 @@
-//$ needs sinks score lanes_m lanes_n thread_m thread_n thread_v
+//$ needs thread_m thread_n thread_v
 //$ include "target/any.cuh"
 
 constexpr float LOG2_E = 1.44269504f; // e^x = 2^(x log2(e)), of differences: a score times this may be infinite
@@ -9,49 +9,6 @@ struct Rows {
     float m[THREAD_M];               // largest score of the row
     float l[THREAD_M];               // sum of e^(s - m) over the thread's own keys; the lanes add theirs up at the end
 };
-
-//$ if sinks > 0
-// A sink has weight and no value.
-__device__ __forceinline__ void begin_rows(Rows &rows, float sink, Place at) {
-    //$ else
-__device__ __forceinline__ void begin_rows(Rows &rows) {
-    //$ end
-#pragma unroll
-    for (int i = 0; i < THREAD_M; i++) {
-        //$ if sinks > 0
-        rows.m[i] = sink;
-        rows.l[i] = at.lane == 0 ? 1 : 0;
-        //$ else
-        rows.m[i] = -INFINITY;
-        rows.l[i] = 0;
-        //$ end
-#pragma unroll
-        for (int c = 0; c < 4 * THREAD_V; c++)
-            rows.o[i][c] = 0;
-    }
-}
-
-//$ if score == custom_score
-// S = score(scale S)
-__device__ __forceinline__ void apply_score(const attention_params &p, const QTile &q_tile, int key0, Place at,
-                                            float (&s)[THREAD_M][THREAD_N]) {
-#pragma unroll
-    for (int i = 0; i < THREAD_M; i++)
-#pragma unroll
-        for (int j = 0; j < THREAD_N; j++)
-            s[i][j] = score_of(p, q_tile.where, min(q_tile.q_first + at.row + LANES_M * i, q_tile.q_last),
-                               min(key0 + at.lane + LANES_N * j, p.len_kv - 1), p.scale * s[i][j]);
-}
-//$ else
-// S = scale S
-__device__ __forceinline__ void apply_score(const attention_params &p, const QTile &, int, Place, float (&s)[THREAD_M][THREAD_N]) {
-#pragma unroll
-    for (int i = 0; i < THREAD_M; i++)
-#pragma unroll
-        for (int j = 0; j < THREAD_N; j++)
-            s[i][j] *= p.scale;
-}
-//$ end
 
 // m' = max(m, row maxima of S),  P = e^(S - m'),  l = e^(m - m') l + row sums of P,  O = e^(m - m') O. P takes the place of S.
 __device__ __forceinline__ void online_softmax(float (&s)[THREAD_M][THREAD_N], Rows &rows) {

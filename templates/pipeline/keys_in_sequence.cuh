@@ -1,7 +1,7 @@
 // For each K/V tile: S, softmax, O += P V, without overlap within the warpgroup.
 __device__ __forceinline__ void run(Consumer &c) {
-    while (c.take_and_skip()) {
-        c.await_queries();
+    while (take_and_skip(c)) {
+        await_queries(c);
         c.begin_rows();
         c.begin_output();
 #pragma unroll 1
@@ -9,7 +9,7 @@ __device__ __forceinline__ void run(Consumer &c) {
             c.issue_scores(c.keys(0));
             c.prepare();
             wgmma_wait<0>();
-            c.pingpong_arrive();
+            pass_turn(c.index);
             softmax_tile(c, first);
             rescale(c.o, c.rows);
             keep_weights(c.s, c.weights);

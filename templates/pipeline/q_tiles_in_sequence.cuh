@@ -1,11 +1,9 @@
-//$ include "pipeline/keys_ahead.cuh"
-
 // Q tiles one after the other; the tensor cores are idle in between.
 __device__ __forceinline__ void run(Consumer &c) {
-    while (c.take_and_skip()) {
-        c.await_queries();
+    while (take_and_skip(c)) {
+        await_queries(c);
         c.issue_scores(c.keys(0));
-        c.pingpong_arrive();
+        pass_turn(c.index);
         go_over_keys(c);
         c.issue_output();
         wgmma_wait<0>();

@@ -1,13 +1,10 @@
-//$ needs stages row_tiles block_n split_n overlap mask chunks chunks_v
+//$ needs row_tiles block_n split_n overlap mask chunks chunks_v
 //$ include "pipeline/softmax_of_units.cuh"
 //$ include "fragment/sums_in_range.cuh"
-//$ include "fragment/scores_from_memory_16bit.cuh" if stages == 1
 
 // What a warp does with a K/V tile. m stays as it is, and row sums show whether P has outgrown it: exponentials wait for no maximum.
-// Those of the first half of the tile are computed while S of the second half is multiplied. //$ if overlap == halves
-// Those of the second half of the tile are computed during O += P V of the first.            //$ if overlap != off
+// Those of the second half of the tile are computed during O += P V of the first. //$ if overlap != off
 // Where P has outgrown m, S is multiplied again, and m follows its maxima.
-// That takes K from global memory, since the next one is on its way to shared memory. //$ if stages == 1
 
 // What a warp knows of m from tile to tile. Positive: P may be relative to m as it is. The amount is how often m may still be
 // outgrown: at 0 it follows the maxima, since scores that outgrow it often will do so again.
@@ -69,17 +66,6 @@ __device__ __forceinline__ bool outgrown(const UnitRows (&units)[ROW_TILES]) {
     return !__all_sync(0xffffffffu, most <= USUAL_SUM);
 }
 
-// S of these keys again.
-template <int FIRST, int KEYS>
-__device__ __forceinline__ void repeat_scores(UnitRows (&units)[ROW_TILES], const Queries &q, const Rows16<BLOCK_N, CHUNKS> &k) {
-    multiply_scores<FIRST, KEYS>(units, q, k, thread_of_round()); //$ if stages > 1
-    //$ if stages == 1
-#pragma unroll
-    for (int r = 0; r < ROW_TILES; r++)
-        scores_from_memory<KEYS>(scores_of<FIRST, KEYS>(units[r]), units[r].unit, units[r].next * BLOCK_N + FIRST);
-    //$ end
-}
-
 // S -> P of these keys, relative to an m that follows their maxima. Earlier keys of the tile are in O.
 template <int FIRST, int KEYS> __device__ __forceinline__ void weigh_by_max(UnitRows (&units)[ROW_TILES]) {
 #pragma unroll
@@ -101,24 +87,6 @@ __device__ __forceinline__ void take_weights(UnitRows (&units)[ROW_TILES], Weigh
         for (int row = 0; row < 2; row++)
             units[r].rows.sum[row] += units[r].tile_sum[row];
         keep_weights<FIRST, KEYS>(units[r].s, p[r]);
-    }
-}
-
-// S, and exponentials that are computed beside it: products have a copy for each way, or the exponentials would come behind them.
-__device__ __forceinline__ void begin_tile(UnitRows (&units)[ROW_TILES], const Queries &q, const Rows16<BLOCK_N, CHUNKS> &k,
-                                           State state) {
-    const unsigned thread = thread_of_round();
-    if (keeps_max(units, state)) {
-        //$ if overlap == halves
-        multiply_scores<0, SPLIT_N>(units, q, k, thread);
-        weigh<0, SPLIT_N>(units);
-        multiply_scores<SPLIT_N, BLOCK_N - SPLIT_N>(units, q, k, thread);
-        //$ else
-        multiply_scores<0, BLOCK_N>(units, q, k, thread);
-        weigh<0, SPLIT_N>(units);
-        //$ end
-    } else {
-        multiply_scores<0, BLOCK_N>(units, q, k, thread);
     }
 }
 

@@ -12,11 +12,8 @@ __device__ __forceinline__ void write_nothing(const attention_params &p) {
             for (int i = threadIdx.x; i < HEAD_DIM_V; i += BLOCK_THREADS)
                 o[i] = to_output(0);
             if (p.lse && threadIdx.x == 0)
-                //$ if sinks > 0
-                p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = tensor_sinks(p, head);
-            //$ else
-                p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = -INFINITY;
-            //$ end
+                p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = tensor_sinks(p, head); //$ if sinks > 0
+                p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = -INFINITY;             //$ else
         }
     }
 }

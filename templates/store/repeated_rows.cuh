@@ -1,6 +1,12 @@
-//$ needs head_dim_v split_keys
+//$ needs head_dim_v split_keys algorithm page_size
 //$ include "fragment/values_want_care.cuh"
 //$ include "fragment/repeat_rows.cuh"
+
+// Can a NaN or infinity in V have reached rows that do not see it?
+__device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
+    return true; // perhaps it is in a page and of no sequence   //$ if algorithm == flash_async and page_size > 0
+    return values_want_care(unit.p, unit.tile, unit.index);      //$ else
+}
 
 // Stores the recomputed rows of the warp over those that store_rows has stored.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {

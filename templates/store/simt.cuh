@@ -1,5 +1,5 @@
 //$ needs dropout head_dim_v lanes_m lanes_n thread_m thread_v
-//$ include "load/copy_rows.cuh"
+//$ include "store/chunk.cuh"
 
 // O = O / l and LSE = m + ln l, for the rows of a thread. `chunks`: O has rows of aligned chunks.
 __device__ __forceinline__ void store_rows(const attention_params &p, const Head &head, int row0, Place at, const Rows &rows,
@@ -7,11 +7,8 @@ __device__ __forceinline__ void store_rows(const attention_params &p, const Head
 #pragma unroll
     for (int i = 0; i < THREAD_M; i++) {
         const long long row = row0 + at.row + LANES_M * i;
-        //$ if dropout == 1
-        const float sum = row_sum(rows.l[i]), inverse = sum == 0 ? 0 : p.dropout_factor / sum; // without a key O = 0
-        //$ else
-        const float sum = row_sum(rows.l[i]), inverse = sum == 0 ? 0 : 1 / sum; // without a key O = 0
-        //$ end
+        const float sum = row_sum(rows.l[i]), inverse = sum == 0 ? 0 : p.dropout_factor / sum; // without a key O = 0 //$ if dropout == 1
+        const float sum = row_sum(rows.l[i]), inverse = sum == 0 ? 0 : 1 / sum; // without a key O = 0                //$ else
         if (row >= p.len_q)
             continue;
 #pragma unroll

@@ -1,4 +1,4 @@
-//$ needs target block_m block_n
+//$ needs block_m block_n
 //$ include "walk/keys_seen.cuh"
 
 // The K/V tiles of a Q tile in ascending order, up to the last key that one of its queries sees.
@@ -16,10 +16,8 @@ __device__ __forceinline__ int next_tile(const attention_params &, const QTile &
     return key0 + BLOCK_N;
 }
 
-//$ if target != any
 // The number of keys from the next tile on, of `left` from this one on.
 __device__ __forceinline__ int left_from_next(const attention_params &, int left, int) { return left - BLOCK_N; }
-//$ end
 
 // Does some query not see some key of this tile?
 __device__ __forceinline__ bool is_masked(const attention_params &, const QTile &, const KeyRange &keys, int key0) {

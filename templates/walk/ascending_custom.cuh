@@ -1,4 +1,4 @@
-//$ needs target block_n
+//$ needs block_n
 //$ include "expression/formula.cuh"
 
 // The K/V tiles of a Q tile in ascending order. Skips tiles in which no query of the Q tile sees a key.
@@ -17,10 +17,8 @@ __device__ __forceinline__ int next_tile(const attention_params &p, const QTile 
     return next_needed<BLOCK_N>(p, q_tile.where, q_tile.q_first, q_tile.q_last, key0 + BLOCK_N, keys.end);
 }
 
-//$ if target != any
 // The number of keys from the next tile on, of `left` from this one on.
 __device__ __forceinline__ int left_from_next(const attention_params & p, int, int next) { return p.len_kv - next; }
-//$ end
 
 // Does some query not see some key of this tile?
 __device__ __forceinline__ bool is_masked(const attention_params &p, const QTile &q_tile, const KeyRange &keys, int key0) {

@@ -59,6 +59,18 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     //$ end
 }
 
+// The walk of a unit of the Q tile that was handed out last. Where that is none, there is nothing to compute it from.
+__device__ __forceinline__ void begin_walk(const attention_params &p, const Tile &tile, int unit, KeyWalk &walk) {
+    if (tile.query >= 0)
+        walk = walk_of_unit(p, tile, unit);
+}
+
+// Adds the tiles before the first one of the unit, which only other units need.
+__device__ __forceinline__ void add_tiles_before(const Tile &tile, const KeyWalk &walk, int &unseen) {
+    if (tile.query >= 0)
+        unseen += walk.unseen;
+}
+
 // Tiles after the last one of this unit, which only other units need. Read again, to keep no register for it.
 __device__ __forceinline__ int tiles_after(const attention_params &p, const Tile &tile, int unit, const KeyWalk &) {
     return p.splits > 1 ? span_of(p, tile, unit).after : line_of(p, tile, unit)->after; //$ if split_keys > 0

@@ -54,6 +54,17 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     return walk;
 }
 
+// The walk of a unit of the Q tile that was handed out last. There may be none: its walk is computed all the same, without a branch.
+__device__ __forceinline__ void begin_walk(const attention_params &p, const Tile &tile, int unit, KeyWalk &walk) {
+    walk = walk_of_unit(p, tile, unit);
+}
+
+// Adds the tiles before the first one of the unit, which only other units need.
+__device__ __forceinline__ void add_tiles_before(const Tile &, const KeyWalk &walk, int &unseen) { unseen += walk.unseen; }
+
+// Tiles after its last one, which only other units need: none, since all units see the first key.
+__device__ __forceinline__ int tiles_after(const attention_params &, const Tile &, int, const KeyWalk &) { return 0; }
+
 // The next K/V tile.
 __device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) {
     walk.left--;

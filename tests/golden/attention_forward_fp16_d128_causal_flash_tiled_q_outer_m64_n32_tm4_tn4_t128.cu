@@ -7,16 +7,24 @@
      params/attention.h
      sequence/element.cuh
      target/any.cuh
+     work/q_tiles_heaviest_first.cuh
      walk/ascending_builtin.cuh
      walk/keys_seen.cuh
      walk/keys_seen_causal.cuh
+     load/chunk_16bit.cuh
+     load/chunks_by_registers.cuh
      load/copy_rows.cuh
+     store/chunk.cuh
      fragment/simt_products.cuh
      fragment/simt_place.cuh
      fragment/outer_product.cuh
      fragment/simt_mask_builtin.cuh
+     fragment/simt_scaled.cuh
      fragment/simt_softmax.cuh
+     fragment/simt_rows.cuh
      store/simt.cuh
+     load/tiles_of_head.cuh
+     pipeline/k_and_v_in_turn.cuh
 
    Knobs
      family          attention_forward  what kind of kernel this is
@@ -191,10 +199,13 @@ struct QTile {
     int head; // over all batches
 };
 
+// work/q_tiles_heaviest_first.cuh
+
+// The rows that see the most keys go first, so that no long block is left for the end.
 __device__ __forceinline__ QTile q_tile_of_block(const attention_params &p) {
     QTile tile;
     const int block = static_cast<int>(blockIdx.x), row_tiles = (p.len_q + BLOCK_M - 1) / BLOCK_M;
-    const int heads = p.batch * p.heads; // the rows that see the most keys go first, so that no long block is left for the end
+    const int heads = p.batch * p.heads;
     tile.row0 = (row_tiles - 1 - block / heads) * BLOCK_M;
     tile.head = block % heads;
     return tile;
@@ -230,9 +241,29 @@ __device__ __forceinline__ bool is_masked(const attention_params &, const QTile 
     return key0 + BLOCK_N > keys.seen_by_all;
 }
 
+// load/chunk_16bit.cuh
+
+__device__ __forceinline__ float4 load_chunk(const Input *from) {
+    const uint2 bits = *reinterpret_cast<const uint2 *>(from);
+    return make_float4(to_float(static_cast<Input>(bits.x)), to_float(static_cast<Input>(bits.x >> 16)),
+                       to_float(static_cast<Input>(bits.y)), to_float(static_cast<Input>(bits.y >> 16)));
+}
+
+// load/chunks_by_registers.cuh
+// A chunk of which `count` elements are in the tensor: none or fewer, up to four or more.
+template <bool ALIGNED> __device__ __forceinline__ void copy_chunk(float4 *to, const Input *from, int count) {
+    if constexpr (ALIGNED)
+        *to = count > 0 ? load_chunk(from) : make_float4(0, 0, 0, 0);
+    else
+        *to = make_float4(count > 0 ? to_float(from[0]) : 0, count > 1 ? to_float(from[1]) : 0,
+                          count > 2 ? to_float(from[2]) : 0, count > 3 ? to_float(from[3]) : 0);
+}
+
+__device__ __forceinline__ void copies_wait() {}
+
 // load/copy_rows.cuh
 
-// Rows of a tensor in global memory -> a tile in shared memory, and back, in chunks of four elements. Elements outside
+// Rows of a tensor in global memory -> a tile in shared memory, in chunks of four elements. Elements outside
 // the tensor are not accessed and read as 0. A tile may be used after copies_wait() and then a barrier.
 
 // Whether a chunk is one load: rows start at multiples of four elements from an aligned tensor.
@@ -243,27 +274,10 @@ __device__ __forceinline__ bool in_chunks(const void *tensor, long long batch_st
     return aligned && (batch_stride | head_stride | row_stride | columns) % 4 == 0;
 }
 
-__device__ __forceinline__ float4 load_chunk(const Input *from) {
-    const uint2 bits = *reinterpret_cast<const uint2 *>(from);
-    return make_float4(to_float(static_cast<Input>(bits.x)), to_float(static_cast<Input>(bits.x >> 16)),
-                       to_float(static_cast<Input>(bits.y)), to_float(static_cast<Input>(bits.y >> 16)));
-}
-
-// A chunk of which `count` elements are in the tensor: none or fewer, up to four or more.
-template <bool CHUNKS> __device__ __forceinline__ void copy_chunk(float4 *to, const Input *from, int count) {
-    if constexpr (CHUNKS)
-        *to = count > 0 ? load_chunk(from) : make_float4(0, 0, 0, 0);
-    else
-        *to = make_float4(count > 0 ? to_float(from[0]) : 0, count > 1 ? to_float(from[1]) : 0,
-                          count > 2 ? to_float(from[2]) : 0, count > 3 ? to_float(from[3]) : 0);
-}
-
-__device__ __forceinline__ void copies_wait() {}
-
 // All threads of the block fill ROWS rows of WIDTH chunks from `count` rows of COLUMNS elements: ACROSS threads copy
 // a row, and all step down the rows together, so a thread only adds to its address.
-template <bool CHUNKS, int ROWS, int WIDTH, int COLUMNS, int PITCH>
-__device__ __forceinline__ void copy_rows_by(float4 (&tile)[ROWS][PITCH], const Input *rows, long long row_stride,
+template <bool ALIGNED, int ROWS, int WIDTH, int COLUMNS, int APART>
+__device__ __forceinline__ void copy_rows_by(float4 (&tile)[ROWS][APART], const Input *rows, long long row_stride,
                                              int count) {
     constexpr int ACROSS = WIDTH < THREADS ? WIDTH : THREADS, DOWN = THREADS / ACROSS;
     const int thread = static_cast<int>(threadIdx.x), first = thread / ACROSS;
@@ -272,21 +286,23 @@ __device__ __forceinline__ void copy_rows_by(float4 (&tile)[ROWS][PITCH], const 
 #pragma unroll 1
     for (int chunk = thread % ACROSS; chunk < WIDTH; chunk += ACROSS) {
         const Input *from = rows + first * row_stride + chunk * 4;
-#pragma unroll(CHUNKS ? 8 : 1)
+#pragma unroll(ALIGNED ? 8 : 1)
         for (int row = 0; row < ROWS; row += DOWN, from += DOWN * row_stride)
             if (ROWS % DOWN == 0 || first + row < ROWS)
-                copy_chunk<CHUNKS>(&tile[first + row][chunk], from, first + row < count ? COLUMNS - chunk * 4 : 0);
+                copy_chunk<ALIGNED>(&tile[first + row][chunk], from, first + row < count ? COLUMNS - chunk * 4 : 0);
     }
 }
 
-template <int ROWS, int WIDTH, int COLUMNS, int PITCH>
-__device__ __forceinline__ void copy_rows(float4 (&tile)[ROWS][PITCH], const Input *rows, long long row_stride,
+template <int ROWS, int WIDTH, int COLUMNS, int APART>
+__device__ __forceinline__ void copy_rows(float4 (&tile)[ROWS][APART], const Input *rows, long long row_stride,
                                           int count, bool chunks) {
     if (chunks)
         copy_rows_by<true, ROWS, WIDTH, COLUMNS>(tile, rows, row_stride, count);
     else
         copy_rows_by<false, ROWS, WIDTH, COLUMNS>(tile, rows, row_stride, count);
 }
+
+// store/chunk.cuh
 
 // Writes the first `count` elements of a chunk: none or fewer, up to four or more.
 __device__ __forceinline__ void store_chunk(Output *to, float4 x, int count, bool chunks) {
@@ -469,6 +485,17 @@ __device__ __forceinline__ void add_output(const attention_params &p, const QTil
         multiply_output(tile, at, s, o);
 }
 
+// fragment/simt_scaled.cuh
+
+// S = scale S
+__device__ __forceinline__ void apply_score(const attention_params &p, const QTile &, int, Place, float (&s)[THREAD_M][THREAD_N]) {
+#pragma unroll
+    for (int i = 0; i < THREAD_M; i++)
+#pragma unroll
+        for (int j = 0; j < THREAD_N; j++)
+            s[i][j] *= p.scale;
+}
+
 // fragment/simt_softmax.cuh
 
 constexpr float LOG2_E = 1.44269504f; // e^x = 2^(x log2(e)), of differences: a score times this may be infinite
@@ -479,26 +506,6 @@ struct Rows {
     float m[THREAD_M];               // largest score of the row
     float l[THREAD_M];               // sum of e^(s - m) over the thread's own keys; the lanes add theirs up at the end
 };
-
-__device__ __forceinline__ void begin_rows(Rows &rows) {
-#pragma unroll
-    for (int i = 0; i < THREAD_M; i++) {
-        rows.m[i] = -INFINITY;
-        rows.l[i] = 0;
-#pragma unroll
-        for (int c = 0; c < 4 * THREAD_V; c++)
-            rows.o[i][c] = 0;
-    }
-}
-
-// S = scale S
-__device__ __forceinline__ void apply_score(const attention_params &p, const QTile &, int, Place, float (&s)[THREAD_M][THREAD_N]) {
-#pragma unroll
-    for (int i = 0; i < THREAD_M; i++)
-#pragma unroll
-        for (int j = 0; j < THREAD_N; j++)
-            s[i][j] *= p.scale;
-}
 
 // m' = max(m, row maxima of S),  P = e^(S - m'),  l = e^(m - m') l + row sums of P,  O = e^(m - m') O. P takes the place of S.
 __device__ __forceinline__ void online_softmax(float (&s)[THREAD_M][THREAD_N], Rows &rows) {
@@ -518,6 +525,20 @@ __device__ __forceinline__ void online_softmax(float (&s)[THREAD_M][THREAD_N], R
 #pragma unroll
         for (int c = 0; c < 4 * THREAD_V; c++)
             rows.o[i][c] *= shrink;
+    }
+}
+
+// fragment/simt_rows.cuh
+
+// O = 0, m = -inf, l = 0
+__device__ __forceinline__ void begin_rows(const attention_params &, const QTile &, Place, Rows &rows) {
+#pragma unroll
+    for (int i = 0; i < THREAD_M; i++) {
+        rows.m[i] = -INFINITY;
+        rows.l[i] = 0;
+#pragma unroll
+        for (int c = 0; c < 4 * THREAD_V; c++)
+            rows.o[i][c] = 0;
     }
 }
 
@@ -545,6 +566,8 @@ __device__ __forceinline__ void store_rows(const attention_params &p, const Head
     }
 }
 
+// load/tiles_of_head.cuh
+
 // Copies from global to shared memory: the Q tile, and a tile of the `count` keys that head.k and head.v point to.
 struct Copies {
     bool q_chunks, k_chunks, v_chunks; // rows consist of aligned chunks
@@ -570,6 +593,52 @@ __device__ __forceinline__ void advance_keys(const attention_params &p, Head &he
     head.v += keys * p.v_row_stride;
 }
 
+// What a block works on: a Q tile and the keys that it sees.
+struct Work {
+    const QTile &q_tile;
+    const KeyRange &keys;
+    const Copies &copies;
+};
+
+// S of a K/V tile, and P in its place.
+__device__ __forceinline__ void weigh_keys(const attention_params &p, const Work &work, const Shared &tile, int key0, Place at,
+                                           float (&s)[THREAD_M][THREAD_N], Seen &seen, Rows &rows) {
+    multiply_scores(tile, at, s);
+    apply_score(p, work.q_tile, key0, at, s);
+    mask_scores(p, work.q_tile, work.keys, key0, at, s, seen);
+    online_softmax(s, rows);
+}
+
+// pipeline/k_and_v_in_turn.cuh
+
+// K and V share memory: each tile is copied when all warps have used the one before.
+__device__ __forceinline__ void go_over_keys(const attention_params &p, const Work &work, Head &head, Shared &tile, Place at,
+                                             Rows &rows) {
+    const KeyRange &keys = work.keys;
+    if (keys.first < keys.end)
+        work.copies.copy_q(tile, p, head, work.q_tile.row0);
+#pragma unroll 1
+    for (int key0 = keys.first, next; key0 < keys.end; key0 = next) {
+        next = next_tile(p, work.q_tile, keys, key0);
+        const int left = p.len_kv - key0; // keys from here on
+        __syncthreads();                  // all warps have used V
+        work.copies.copy_k(tile, p, head, left);
+        copies_wait();
+        __syncthreads(); // K has arrived
+
+        float s[THREAD_M][THREAD_N];
+        Seen seen;
+        weigh_keys(p, work, tile, key0, at, s, seen, rows);
+
+        __syncthreads(); // all warps have used K
+        work.copies.copy_v(tile, p, head, left);
+        advance_keys(p, head, next - key0);
+        copies_wait();
+        __syncthreads(); // V has arrived
+        add_output(p, work.q_tile, left, tile, at, s, seen, rows.o);
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     attention_flash_tiled(const __grid_constant__ attention_params p) {
     Shared &tile = *dynamic_shared<Shared>();
@@ -579,35 +648,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     const Copies copies(p);
     const bool o_chunks = in_chunks<Output>(p.o, p.o_batch_stride, p.o_head_stride, p.o_row_stride, HEAD_DIM_V);
     const KeyRange keys = keys_of_tile(p, q_tile);
+    const Work work = {q_tile, keys, copies};
     advance_keys(p, head, keys.first);
     Rows rows;
-    begin_rows(rows);
-
-    if (keys.first < keys.end) {
-        copies.copy_q(tile, p, head, q_tile.row0);
-    }
-#pragma unroll 1
-    for (int key0 = keys.first, next; key0 < keys.end; key0 = next) {
-        next = next_tile(p, q_tile, keys, key0);
-        const int left = p.len_kv - key0; // keys from here on
-        __syncthreads(); // all warps have used V
-        copies.copy_k(tile, p, head, left);
-        copies_wait();
-        __syncthreads(); // K has arrived
-
-        float s[THREAD_M][THREAD_N];
-        multiply_scores(tile, at, s);
-        apply_score(p, q_tile, key0, at, s);
-        Seen seen;
-        mask_scores(p, q_tile, keys, key0, at, s, seen);
-        online_softmax(s, rows);
-
-        __syncthreads(); // all warps have used K
-        copies.copy_v(tile, p, head, left);
-        advance_keys(p, head, next - key0);
-        copies_wait();
-        __syncthreads(); // V has arrived, and all warps have used K
-        add_output(p, q_tile, left, tile, at, s, seen, rows.o);
-    }
+    begin_rows(p, q_tile, at, rows);
+    go_over_keys(p, work, head, tile, at, rows);
     store_rows(p, head, q_tile.row0, at, rows, o_chunks);
 }

@@ -208,6 +208,11 @@ static_assert(sizeof(Operands) == SHARED_BYTES, "as in the launch directive");
 // The threads form a THREADS_M x THREADS_N grid over the tile; thread (y, x) sums elements (y + i THREADS_M, x + j THREADS_N).
 constexpr int PER_M = BLOCK_M / THREADS_M, PER_N = BLOCK_N / THREADS_N;
 
+// Of a thread in that grid.
+struct Place {
+    int y, x;
+};
+
 // A tile of a product: BLOCK_M queries of one head by BLOCK_N columns, which are keys or elements of V.
 struct Tile {
     long long index; // batch * heads + head
@@ -274,45 +279,54 @@ __device__ __forceinline__ void load_rows(float (&tile)[ROWS][DEPTH + 1], const 
     }
 }
 
-// S = scale Q K^T; one block a tile.
-extern "C" __global__ void __launch_bounds__(THREADS) attention_scores(const __grid_constant__ attention_params p) {
-    Operands &operands = *dynamic_shared<Operands>();
-    const Tile tile = tile_of_block(p, p.len_kv);
-    const int query0 = tile.query0, key0 = tile.column0;
-    const Head head = head_at(p, tile.index);
-    if (!sees_some_key(p, tile, key0, BLOCK_N)) return; // of such tiles no score is read
-    const int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
-
-    float sum[PER_M][PER_N] = {};
-    for (int d0 = 0; d0 < HEAD_DIM; d0 += DEPTH) {
-        load_rows(operands.a, head.q, p.q_row_stride, query0, p.len_q, d0);
-        load_rows(operands.b, head.k, p.k_row_stride, key0, p.len_kv, d0);
-        __syncthreads();
-        for (int step = 0; step < DEPTH; step++)
+// C += a b of these operands, for the elements of a thread.
+__device__ __forceinline__ void multiply(const Operands &operands, const Place &at, float (&sum)[PER_M][PER_N]) {
+    for (int step = 0; step < DEPTH; step++)
 #pragma unroll
-            for (int i = 0; i < PER_M; i++)
+        for (int i = 0; i < PER_M; i++)
 #pragma unroll
-                for (int j = 0; j < PER_N; j++)
-                    sum[i][j] = fmaf(operands.a[y + i * THREADS_M][step], operands.b[x + j * THREADS_N][step], sum[i][j]);
-        __syncthreads(); // all threads have used the operands
-    }
+            for (int j = 0; j < PER_N; j++)
+                sum[i][j] = fmaf(operands.a[at.y + i * THREADS_M][step], operands.b[at.x + j * THREADS_N][step], sum[i][j]);
+}
 
+// Products -> scores, in the matrix of the head.
+__device__ __forceinline__ void store_scores(const attention_params &p, const Head &head, const Tile &tile, const Place &at,
+                                             const float (&sum)[PER_M][PER_N]) {
     float *scores = head_matrix(p, tile.index);
 #pragma unroll
     for (int j = 0; j < PER_N; j++) {
-        const int key = key0 + x + j * THREADS_N;
+        const int key = tile.column0 + at.x + j * THREADS_N;
         if (key >= p.len_kv)
             continue;
         const float scale = p.scale;
 #pragma unroll
         for (int i = 0; i < PER_M; i++) {
-            const int query = query0 + y + i * THREADS_M;
+            const int query = tile.query0 + at.y + i * THREADS_M;
             if (query >= p.len_q)
                 continue;
             float s = scale * sum[i][j];
             scores[static_cast<long long>(query) * p.len_kv + key] = s;
         }
     }
+}
+
+// S = scale Q K^T; one block a tile.
+extern "C" __global__ void __launch_bounds__(THREADS) attention_scores(const __grid_constant__ attention_params p) {
+    Operands &operands = *dynamic_shared<Operands>();
+    const Tile tile = tile_of_block(p, p.len_kv);
+    const Head head = head_at(p, tile.index);
+    if (!sees_some_key(p, tile, tile.column0, BLOCK_N)) return; // of such tiles no score is read
+    const int thread = threadIdx.x;
+    const Place at = {thread / THREADS_N, thread % THREADS_N};
+    float sum[PER_M][PER_N] = {};
+    for (int d0 = 0; d0 < HEAD_DIM; d0 += DEPTH) {
+        load_rows(operands.a, head.q, p.q_row_stride, tile.query0, p.len_q, d0);
+        load_rows(operands.b, head.k, p.k_row_stride, tile.column0, p.len_kv, d0);
+        __syncthreads();
+        multiply(operands, at, sum);
+        __syncthreads(); // all threads have used the operands
+    }
+    store_scores(p, head, tile, at, sum);
 }
 
 // P = softmax of each row of S, in place; one warp a row. Keys that are not seen have no weight, not even 0.
@@ -342,50 +356,66 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_weights(const __
         head.lse[query] = softmax_lse(state);
 }
 
-// O = P V; one block a tile.
-extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __grid_constant__ attention_params p) {
-    Operands &operands = *dynamic_shared<Operands>();
-    const Tile tile = tile_of_block(p, HEAD_DIM_V);
-    const int query0 = tile.query0, d0 = tile.column0;
-    const Head head = head_at(p, tile.index);
-    const Keys keys = keys_of_tile(p, tile);
-    const float *weights = head_matrix(p, tile.index);
-    const int y = threadIdx.x / THREADS_N, x = threadIdx.x % THREADS_N;
-
-    float sum[PER_M][PER_N] = {};
-    for (int key0 = keys.first; key0 < keys.end; key0 += DEPTH) {
-        for (int i = threadIdx.x; i < BLOCK_M * DEPTH; i += THREADS) { // a = P[query0 ..][key0 ..], 0 outside
-            const int query = query0 + i / DEPTH, key = key0 + i % DEPTH;
-            bool inside = query < p.len_q && sees_key(p, tile, query, key);
-            float weight = inside ? weights[static_cast<long long>(query) * p.len_kv + key] : 0.0f;
-            operands.a[i / DEPTH][i % DEPTH] = weight;
-        }
-        for (int i = threadIdx.x; i < BLOCK_N * DEPTH; i += THREADS) { // b = V[key0 ..][d0 ..] transposed, 0 outside
-            const int key = key0 + i / BLOCK_N, d = d0 + i % BLOCK_N;
-            const bool inside = key < keys.end && d < HEAD_DIM_V;
-            operands.b[i % BLOCK_N][i / BLOCK_N] = inside ? to_float(head.v[key * p.v_row_stride + d]) : 0.0f;
-        }
-        __syncthreads();
-        for (int step = 0; step < DEPTH; step++)
-#pragma unroll
-            for (int i = 0; i < PER_M; i++) {
-                // a weight of 0 would not do: 0 times NaN is NaN
-                if (!sees_key(p, tile, query0 + y + i * THREADS_M, key0 + step)) continue;
-#pragma unroll
-                for (int j = 0; j < PER_N; j++)
-                    sum[i][j] = fmaf(operands.a[y + i * THREADS_M][step], operands.b[x + j * THREADS_N][step], sum[i][j]);
-            }
-        __syncthreads();
+// b = V[key0 ..][column0 ..] transposed, 0 outside.
+__device__ __forceinline__ void load_values(const attention_params &p, const Head &head, const Tile &tile, int key0, int key_end,
+                                            Operands &operands) {
+    for (int i = threadIdx.x; i < BLOCK_N * DEPTH; i += THREADS) {
+        const int key = key0 + i / BLOCK_N, d = tile.column0 + i % BLOCK_N;
+        const bool inside = key < key_end && d < HEAD_DIM_V;
+        operands.b[i % BLOCK_N][i / BLOCK_N] = inside ? to_float(head.v[key * p.v_row_stride + d]) : 0.0f;
     }
+}
 
+// Sums -> O.
+__device__ __forceinline__ void store_output(const attention_params &p, const Head &head, const Tile &tile, const Place &at,
+                                             float (&sum)[PER_M][PER_N]) {
 #pragma unroll
     for (int i = 0; i < PER_M; i++) {
-        const int query = query0 + y + i * THREADS_M;
+        const int query = tile.query0 + at.y + i * THREADS_M;
 #pragma unroll
         for (int j = 0; j < PER_N; j++) {
-            const int d = d0 + x + j * THREADS_N;
+            const int d = tile.column0 + at.x + j * THREADS_N;
             if (query < p.len_q && d < HEAD_DIM_V)
                 head.o[query * p.o_row_stride + d] = to_output(sum[i][j]);
         }
     }
+}
+
+// The same for keys that a query sees. A weight of 0 would not do: 0 times NaN is NaN.
+__device__ __forceinline__ void multiply_seen(const attention_params &p, const Tile &tile, const Operands &operands,
+                                              const Place &at, int key0, float (&sum)[PER_M][PER_N]) {
+    for (int step = 0; step < DEPTH; step++)
+#pragma unroll
+        for (int i = 0; i < PER_M; i++) {
+            if (!sees_key(p, tile, tile.query0 + at.y + i * THREADS_M, key0 + step))
+                continue;
+#pragma unroll
+            for (int j = 0; j < PER_N; j++)
+                sum[i][j] = fmaf(operands.a[at.y + i * THREADS_M][step], operands.b[at.x + j * THREADS_N][step], sum[i][j]);
+        }
+}
+
+// O = P V; one block a tile.
+extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __grid_constant__ attention_params p) {
+    Operands &operands = *dynamic_shared<Operands>();
+    const Tile tile = tile_of_block(p, HEAD_DIM_V);
+    const Head head = head_at(p, tile.index);
+    const Keys keys = keys_of_tile(p, tile);
+    const float *weights = head_matrix(p, tile.index);
+    const Place at = {static_cast<int>(threadIdx.x / THREADS_N), static_cast<int>(threadIdx.x % THREADS_N)};
+
+    float sum[PER_M][PER_N] = {};
+    for (int key0 = keys.first; key0 < keys.end; key0 += DEPTH) {
+        for (int i = threadIdx.x; i < BLOCK_M * DEPTH; i += THREADS) { // a = P[query0 ..][key0 ..], 0 outside
+            const int query = tile.query0 + i / DEPTH, key = key0 + i % DEPTH;
+            bool inside = query < p.len_q && sees_key(p, tile, query, key);
+            float weight = inside ? weights[static_cast<long long>(query) * p.len_kv + key] : 0.0f;
+            operands.a[i / DEPTH][i % DEPTH] = weight;
+        }
+        load_values(p, head, tile, key0, keys.end, operands);
+        __syncthreads();
+        multiply_seen(p, tile, operands, at, key0, sum);
+        __syncthreads();
+    }
+    store_output(p, head, tile, at, sum);
 }

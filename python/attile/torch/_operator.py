@@ -19,6 +19,7 @@ import torch
 
 from .. import errors
 from .._check import dims_of
+from .._find import plan_of
 from .._memory import torch_stream
 from .._new_tokens import NewTokens, with_new
 from .._plan import ALIGNMENT, Plan
@@ -26,7 +27,6 @@ from .._problem import Parameter, declared_in
 from .._sequences import Sequences, inputs_of
 from .._stored import Stored
 from .._tensor import View, contiguous, view
-from ..attention import plan_of
 from ..session import at_fork_forget
 from ._dropout import apart
 

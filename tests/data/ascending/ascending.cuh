@@ -55,7 +55,19 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     return walk_of_tile(p, tile); // turns are taken alike
     //$ end
 }
+
+// For those of one unit, if there is a Q tile.
+__device__ __forceinline__ void begin_walk(const attention_params &p, const Tile &tile, int unit, KeyWalk &walk) {
+    if (tile.query >= 0)
+        walk = walk_of_unit(p, tile, unit);
+}
 //$ if skip_per_warpgroup
+
+// Adds the tiles before those of the unit, which only others see.
+__device__ __forceinline__ void add_tiles_before(const Tile &tile, const KeyWalk &walk, int &unseen) {
+    if (tile.query >= 0)
+        unseen += walk.unseen;
+}
 
 // Tiles behind those of the unit, which only others see.
 __device__ __forceinline__ int tiles_after(const attention_params &, const Tile &, int, const KeyWalk &walk) { return walk.after; }

@@ -1,0 +1,15 @@
+//$ needs row_tiles block_n split_n chunks
+
+// S, and exponentials of the first half of the tile, which are computed while S of the second half is multiplied. Products have a copy
+// for each way, or the exponentials would come behind them.
+__device__ __forceinline__ void begin_tile(UnitRows (&units)[ROW_TILES], const Queries &q, const Rows16<BLOCK_N, CHUNKS> &k,
+                                           State state) {
+    const unsigned thread = thread_of_round();
+    if (keeps_max(units, state)) {
+        multiply_scores<0, SPLIT_N>(units, q, k, thread);
+        weigh<0, SPLIT_N>(units);
+        multiply_scores<SPLIT_N, BLOCK_N - SPLIT_N>(units, q, k, thread);
+    } else {
+        multiply_scores<0, BLOCK_N>(units, q, k, thread);
+    }
+}

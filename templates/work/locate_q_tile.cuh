@@ -1,0 +1,10 @@
+//$ needs mask score block_m
+
+// What expressions refer to. Called as late as possible, for ptxas then needs fewer registers.
+__device__ __forceinline__ void locate(const attention_params &p, QTile &tile) {
+    tile.where = where_is(p, tile.head);
+    //$ if mask == custom_mask or score == custom_score
+    tile.q_first = position_of(p, tile.row0);
+    tile.q_last = position_of(p, min(tile.row0 + BLOCK_M, p.len_q) - 1);
+    //$ end
+}
