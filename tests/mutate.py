@@ -229,6 +229,8 @@ MUTANTS = [
      "pair_of(of[3][pair], of[2][pair], i % 2)", "test_flash_async"),
     ("templates/fragment/repeat_16bit.cuh", "pair &= ~not_finite(pair);", ";", "test_flash_async"),
     ("templates/fragment/repeat_pass.cuh", "+ c * WIDTH + i % WIDTH", "+ i % WIDTH", "test_flash_async"),
+    ("templates/fragment/repeat_rows.cuh", "1u << first / (PASS / 2)", "1u", "test_flash_async"),
+    ("templates/store/repeated_rows.cuh", "passes >> first_column / PASS & 1", "passes & 1", "test_flash_async"),
     ("templates/store/combine.cuh", "max = top, sum *= keep;", "max = top;", "test_splits"),
     ("templates/backward/repeat_rows.cuh", "s[7] = kept ? pair.weight : 0,", "s[7] = pair.weight,", "test_backward_strange"),
     ("templates/backward/repeat_keys.cuh", "factor_of_dv = p.dropout_factor;", "factor_of_dv = 1;",

@@ -1755,16 +1755,26 @@ __device__ __forceinline__ int column_of(const Unit &unit, int i, int c) {
 // a NaN or infinity in the V of a masked key reaches O. The warp recomputes its 16 rows, 16 keys at a time, by mma.sync from
 // global memory. m and l stay: they are right.
 
+// Which passes have a column of O that is not finite in this thread's row r: a bit for each.
+__device__ __forceinline__ unsigned strange_passes(const float (&o)[COLUMNS_V / 2], int r) {
+    unsigned passes = 0;
+#pragma unroll
+    for (int first = 0; first < COLUMNS_V / 2; first += PASS / 2) {
+        float even = 0, odd = 0; // a sum is finite only if all its terms are
+#pragma unroll
+        for (int i = first + 2 * r; i < first + PASS / 2 && i < COLUMNS_V / 2; i += 4)
+            even += o[i], odd += o[i + 1];
+        passes |= fabsf(even + odd) < INFINITY ? 0 : 1u << first / (PASS / 2);
+    }
+    return passes;
+}
+
 // Is one of the warp's rows of O not finite, though its sum is?
 __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], const Rows &rows) {
     unsigned some = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        float even = 0, odd_columns = 0; // a sum is finite only if all its terms are
-#pragma unroll
-        for (int i = 2 * r; i < COLUMNS_V / 2; i += 4)
-            even += o[i], odd_columns += o[i + 1];
-        unsigned odd = __ballot_sync(0xffffffffu, !(fabsf(even + odd_columns) < INFINITY)); // lanes 4 g to 4 g + 3 hold row g
+        unsigned odd = __ballot_sync(0xffffffffu, strange_passes(o, r) != 0); // lanes 4 g to 4 g + 3 hold row g
         unsigned right = __ballot_sync(0xffffffffu, !(rows.sum[r] < INFINITY));
         odd |= odd >> 1, right |= right >> 1;
         odd |= odd >> 2, right |= right >> 2;
@@ -1810,30 +1820,44 @@ __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit
 
 // fragment/repeat_16bit.cuh
 
-// S (16, 16) = Q K^T of the warp's rows and the keys from key0 on. The sum takes columns in any order, too: of every 32 a lane loads
-// 8 neighbouring ones.
-__device__ __forceinline__ void sixteen_scores(float (&s)[8], const Unit &unit, int key0) {
-    const int column = unit.lane % 4 * 8;
+// 32 columns of the warp's rows of Q, or of 16 keys. S sums over columns in any order, so a lane loads 8 neighbouring columns, of rows
+// lane / 4 and 8 further down.
+struct Slice {
+    unsigned pairs[2][4];
+};
+constexpr int SLICES = (HEAD_DIM + 31) / 32;
+
+__device__ __forceinline__ Slice load_queries_slice(const Unit &unit, int slice) {
+    const int column = 32 * slice + unit.lane % 4 * 8;
+    const unsigned sign = unit.p.scale < 0 ? 0x80008000 : 0; // Q in shared memory is negated then, too
+    Slice q = {};
+    if (column < HEAD_DIM)
 #pragma unroll
-    for (float &score : s)
-        score = 0;
-#pragma unroll(PASS < 32 ? 1 : 2)
-    for (int from = 0; from < HEAD_DIM; from += 32) {
-        unsigned q[2][4] = {}, k[2][4] = {}; // of rows lane / 4 and 8 further down
-        if (from + column < HEAD_DIM)
+        for (int r = 0; r < 2; r++)
+            load_columns<HEAD_DIM, 8>(q.pairs[r], query_in_memory(unit, unit.row() + 8 * r) + column, column);
 #pragma unroll
-            for (int r = 0; r < 2; r++) {
-                load_columns<HEAD_DIM, 8>(q[r], query_in_memory(unit, unit.row() + 8 * r) + from + column, from + column);
-                load_columns<HEAD_DIM, 8>(k[r], key_in_memory(unit, key0 + unit.lane / 4 + 8 * r) + from + column, from + column);
-            }
-        const unsigned sign = unit.p.scale < 0 ? 0x80008000 : 0; // Q in shared memory is negated then, too
+    for (int i = 0; i < 8; i++)
+        q.pairs[i / 4][i % 4] ^= sign;
+    return q;
+}
+__device__ __forceinline__ Slice load_keys_slice(const Unit &unit, int key0, int slice) {
+    const int column = 32 * slice + unit.lane % 4 * 8;
+    Slice k = {};
+    if (column < HEAD_DIM)
 #pragma unroll
-        for (int i = 0; i < 4; i += 2) {
-            const unsigned a[4] = {q[0][i] ^ sign, q[1][i] ^ sign, q[0][i + 1] ^ sign, q[1][i + 1] ^ sign};
+        for (int n = 0; n < 2; n++)
+            load_columns<HEAD_DIM, 8>(k.pairs[n], key_in_memory(unit, key0 + unit.lane / 4 + 8 * n) + column, column);
+    return k;
+}
+
+// S (16, 16) += Q K^T of 32 columns.
+__device__ __forceinline__ void add_scores(float (&s)[8], const Slice &q, const Slice &k) {
 #pragma unroll
-            for (int n = 0; n < 2; n++)
-                mma<BFLOAT16>(s[4 * n], s[4 * n + 1], s[4 * n + 2], s[4 * n + 3], a, k[n][i], k[n][i + 1]);
-        }
+    for (int i = 0; i < 4; i += 2) {
+        const unsigned a[4] = {q.pairs[0][i], q.pairs[1][i], q.pairs[0][i + 1], q.pairs[1][i + 1]};
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+            mma<BFLOAT16>(s[4 * n], s[4 * n + 1], s[4 * n + 2], s[4 * n + 3], a, k.pairs[n][i], k.pairs[n][i + 1]);
     }
 }
 
@@ -1921,7 +1945,7 @@ __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const unsig
     }
 }
 
-// O (16, PASS) = P V, of the warp's rows, not yet divided by l.
+// O (16, PASS) = P V, of the warp's rows, not yet divided by l. m is that of all keys, so 16 keys do not depend on those before them.
 __device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c, int first,
                                             int end, int first_column) {
 #pragma unroll
@@ -1933,8 +1957,10 @@ __device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &un
         Values v;
         if (VALUES_AHEAD)
             v = load_values(unit, key0, first_column);
-        float s[8];
-        sixteen_scores(s, unit, key0);
+        float s[8] = {};
+#pragma unroll(PASS < 32 ? 1 : 2)
+        for (int i = 0; i < SLICES; i++)
+            add_scores(s, load_queries_slice(unit, i), load_keys_slice(unit, key0, i));
         const unsigned seen = exp2_sixteen(s, unit, rows, c, key0);
         const unsigned weights[4] = {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]),
                                      pack<BFLOAT16>(s[6], s[7])};
@@ -1955,13 +1981,17 @@ __device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &un
 
 // store/repeated_rows.cuh
 
-// Stores the recomputed rows of the warp over those that store_rows has stored.
+// Recomputes the columns of O that are not finite in some row of the warp, and stores them over those that store_rows has stored.
+// Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
     __syncwarp(); // what other lanes have stored is overwritten
+    const unsigned passes = strange_passes(c.o, 0) | strange_passes(c.o, 1);
     int first, end;
     keys_of_warp(unit, first, end);
 #pragma unroll 1
     for (int first_column = 0; first_column < HEAD_DIM_V; first_column += PASS) {
+        if (!__any_sync(0xffffffffu, passes >> first_column / PASS & 1))
+            continue;
         float o[PASS / 2];
         repeat_pass(o, unit, c.rows, c.c, first, end, first_column);
 #pragma unroll
