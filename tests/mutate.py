@@ -230,6 +230,7 @@ MUTANTS = [
     ("templates/fragment/repeat_16bit.cuh", "pair &= ~not_finite(pair);", ";", "test_flash_async"),
     ("templates/fragment/repeat_pass.cuh", "+ c * WIDTH + i % WIDTH", "+ i % WIDTH", "test_flash_async"),
     ("templates/fragment/repeat_rows.cuh", "1u << first / (PASS / 2)", "1u", "test_flash_async"),
+    ("templates/fragment/values_want_care.cuh", "first = __reduce_min_sync", "first = __reduce_max_sync", "test_flash_async"),
     ("templates/store/repeated_rows.cuh", "passes >> first_column / PASS & 1", "passes & 1", "test_flash_async"),
     ("templates/store/combine.cuh", "max = top, sum *= keep;", "max = top;", "test_splits"),
     ("templates/backward/repeat_rows.cuh", "s[7] = kept ? pair.weight : 0,", "s[7] = pair.weight,", "test_backward_strange"),

@@ -8,7 +8,7 @@ constexpr int PASS = 32;                        //$ else
 constexpr bool VALUES_AHEAD = true;
 //$ elif algorithm == flash_async and block_m <= 192
 constexpr int PASS = HEAD_DIM_V > 64 ? 32 : 16;
-constexpr bool VALUES_AHEAD = false;
+constexpr bool VALUES_AHEAD = HEAD_DIM_V > 64;
 //$ elif algorithm == flash_async
 constexpr int PASS = 16;
 constexpr bool VALUES_AHEAD = true;

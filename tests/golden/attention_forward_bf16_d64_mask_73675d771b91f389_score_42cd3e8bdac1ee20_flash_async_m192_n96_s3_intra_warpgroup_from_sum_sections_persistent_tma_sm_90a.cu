@@ -1572,7 +1572,7 @@ __device__ __forceinline__ const Input *value_in_memory(const Unit &unit, int ke
 
 // Columns of O at a time, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
 constexpr int PASS = HEAD_DIM_V > 64 ? 32 : 16;
-constexpr bool VALUES_AHEAD = false;
+constexpr bool VALUES_AHEAD = HEAD_DIM_V > 64;
 
 // The product P V may take columns in any order, so a lane loads WIDTH neighbouring ones of V at a time. Then element
 // 4 i + 2 r + c of O (16, PASS) belongs to row lane / 4 + 8 r and to this column.
