@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEAD_DIM = 16, HEADS_MOST = 2, TILE = 32, ROWS_MOST = 160, KEYS_MOST = 160, WORDS = 200 };
+enum { HEAD_DIM = 40, HEADS_MOST = 2, TILE = 32, ROWS_MOST = 160, KEYS_MOST = 160, WORDS = 200 };
 
 struct tensors {
     enum tolerance_type type;
@@ -209,7 +209,7 @@ static void infinite_keys_and_a_shift(struct tensors *t, float shift, char name[
 
 static void not_a_number(struct tensors *t, float which, char name[WORDS]) {
     static const char *const names[] = {
-        "Q", "the first key", "the last key", "the first value", "the last value", "infinite value"};
+        "Q", "the first key", "the last key", "the first value", "the last value", "infinite value", "the last column of a value"};
     snprintf(name, WORDS, "NaN in %s", names[(int)which]);
     switch ((int)which) {
     case 0: row(t->q, t->len_q / 2)[3] = NAN; break;
@@ -218,6 +218,7 @@ static void not_a_number(struct tensors *t, float which, char name[WORDS]) {
     case 3: row(t->v, 0)[3] = NAN; break;
     case 4: row(t->v, t->len_kv - 1)[3] = NAN; break;
     case 5: row(t->v, t->len_kv - 2)[3] = INFINITY; break;
+    case 6: row(t->v, t->len_kv - 2)[HEAD_DIM - 1] = NAN; break; /* not in the first pass over columns */
     }
 }
 
@@ -252,7 +253,7 @@ static const struct {
     {all_equal, {0, 1, 64}, 3},
     {infinite_keys, {0, 1, 2, 3, 4, 5, 6}, 7},
     {infinite_keys_and_a_shift, {-200, -90, 70, 200}, 4},
-    {not_a_number, {0, 1, 2, 3, 4, 5}, 6},
+    {not_a_number, {0, 1, 2, 3, 4, 5, 6}, 7},
     {huge_values, {0, 20, 29, -10, -20, -61}, 6},
 };
 

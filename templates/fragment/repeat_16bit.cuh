@@ -1,32 +1,49 @@
-//$ needs head_dim head_dim_v score bfloat16
+//$ needs head_dim head_dim_v score bfloat16 algorithm mask block_m folded
+//$ note Three and four consumers have few registers beside S of the next tile.
+//$ let repeat_holds_q = algorithm == flash_async and (block_m <= 128 or (mask != custom_mask and not folded))
 //$ include "fragment/not_finite.cuh"
 //$ include "sequence/pair.cuh"
 
-// S (16, 16) = Q K^T of the warp's rows and the keys from key0 on. The sum takes columns in any order, too: of every 32 a lane loads
-// 8 neighbouring ones.
-__device__ __forceinline__ void sixteen_scores(float (&s)[8], const Unit &unit, int key0) {
-    const int column = unit.lane % 4 * 8;
+// 32 columns of the warp's rows of Q, or of 16 keys. S sums over columns in any order, so a lane loads 8 neighbouring columns, of rows
+// lane / 4 and 8 further down.
+struct Slice {
+    unsigned pairs[2][4];
+};
+constexpr int SLICES = (HEAD_DIM + 31) / 32;
+
+__device__ __forceinline__ Slice load_queries_slice(const Unit &unit, int slice) {
+    const int column = 32 * slice + unit.lane % 4 * 8;
+    const unsigned sign = unit.p.scale < 0 ? 0x80008000 : 0; // Q in shared memory is negated then, too //$ if score != custom_score
+    Slice q = {};
+    if (column < HEAD_DIM)
 #pragma unroll
-    for (float &score : s)
-        score = 0;
-#pragma unroll(PASS < 32 ? 1 : 2)
-    for (int from = 0; from < HEAD_DIM; from += 32) {
-        unsigned q[2][4] = {}, k[2][4] = {}; // of rows lane / 4 and 8 further down
-        if (from + column < HEAD_DIM)
+        for (int r = 0; r < 2; r++)
+            load_columns<HEAD_DIM, 8>(q.pairs[r], query_in_memory(unit, unit.row() + 8 * r) + column, column);
+    //$ if score != custom_score
 #pragma unroll
-            for (int r = 0; r < 2; r++) {
-                load_columns<HEAD_DIM, 8>(q[r], query_in_memory(unit, unit.row() + 8 * r) + from + column, from + column);
-                load_columns<HEAD_DIM, 8>(k[r], key_in_memory(unit, key0 + unit.lane / 4 + 8 * r) + from + column, from + column);
-            }
-        const unsigned sign = unit.p.scale < 0 ? 0x80008000 : 0; // Q in shared memory is negated then, too //$ if score != custom_score
+    for (int i = 0; i < 8; i++)
+        q.pairs[i / 4][i % 4] ^= sign;
+    //$ end
+    return q;
+}
+__device__ __forceinline__ Slice load_keys_slice(const Unit &unit, int key0, int slice) {
+    const int column = 32 * slice + unit.lane % 4 * 8;
+    Slice k = {};
+    if (column < HEAD_DIM)
 #pragma unroll
-        for (int i = 0; i < 4; i += 2) {
-            const unsigned a[4] = {q[0][i], q[1][i], q[0][i + 1], q[1][i + 1]};                             //$ if score == custom_score
-            const unsigned a[4] = {q[0][i] ^ sign, q[1][i] ^ sign, q[0][i + 1] ^ sign, q[1][i + 1] ^ sign}; //$ else
+        for (int n = 0; n < 2; n++)
+            load_columns<HEAD_DIM, 8>(k.pairs[n], key_in_memory(unit, key0 + unit.lane / 4 + 8 * n) + column, column);
+    return k;
+}
+
+// S (16, 16) += Q K^T of 32 columns.
+__device__ __forceinline__ void add_scores(float (&s)[8], const Slice &q, const Slice &k) {
 #pragma unroll
-            for (int n = 0; n < 2; n++)
-                mma<BFLOAT16>(s[4 * n], s[4 * n + 1], s[4 * n + 2], s[4 * n + 3], a, k[n][i], k[n][i + 1]);
-        }
+    for (int i = 0; i < 4; i += 2) {
+        const unsigned a[4] = {q.pairs[0][i], q.pairs[1][i], q.pairs[0][i + 1], q.pairs[1][i + 1]};
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+            mma<BFLOAT16>(s[4 * n], s[4 * n + 1], s[4 * n + 2], s[4 * n + 3], a, k.pairs[n][i], k.pairs[n][i + 1]);
     }
 }
 
@@ -114,20 +131,38 @@ __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const unsig
     }
 }
 
-// O (16, PASS) = P V, of the warp's rows, not yet divided by l.
+// O (16, PASS) = P V, of the warp's rows, not yet divided by l. m is that of all keys, so 16 keys do not depend on those before them.
 __device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c, int first,
                                             int end, int first_column) {
 #pragma unroll
     for (float &value : o)
         value = 0;
+    //$ if repeat_holds_q
+    Slice q[SLICES];
+#pragma unroll
+    for (int i = 0; i < SLICES; i++)
+        q[i] = load_queries_slice(unit, i);
+    //$ end
     bool all_nan = false; // and so they stay
 #pragma unroll 1
     for (int key0 = first; key0 < end && !all_nan; key0 += 16) {
         Values v;
         if (VALUES_AHEAD)
             v = load_values(unit, key0, first_column);
-        float s[8];
-        sixteen_scores(s, unit, key0);
+        float s[8] = {};
+        //$ if repeat_holds_q
+        Slice k[SLICES]; // loads of all of them are under way at a time
+#pragma unroll
+        for (int i = 0; i < SLICES; i++)
+            k[i] = load_keys_slice(unit, key0, i);
+#pragma unroll
+        for (int i = 0; i < SLICES; i++)
+            add_scores(s, q[i], k[i]);
+        //$ else
+#pragma unroll(PASS < 32 ? 1 : 2)
+        for (int i = 0; i < SLICES; i++)
+            add_scores(s, load_queries_slice(unit, i), load_keys_slice(unit, key0, i));
+        //$ end
         const unsigned seen = exp2_sixteen(s, unit, rows, c, key0);
         const unsigned weights[4] = {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]),
                                      pack<BFLOAT16>(s[6], s[7])};

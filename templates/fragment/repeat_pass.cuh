@@ -1,18 +1,16 @@
-//$ needs head_dim_v mask algorithm layout block_m block_n folded mask_lookup
+//$ needs head_dim_v algorithm block_m mask mask_lookup folded
 //$ include "fragment/unit.cuh"
 
 // Columns of O at a time, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
-//$ if algorithm == flash_async and block_m <= 128 and not folded and (mask != custom_mask or (mask_lookup == no_lookup and block_n <= 64))
-constexpr int PASS = HEAD_DIM_V > 64 ? 128 : 64; // two consumers have 232 registers a thread
+//$ if algorithm == flash_async and block_m <= 128 and mask_lookup == no_lookup
+constexpr int PASS = HEAD_DIM_V > 64 ? 64 : 32; //$ if mask != custom_mask and not folded
+constexpr int PASS = 32;                        //$ else
 constexpr bool VALUES_AHEAD = true;
-//$ elif algorithm == flash_async and block_m <= 128 and mask != custom_mask
-constexpr int PASS = HEAD_DIM_V > 64 ? 64 : 32;
-constexpr bool VALUES_AHEAD = HEAD_DIM_V > 96; // at d 96 softcap leaves no register
-//$ elif algorithm == flash_async and block_m <= 192 and block_n <= 64
-constexpr int PASS = HEAD_DIM_V > 64 ? 64 : 16;
-constexpr bool VALUES_AHEAD = false;
-//$ elif algorithm == flash_async and block_m == 256 and block_n <= 64 and layout == dense
-constexpr int PASS = HEAD_DIM_V > 64 ? 16 : 32;
+//$ elif algorithm == flash_async and block_m <= 192
+constexpr int PASS = HEAD_DIM_V > 64 ? 32 : 16;
+constexpr bool VALUES_AHEAD = HEAD_DIM_V > 64;
+//$ elif algorithm == flash_async
+constexpr int PASS = 16;
 constexpr bool VALUES_AHEAD = true;
 //$ else
 constexpr int PASS = HEAD_DIM_V > 64 ? 32 : 16;

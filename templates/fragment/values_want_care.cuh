@@ -30,7 +30,8 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
 __device__ __forceinline__ int keys_there(const attention_params &p) { return p.total_kv; } //$ if algorithm == flash_async and layout != dense
 __device__ __forceinline__ int keys_there(const attention_params &p) { return p.len_kv; }   //$ else
 
-// Is an element of V not finite in a K/V tile that some row of the unit sees only in part?
+// Is an element of V not finite in a K/V tile that some row of the unit sees only in part? //$ if mask == custom_mask
+// Is an element of V not finite in a K/V tile that some row of the warp sees only in part? //$ else
 __device__ __forceinline__ bool values_want_care(const attention_params &p, const Tile &tile, int unit) {
     //$ if mask == custom_mask
     bool found = false;
@@ -42,7 +43,8 @@ __device__ __forceinline__ bool values_want_care(const attention_params &p, cons
     }
     return found;
     //$ else
-    const int first = keys_end(p, tile.query + unit * queries_of_unit(p) + 1);
+    const int row = static_cast<int>(threadIdx.x) / 32 % 4 * 16 + static_cast<int>(threadIdx.x) % 16;
+    const int first = __reduce_min_sync(0xffffffffu, keys_end(p, row_of(p, tile, unit, row).query + 1)); // all rows see those before
     return has_not_finite(p, tile, max(0, first), min(key_tiles(p, tile.query, queries_of_tile(p)) * BLOCK_N, keys_there(p)));
     //$ end
 }

@@ -8,13 +8,17 @@ __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
     return values_want_care(unit.p, unit.tile, unit.index);      //$ else
 }
 
-// Stores the recomputed rows of the warp over those that store_rows has stored.
+// Recomputes the columns of O that are not finite in some row of the warp, and stores them over those that store_rows has stored.
+// Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
     __syncwarp(); // what other lanes have stored is overwritten
+    const unsigned passes = strange_passes(c.o, 0) | strange_passes(c.o, 1);
     int first, end;
     keys_of_warp(unit, first, end);
 #pragma unroll 1
     for (int first_column = 0; first_column < HEAD_DIM_V; first_column += PASS) {
+        if (!__any_sync(0xffffffffu, passes >> first_column / PASS & 1))
+            continue;
         float o[PASS / 2];
         repeat_pass(o, unit, c.rows, c.c, first, end, first_column);
 #pragma unroll

@@ -45,14 +45,11 @@
      fragment/keys_in_memory.cuh
      fragment/repeat_pass.cuh
      fragment/repeat_16bit.cuh
-     store/of_all_keys.cuh
      store/finish.cuh
-     pipeline/repeat_from_shared.cuh
      pipeline/tiles_from_sum.cuh
      pipeline/softmax_of_units.cuh
      fragment/softmax_on_growth.cuh
      fragment/sums_in_range.cuh
-     pipeline/begin_by_halves.cuh
      pipeline/copies_ahead.cuh
      store/nothing.cuh
 
@@ -1123,9 +1120,10 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
 
 __device__ __forceinline__ int keys_there(const attention_params &p) { return p.len_kv; }
 
-// Is an element of V not finite in a K/V tile that some row of the unit sees only in part?
+// Is an element of V not finite in a K/V tile that some row of the warp sees only in part?
 __device__ __forceinline__ bool values_want_care(const attention_params &p, const Tile &tile, int unit) {
-    const int first = keys_end(p, tile.query + unit * queries_of_unit(p) + 1);
+    const int row = static_cast<int>(threadIdx.x) / 32 % 4 * 16 + static_cast<int>(threadIdx.x) % 16;
+    const int first = __reduce_min_sync(0xffffffffu, keys_end(p, row_of(p, tile, unit, row).query + 1)); // all rows see those before
     return has_not_finite(p, tile, max(0, first), min(key_tiles(p, tile.query, queries_of_tile(p)) * BLOCK_N, keys_there(p)));
 }
 
@@ -1174,16 +1172,26 @@ __device__ __forceinline__ int column_of(const Unit &unit, int i, int c) {
 // a NaN or infinity in the V of a masked key reaches O. The warp recomputes its 16 rows, 16 keys at a time, by mma.sync from
 // global memory. m and l stay: they are right.
 
+// Which passes have a column of O that is not finite in this thread's row r: a bit for each.
+__device__ __forceinline__ unsigned strange_passes(const float (&o)[COLUMNS_V / 2], int r) {
+    unsigned passes = 0;
+#pragma unroll
+    for (int first = 0; first < COLUMNS_V / 2; first += PASS / 2) {
+        float even = 0, odd = 0; // a sum is finite only if all its terms are
+#pragma unroll
+        for (int i = first + 2 * r; i < first + PASS / 2 && i < COLUMNS_V / 2; i += 4)
+            even += o[i], odd += o[i + 1];
+        passes |= fabsf(even + odd) < INFINITY ? 0 : 1u << first / (PASS / 2);
+    }
+    return passes;
+}
+
 // Is one of the warp's rows of O not finite, though its sum is?
 __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], const Rows &rows) {
     unsigned some = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        float even = 0, odd_columns = 0; // a sum is finite only if all its terms are
-#pragma unroll
-        for (int i = 2 * r; i < COLUMNS_V / 2; i += 4)
-            even += o[i], odd_columns += o[i + 1];
-        unsigned odd = __ballot_sync(0xffffffffu, !(fabsf(even + odd_columns) < INFINITY)); // lanes 4 g to 4 g + 3 hold row g
+        unsigned odd = __ballot_sync(0xffffffffu, strange_passes(o, r) != 0); // lanes 4 g to 4 g + 3 hold row g
         unsigned right = __ballot_sync(0xffffffffu, !(rows.sum[r] < INFINITY));
         odd |= odd >> 1, right |= right >> 1;
         odd |= odd >> 2, right |= right >> 2;
@@ -1227,30 +1235,44 @@ __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit
 
 // fragment/repeat_16bit.cuh
 
-// S (16, 16) = Q K^T of the warp's rows and the keys from key0 on. The sum takes columns in any order, too: of every 32 a lane loads
-// 8 neighbouring ones.
-__device__ __forceinline__ void sixteen_scores(float (&s)[8], const Unit &unit, int key0) {
-    const int column = unit.lane % 4 * 8;
+// 32 columns of the warp's rows of Q, or of 16 keys. S sums over columns in any order, so a lane loads 8 neighbouring columns, of rows
+// lane / 4 and 8 further down.
+struct Slice {
+    unsigned pairs[2][4];
+};
+constexpr int SLICES = (HEAD_DIM + 31) / 32;
+
+__device__ __forceinline__ Slice load_queries_slice(const Unit &unit, int slice) {
+    const int column = 32 * slice + unit.lane % 4 * 8;
+    const unsigned sign = unit.p.scale < 0 ? 0x80008000 : 0; // Q in shared memory is negated then, too
+    Slice q = {};
+    if (column < HEAD_DIM)
 #pragma unroll
-    for (float &score : s)
-        score = 0;
-#pragma unroll(PASS < 32 ? 1 : 2)
-    for (int from = 0; from < HEAD_DIM; from += 32) {
-        unsigned q[2][4] = {}, k[2][4] = {}; // of rows lane / 4 and 8 further down
-        if (from + column < HEAD_DIM)
+        for (int r = 0; r < 2; r++)
+            load_columns<HEAD_DIM, 8>(q.pairs[r], query_in_memory(unit, unit.row() + 8 * r) + column, column);
 #pragma unroll
-            for (int r = 0; r < 2; r++) {
-                load_columns<HEAD_DIM, 8>(q[r], query_in_memory(unit, unit.row() + 8 * r) + from + column, from + column);
-                load_columns<HEAD_DIM, 8>(k[r], key_in_memory(unit, key0 + unit.lane / 4 + 8 * r) + from + column, from + column);
-            }
-        const unsigned sign = unit.p.scale < 0 ? 0x80008000 : 0; // Q in shared memory is negated then, too
+    for (int i = 0; i < 8; i++)
+        q.pairs[i / 4][i % 4] ^= sign;
+    return q;
+}
+__device__ __forceinline__ Slice load_keys_slice(const Unit &unit, int key0, int slice) {
+    const int column = 32 * slice + unit.lane % 4 * 8;
+    Slice k = {};
+    if (column < HEAD_DIM)
 #pragma unroll
-        for (int i = 0; i < 4; i += 2) {
-            const unsigned a[4] = {q[0][i] ^ sign, q[1][i] ^ sign, q[0][i + 1] ^ sign, q[1][i + 1] ^ sign};
+        for (int n = 0; n < 2; n++)
+            load_columns<HEAD_DIM, 8>(k.pairs[n], key_in_memory(unit, key0 + unit.lane / 4 + 8 * n) + column, column);
+    return k;
+}
+
+// S (16, 16) += Q K^T of 32 columns.
+__device__ __forceinline__ void add_scores(float (&s)[8], const Slice &q, const Slice &k) {
 #pragma unroll
-            for (int n = 0; n < 2; n++)
-                mma<BFLOAT16>(s[4 * n], s[4 * n + 1], s[4 * n + 2], s[4 * n + 3], a, k[n][i], k[n][i + 1]);
-        }
+    for (int i = 0; i < 4; i += 2) {
+        const unsigned a[4] = {q.pairs[0][i], q.pairs[1][i], q.pairs[0][i + 1], q.pairs[1][i + 1]};
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+            mma<BFLOAT16>(s[4 * n], s[4 * n + 1], s[4 * n + 2], s[4 * n + 3], a, k.pairs[n][i], k.pairs[n][i + 1]);
     }
 }
 
@@ -1338,7 +1360,7 @@ __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const unsig
     }
 }
 
-// O (16, PASS) = P V, of the warp's rows, not yet divided by l.
+// O (16, PASS) = P V, of the warp's rows, not yet divided by l. m is that of all keys, so 16 keys do not depend on those before them.
 __device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c, int first,
                                             int end, int first_column) {
 #pragma unroll
@@ -1350,8 +1372,10 @@ __device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &un
         Values v;
         if (VALUES_AHEAD)
             v = load_values(unit, key0, first_column);
-        float s[8];
-        sixteen_scores(s, unit, key0);
+        float s[8] = {};
+#pragma unroll(PASS < 32 ? 1 : 2)
+        for (int i = 0; i < SLICES; i++)
+            add_scores(s, load_queries_slice(unit, i), load_keys_slice(unit, key0, i));
         const unsigned seen = exp2_sixteen(s, unit, rows, c, key0);
         const unsigned weights[4] = {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]),
                                      pack<BFLOAT16>(s[6], s[7])};
@@ -1372,18 +1396,17 @@ __device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &un
 
 // store/repeated_rows.cuh
 
-// Can a NaN or infinity in V have reached rows that do not see it?
-__device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
-    return values_want_care(unit.p, unit.tile, unit.index);
-}
-
-// Stores the recomputed rows of the warp over those that store_rows has stored.
+// Recomputes the columns of O that are not finite in some row of the warp, and stores them over those that store_rows has stored.
+// Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
     __syncwarp(); // what other lanes have stored is overwritten
+    const unsigned passes = strange_passes(c.o, 0) | strange_passes(c.o, 1);
     int first, end;
     keys_of_warp(unit, first, end);
 #pragma unroll 1
     for (int first_column = 0; first_column < HEAD_DIM_V; first_column += PASS) {
+        if (!__any_sync(0xffffffffu, passes >> first_column / PASS & 1))
+            continue;
         float o[PASS / 2];
         repeat_pass(o, unit, c.rows, c.c, first, end, first_column);
 #pragma unroll
@@ -1401,16 +1424,6 @@ __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit,
     }
 }
 
-// store/of_all_keys.cuh
-// A unit holds the sums over all keys of its rows: l in `sum`, and the factor by which O becomes the result in `scale`.
-__device__ __forceinline__ void store_unit(const Consumer &c, const Unit &unit, int stage, const float (&sum)[2], float (&scale)[2]) {
-    const bool upper = unit.lane % 4 == 0;
-    if (unit.lane % 4 < 2) // one row a lane
-        store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? c.rows.max[0] : c.rows.max[1],
-                  upper ? sum[0] : sum[1]);
-    store_rows(c, unit, stage, scale);
-}
-
 // store/finish.cuh
 
 // The epilogue of a unit: O = O / l,  LSE = m scale + ln l.
@@ -1424,16 +1437,13 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
         sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
         inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]);                         // a row that saw no key stays 0
     }
-    store_unit(c, unit, stage, sum, inverse);
-    if (again && values_are_suspect(unit)) store_again(c, unit, stage, inverse);
-}
-
-// pipeline/repeat_from_shared.cuh
-
-// S of these keys again, from K in shared memory.
-template <int FIRST, int KEYS>
-__device__ __forceinline__ void repeat_scores(UnitRows (&units)[ROW_TILES], const Queries &q, const Rows16<BLOCK_N, CHUNKS> &k) {
-    multiply_scores<FIRST, KEYS>(units, q, k, thread_of_round());
+    bool upper = unit.lane % 4 == 0;
+    if (unit.lane % 4 < 2) // one row a lane
+        store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? rows.max[0] : rows.max[1],
+                  upper ? sum[0] : sum[1]);
+    store_rows(c, unit, stage, inverse);
+    if (again && values_want_care(unit.p, unit.tile, unit.index))
+        store_again(c, unit, stage, inverse);
 }
 
 // fragment/softmax_on_growth.cuh
@@ -1481,6 +1491,7 @@ constexpr float USUAL_SUM = 0x1p20f; // at 2^20 others still count
 // pipeline/tiles_from_sum.cuh
 
 // What a warp does with a K/V tile. m stays as it is, and row sums show whether P has outgrown it: exponentials wait for no maximum.
+// Those of the first half of the tile are computed while S of the second half is multiplied.
 // Those of the second half of the tile are computed during O += P V of the first.
 // Where P has outgrown m, S is multiplied again, and m follows its maxima.
 
@@ -1542,6 +1553,12 @@ __device__ __forceinline__ bool outgrown(const UnitRows (&units)[ROW_TILES]) {
     return !__all_sync(0xffffffffu, most <= USUAL_SUM);
 }
 
+// S of these keys again.
+template <int FIRST, int KEYS>
+__device__ __forceinline__ void repeat_scores(UnitRows (&units)[ROW_TILES], const Queries &q, const Rows16<BLOCK_N, CHUNKS> &k) {
+    multiply_scores<FIRST, KEYS>(units, q, k, thread_of_round());
+}
+
 // S -> P of these keys, relative to an m that follows their maxima. Earlier keys of the tile are in O.
 template <int FIRST, int KEYS> __device__ __forceinline__ void weigh_by_max(UnitRows (&units)[ROW_TILES]) {
 #pragma unroll
@@ -1563,6 +1580,19 @@ __device__ __forceinline__ void take_weights(UnitRows (&units)[ROW_TILES], Weigh
         for (int row = 0; row < 2; row++)
             units[r].rows.sum[row] += units[r].tile_sum[row];
         keep_weights<FIRST, KEYS>(units[r].s, p[r]);
+    }
+}
+
+// S, and exponentials that are computed beside it: products have a copy for each way, or the exponentials would come behind them.
+__device__ __forceinline__ void begin_tile(UnitRows (&units)[ROW_TILES], const Queries &q, const Rows16<BLOCK_N, CHUNKS> &k,
+                                           State state) {
+    const unsigned thread = thread_of_round();
+    if (keeps_max(units, state)) {
+        multiply_scores<0, SPLIT_N>(units, q, k, thread);
+        weigh<0, SPLIT_N>(units);
+        multiply_scores<SPLIT_N, BLOCK_N - SPLIT_N>(units, q, k, thread);
+    } else {
+        multiply_scores<0, BLOCK_N>(units, q, k, thread);
     }
 }
 
@@ -1592,22 +1622,6 @@ __device__ __forceinline__ void end_tile(UnitRows (&units)[ROW_TILES], const Que
         softmax_units(units, p, true);
         multiply_output<0, BLOCK_N>(units, p, v, thread);
         state = state_of(units, state < 0 ? -state : state);
-    }
-}
-
-// pipeline/begin_by_halves.cuh
-
-// S, and exponentials of the first half of the tile, which are computed while S of the second half is multiplied. Products have a copy
-// for each way, or the exponentials would come behind them.
-__device__ __forceinline__ void begin_tile(UnitRows (&units)[ROW_TILES], const Queries &q, const Rows16<BLOCK_N, CHUNKS> &k,
-                                           State state) {
-    const unsigned thread = thread_of_round();
-    if (keeps_max(units, state)) {
-        multiply_scores<0, SPLIT_N>(units, q, k, thread);
-        weigh<0, SPLIT_N>(units);
-        multiply_scores<SPLIT_N, BLOCK_N - SPLIT_N>(units, q, k, thread);
-    } else {
-        multiply_scores<0, BLOCK_N>(units, q, k, thread);
     }
 }
 
@@ -1697,7 +1711,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
         begin_unit(units[r], tile);
     await_queries();
     settle_queries(p, tile, shared.q);
-    if (p.scale < 0) negate_queries(shared.q);
+    if (p.scale < 0)
+        negate_queries(shared.q);
     Queries q;
 #pragma unroll
     for (int step = 0; step < Q_STEPS; step++)
