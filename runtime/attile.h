@@ -1,4 +1,4 @@
-/* attile: attention kernels generated, compiled and cached for exactly the case at hand.
+/* attile: generates, compiles and caches attention kernels for exactly the problem at hand.
 
    What it does: turns a problem ("attention_forward, bf16, head_dim 96, causal") into a CUDA kernel, on the GPU through
    NVRTC and the driver (both opened at run time) or on this CPU through the C++ compiler, and launches it.
@@ -15,7 +15,7 @@
        att_launch(kernel, &args, stream);
        att_close(session);
 
-   Sizes: a struct whose first member is `size` may grow at its end in later versions. The caller sets `size` to sizeof of the
+   Sizes: a struct whose first member is `size` may grow at its end in later versions. The caller sets `size` to the sizeof of the
    struct; calls without it are refused. att_tensor and att_param never change.
    Threads: a session and its kernels may be used from many threads at once, att_close excepted.
    Environment read: ATTILE_CACHE_DIR, ATTILE_TUNED, XDG_CACHE_HOME, HOME, ATTILE_NVRTC, CUDA_HOME, CUDA_PATH, and for the
@@ -105,8 +105,8 @@ struct att_options {
 
     /* 1 = att_find of an attention_forward problem without a schedule does not wait for its kernel to be compiled. It returns one
        that compiles in a tenth of the time and runs many times as long, and a thread of the session compiles the best one.
-       Once that is done att_find returns it: so find again now and then. The two kernels round differently. What is in a
-       bundle or on disk is returned at once. att_close waits for the compile that is under way. */
+       att_find returns that one as soon as it is ready, so find again now and then. The two kernels round differently. Kernels
+       in a bundle or on disk are returned at once. att_close waits for a compile in progress. */
     int64_t quick_first;
 };
 
@@ -128,7 +128,7 @@ ATT_API const char *att_message(const att_session *session);
    problem   knobs that say what is computed, written as in a spec: "family=attention_forward dtype=bf16 head_dim=96
              mask=causal" (name=value or name: value; spaces, commas and newlines separate). Field reference:
              specs/README.md. Expressions are quoted: "... mask='k <= q and q - k < window' params='window: int'"
-             (docs/expressions.md). Knobs left out have their defaults. Hints about later launches may be given, too,
+             (docs/expressions.md). Knobs left out have their defaults. Hints about later launches may be given as well,
              and guide the choice of the schedule: sizes ("batch=4 heads=16 len_q=1024 len_kv=1024"; default: long
              sequences) and alignment, a number of bytes that divides the addresses and strides of all tensors.
    schedule  knobs that say how, in the same form, or null to let the library choose (docs/tuned.md).
@@ -137,13 +137,13 @@ ATT_API const char *att_message(const att_session *session);
    bytes, and att_launch refuses others; alignment=1 (or 2, 4, 8) finds a kernel that takes them. The default is 16.
 
    The kernel is chosen once for a problem and schedule, and compiled at most once; later calls return the same kernel. The
-   call looks in memory, then in bundles, then on disk, and then compiles. For a problem without a schedule a bundle gives its
-   first kernel for that problem. */
+   call looks in memory, then in bundles, then on disk, and then compiles. For a problem without a schedule, a bundle supplies
+   its first kernel for that problem. */
 ATT_API enum att_status att_find(att_session *session, const char *problem, const char *schedule, att_kernel **kernel);
 
-/* Release a kernel that att_find returned, for programs that use many kernels one after the other. A kernel that was released
+/* Release a kernel that att_find returned, for programs that use many kernels one after another. A kernel that has been released
    as often as it was found must not be used any more. The session keeps the last 64 released kernels loaded, in case they are
-   found again, and unloads the others after waiting for the device; not during graph capture, nor while a graph holds the
+   found again, and unloads the others after waiting for the device, but not during graph capture, nor while a graph holds the
    kernel. Without this call kernels stay loaded until att_close. Accepts null. */
 ATT_API void att_release(att_kernel *kernel);
 
@@ -170,9 +170,9 @@ struct att_kernel_info {
 };
 ATT_API enum att_status att_kernel_describe(const att_kernel *kernel, struct att_kernel_info *info);
 
-/* A text for people: the variant that is chosen for the problem and the reason, or the reason why there is none (the status
-   says so, too). Writes up to `size` bytes with the final NUL to `text`, and the size of the whole text to *needed unless that is
-   null. Compiles nothing. */
+/* Explains, in a text for people, which variant is chosen for the problem and why, or why there is none (which the status
+   also says). Writes up to `size` bytes to `text`, including the final NUL, and the size of the whole text to *needed unless
+   that is null. Compiles nothing. */
 ATT_API enum att_status att_explain(att_session *session, const char *problem, const char *schedule, char *text,
                                     size_t size, size_t *needed);
 
@@ -209,10 +209,10 @@ struct att_param {
     int64_t stride[4];        /* in elements, not negative; 0 or ATT_REPEAT repeats; all 0 = contiguous */
 };
 
-/* A scale of 0: P is equal for all keys that a query sees, and O is the mean of their V. */
+/* A scale of 0: all keys that a query sees have the same P, and O is the mean of their V. */
 #define ATT_SCALE_ZERO (-0.0f)
 
-/* Query head h reads key and value head h / (heads / kv_heads). Where a query sees no key its row of O is 0, its LSE
+/* Query head h reads key and value head h / (heads / kv_heads). Where a query sees no key, its row of O is 0 and its LSE
    -inf. */
 struct att_attention_args { /* family attention_forward: O = softmax(scale Q K^T + mask) V */
     struct att_tensor q;    /* (batch, heads, len_q, head_dim) */
@@ -230,9 +230,9 @@ struct att_attention_args { /* family attention_forward: O = softmax(scale Q K^T
     int param_count;
     const struct att_param *params; /* one for each declared parameter, in any order; null when there is none */
 
-    /* Sequences with lengths of their own: problem knobs layout and page_size (docs/serving.md). Above, len_q and len_kv are then
-       the most that any sequence may have. These arrays are int32 in device memory; null where the layout has none. A launch
-       does not read them on a GPU, so they may change between replays of a graph; the host device checks them.
+    /* Per-sequence lengths: problem knobs layout and page_size (docs/serving.md). len_q and len_kv above are then the
+       maximum of any sequence. These arrays are int32 in device memory; null where the layout has none. On a GPU the
+       launch call does not read them, so they may change between replays of a graph; the host device checks them.
 
        padded   lengths_kv; tensors as above.
        ragged   cu_seqlens_q and, unless K and V are paged, cu_seqlens_kv. q and o are packed: (total_q, heads, head_dim), with
@@ -248,7 +248,7 @@ struct att_attention_args { /* family attention_forward: O = softmax(scale Q K^T
     int64_t page_table_row_stride; /* 0 = contiguous */
     const int32_t *page_indptr;    /* (batch + 1): where the page numbers of each sequence begin in page_indices */
     const int32_t *page_indices;   /* page numbers, one sequence after the other */
-    int64_t pages;                 /* of k and of v; page numbers are less */
+    int64_t pages;                 /* of k and of v; page numbers are smaller */
     int64_t total_q, total_kv;     /* rows of the packed tensors, at least as many as the sequences have */
 
     /* Problem knob dropout=1 (docs/dropout.md): each weight P is dropped with this probability after the softmax, and the others
@@ -256,11 +256,11 @@ struct att_attention_args { /* family attention_forward: O = softmax(scale Q K^T
     float dropout_p; /* in [0, 1); rounded to a multiple of 2^-16, 1 - 2^-16 at most */
     uint64_t dropout_seed;
     uint64_t dropout_offset; /* a launch takes batch * heads numbers from here on: add as many for the next one */
-    /* Seed and offset in device memory in place of those two, 8-byte aligned; null = those two. A launch does not read them on
-       the host, so they may change between replays of a graph. */
+    /* Seed and offset in device memory instead of those two, 8-byte aligned; null = those two. The host does not read them,
+       so they may change between replays of a graph. */
     const uint64_t *dropout_state;
 
-    /* K and V of 8 bits: an element times its scale is the number that it stands for. Finite numbers in device memory, by problem
+    /* 8-bit K and V: an element times its scale is the number that it represents. Finite numbers in device memory, by problem
        knob kv_scale: tensor: one; head: (kv_heads); token: like k and v without their last dimension, with these strides, in
        elements, all 0 = contiguous. Null with kv_scale=none. */
     const float *k_scale, *v_scale;
@@ -268,9 +268,9 @@ struct att_attention_args { /* family attention_forward: O = softmax(scale Q K^T
     int64_t v_scale_batch_stride, v_scale_head_stride, v_scale_row_stride;
 
     /* Problem knob append=1: K and V of the queries' own tokens, as family append_kv takes them (docs/serving.md). The launch writes
-       them into the cache, which is k and v, as the last keys of each sequence; lengths_kv count them, too. With knob rope it
-       rotates K on the way, and Q for itself: q is only read. A token whose position or page the cache has not is not written. Null
-       and 0 without the knobs. */
+       them into the cache, which is k and v, as the last keys of each sequence; lengths_kv include them. With knob rope it
+       rotates K on the way, and Q in registers: q is only read. A token whose position or page is outside the cache is not
+       written. Null and 0 without the knobs. */
     struct att_tensor k_new;          /* (batch, kv_heads, len_q, head_dim), packed as q is */
     struct att_tensor v_new;          /* (batch, kv_heads, len_q, head_dim_v) */
     float rope_base;                  /* rope_from=base; 0 = 10000 */
@@ -300,10 +300,10 @@ struct att_merge_args {        /* family merge: combine partial attention result
     int64_t parts, batch, heads, len_q;        /* no parts: O = 0, LSE = -inf */
 };
 
-/* Where the new tokens of a sequence go, and what their positions are, is a matter of lengths (docs/serving.md): of a sequence
-   with n new tokens, token i is at position length - n + i, where length counts the new ones, too. That is len_kv (layout
-   dense) or lengths_kv[b] (padded, ragged). With slots=1 both are given. A token that has no place in the cache, because its
-   slot is -1 say, is not written. These arrays are in device memory; a launch does not read them on a GPU, so they
+/* Lengths determine where the new tokens of a sequence go, and their positions (docs/serving.md): in a sequence with n new
+   tokens, token i is at position length - n + i, where length includes the new ones. length is len_kv (layout dense) or
+   lengths_kv[b] (padded, ragged). With slots=1 both are given. A token without a place in the cache, for example because its
+   slot is -1, is not written. These arrays are in device memory; on a GPU the launch call does not read them, so they
    may change between replays of a graph. */
 struct att_append_args {     /* family append_kv: new K and V into a cache, with RoPE of Q and K */
     struct att_tensor q;     /* (batch, heads, len_q, head_dim); data null = none; read with RoPE only */
@@ -327,7 +327,7 @@ struct att_append_args {     /* family append_kv: new K and V into a cache, with
     int64_t page_table_row_stride; /* 0 = contiguous */
     const int32_t *page_indptr;    /* page_table=csr: (batch + 1), where the page numbers of each sequence begin */
     const int32_t *page_indices;   /* page_table=csr: page numbers */
-    int64_t pages;                 /* of the cache; other page numbers are nowhere */
+    int64_t pages;                 /* of the cache; tokens with other page numbers are not written */
     const int64_t *slots;          /* slots=1: (batch, len_q), page * page_size + row of each token; -1 = nowhere */
     const int32_t *positions;      /* slots=1 with RoPE: (batch, len_q) */
 
@@ -343,8 +343,9 @@ struct att_append_args {     /* family append_kv: new K and V into a cache, with
     int64_t rope_rows;                /* positions that the tables have, at least len_kv */
 };
 
-/* The gradient by a parameter of the score, which the problem wants as d_NAME: summed over all pairs of a query and a key, in fp32.
-   Where pairs read elements of their own, the order of these sums, and so their last bits, vary from launch to launch. */
+/* The gradient with respect to a parameter of the score, which the problem wants as d_NAME, summed in fp32 over all pairs of a
+   query and a key. Where different pairs read different elements, the order of these sums, and so their last bits, vary from
+   launch to launch. */
 struct att_param_gradient {
     const char *name;  /* of the parameter */
     float *data;       /* (size as declared), of a number one element, in device memory; must not overlap anything */
@@ -352,11 +353,11 @@ struct att_param_gradient {
     int64_t stride[4]; /* in elements, not negative; 0 or ATT_REPEAT: summed over this dimension; all 0 = contiguous */
 };
 
-/* The gradients of a loss by Q, K and V, from those by O and LSE. `forward` has what att_launch of family attention_forward
-   took, with o and lse as it wrote them: here they are read, lse is required, and o has the element type of the inputs.
-   dk and dv are summed over the query heads that share a K/V head. A pair that the mask leaves out adds nothing, and a query
-   that sees no key has a gradient of 0. The same inputs give the same bits, except in gradients of parameters. What problem knob
-   wants leaves out is neither computed nor written, and may be null. */
+/* The gradients of a loss with respect to Q, K and V, from those with respect to O and LSE. `forward` has the arguments of the
+   attention_forward launch, with o and lse as it wrote them: here they are read, lse is required, and o has the element type of
+   the inputs. dk and dv are summed over the query heads that share a K/V head. A masked pair contributes nothing, and a query
+   that sees no key has a gradient of 0. The same inputs give the same bits, except in gradients of parameters. Gradients that
+   the problem knob wants leaves out are neither computed nor written, and may be null. */
 struct att_attention_backward_args { /* family attention_backward; with sequences, shaped as in `forward` */
     struct att_tensor d_o;           /* (batch, heads, len_q, head_dim_v), of the input type */
     const float *d_lse;              /* (batch, heads, len_q); null = 0 */
@@ -379,8 +380,8 @@ struct att_args {
     size_t size;            /* sizeof(struct att_args) */
     enum att_family family; /* of the kernel; says which member of the union is set */
     size_t workspace_size;  /* bytes at workspace */
-    /* Device memory, 256-byte aligned, att_workspace_size bytes. May be null when that is 0, or when it is room for parts of the
-       keys (schedule splits=0): then keys are not split, which takes longer where there are few queries. */
+    /* Device memory, 256-byte aligned, att_workspace_size bytes. May be null when that is 0, or when it is only for
+       split keys (schedule splits=0): keys are then not split, which takes longer where there are few queries. */
     void *workspace;
     union {
         struct att_attention_args attention;
@@ -396,29 +397,29 @@ ATT_API enum att_status att_workspace_size(const att_kernel *kernel, const struc
 
 /* Check the arguments and start the kernel on `stream` (a CUstream; null = the default stream; ignored on the host
    device, which returns when the kernel has ended). Asynchronous; never compiles, allocates, locks or synchronises;
-   safe inside graph capture once prepared (else ATT_NOT_PREPARED, and the capture goes on). When an argument is
+   safe inside graph capture once prepared (else ATT_NOT_PREPARED, and the capture continues). When an argument is
    refused, nothing was started and outputs are untouched. */
 ATT_API enum att_status att_launch(att_kernel *kernel, const struct att_args *args, void *stream);
 
-/* Check the arguments as att_launch does and, on a GPU, the numbers in the arrays of sequences, too, which a launch there does not
-   read: lengths, where sequences begin, page numbers (docs/serving.md). Waits for the device and copies them to host memory,
-   so it is for finding faults and not for each step of a server; not during graph capture. Starts nothing. The numbers may
-   change after it: what it found holds for launches that see the same ones. */
+/* Check the arguments as att_launch does and, on a GPU, also the numbers in the arrays of sequences, which a launch there does not
+   check: lengths, where sequences begin, page numbers (docs/serving.md). Waits for the device and copies them to host memory,
+   so it is for finding faults and not for each step of a server. Not allowed during graph capture. Starts nothing. The result
+   holds for launches that see the same numbers. */
 ATT_API enum att_status att_check(att_kernel *kernel, const struct att_args *args);
 
 /* --- dropout ---------------------------------------------------------------------------------------------------------- */
 
-/* Is the weight of query and key kept under knob dropout=1? 1 = kept, 0 = dropped. p, seed and offset are those of the launch,
-   `heads` its number of query heads. For programs that need the mask that the kernels apply without storing it. Says the same for
-   every algorithm, tile size and split (docs/dropout.md has the formula, from Salmon et al., SC 2011). */
+/* Whether knob dropout=1 keeps the weight of a query and a key: 1 = kept, 0 = dropped. p, seed and offset are those of the
+   launch, `heads` its number of query heads. For programs that need the mask, which the kernels apply without storing it. The
+   answer holds for every algorithm, tile size and split (docs/dropout.md has the formula, from Salmon et al., SC 2011). */
 ATT_API int att_dropout_keep(float p, uint64_t seed, uint64_t offset, int64_t heads, int64_t batch, int64_t head,
                              int64_t query, int64_t key);
 
 /* --- a prefix that many sequences share -------------------------------------------------------------------------------------- */
 
-/* The keys that all sequences of a launch begin with, and the kernels that the launch needs besides. Element types: those of the
-   launch's kernel, but K and V of the prefix may be stored otherwise (dtype_kv, kv_scale); its dtype_out, which is best fp32, is the
-   prefix kernel's, too, and the merge kernel's dtype. */
+/* The keys that all sequences of a launch begin with, and the additional kernels that the launch needs. Element types are those
+   of the launch's kernel, but K and V of the prefix may be stored differently (dtype_kv, kv_scale). The launch kernel's dtype_out,
+   best fp32, must also be the prefix kernel's dtype_out and the merge kernel's dtype. */
 struct att_shared_prefix {
     size_t size; /* sizeof(struct att_shared_prefix), set by the caller */
     att_kernel
@@ -433,31 +434,31 @@ struct att_shared_prefix {
     const int32_t *page_table; /* the numbers of its pages */
     int64_t pages;             /* of k and v */
 
-    /* Of a prefix in 8 bits: scales of k and v, as att_attention_args has them for the prefix kernel's kv_scale. Both null where it
-       is none, or where it is tensor or head and the kernel's, too: then those of the launch hold for the prefix. */
+    /* For an 8-bit prefix: scales of k and v, as in att_attention_args, for the prefix kernel's kv_scale. Both null where that
+       is none, or where it is tensor or head in both kernels: the launch's scales then hold for the prefix. */
     const float *k_scale, *v_scale;
     int64_t k_scale_batch_stride, k_scale_head_stride, k_scale_row_stride;
     int64_t v_scale_batch_stride, v_scale_head_stride, v_scale_row_stride;
 };
 
-/* Launch `kernel` on `args`, with the prefix before the keys that args have: queries attend to the prefix once for all sequences,
-   to their own keys, and the two results are merged into o and lse. Own keys are what follows the prefix: lengths and causal masks count
-   from there. `kernel` has no sinks in the prefix's stead: its own are counted once. Args are those of family attention_forward, and
-   args.workspace serves all three launches. Asynchronous and safe in graph capture, like att_launch; what is refused leaves o and lse
-   untouched. Unless packed, queries of neighbouring sequences must be evenly spaced: len_q is 1, or batch_stride is len_q * row_stride.
+/* Launch `kernel` on `args`, with the prefix before the keys in args. Queries attend to the prefix, once for all sequences, and
+   to their own keys; the two results are merged into o and lse. Own keys are those after the prefix, and lengths and causal masks
+   count from there. Sinks of `kernel` count once. Args are those of family attention_forward, and args.workspace serves
+   all three launches. Asynchronous and safe in graph capture, like att_launch; a refused call leaves o and lse untouched. Unless
+   packed, queries of neighbouring sequences must be evenly spaced: len_q is 1, or batch_stride is len_q * row_stride.
    docs/serving.md says when it pays. */
 ATT_API enum att_status att_launch_shared_prefix(att_kernel *kernel, const struct att_args *args,
                                                  const struct att_shared_prefix *prefix, void *stream);
 
-/* Bytes of workspace that it needs. Pointers to memory of the device are not read. */
+/* Bytes of workspace that att_launch_shared_prefix needs. Pointers to device memory are not read. */
 ATT_API enum att_status att_shared_prefix_workspace_size(att_kernel *kernel, const struct att_args *args,
                                                          const struct att_shared_prefix *prefix, size_t *bytes);
 
 /* --- device memory, for programs without an allocator of their own ------------------------------------------------------- */
 
 /* 256-byte aligned; owned by the caller, who frees it before att_close. Freeing null does nothing. Copies return when they
-   are done. They come after launches on the null stream and on streams that wait for it; for a stream made with
-   CU_STREAM_NON_BLOCKING wait yourself, by att_synchronize say. */
+   are done. They are ordered after launches on the null stream and on streams that wait for it. For a stream created with
+   CU_STREAM_NON_BLOCKING, wait yourself, for example with att_synchronize. */
 ATT_API enum att_status att_alloc(att_session *session, size_t bytes, void **device);
 ATT_API enum att_status att_free(att_session *session, void *device);
 ATT_API enum att_status att_copy_in(att_session *session, void *device, const void *host, size_t bytes);
@@ -466,7 +467,7 @@ ATT_API enum att_status att_copy_out(att_session *session, void *host, const voi
 /* Wait for all work on the device; reports faults of earlier launches. */
 ATT_API enum att_status att_synchronize(att_session *session);
 
-/* --- what is this session ---------------------------------------------------------------------------------------- */
+/* --- about this session ---------------------------------------------------------------------------------------- */
 
 struct att_session_info {
     size_t size;            /* sizeof(struct att_session_info), set by the caller */
@@ -485,14 +486,14 @@ struct att_counters {
     size_t size;                          /* sizeof(struct att_counters), set by the caller */
     uint64_t global_read, global_written; /* bytes */
     uint64_t shared_read, shared_written; /* bytes */
-    uint64_t shared_conflicts; /* passes that ldmatrix takes beyond the least, for rows that lie in the same banks */
+    uint64_t shared_conflicts;            /* passes of ldmatrix beyond the minimum, for rows in the same banks */
 };
 ATT_API enum att_status att_counters_read(att_session *session, struct att_counters *counters, int reset);
 
 /* --- kernels built ahead of time -------------------------------------------------------------------------------- */
 
 /* `attile build` writes such a table as a C file that needs nothing but this header. List it in att_options.bundles;
-   its kernels then need neither compiler nor cache. Not for writing by hand. */
+   its kernels then need neither compiler nor cache. Do not write one by hand. */
 enum { ATT_BUNDLE_FORMAT = 2 };
 
 struct att_bundle_kernel {

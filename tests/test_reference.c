@@ -19,7 +19,7 @@ Test(reference, is_what_specs_readme_says) {
 Test(reference, has_every_knob_word_and_size) {
     struct text text = {0};
     spec_reference(&text);
-    const char *knobs = strstr(text_string(&text), "## Knobs of their own");
+    const char *knobs = strstr(text_string(&text), "## Family and target");
     cr_assert_not_null(knobs);
     for (int id = 0; id < KNOB_COUNT; id++) {
         char row[128];

@@ -17,26 +17,26 @@ static const struct {
     const char *words, *problem;
 } rows[] = {
     {"fp16 or bf16", BF16 "alignment=16"},
-    {"... head dimension no multiple of 8", BF16 "head_dim=59"},
-    {"... rows of any alignment", BF16 "alignment=2"},
-    {"... head dimension 192, of V 128, causal", BF16 "head_dim=192 head_dim_v=128 mask=causal alignment=16"},
-    {"... a mask and a score of one's own",
+    {"... head dimension not a multiple of 8", BF16 "head_dim=59"},
+    {"... rows with any alignment", BF16 "alignment=2"},
+    {"... head dimension 192, for V 128, causal", BF16 "head_dim=192 head_dim_v=128 mask=causal alignment=16"},
+    {"... a custom mask and score",
      BF16 "mask='k <= q and q - k < w' score='softcap(30)' params='w: int' alignment=16"},
     {"... sinks", BF16 "sinks=1 alignment=16"},
-    {"... lengths of their own (`layout: ragged`)", BF16 "layout=ragged alignment=16"},
+    {"... per-sequence lengths (`layout: ragged`)", BF16 "layout=ragged alignment=16"},
     {"... K and V in pages of 16", BF16 "layout=padded page_size=16 alignment=16"},
-    {"... one query a head, 8192 keys", BF16 "len_q=1 len_kv=8192 alignment=16"},
+    {"... one query per head, 8192 keys", BF16 "len_q=1 len_kv=8192 alignment=16"},
     {"... new tokens appended in the same launch (`append: 1`)",
      BF16 "layout=padded page_size=16 append=1 alignment=16"},
     {"... K and V in 8 bits", BF16 "dtype_kv=e4m3 kv_scale=token alignment=16"},
-    {"... K and V in 8 bits, one query a head, 8192 keys",
+    {"... K and V in 8 bits, one query per head, 8192 keys",
      BF16 "dtype_kv=e4m3 kv_scale=token len_q=1 len_kv=8192 alignment=16"},
-    {"... V in K (`shared_kv: 1`), head dimension 576, of V 512",
+    {"... V in K (`shared_kv: 1`), head dimension 576, for V 512",
      BF16 "head_dim=576 head_dim_v=512 shared_kv=1 alignment=16"},
     {"fp32", FORWARD "dtype=fp32"},
     {"fp32, `precision: tf32x3` or `tf32`", FORWARD "dtype=fp32 precision=tf32x3"},
     {"gradients, fp16 or bf16", "family=attention_backward dtype=bf16"},
-    {"... lengths of their own (`layout: ragged`)", "family=attention_backward dtype=bf16 layout=ragged"},
+    {"... per-sequence lengths (`layout: ragged`)", "family=attention_backward dtype=bf16 layout=ragged"},
     {"... dropout", "family=attention_backward dtype=bf16 dropout=1"},
     {"gradients, fp32", "family=attention_backward dtype=fp32"},
     {"softmax of rows", "family=softmax dtype=bf16"},
@@ -65,12 +65,12 @@ Test(support, is_what_the_library_chooses) {
     struct text page = {0}, found = {0};
     att_session *session[ARCHS];
     text_print(&page, "# What runs where\n\n"
-                      "The algorithm, and the target where it is not `any`, that the library chooses first for a "
-                      "problem on a GPU of that compute\n"
-                      "capability, where no tuned table says otherwise; head dimension 64 where nothing is said. A "
-                      "dash: nothing answers. Generated\n"
-                      "from templates and preferences: `ATTILE_UPDATE_GOLDEN=1 build/release/tests/test_support` "
-                      "writes this page.\n\n| problem |");
+                      "The table shows the algorithm, and the target where it is not `any`, that the library chooses "
+                      "first for a problem on a GPU of\n"
+                      "that compute capability, unless a tuned table says otherwise. The head dimension is 64 unless "
+                      "stated. A dash means that no kernel\n"
+                      "supports the problem. This page is generated from templates and preferences:\n"
+                      "`ATTILE_UPDATE_GOLDEN=1 build/release/tests/test_support` writes it.\n\n| problem |");
     for (int i = 0; i < ARCHS; i++) {
         const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
         cr_assert_eq(session_open_to_choose(&options, "GPU", archs[i], &session[i]), ATT_OK);

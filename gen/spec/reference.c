@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char *const group_titles[] = {
-    [KNOB_GROUP_TOP] = "Knobs of their own",
+    [KNOB_GROUP_TOP] = "Family and target",
     [KNOB_GROUP_PROBLEM] = "Problem knobs",
     [KNOB_GROUP_SCHEDULE] = "Schedule knobs",
 };
@@ -25,7 +25,7 @@ static void print_intro(struct text *text) {
         "\n"
         "```yaml\n"
         "family: attention_forward\n"
-        "problem:                     # a list is an axis: one variant for each value\n"
+        "problem:                     # a list is an axis: one variant per value\n"
         "  dtype: [fp32, bf16]\n"
         "  head_dim: [64, 96]\n"
         "schedule:\n"
