@@ -37,16 +37,21 @@
      target/sm_90a_copies.cuh
      target/sm_90a_async.cuh
      pipeline/ring.cuh
-     pipeline/release.cuh
+     pipeline/release_by_thread.cuh
      backward/unit_products.cuh
      target/sm_90a_products.cuh
+     backward/items.cuh
      backward/own_sequence.cuh
      backward/weigh_keys.cuh
      backward/weigh_keys_scaled.cuh
+     backward/weigh_key_slopes.cuh
      backward/repeat_keys.cuh
      backward/produce_queries.cuh
      backward/map_rows.cuh
      backward/consume_queries.cuh
+     backward/dq_columns.cuh
+     backward/scores_ahead.cuh
+     backward/turns.cuh
 
    Knobs
      family              attention_backward  what kind of kernel this is
@@ -65,13 +70,13 @@
 
    Derived
      bfloat16            true               dtype == bf16
-     step_m              64                 64
+     step_m              64                 block_m
      consumers           2                  2
      panels              2                  (head_dim + 63) / 64
      panels_v            2                  (head_dim_v + 63) / 64
      dq_columns          64                 32 * panels
-     dq_width            128                2 * dq_columns
-     gradient_bytes      32768              2 * block_n * 128
+     dq_width            128                64 * panels
+     gradient_bytes      32768              2 * block_n * 2 * step_m
      block_threads       384                128 * (consumers + 1)
      producer_registers  24                 24
      consumer_registers  240                240
@@ -80,11 +85,13 @@
      step_bytes          16944              step_m * (128 * panels + 8) + kept_bytes + 48
      d_o_bytes           16400              step_m * 128 * panels_v + 16
      d_o_stages          2                  2
-     shared_keys         165888             (key_bytes + gradient_bytes + stages * step_bytes + d_o_stages * d_o_bytes + 64 + 1023) / 1024 * 1024
+     streamed_bytes      99456              gradient_bytes + stages * step_bytes + d_o_stages * d_o_bytes
+     key_stages          2                  2
+     shared_keys         231424             (key_stages * key_bytes + streamed_bytes + 160 + 1023) / 1024 * 1024
 
    Launches
-     attention_row_statistics: grid batch * heads * ((len_q + 63) / 64 * 4), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
-     attention_dk_dv_dq: grid batch * kv_heads * ((len_kv + 128 - 1) / 128), block 384, shared 165888 bytes, may start before the launch ahead of it has ended
+     attention_row_statistics: grid max(batch * heads * ((len_q + 64 - 1) / 64 * 4), 1), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
+     attention_dk_dv_dq: grid min(batch * kv_heads * ((len_kv + 128 - 1) / 128), sm_count), block 384, shared 231424 bytes, may start before the launch ahead of it has ended
      attention_round_dq: grid batch * heads * ((len_q + 63) / 64), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
      tensor map of q: boxes of 64 rows x 64 columns
      tensor map of k: boxes of 64 rows x 64 columns
@@ -92,40 +99,33 @@
      tensor map of d_o: boxes of 64 rows x 64 columns
 
    Workspace
-     4 * batch * heads * ((len_q + 63) / 64 * 64) * 130 bytes
+     4 * batch * heads * ((len_q + 64 - 1) / 64 * 64) * 130 + 16 bytes
 */
 
 constexpr int HEAD_DIM = 128;
 constexpr int HEAD_DIM_V = 128;
 constexpr int BLOCK_N = 128;
 constexpr int STAGES = 2;
-// dtype == bf16
-constexpr bool BFLOAT16 = true;
-constexpr int STEP_M = 64;
+constexpr bool BFLOAT16 = true;         // dtype == bf16
+constexpr int STEP_M = 64;              // block_m
 constexpr int CONSUMERS = 2;
-// (head_dim + 63) / 64
-constexpr int PANELS = 2;
-// (head_dim_v + 63) / 64
-constexpr int PANELS_V = 2;
-// 32 * panels
-constexpr int DQ_COLUMNS = 64;
-// 2 * dq_columns
-constexpr int DQ_WIDTH = 128;
-// 128 * (consumers + 1)
-constexpr int BLOCK_THREADS = 384;
+constexpr int PANELS = 2;               // (head_dim + 63) / 64
+constexpr int PANELS_V = 2;             // (head_dim_v + 63) / 64
+constexpr int DQ_COLUMNS = 64;          // 32 * panels
+constexpr int DQ_WIDTH = 128;           // 64 * panels
+constexpr int BLOCK_THREADS = 384;      // 128 * (consumers + 1)
 constexpr int PRODUCER_REGISTERS = 24;
 constexpr int CONSUMER_REGISTERS = 240;
 constexpr int D_O_STAGES = 2;
-// (key_bytes + gradient_bytes + stages * step_bytes + d_o_stages * d_o_bytes + 64 + 1023) / 1024 * 1024
-constexpr int SHARED_KEYS = 165888;
+constexpr int KEY_STAGES = 2;
+constexpr int SHARED_KEYS = 231424;     // (key_stages * key_bytes + streamed_bytes + 160 + 1023) / 1024 * 1024
 
 // The gradients of attention on Hopper, warp-specialised: in each block one warp loads tiles by TMA, STAGES steps ahead of their use, and
 // consumers, warpgroups of 64 rows each, multiply them by wgmma.
 //
-//     dK, dV    a block keeps BLOCK_N keys and walks over STEP_M queries at a time, of all heads that share the keys
+//     dK, dV    a block stays, takes BLOCK_N keys at a time, and walks over STEP_M queries at a time, of all heads that share the keys
 //               S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q
-//               Keys are rows, so that P^T and dS^T are operands in the registers where they come to be. S^T of the next step is
-//               multiplied behind dK of this one, and nothing is in flight where the loop closes.
+//               Keys are rows, so that P^T and dS^T are operands in the registers where they come to be.
 //     dQ        dQ = dS K in the same loop, of dS of all consumers, through shared memory. It is multiplied one step late, so that no
 //               consumer waits for another, and added in fp32 to sums in the workspace, which a last launch rounds.
 
@@ -333,9 +333,9 @@ __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontr
 
 // Two numbers a query, at the beginning of the workspace: D = row sum of dO * O, less dLSE, which the derivative of the softmax
 // subtracts from every dP; and LSE for the base 2, +INFINITY of a query that sees no key, which makes every weight 0. Queries are
-// padded to whole steps of 64 by such that see no key.
+// padded to whole steps by such that see no key.
 
-__device__ __forceinline__ int padded_queries(const attention_params &p) { return (p.len_q + 63) / 64 * 64; }
+__device__ __forceinline__ int padded_queries(const attention_params &p) { return (p.len_q + STEP_M - 1) / STEP_M * STEP_M; }
 
 // backward/statistics_of_heads.cuh
 
@@ -349,8 +349,16 @@ __device__ __forceinline__ float *row_lse2(const attention_params &p, long long 
 
 // Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of a warpgroup hold an accumulator, four numbers at a
 // time. tile: the place of their first query in the rows above, / 64.
+__device__ __forceinline__ int tile_of_query(const attention_params &p, int index, int query) {
+    return index * (padded_queries(p) / 64) + query / 64;
+}
 __device__ __forceinline__ float *dq_sums(const attention_params &p, long long tile) {
     return row_lse2(p, static_cast<long long>(p.batch) * p.heads) + tile * (64 * DQ_WIDTH);
+}
+
+// Behind them: how many items the blocks of a launch have taken.
+__device__ __forceinline__ int *item_counter(const attention_params &p, int launch) {
+    return reinterpret_cast<int *>(dq_sums(p, static_cast<long long>(p.batch) * p.heads * (padded_queries(p) / 64))) + launch;
 }
 
 // Where the numbers of a query are in these rows. 16 queries are in such an order that an ldmatrix, whose rows of 16 bytes go to four
@@ -362,7 +370,11 @@ extern "C" __global__ void __launch_bounds__(128)
     attention_row_statistics(const __grid_constant__ attention_backward_params all) {
     grid_dependency_wait();
     launch_dependents();
+    if (blockIdx.x == 0 && threadIdx.x < 2)
+        *item_counter(all.forward, threadIdx.x) = 0;
     const int tiles = padded_queries(all.forward) / 16;
+    if (tiles == 0)
+        return;
     const int query = static_cast<int>(blockIdx.x) % tiles * 16 + static_cast<int>(threadIdx.x) / 8;
     const long long index = static_cast<int>(blockIdx.x) / tiles;
     const attention_backward_params &params = sequence_of(all, static_cast<int>(index) / all.forward.heads);
@@ -390,7 +402,7 @@ extern "C" __global__ void __launch_bounds__(128)
         row_dots(p, index)[row_place(query)] = inside && head.d_lse ? sum - head.d_lse[query] : sum;
         row_lse2(p, index)[row_place(query)] = lse == -INFINITY ? INFINITY : lse * 1.44269504f;
     }
-    float *const sums = dq_sums(p, index * tiles / 4) + static_cast<long long>(query) * DQ_WIDTH;
+    float *const sums = dq_sums(p, tile_of_query(p, index, 0)) + static_cast<long long>(query) * DQ_WIDTH;
 #pragma unroll
     for (int column = 4 * lane; column < DQ_WIDTH; column += 32)
         *reinterpret_cast<float4 *>(sums + column) = make_float4(0, 0, 0, 0);
@@ -591,7 +603,7 @@ __device__ __forceinline__ unsigned pack_output(float low, float high) {
 
 // Row lane / 4 + 8 * r of the accumulators times a factor, 16 bytes at a time: each lane of the row stores every fourth chunk.
 template <int DIM, int HALF>
-__device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, float factor, Output *to, bool inside) {
+__device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, int lane, float factor, Output *to, bool inside) {
     constexpr int COUNT = HALF / 4; // of chunks in a row
 #pragma unroll
     for (int chunk = 0; chunk < COUNT; chunk += 4) {
@@ -602,7 +614,7 @@ __device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, fl
             pair[n] = pack_output(factor * sum[i], factor * sum[i + 1]);
         }
         const uint4 bits = chunk_of_quad(pair);
-        const int column = 8 * (chunk + static_cast<int>(threadIdx.x) % 4);
+        const int column = 8 * (chunk + lane % 4);
         if (inside && column < DIM)
             *reinterpret_cast<uint4 *>(to + column) = bits;
     }
@@ -612,7 +624,7 @@ __device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, fl
 template <int DIM, int TILES, int HALF>
 __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], float factor, void *tensor, long long batch_stride,
                                            long long head_stride, long long row_stride, int batch, int head, int row0, int count) {
-    const int lane = threadIdx.x % 32;
+    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32); // so that nothing of it is kept where this stands in a loop
     const long long strides = batch_stride | head_stride | row_stride;
     const unsigned long long address = reinterpret_cast<unsigned long long>(tensor);
     Output *rows = static_cast<Output *>(tensor) + batch * batch_stride + head * head_stride;
@@ -626,7 +638,7 @@ __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], floa
             const int row = 16 * t + lane / 4 + 8 * r;
             Output *const to = rows + (row0 + row) * row_stride;
             if (chunks) {
-                store_chunks<DIM>(sum[t], r, factor, to, row < count);
+                store_chunks<DIM>(sum[t], r, lane, factor, to, row < count);
                 continue;
             }
             if (row >= count)
@@ -694,13 +706,14 @@ struct MemoryRows {
 template <int DIM>
 __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRows &own, int own_row, const MemoryRows &other,
                                                  int other_row) {
-    const int lane = static_cast<int>(threadIdx.x) % 32, down = own_row + lane / 4, across = other_row + lane / 4;
+    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32), down = own_row + lane / 4, across = other_row + lane / 4;
 #pragma unroll
     for (float &value : sum)
         value = 0;
 #pragma unroll 1
-    for (int column = lane % 4 * 2; column < DIM; column += 16) {
-        const bool both = column + 8 < DIM;
+    for (int first = 0; first < DIM; first += 16) {
+        const bool both = first + 8 < DIM;
+        const int column = first + lane % 4 * 2;
         const unsigned a[4] = {own.pair(down, column), own.pair(down + 8, column), both ? own.pair(down, column + 8) : 0,
                                both ? own.pair(down + 8, column + 8) : 0};
 #pragma unroll
@@ -713,7 +726,7 @@ __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRo
 // sum (16, 2 COUNT) += weights (16, 16), which are rounded, times what is finite of 16 rows. True when something is not.
 template <int COUNT>
 __device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other, int other_row) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
     const unsigned a[4] = {pack<BFLOAT16>(weights[0], weights[1]), pack<BFLOAT16>(weights[2], weights[3]),
                            pack<BFLOAT16>(weights[4], weights[5]), pack<BFLOAT16>(weights[6], weights[7])};
     unsigned odd = 0;
@@ -736,7 +749,7 @@ __device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&we
 template <int COUNT>
 __device__ __forceinline__ void add_not_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other,
                                                int other_row) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
 #pragma unroll 1
     for (int row = 0; row < 16; row++) {
         float weight[2]; // of this row, which another lane holds
@@ -763,7 +776,7 @@ __device__ __forceinline__ void add_not_finite(float (&sum)[COUNT], const float 
 template <bool KEYS_DOWN>
 __device__ __forceinline__ void weigh_sixteen(float (&s)[8], float (&d_weight)[8], const attention_params &p, const Where &at,
                                               int index, int query0, int key0) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
 #pragma unroll 1
     for (int i = 0; i < 8; i++) {
         const int down = lane / 4 + i / 2 % 2 * 8, across = lane % 4 * 2 + i / 4 * 8 + i % 2;
@@ -826,11 +839,11 @@ extern "C" __global__ void __launch_bounds__(128)
     attention_round_dq(const __grid_constant__ attention_backward_params all) {
     grid_dependency_wait();
     launch_dependents();
-    const int tiles = padded_queries(all.forward) / 64, index = static_cast<int>(blockIdx.x) / tiles;
+    const int tiles = (all.forward.len_q + 63) / 64, index = static_cast<int>(blockIdx.x) / tiles;
     const int tile0 = static_cast<int>(blockIdx.x) % tiles * 64, query0 = tile0 + static_cast<int>(threadIdx.x) / 32 * 16; // of this warp
     const attention_backward_params &params = sequence_of(all, index / all.forward.heads);
     const attention_params &p = params.forward;
-    const float4 *const sums = reinterpret_cast<const float4 *>(dq_sums(p, blockIdx.x)) + threadIdx.x;
+    const float4 *const sums = reinterpret_cast<const float4 *>(dq_sums(p, tile_of_query(p, index, tile0))) + threadIdx.x;
     float dq[1][DQ_WIDTH / 2];
 #pragma unroll
     for (int i = 0; i < DQ_WIDTH / 8; i++) {
@@ -986,10 +999,11 @@ template <int SIZE> struct Ring {
     __device__ __forceinline__ Ring operator+(int steps) const { return {count + steps}; }
 };
 
-// pipeline/release.cuh
-// Consumers release a stage to its producer, one warp for the warpgroup, when the wgmmas of the warpgroup have read it.
+// pipeline/release_by_thread.cuh
+// Consumers release a stage to its producer, one thread for the warpgroup, when the wgmmas of the warpgroup have read it. Electing a
+// lane of the first warp instead takes a shuffle, whose result comes late while products are under way.
 __device__ __forceinline__ void release(Barrier *empty) {
-    if (warp_index() % 4 == 0 && elect_one())
+    if (threadIdx.x % 128 == 0)
         barrier_arrive(empty);
 }
 
@@ -1145,6 +1159,29 @@ template <typename Shared> __device__ __forceinline__ const attention_params &ow
 }
 __device__ __forceinline__ const attention_backward_params &tensors_of_keys(const attention_backward_params &all, int) { return all; }
 
+// backward/items.cuh
+
+// Blocks stay and take items, the keys of one tile, from a counter behind the other numbers of the workspace, so that none idles while
+// there are some left. The launch of row statistics sets it to 0.
+struct alignas(16) Item {
+    int kv_index, key0; // batch * kv_heads + kv_head, the first key; key0 is negative when there are no more
+};
+
+// A number that is the same in all lanes, so that the compiler knows it: what depends on it stays in uniform registers.
+__device__ __forceinline__ int same_in_warp(int number) { return __shfl_sync(0xffffffffu, number, 0); }
+
+// The next item of a block, for all lanes of a warp. Of a head the first keys come first: most queries see them where a mask is causal.
+__device__ __forceinline__ Item take_item(const attention_params &all, int *counter) {
+    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, items = all.batch * all.kv_heads * tiles;
+    for (;;) {
+        const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
+        const int n = __shfl_sync(0xffffffffu, taken, 0), kv_index = n / tiles, key0 = n % tiles * BLOCK_N;
+        if (n >= items)
+            return {0, -1};
+        return {kv_index, key0};
+    }
+}
+
 // backward/weigh_keys.cuh
 
 // S^T and dP^T of 64 keys -> P^T and dS^T, in the accumulator layout of wgmma: element 8 j + 4 h + 2 r + e of a thread is of row
@@ -1158,6 +1195,15 @@ __device__ __forceinline__ void load_statistics(float (&number)[4], SharedAddres
 #pragma unroll
     for (int i = 0; i < 4; i++)
         number[i] = __int_as_float(static_cast<int>(word[i]));
+}
+
+// Values of the accumulator layout as operand a of a product.
+__device__ __forceinline__ void pack_values(unsigned (&pairs)[STEP_M / 16][4], const float (&value)[STEP_M / 2]) {
+#pragma unroll
+    for (int j = 0; j < STEP_M / 16; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            pairs[j][i] = pack<BFLOAT16>(value[8 * j + 2 * i], value[8 * j + 2 * i + 1]);
 }
 
 // backward/weigh_keys_scaled.cuh
@@ -1179,14 +1225,7 @@ __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attenti
     }
 }
 
-// Values of the accumulator layout as operand a of a product.
-__device__ __forceinline__ void pack_values(unsigned (&pairs)[STEP_M / 16][4], const float (&value)[STEP_M / 2]) {
-#pragma unroll
-    for (int j = 0; j < STEP_M / 16; j++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            pairs[j][i] = pack<BFLOAT16>(value[8 * j + 2 * i], value[8 * j + 2 * i + 1]);
-}
+// backward/weigh_key_slopes.cuh
 
 // dS^T = slope (dP^T - D), as operand of dK += dS^T Q.
 template <bool MASKED>
@@ -1289,14 +1328,15 @@ struct Step {
 // --- dK and dV: keys down, queries across
 
 struct alignas(1024) SharedKeys {
-    Panels<PANELS, 64> k[CONSUMERS];
-    Panels<PANELS_V, 64> v[CONSUMERS];
+    Panels<PANELS, 64> k[KEY_STAGES][CONSUMERS];
+    Panels<PANELS_V, 64> v[KEY_STAGES][CONSUMERS];
     Panels<PANELS, STEP_M> q[STAGES];
     Panels<PANELS_V, STEP_M> d_o[D_O_STAGES];
-    Panels<1, 64> d_s[2][CONSUMERS]; // dS^T, (keys, queries)
+    Panels<STEP_M / 64, 64> d_s[2][CONSUMERS]; // dS^T, (keys, queries)
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
     Step step[STAGES];
-    Barrier keys_full, q_full[STAGES], q_empty[STAGES], d_o_full[D_O_STAGES], d_o_empty[D_O_STAGES];
+    Item item[KEY_STAGES];
+    Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES], d_o_full[D_O_STAGES], d_o_empty[D_O_STAGES];
     Barrier d_s_full[2], d_s_empty[2];
 };
 static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
@@ -1310,40 +1350,46 @@ __device__ __forceinline__ int map_batch(int batch) { return batch; }
 
 // backward/produce_queries.cuh
 
-// One warp loads K and V of the block, then the tiles of queries that see any of its keys. A lane copies 16 bytes of LSE or D.
-__device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int kv_index,
-                                                int key0) {
-    const attention_params &all = params.backward.forward;
-    const int kv_head = kv_index % all.kv_heads, batch = kv_index / all.kv_heads, group = all.heads / all.kv_heads;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int steps = (all.len_q + STEP_M - 1) / STEP_M;
-    int sums = 0, sums_before = 0; // of the steps before
-    const bool elected = elect_one();
-    QueryTiles walk = query_tiles(own_sequence(all, shared), kv_index * group, group, key0);
-    OtherTile tile = next_queries(own_sequence(all, shared), walk);
-    if (elected && tile.first >= 0) {
-        const attention_params &p = own_sequence(all, shared);
-        barrier_expect(&shared.keys_full, BLOCK_N * 128 * (PANELS + PANELS_V));
+// Loads K and V of an item. Called by one thread.
+__device__ __forceinline__ void load_keys(const attention_backward_tma_params &params, SharedKeys &shared, int stage) {
+    const Item &item = shared.item[stage];
+    const attention_params &p = own_sequence(params.backward.forward, item);
+    const int kv_head = item.kv_index % p.kv_heads, batch = map_batch(item.kv_index / p.kv_heads);
+    Barrier *const full = &shared.keys_full[stage];
+    barrier_expect(full, BLOCK_N * 128 * (PANELS + PANELS_V));
 #pragma unroll 1
-        for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+    for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+        const int key = map_key(p, item.key0 + 64 * consumer);
 #pragma unroll 1
-            for (int panel = 0; panel < PANELS; panel++)
-                tma_load(shared.k[consumer][panel], &params.k_map, &shared.keys_full, panel * 64, map_key(p, key0 + 64 * consumer),
-                         kv_head, map_batch(batch));
+        for (int panel = 0; panel < PANELS; panel++)
+            tma_load(shared.k[stage][consumer][panel], &params.k_map, full, panel * 64, key, kv_head, batch);
 #pragma unroll 1
-            for (int panel = 0; panel < PANELS_V; panel++)
-                tma_load(shared.v[consumer][panel], &params.v_map, &shared.keys_full, panel * 64, map_key(p, key0 + 64 * consumer),
-                         kv_head, map_batch(batch));
-        }
+        for (int panel = 0; panel < PANELS_V; panel++)
+            tma_load(shared.v[stage][consumer][panel], &params.v_map, full, panel * 64, key, kv_head, batch);
     }
+}
+
+// One warp loads the tiles of queries that see any of an item's keys, and a step behind them that says so. A lane copies 16 bytes of
+// LSE or D for 64 queries.
+__device__ __forceinline__ void produce_steps(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item,
+                                              Ring<STAGES> &ring) {
+    const attention_params &all = params.backward.forward;
+    const int batch = item.kv_index / all.kv_heads, group = all.heads / all.kv_heads;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const bool elected = elect_one();
+    int sums = -1, sums_before = -1; // of the steps before
+    QueryTiles walk = query_tiles(own_sequence(all, item), item.kv_index * group, group, item.key0);
+    bool last = false;
 #pragma unroll 1
-    for (Ring<STAGES> ring = {0};; ring.count++, tile = next_queries(own_sequence(all, shared), walk)) {
-        const attention_params &p = own_sequence(all, shared);
+    for (; !last; ring.count++) {
+        const attention_params &p = own_sequence(all, item);
+        const OtherTile tile = next_queries(p, walk);
         const Ring<D_O_STAGES> ring_d_o = {ring.count};
         const int stage = ring.stage(), stage_d_o = ring_d_o.stage(), head = tile.index % p.heads;
         Barrier *const q_full = &shared.q_full[stage], *const d_o_full = &shared.d_o_full[stage_d_o];
         const Where at = where_is(p, tile.index);
-        const bool last = tile.first < 0, whole = !last && all_pairs_seen(p, at, tile.first, STEP_M, key0, BLOCK_N);
+        last = tile.first < 0;
+        const bool whole = !last && all_pairs_seen(p, at, tile.first, STEP_M, item.key0, BLOCK_N);
         barrier_wait(&shared.q_empty[stage], ring.parity() ^ 1);
         if (elected) {
             Step &step = shared.step[stage];
@@ -1351,9 +1397,9 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
             step.whole = whole;
             step.late_sums = sums_before;
             sums_before = sums;
-            sums = last ? sums : tile.index * steps + tile.first / STEP_M;
+            sums = last ? sums : tile_of_query(p, tile.index, tile.first);
             step.sums = sums;
-            if (last) // nothing comes behind it
+            if (last)
                 barrier_arrive(q_full);
             else
                 barrier_expect(q_full, STEP_M * 128 * PANELS);
@@ -1363,8 +1409,10 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
                          map_batch(batch));
         }
         if (!last) {
-            const float *const from = lane < 16 ? row_lse2(p, tile.index) : row_dots(p, tile.index);
-            copy_piece(&(lane < 16 ? shared.lse2 : shared.dot)[stage][lane % 16 * 4], from + tile.first + lane % 16 * 4);
+            const float *const from = (lane < 16 ? row_lse2(p, tile.index) : row_dots(p, tile.index)) + tile.first;
+#pragma unroll
+            for (int i = lane % 16 * 4; i < STEP_M; i += 64)
+                copy_piece(&(lane < 16 ? shared.lse2 : shared.dot)[stage][i], from + i);
         }
         barrier_arrive_copied(q_full);
         barrier_wait(&shared.d_o_empty[stage_d_o], ring_d_o.parity() ^ 1);
@@ -1378,69 +1426,166 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
                 tma_load(shared.d_o[stage_d_o][panel], &params.d_o_map, d_o_full, panel * 64, map_query(p, tile.first), head,
                          map_batch(batch));
         }
-        if (last)
-            break;
     }
+}
+
+// One warp takes items and loads what they need.
+__device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) {
+    const bool elected = elect_one();
+    Ring<STAGES> steps = {0};
+#pragma unroll 1
+    for (Ring<KEY_STAGES> items = {0};; items.count++) {
+        const int stage = items.stage();
+        const Item item = take_item(params.backward.forward, counter);
+        barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
+        if (elected) {
+            shared.item[stage] = item;
+            if (item.key0 < 0)
+                barrier_arrive(&shared.keys_full[stage]);
+            else
+                load_keys(params, shared, stage);
+        }
+        if (item.key0 < 0)
+            break;
+        __syncwarp();
+        produce_steps(params, shared, shared.item[stage], steps);
+    }
+}
+
+// backward/dq_columns.cuh
+
+// A consumer's part of dQ = dS K: the columns from index * DQ_COLUMNS on, of the 64 queries of a step.
+
+// dq (64 queries, DQ_COLUMNS), over the keys of all consumers.
+__device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], Panels<STEP_M / 64, 64> (&d_s)[CONSUMERS],
+                                                     Panels<PANELS, 64> (&k)[CONSUMERS], int index) {
+    const int column = index * DQ_COLUMNS;
+#pragma unroll
+    for (int i = 0; i < CONSUMERS; i++) {
+        const unsigned long long a = matrix_descriptor(d_s[i], 0);
+        const unsigned long long b = matrix_descriptor(&k[i][column / 64][0][column % 64], 0);
+#pragma unroll
+        for (int step = 0; step < 4; step++)
+            if (i == 0 && step == 0)
+                wgmma_ss<DQ_COLUMNS, false, true, false, BFLOAT16>(dq, a, b);
+            else
+                wgmma_ss<DQ_COLUMNS, true, true, false, BFLOAT16>(dq, a + step * ROWS_OF_STEP, b + step * ROWS_OF_STEP);
+    }
+}
+
+// To the sums of the step's queries.
+__device__ __forceinline__ void add_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index, int sums) {
+    float *const to = dq_sums(p, sums) + set_apart(static_cast<int>(threadIdx.x) % 128) * 4;
+    const int column = index * DQ_COLUMNS;
+#pragma unroll
+    for (int i = 0; i < DQ_COLUMNS / 8; i++)
+        if (HEAD_DIM == 2 * DQ_COLUMNS || column + 8 * i < HEAD_DIM)
+            add_to_memory(to + (column / 8 + i) * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
 }
 
 // backward/consume_queries.cuh
 
-// Only one of the two consumers at a time computes exponentials.
-__device__ __forceinline__ void take_turn(int consumer) { named_barrier_sync(1 + consumer, 256); }
-__device__ __forceinline__ void pass_turn(int consumer) { named_barrier_arrive(2 - consumer, 256); }
-
-// A consumer warpgroup: 64 keys of the block, and everything that it holds in registers.
+// A consumer warpgroup: 64 keys of an item, and everything that it holds in registers.
 template <bool DK, bool DV> struct KeysConsumer {
     const attention_backward_params &params;
     const attention_params &all; // sequences
     SharedKeys &shared;
-    int index, key0, key; // which consumer of the block; the block's first key, the first key of this thread's rows
-    Ring<STAGES> ring;    // steps
+    int index;              // which consumer of the block
+    Ring<KEY_STAGES> items;
+    Ring<STAGES> ring; // steps of all items
+    bool whole;        // does every query of the step see every key?
+    bool whole_ahead, last_ahead; // the same of the step that was awaited; is it the one behind the last?
+    int late_sums; // where dQ of the step before the last one belongs
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T, then slopes
-    float d_weight[STEP_M / 2];
-    unsigned weights[STEP_M / 16][4], d_s[STEP_M / 16][4];
-    float dq[DQ_COLUMNS / 2]; // (64 queries, DQ_COLUMNS)
+    float d_weight[STEP_M / 2];                           // dP^T
+    unsigned weights[STEP_M / 16][4], d_s[STEP_M / 16][4]; // P^T and dS^T in 16 bits, operands
+    float dq[DQ_COLUMNS / 2]; // of this consumer's part, (64 queries, DQ_COLUMNS)
 
-    __device__ __forceinline__ KeysConsumer(const attention_backward_params &params, SharedKeys &shared, int index, int key0)
-        : params(params), all(params.forward), shared(shared), index(index), key0(key0),
-          key(key0 + 64 * index + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4), ring{0},
-          dk{}, dv{} {}
+    __device__ __forceinline__ KeysConsumer(const attention_backward_params &params, SharedKeys &shared, int index)
+        : params(params), all(params.forward), shared(shared), index(index), items{0}, ring{0} {}
+
+    // The next item. False when there is none.
+    __device__ __forceinline__ bool take() {
+        barrier_wait(&shared.keys_full[items.stage()], items.parity());
+#pragma unroll
+        for (float &value : dk[0])
+            value = 0;
+#pragma unroll
+        for (float &value : dv[0])
+            value = 0;
+        wgmma_settle(dk[0]);
+        wgmma_settle(dv[0]);
+        return __any_sync(0xffffffffu, item().key0 >= 0); // a vote, so that the compiler knows that counts are uniform
+    }
+
+    __device__ __forceinline__ const Item &item() const { return shared.item[items.stage()]; }
+    // The first key of this warp's rows.
+    __device__ __forceinline__ int first_key() const { return item().key0 + 64 * index + warp_index() % 4 * 16; }
+
+    // The step behind the last one of the item has been seen.
+    __device__ __forceinline__ void pass_last_step() {
+        release_queries();
+        release_d_o();
+        ring.count++;
+    }
+    // The item is done.
+    __device__ __forceinline__ void release_item() {
+        release(&shared.keys_empty[items.stage()]);
+        items.count++;
+    }
 
     // Which step, and which tile of dO: this one, or one further on.
     __device__ __forceinline__ const Step &step(int ahead = 0) const { return shared.step[(ring + ahead).stage()]; }
     __device__ __forceinline__ Ring<D_O_STAGES> d_o(int ahead = 0) const { return {ring.count + ahead}; }
 
+    // Reads early what is asked of the step later: a load takes long beside the products.
+    __device__ __forceinline__ void await_queries(int ahead) {
+        barrier_wait(&shared.q_full[(ring + ahead).stage()], (ring + ahead).parity());
+        whole_ahead = step(ahead).whole;
+        last_ahead = step(ahead).first < 0;
+        late_sums = step(ahead).late_sums;
+    }
+    // The step that was awaited is the one at hand. False for the one behind the last. A vote, at the branch, so that the compiler knows
+    // that counts of steps are uniform.
+    __device__ __forceinline__ bool enter_step() {
+        whole = whole_ahead;
+        return !__any_sync(0xffffffffu, last_ahead);
+    }
+    __device__ __forceinline__ void await_d_o(int ahead) { barrier_wait(&shared.d_o_full[d_o(ahead).stage()], d_o(ahead).parity()); }
+
     // S^T (64 keys, STEP_M) = K Q^T of a step that is `ahead`; issued.
     __device__ __forceinline__ void multiply_scores(int ahead) {
-        const int stage = (ring + ahead).stage();
-        barrier_wait(&shared.q_full[stage], (ring + ahead).parity());
+        await_queries(ahead);
         wgmma_fence();
-        multiply_rows<HEAD_DIM, STEP_M>(s, matrix_descriptor(shared.k[index], 0), matrix_descriptor(shared.q[stage], 0));
+        multiply_rows<HEAD_DIM, STEP_M>(s, matrix_descriptor(shared.k[items.stage()][index], 0),
+                                        matrix_descriptor(shared.q[(ring + ahead).stage()], 0));
         wgmma_commit();
     }
 
     // P^T and slopes, from S^T.
     __device__ __forceinline__ void weigh(int ahead) {
         const Step &of = step(ahead);
-        const attention_params &p = own_sequence(all, shared);
+        const attention_params &p = own_sequence(all, item());
         const SharedAddress lse2 = address_in_shared(shared.lse2[(ring + ahead).stage()]);
         const Where at = {};
-        if (of.whole)
-            weigh_as<false>(p, at, lse2, of.first, ahead);
+        const int key = first_key() + static_cast<int>(threadIdx.x) % 32 / 4; // of this thread's first row
+        if (whole_ahead)
+            weigh_as<false>(p, at, lse2, of.first, key, ahead);
         else if (of.first >= 0)
-            weigh_as<true>(p, at, lse2, of.first, ahead);
+            weigh_as<true>(p, at, lse2, of.first, key, ahead);
     }
     template <bool MASKED>
-    __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, SharedAddress lse2, int query0, int ahead) {
+    __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, SharedAddress lse2, int query0, int key,
+                                             int ahead) {
         weigh_keys<MASKED>(s, p, at, lse2, query0, key);
     }
 
-    // dP^T (64 keys, STEP_M) = V dO^T; issued.
-    __device__ __forceinline__ void multiply_d_weights() {
+    // dP^T (64 keys, STEP_M) = V dO^T of a step that is `ahead`; issued.
+    __device__ __forceinline__ void multiply_d_weights(int ahead) {
         wgmma_fence();
-        multiply_rows<HEAD_DIM_V, STEP_M>(d_weight, matrix_descriptor(shared.v[index], 0),
-                                          matrix_descriptor(shared.d_o[d_o().stage()], 0));
+        multiply_rows<HEAD_DIM_V, STEP_M>(d_weight, matrix_descriptor(shared.v[items.stage()][index], 0),
+                                          matrix_descriptor(shared.d_o[d_o(ahead).stage()], 0));
         wgmma_commit();
     }
 
@@ -1456,7 +1601,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void weigh_gradients() {
         wgmma_settle(d_weight);
         const SharedAddress dot = address_in_shared(shared.dot[ring.stage()]);
-        if (step().whole)
+        if (whole)
             weigh_key_gradients<false>(d_s, d_weight, s, dot);
         else
             weigh_key_gradients<true>(d_s, d_weight, s, dot);
@@ -1469,123 +1614,60 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_commit();
     }
 
-    // dS^T to shared memory, (64 keys, 64 queries), where all consumers read it.
+    __device__ __forceinline__ void release_queries() { release(&shared.q_empty[ring.stage()]); }
+    __device__ __forceinline__ void release_d_o() { release(&shared.d_o_empty[d_o().stage()]); }
+
+    // Tiles of dS that this consumer has shared before this step: one a step, but for the last of each item.
+    __device__ __forceinline__ int shared_tiles() const { return ring.count - items.count; }
+
+    // dS^T to shared memory, (64 keys, STEP_M), where all consumers read it.
     __device__ __forceinline__ void share() {
-        const int buffer = ring.count % 2, lane = static_cast<int>(threadIdx.x) % 32;
-        const int row = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane % 16;
-        barrier_wait(&shared.d_s_empty[buffer], ring.count / 2 % 2 ^ buffer ^ 1); // the first step releases buffer 1
+        const int count = shared_tiles(), buffer = count % 2;
+        const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
+        const int row = thread / 32 * 16 + lane % 16;
+        const int chunk = set_apart(lane / 16 ^ lane % 8); // so that addresses of all chunks are not kept from step to step
+        barrier_wait(&shared.d_s_empty[buffer], count / 2 % 2 ^ buffer ^ 1); // the first step releases buffer 1
 #pragma unroll
         for (int i = 0; i < STEP_M / 16; i++)
-            store_matrices(&shared.d_s[buffer][index][0][row][((2 * i + lane / 16) ^ lane % 8) * 8], d_s[i][0], d_s[i][1], d_s[i][2],
-                           d_s[i][3]);
+            store_matrices(&shared.d_s[buffer][index][i / 4][row][(2 * i % 8 ^ chunk) * 8], d_s[i][0], d_s[i][1],
+                           d_s[i][2], d_s[i][3]);
         fence_async();
         __syncwarp();
         if (elect_one())
             barrier_arrive(&shared.d_s_full[buffer]);
     }
 
-    // dQ (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers; issued.
-    __device__ __forceinline__ void multiply_dq(int count) {
-        const int buffer = count & 1, column = index * DQ_COLUMNS;
+    // This consumer's part of dQ = dS K over the keys of all consumers, of the step before; issued.
+    __device__ __forceinline__ void multiply_dq() {
+        const int count = shared_tiles() - 1, buffer = count & 1;
         barrier_wait(&shared.d_s_full[buffer], count >> 1 & 1);
         wgmma_fence();
-#pragma unroll
-        for (int i = 0; i < CONSUMERS; i++) {
-            const unsigned long long a = matrix_descriptor(shared.d_s[buffer][i], 0);
-            const unsigned long long b = matrix_descriptor(&shared.k[i][column / 64][0][column % 64], 0);
-#pragma unroll
-            for (int step = 0; step < 4; step++)
-                if (i == 0 && step == 0)
-                    wgmma_ss<DQ_COLUMNS, false, true, false, BFLOAT16>(dq, a, b);
-                else
-                    wgmma_ss<DQ_COLUMNS, true, true, false, BFLOAT16>(dq, a + step * ROWS_OF_STEP, b + step * ROWS_OF_STEP);
-        }
+        multiply_part_of_dq(dq, shared.d_s[buffer], shared.k[items.stage()], index);
         wgmma_commit();
     }
 
-    // dQ of the step before, when it is there, to its sums.
-    __device__ __forceinline__ void finish_dq() {
-        wgmma_wait<0>();
+    // dQ of the step before, once it is there, to its sums.
+    __device__ __forceinline__ void take_dq() {
         wgmma_settle(dq);
-        release(&shared.d_s_empty[(ring.count - 1) & 1]);
-        if (ring.count > 0)
-            add_dq(step(1).late_sums);
+        release(&shared.d_s_empty[(shared_tiles() - 1) & 1]);
+        if (late_sums >= 0) // not in the item's first step
+            add_part_of_dq(dq, all, index, late_sums);
     }
 
     // The same of the last step.
     __device__ __forceinline__ void finish_last_dq() {
-        multiply_dq(ring.count - 1);
+        multiply_dq();
         wgmma_wait<0>();
         wgmma_settle(dq);
-        add_dq(step().sums);
+        add_part_of_dq(dq, all, index, step().sums);
     }
 
-    // dQ to the sums in memory.
-    __device__ __forceinline__ void add_dq(int sums) {
-        float *const to = dq_sums(all, sums) + static_cast<int>(threadIdx.x) % 128 * 4;
-        const int column = index * DQ_COLUMNS;
-#pragma unroll
-        for (int i = 0; i < DQ_COLUMNS / 8; i++)
-            if (HEAD_DIM == 2 * DQ_COLUMNS || column + 8 * i < HEAD_DIM)
-                add_to_memory(to + (column / 8 + i) * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
-    }
-
-    __device__ __forceinline__ void run() {
-        wgmma_settle(dk[0]);
-        wgmma_settle(dv[0]);
-        barrier_wait(&shared.q_full[0], 0);
-        if (step().first < 0)
-            return;
-        barrier_wait(&shared.keys_full, 0);
-        if (index == 1) pass_turn(1); // consumer 0 takes the first one
-        multiply_scores(0);
-        wgmma_wait<0>();
-        wgmma_settle(s);
-        weigh(0);
-        barrier_wait(&shared.d_o_full[0], 0);
-#pragma unroll 1
-        for (; step().first >= 0; ring.count++) {
-            if constexpr (DK)
-                multiply_d_weights();
-            if constexpr (DV)
-                add_dv();
-            if constexpr (DK) {
-                wgmma_wait<DV>();
-                weigh_gradients();
-                share();
-                add_dk();
-            }
-            if constexpr (DK && DV)
-                wgmma_wait<1>();
-            if constexpr (DK) {
-                wgmma_settle(dv[0]);
-                release(&shared.d_o_empty[d_o().stage()]);
-            }
-            multiply_scores(1);
-            wgmma_wait<1>();
-            wgmma_settle(dk[0]);
-            if constexpr (!DK) {
-                wgmma_settle(dv[0]);
-                release(&shared.d_o_empty[d_o().stage()]);
-            }
-            release(&shared.q_empty[ring.stage()]);
-            multiply_dq(ring.count - 1); // in the first step in vain: a branch would cost registers
-            wgmma_wait<1>();
-            wgmma_settle(s);
-            take_turn(index);
-            weigh(1);
-            pass_turn(index);
-            barrier_wait(&shared.d_o_full[d_o(1).stage()], d_o(1).parity()); // also keeps the assembler from waiting for dQ before
-            finish_dq();
-        }
-        if (index == 0) take_turn(0); // the one that is left
-        finish_last_dq();
-    }
-
-    __device__ __forceinline__ void store(int kv_index) const {
+    // dK and dV of the item, to memory.
+    __device__ __forceinline__ void store() const {
+        const int kv_index = same_in_warp(item().kv_index);
         const attention_backward_params &own = tensors_of_keys(params, kv_index);
         const attention_params &p = own.forward;
-        const int row0 = key0 + 64 * index + static_cast<int>(threadIdx.x) % 128 / 32 * 16; // of this warp
+        const int row0 = same_in_warp(first_key());
         const int kv_head = kv_index % p.kv_heads, batch = kv_index / p.kv_heads;
         const float factor_of_dv = 1;
         const bool again_dk = DK && wants_repeat(dk[0]) && row0 < p.len_kv;
@@ -1606,9 +1688,75 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
 };
 
+// backward/turns.cuh
+// Only one of the two consumers at a time computes exponentials.
+__device__ __forceinline__ void take_turn(int consumer) { named_barrier_sync(1 + consumer, 256); }
+__device__ __forceinline__ void pass_turn(int consumer) { named_barrier_arrive(2 - consumer, 256); }
+
+// backward/scores_ahead.cuh
+
+// The order of a consumer's steps: S^T of the next step is multiplied behind dK of this one, and nothing is in flight where the loop
+// closes. dQ is multiplied one step late, so that no consumer waits for the other.
+template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK, DV> &c) {
+    c.await_queries(0);
+    if (!c.enter_step()) {
+        c.await_d_o(0);
+        c.pass_last_step();
+        return;
+    }
+    if (c.index == 1) pass_turn(1); // consumer 0 takes the first one
+    c.multiply_scores(0);
+    wgmma_wait<0>();
+    wgmma_settle(c.s);
+    c.weigh(0);
+    c.await_d_o(0);
+#pragma unroll 1
+    for (; c.enter_step(); c.ring.count++) {
+        if constexpr (DK)
+            c.multiply_d_weights(0);
+        if constexpr (DV)
+            c.add_dv();
+        if constexpr (DK) {
+            wgmma_wait<DV>();
+            c.weigh_gradients();
+            c.share();
+            c.add_dk();
+        }
+        if constexpr (DK && DV)
+            wgmma_wait<1>();
+        if constexpr (DK) {
+            wgmma_settle(c.dv[0]);
+            c.release_d_o();
+        }
+        c.multiply_scores(1);
+        wgmma_wait<1>();
+        wgmma_settle(c.dk[0]);
+        if constexpr (!DK) {
+            wgmma_settle(c.dv[0]);
+            c.release_d_o();
+        }
+        c.release_queries();
+        c.multiply_dq(); // in an item's first step in vain: a branch would cost registers
+        wgmma_wait<1>();
+        wgmma_settle(c.s);
+        take_turn(c.index);
+        c.weigh(1);
+        pass_turn(c.index);
+        c.await_d_o(1); // also keeps the assembler from waiting for dQ before
+        wgmma_wait<0>();
+        c.take_dq();
+    }
+    if (c.index == 0) take_turn(0); // the one that is left
+    c.finish_last_dq();
+    c.pass_last_step();
+}
+
 // Called by one thread of the block.
 __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
-    barrier_init(&shared.keys_full, 1);
+    for (int stage = 0; stage < KEY_STAGES; stage++) {
+        barrier_init(&shared.keys_full[stage], 1);
+        barrier_init(&shared.keys_empty[stage], CONSUMERS);
+    }
     for (int stage = 0; stage < STAGES; stage++) {
         // the bytes of Q, the lanes that copy statistics
         barrier_init(&shared.q_full[stage], 1 + 32);
@@ -1625,13 +1773,9 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
     barrier_init_fence();
 }
 
-// The block's keys: dK, dV, or both.
+// dK, dV, or both, of all items that the block takes.
 template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(const attention_backward_tma_params &params) {
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
-    const attention_params &all = params.backward.forward;
-    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N;
-    // the first keys are seen by most queries where a mask is causal: they begin first
-    const int key0 = static_cast<int>(blockIdx.x) % tiles * BLOCK_N, kv_index = static_cast<int>(blockIdx.x) / tiles;
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
     grid_dependency_wait();
@@ -1640,12 +1784,15 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
         if (warp_index() == 0)
-            produce_queries(params, shared, kv_index, key0);
+            produce_queries(params, shared, item_counter(params.backward.forward, DV ? 0 : 1));
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
-        KeysConsumer<DK, DV> consumer(params.backward, shared, warpgroup_index() - 1, key0);
-        consumer.run();
-        consumer.store(kv_index);
+        KeysConsumer<DK, DV> consumer(params.backward, shared, warpgroup_index() - 1);
+        while (consumer.take()) {
+            run(consumer);
+            consumer.store();
+            consumer.release_item();
+        }
     }
 }
 

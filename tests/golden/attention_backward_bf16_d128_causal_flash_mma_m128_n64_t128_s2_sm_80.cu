@@ -858,7 +858,7 @@ __device__ __forceinline__ unsigned pack_output(float low, float high) {
 
 // Row lane / 4 + 8 * r of the accumulators times a factor, 16 bytes at a time: each lane of the row stores every fourth chunk.
 template <int DIM, int HALF>
-__device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, float factor, Output *to, bool inside) {
+__device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, int lane, float factor, Output *to, bool inside) {
     constexpr int COUNT = HALF / 4; // of chunks in a row
 #pragma unroll
     for (int chunk = 0; chunk < COUNT; chunk += 4) {
@@ -869,7 +869,7 @@ __device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, fl
             pair[n] = pack_output(factor * sum[i], factor * sum[i + 1]);
         }
         const uint4 bits = chunk_of_quad(pair);
-        const int column = 8 * (chunk + static_cast<int>(threadIdx.x) % 4);
+        const int column = 8 * (chunk + lane % 4);
         if (inside && column < DIM)
             *reinterpret_cast<uint4 *>(to + column) = bits;
     }
@@ -879,7 +879,7 @@ __device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, fl
 template <int DIM, int TILES, int HALF>
 __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], float factor, void *tensor, long long batch_stride,
                                            long long head_stride, long long row_stride, int batch, int head, int row0, int count) {
-    const int lane = threadIdx.x % 32;
+    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32); // so that nothing of it is kept where this stands in a loop
     const long long strides = batch_stride | head_stride | row_stride;
     const unsigned long long address = reinterpret_cast<unsigned long long>(tensor);
     Output *rows = static_cast<Output *>(tensor) + batch * batch_stride + head * head_stride;
@@ -893,7 +893,7 @@ __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], floa
             const int row = 16 * t + lane / 4 + 8 * r;
             Output *const to = rows + (row0 + row) * row_stride;
             if (chunks) {
-                store_chunks<DIM>(sum[t], r, factor, to, row < count);
+                store_chunks<DIM>(sum[t], r, lane, factor, to, row < count);
                 continue;
             }
             if (row >= count)

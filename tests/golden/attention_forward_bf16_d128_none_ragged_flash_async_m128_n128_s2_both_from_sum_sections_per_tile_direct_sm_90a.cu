@@ -40,9 +40,13 @@
      fragment/softmax_products.cuh
      fragment/softmax_rows.cuh
      fragment/weight_of_score.cuh
+     pipeline/turns_pingpong.cuh
      pipeline/consumer.cuh
      fragment/unit_rows.cuh
      fragment/raises.cuh
+     pipeline/take_all_keys.cuh
+     fragment/negate_queries.cuh
+     pipeline/await_q_shared.cuh
      store/lse.cuh
      store/direct_16bit.cuh
      store/repeated_rows.cuh
@@ -54,12 +58,17 @@
      fragment/keys_in_memory.cuh
      fragment/repeat_pass.cuh
      fragment/repeat_16bit.cuh
+     store/of_all_keys.cuh
      store/finish.cuh
-     pipeline/rescale_from_sum.cuh
+     pipeline/search_plain.cuh
+     pipeline/repeat_softmax.cuh
      fragment/scores_from_memory_16bit.cuh
+     pipeline/raise_to_weights.cuh
      fragment/sums_in_range.cuh
+     pipeline/rescale_from_sum.cuh
+     pipeline/keys_ahead_peeled.cuh
+     pipeline/issue_round.cuh
      pipeline/q_tiles_in_sequence.cuh
-     pipeline/keys_ahead.cuh
      store/nothing_of_tile.cuh
 
    Knobs
@@ -620,6 +629,11 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     return walk;
 }
 
+// The walk of a unit of the Q tile that was handed out last. There may be none: its walk is computed all the same, without a branch.
+__device__ __forceinline__ void begin_walk(const attention_params &p, const Tile &tile, int unit, KeyWalk &walk) {
+    walk = walk_of_unit(p, tile, unit);
+}
+
 // The next K/V tile.
 __device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) {
     walk.left--;
@@ -1156,6 +1170,26 @@ __device__ __forceinline__ void exp2_scores(float (&s)[SIZE], const Rows &rows, 
     }
 }
 
+// pipeline/turns_pingpong.cuh
+// Two consumers multiply by turns: the softmax of one runs beside the products of the other.
+
+__device__ __forceinline__ void take_turn(int consumer) {
+    named_barrier_sync(1 + consumer, 256);
+}
+__device__ __forceinline__ void pass_turn(int consumer) {
+    named_barrier_arrive(2 - consumer, 256);
+}
+
+// Before the first turn and after the last one.
+__device__ __forceinline__ void begin_turns(int consumer) {
+    if (consumer == 1)
+        named_barrier_arrive(1, 256); // warpgroup 0 takes the first turn
+}
+__device__ __forceinline__ void end_turns(int consumer) {
+    if (consumer == 0)
+        named_barrier_sync(1, 256); // take the last turn, which the other warpgroup hands over
+}
+
 // fragment/raises.cuh
 
 // How often m has been raised lately: each raise adds 4, and each K/V tile since the last one takes 1 away, down to 0.
@@ -1248,34 +1282,23 @@ struct Consumer : UnitRows {
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
     __device__ __forceinline__ Ring<STAGES> values(int ahead = 0) const { return {step + ahead}; }
 
-    // Take the next Q tile. False when there is none.
-    __device__ __forceinline__ bool take() {
+    // The Q tile that is handed out next.
+    __device__ __forceinline__ Tile receive() {
         Ring<2> taken = {queries.count};
         Tile tile = take_tile(shared, taken);
         __syncwarp();
         if (elect_one())
             barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
+        return tile;
+    }
+    __device__ __forceinline__ void begin_tile(const Tile &tile) {
         unit.tile = tile;
-        walk = walk_of_unit(p, tile, unit.index);
-        return tile.query >= 0;
-    }
-
-    // Take the next Q tile and skip leading K/V tiles that this warpgroup does not need. False when there is none.
-    __device__ __forceinline__ bool take_and_skip() {
-        bool more = take();
-        return more;
-    }
-
-    __device__ __forceinline__ void pingpong_sync() {
-        named_barrier_sync(1 + index, 256);
-    }
-    __device__ __forceinline__ void pingpong_arrive() {
-        named_barrier_arrive(2 - index, 256);
+        begin_walk(p, tile, unit.index, walk);
     }
 
     __device__ __forceinline__ void issue_scores(Ring<K_STAGES> at) {
         barrier_wait(&shared.k_full[at.stage()], at.parity());
-        pingpong_sync();
+        take_turn(index);
         wgmma_fence();
         multiply_scores(s, q, queries.stage(), k + at.stage() * (K_BYTES / 16));
         wgmma_commit();
@@ -1287,33 +1310,46 @@ struct Consumer : UnitRows {
         wgmma_commit();
     }
 
-    // For scale < 0, scale Q K^T = |scale| (-Q) K^T: so the largest score is always that of the largest product.
-    __device__ __forceinline__ void negate_queries() {
-        unsigned *pairs = reinterpret_cast<unsigned *>(shared.q[queries.stage()][index]);
-#pragma unroll 4
-        for (int i = threadIdx.x % 128; i < PANELS * 64 * 32; i += 128)
-            pairs[i] ^= 0x80008000;
-        fence_async();
-        named_barrier_sync(4 + index, 128);
-    }
-
-    __device__ __forceinline__ void await_queries() {
-        barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
-        if (p.scale < 0)
-            negate_queries();
-    }
-
     // S of this K/V tile is final: release K, and after the last tile Q.
     __device__ __forceinline__ void scores_done(Ring<K_STAGES> at) {
         release_keys(&shared.k_empty[at.stage()]);
-        if (walk.left == 0)
-            release(&shared.q_empty[queries.stage()][index]);
+        if (walk.left == 0) release(&shared.q_empty[queries.stage()][index]); // Q, too
     }
     __device__ __forceinline__ void output_done(Ring<STAGES> at) {
         wgmma_settle(o);
         release_keys(&shared.v_empty[at.stage()]);
     }
 };
+
+// pipeline/take_all_keys.cuh
+// A consumer goes over all K/V tiles of its Q tile, also those that only the other one sees: they take turns.
+
+// Take the next Q tile. False when there is none.
+__device__ __forceinline__ bool take(Consumer &c) {
+    const Tile tile = c.receive();
+    c.begin_tile(tile);
+    return tile.query >= 0;
+}
+__device__ __forceinline__ bool take_and_skip(Consumer &c) { return take(c); }
+
+// fragment/negate_queries.cuh
+
+// For scale < 0, scale Q K^T = |scale| (-Q) K^T: so the largest score is always that of the largest product.
+__device__ __forceinline__ void negate_queries(Consumer &c) {
+    unsigned *pairs = reinterpret_cast<unsigned *>(c.shared.q[c.queries.stage()][c.index]);
+#pragma unroll 4
+    for (int i = threadIdx.x % 128; i < PANELS * 64 * 32; i += 128)
+        pairs[i] ^= 0x80008000;
+    fence_async();
+    named_barrier_sync(4 + c.index, 128);
+}
+
+// pipeline/await_q_shared.cuh
+
+__device__ __forceinline__ void await_queries(Consumer &c) {
+    barrier_wait(&c.shared.q_full[c.queries.stage()][c.index], c.queries.parity());
+    if (c.p.scale < 0) negate_queries(c);
+}
 
 // store/lse.cuh
 
@@ -1692,6 +1728,11 @@ __device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &un
 
 // store/repeated_rows.cuh
 
+// Can a NaN or infinity in V have reached rows that do not see it?
+__device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
+    return values_want_care(unit.p, unit.tile, unit.index);
+}
+
 // Recomputes the columns of O that are not finite in some row of the warp, and stores them over those that store_rows has stored.
 // Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
@@ -1720,6 +1761,16 @@ __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit,
     }
 }
 
+// store/of_all_keys.cuh
+// A unit holds the sums over all keys of its rows: l in `sum`, and the factor by which O becomes the result in `scale`.
+__device__ __forceinline__ void store_unit(const Consumer &c, const Unit &unit, int stage, const float (&sum)[2], float (&scale)[2]) {
+    const bool upper = unit.lane % 4 == 0;
+    if (unit.lane % 4 < 2) // one row a lane
+        store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? c.rows.max[0] : c.rows.max[1],
+                  upper ? sum[0] : sum[1]);
+    store_rows(c, unit, stage, scale);
+}
+
 // store/finish.cuh
 
 // The epilogue of a unit: O = O / l,  LSE = m scale + ln l.
@@ -1733,14 +1784,19 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
         sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
         inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]);                         // a row that saw no key stays 0
     }
-    bool upper = unit.lane % 4 == 0;
-    if (unit.lane % 4 < 2) // one row a lane
-        store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? rows.max[0] : rows.max[1],
-                  upper ? sum[0] : sum[1]);
-    store_rows(c, unit, stage, inverse);
-    if (again && values_want_care(unit.p, unit.tile, unit.index))
-        store_again(c, unit, stage, inverse);
+    store_unit(c, unit, stage, sum, inverse);
+    if (again && values_are_suspect(unit)) store_again(c, unit, stage, inverse);
 }
+
+// pipeline/search_plain.cuh
+// Which maxima are searched for, where scores are products alone. A masked tile is searched, so the usual path has no mask.
+
+// Some rows of the tile may have no m yet?
+__device__ __forceinline__ bool wants_search(const Consumer &c, bool first) {
+    return c.is_masked(first) || c.raises.are_many() && lacks_max(c.rows);
+}
+// Is a tile masked that is not searched?
+__device__ __forceinline__ bool masked_unsearched(const Consumer &, bool) { return false; }
 
 // fragment/scores_from_memory_16bit.cuh
 
@@ -1785,6 +1841,15 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
     }
 }
 
+// pipeline/repeat_softmax.cuh
+
+// P of the tile with its maxima, from products that are computed once more.
+__device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
+    scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
+    c.online_softmax<true>(masked_unsearched(c, first), first, true, c.tile_sum);
+    c.raises.count = Raises::MANY;
+}
+
 // fragment/sums_in_range.cuh
 
 // Row sums of P tell whether P has outgrown m.
@@ -1823,6 +1888,18 @@ __device__ __forceinline__ void raise_max_to_weights(float (&weights)[SIZE], Row
     rows.far = is_far(rows, c);
 }
 
+// pipeline/raise_to_weights.cuh
+
+// m has been outgrown: it becomes that of the largest P, or where that is not in the range of fp32, of S, which is computed again.
+__device__ __forceinline__ void raise_outgrown(Consumer &c, bool first) {
+    if (within_fp32(c.rows, c.tile_sum)) {
+        raise_max_to_weights(c.s, c.rows, c.tile_sum, c.c);
+        c.raises.add(c.step);
+    } else {
+        repeat_softmax(c, first);
+    }
+}
+
 // pipeline/rescale_from_sum.cuh
 
 // S of the prepared tile -> P. `first`: the first K/V tile of the rows. m is fixed unless some rows may have none; the row sum
@@ -1830,8 +1907,7 @@ __device__ __forceinline__ void raise_max_to_weights(float (&weights)[SIZE], Row
 __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     c.scores_done(c.keys(0));
-    const bool search = c.is_masked(first) || c.raises.are_many() && lacks_max(c.rows); // some rows may have no m yet
-    const bool masked = false;                                                          // no mask on the usual path
+    const bool search = wants_search(c, first), masked = masked_unsearched(c, first);
     const bool usual = !search && !c.raises.are_many() && !c.rows.far;
     if (usual)
         c.online_softmax<false>(masked, first, false, c.tile_sum);
@@ -1840,39 +1916,27 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     c.unsure = usual;
 }
 
-// P of the tile with its maxima, from products that are computed once more.
-__device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
-    scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
-    c.online_softmax<true>(false, first, true, c.tile_sum);
-    c.raises.count = Raises::MANY;
-}
-
-// Adds the row sums of the tile to l. Where they show that P has outgrown m, first raises m: to the largest P, or where that is not
-// in the range of fp32, by computing S again. From the second time in a Q tile on m follows the maxima of all later tiles. The caller
-// has issued the MMAs and packed P, so that they do not wait for the sums.
+// Adds the row sums of the tile to l. Where they show that P has outgrown m, first raises m. From the second time in a Q tile on m
+// follows the maxima of all later tiles. The caller has issued the MMAs and packed P, so that they do not wait for the sums.
 __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
     if (c.unsure && !within_range(c.rows, c.tile_sum, USUAL_SUM)) {
-        if (within_fp32(c.rows, c.tile_sum)) {
-            raise_max_to_weights(c.s, c.rows, c.tile_sum, c.c);
-            c.raises.add(c.step);
-        } else {
-            repeat_softmax(c, first);
-        }
+        raise_outgrown(c, first);
         rescale(c.o, c.rows);
         keep_weights(c.s, c.weights);
     }
     c.rows.sum[0] += c.tile_sum[0], c.rows.sum[1] += c.tile_sum[1];
 }
 
-// pipeline/keys_ahead.cuh
-
+// pipeline/issue_round.cuh
 // Issue S of the next K/V tile and O += P V of this one.
 __device__ __forceinline__ void issue_round(Consumer &c) {
     c.issue_scores(c.keys(1));
     c.issue_output();
-    c.pingpong_arrive();
+    pass_turn(c.index);
     c.step++;
 }
+
+// pipeline/keys_ahead_peeled.cuh
 
 // The main loop of a Q tile, whose first S is issued; the caller issues the last P V. The first K/V tile is peeled: it has no
 // O yet.
@@ -1901,13 +1965,12 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
 }
 
 // pipeline/q_tiles_in_sequence.cuh
-
 // Q tiles one after the other; the tensor cores are idle in between.
 __device__ __forceinline__ void run(Consumer &c) {
-    while (c.take_and_skip()) {
-        c.await_queries();
+    while (take_and_skip(c)) {
+        await_queries(c);
         c.issue_scores(c.keys(0));
-        c.pingpong_arrive();
+        pass_turn(c.index);
         go_over_keys(c);
         c.issue_output();
         wgmma_wait<0>();
@@ -1933,6 +1996,16 @@ __device__ __forceinline__ void write_nothing(const attention_params &p, const T
         if (p.lse && threadIdx.x == 0)
             p.lse[tile.batch * p.lse_batch_stride + at.head * p.lse_head_stride + at.query] = -INFINITY;
     }
+}
+
+// Is there something to compute? If not, O and LSE of rows that have no keys are written.
+__device__ __forceinline__ bool has_work(const attention_params &p, const Tile &tile) {
+    if (tile.query >= p.len_q)
+        return false;
+    if (p.len_kv != 0)
+        return true;
+    write_nothing(p, tile);
+    return false;
 }
 
 // Called by one thread of the block.
@@ -1973,10 +2046,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     if (leader)
         hand_out(shared, {0}, first); // all roles begin with it at once
     const attention_params own = sequence_of(p.attention, first.batch);
-    if (first.query >= own.len_q)
-        return;
-    if (own.len_kv == 0)
-        return write_nothing(own, first);
+    if (!has_work(own, first)) return;
     sync_blocks(); // the barriers are initialised
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
@@ -1992,10 +2062,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
         Consumer consumer(own, shared, warpgroup_index() - 1);
-        if (consumer.index == 1)
-            named_barrier_arrive(1, 256); // warpgroup 0 takes the first turn
+        begin_turns(consumer.index);
         run(consumer);
-        if (consumer.index == 0)
-            named_barrier_sync(1, 256); // take the last turn, which the other warpgroup hands over
+        end_turns(consumer.index);
     }
 }

@@ -45,11 +45,14 @@
      fragment/keys_in_memory.cuh
      fragment/repeat_pass.cuh
      fragment/repeat_16bit.cuh
+     store/of_all_keys.cuh
      store/finish.cuh
+     pipeline/repeat_from_shared.cuh
      pipeline/tiles_from_sum.cuh
      pipeline/softmax_of_units.cuh
      fragment/softmax_on_growth.cuh
      fragment/sums_in_range.cuh
+     pipeline/begin_by_halves.cuh
      pipeline/copies_ahead.cuh
      store/nothing.cuh
 
@@ -1396,6 +1399,11 @@ __device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &un
 
 // store/repeated_rows.cuh
 
+// Can a NaN or infinity in V have reached rows that do not see it?
+__device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
+    return values_want_care(unit.p, unit.tile, unit.index);
+}
+
 // Recomputes the columns of O that are not finite in some row of the warp, and stores them over those that store_rows has stored.
 // Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
@@ -1424,6 +1432,16 @@ __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit,
     }
 }
 
+// store/of_all_keys.cuh
+// A unit holds the sums over all keys of its rows: l in `sum`, and the factor by which O becomes the result in `scale`.
+__device__ __forceinline__ void store_unit(const Consumer &c, const Unit &unit, int stage, const float (&sum)[2], float (&scale)[2]) {
+    const bool upper = unit.lane % 4 == 0;
+    if (unit.lane % 4 < 2) // one row a lane
+        store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? c.rows.max[0] : c.rows.max[1],
+                  upper ? sum[0] : sum[1]);
+    store_rows(c, unit, stage, scale);
+}
+
 // store/finish.cuh
 
 // The epilogue of a unit: O = O / l,  LSE = m scale + ln l.
@@ -1437,13 +1455,16 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
         sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
         inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]);                         // a row that saw no key stays 0
     }
-    bool upper = unit.lane % 4 == 0;
-    if (unit.lane % 4 < 2) // one row a lane
-        store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? rows.max[0] : rows.max[1],
-                  upper ? sum[0] : sum[1]);
-    store_rows(c, unit, stage, inverse);
-    if (again && values_want_care(unit.p, unit.tile, unit.index))
-        store_again(c, unit, stage, inverse);
+    store_unit(c, unit, stage, sum, inverse);
+    if (again && values_are_suspect(unit)) store_again(c, unit, stage, inverse);
+}
+
+// pipeline/repeat_from_shared.cuh
+
+// S of these keys again, from K in shared memory.
+template <int FIRST, int KEYS>
+__device__ __forceinline__ void repeat_scores(UnitRows (&units)[ROW_TILES], const Queries &q, const Rows16<BLOCK_N, CHUNKS> &k) {
+    multiply_scores<FIRST, KEYS>(units, q, k, thread_of_round());
 }
 
 // fragment/softmax_on_growth.cuh
@@ -1491,7 +1512,6 @@ constexpr float USUAL_SUM = 0x1p20f; // at 2^20 others still count
 // pipeline/tiles_from_sum.cuh
 
 // What a warp does with a K/V tile. m stays as it is, and row sums show whether P has outgrown it: exponentials wait for no maximum.
-// Those of the first half of the tile are computed while S of the second half is multiplied.
 // Those of the second half of the tile are computed during O += P V of the first.
 // Where P has outgrown m, S is multiplied again, and m follows its maxima.
 
@@ -1553,12 +1573,6 @@ __device__ __forceinline__ bool outgrown(const UnitRows (&units)[ROW_TILES]) {
     return !__all_sync(0xffffffffu, most <= USUAL_SUM);
 }
 
-// S of these keys again.
-template <int FIRST, int KEYS>
-__device__ __forceinline__ void repeat_scores(UnitRows (&units)[ROW_TILES], const Queries &q, const Rows16<BLOCK_N, CHUNKS> &k) {
-    multiply_scores<FIRST, KEYS>(units, q, k, thread_of_round());
-}
-
 // S -> P of these keys, relative to an m that follows their maxima. Earlier keys of the tile are in O.
 template <int FIRST, int KEYS> __device__ __forceinline__ void weigh_by_max(UnitRows (&units)[ROW_TILES]) {
 #pragma unroll
@@ -1580,19 +1594,6 @@ __device__ __forceinline__ void take_weights(UnitRows (&units)[ROW_TILES], Weigh
         for (int row = 0; row < 2; row++)
             units[r].rows.sum[row] += units[r].tile_sum[row];
         keep_weights<FIRST, KEYS>(units[r].s, p[r]);
-    }
-}
-
-// S, and exponentials that are computed beside it: products have a copy for each way, or the exponentials would come behind them.
-__device__ __forceinline__ void begin_tile(UnitRows (&units)[ROW_TILES], const Queries &q, const Rows16<BLOCK_N, CHUNKS> &k,
-                                           State state) {
-    const unsigned thread = thread_of_round();
-    if (keeps_max(units, state)) {
-        multiply_scores<0, SPLIT_N>(units, q, k, thread);
-        weigh<0, SPLIT_N>(units);
-        multiply_scores<SPLIT_N, BLOCK_N - SPLIT_N>(units, q, k, thread);
-    } else {
-        multiply_scores<0, BLOCK_N>(units, q, k, thread);
     }
 }
 
@@ -1622,6 +1623,22 @@ __device__ __forceinline__ void end_tile(UnitRows (&units)[ROW_TILES], const Que
         softmax_units(units, p, true);
         multiply_output<0, BLOCK_N>(units, p, v, thread);
         state = state_of(units, state < 0 ? -state : state);
+    }
+}
+
+// pipeline/begin_by_halves.cuh
+
+// S, and exponentials of the first half of the tile, which are computed while S of the second half is multiplied. Products have a copy
+// for each way, or the exponentials would come behind them.
+__device__ __forceinline__ void begin_tile(UnitRows (&units)[ROW_TILES], const Queries &q, const Rows16<BLOCK_N, CHUNKS> &k,
+                                           State state) {
+    const unsigned thread = thread_of_round();
+    if (keeps_max(units, state)) {
+        multiply_scores<0, SPLIT_N>(units, q, k, thread);
+        weigh<0, SPLIT_N>(units);
+        multiply_scores<SPLIT_N, BLOCK_N - SPLIT_N>(units, q, k, thread);
+    } else {
+        multiply_scores<0, BLOCK_N>(units, q, k, thread);
     }
 }
 
@@ -1711,8 +1728,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
         begin_unit(units[r], tile);
     await_queries();
     settle_queries(p, tile, shared.q);
-    if (p.scale < 0)
-        negate_queries(shared.q);
+    if (p.scale < 0) negate_queries(shared.q);
     Queries q;
 #pragma unroll
     for (int step = 0; step < Q_STEPS; step++)

@@ -46,6 +46,7 @@
      fragment/paged_keys_in_memory.cuh
      fragment/repeat_pass.cuh
      fragment/repeat_16bit.cuh
+     store/of_all_keys.cuh
      store/finish.cuh
      pipeline/tiles_on_growth.cuh
      pipeline/softmax_of_units.cuh
@@ -1445,6 +1446,11 @@ __device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &un
 
 // store/repeated_rows.cuh
 
+// Can a NaN or infinity in V have reached rows that do not see it?
+__device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
+    return values_want_care(unit.p, unit.tile, unit.index);
+}
+
 // Recomputes the columns of O that are not finite in some row of the warp, and stores them over those that store_rows has stored.
 // Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
@@ -1473,6 +1479,16 @@ __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit,
     }
 }
 
+// store/of_all_keys.cuh
+// A unit holds the sums over all keys of its rows: l in `sum`, and the factor by which O becomes the result in `scale`.
+__device__ __forceinline__ void store_unit(const Consumer &c, const Unit &unit, int stage, const float (&sum)[2], float (&scale)[2]) {
+    const bool upper = unit.lane % 4 == 0;
+    if (unit.lane % 4 < 2) // one row a lane
+        store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? c.rows.max[0] : c.rows.max[1],
+                  upper ? sum[0] : sum[1]);
+    store_rows(c, unit, stage, scale);
+}
+
 // store/finish.cuh
 
 // The epilogue of a unit: O = O / l,  LSE = m scale + ln l.
@@ -1486,13 +1502,8 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
         sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
         inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]);                         // a row that saw no key stays 0
     }
-    bool upper = unit.lane % 4 == 0;
-    if (unit.lane % 4 < 2) // one row a lane
-        store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? rows.max[0] : rows.max[1],
-                  upper ? sum[0] : sum[1]);
-    store_rows(c, unit, stage, inverse);
-    if (again && values_want_care(unit.p, unit.tile, unit.index))
-        store_again(c, unit, stage, inverse);
+    store_unit(c, unit, stage, sum, inverse);
+    if (again && values_are_suspect(unit)) store_again(c, unit, stage, inverse);
 }
 
 // fragment/softmax_on_growth.cuh
@@ -1608,6 +1619,16 @@ __device__ __forceinline__ void write_nothing(const attention_params &p, const T
     }
 }
 
+// Is there something to compute? If not, O and LSE of rows that have no keys are written.
+__device__ __forceinline__ bool has_work(const attention_params &p, const Tile &tile) {
+    if (tile.query >= p.len_q)
+        return false;
+    if (p.len_kv != 0)
+        return true;
+    write_nothing(p, tile);
+    return false;
+}
+
 // The tile of queries that a unit is of.
 __device__ __forceinline__ void begin_unit(UnitRows &rows, const Tile &tile) {
     rows.unit.tile = tile;
@@ -1621,10 +1642,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     Shared &shared = *dynamic_shared<Shared>();
     const Tile tile = tile_of_block(all);
     const attention_params p = sequence_of(all, tile.batch);
-    if (tile.query >= p.len_q)
+    if (!has_work(p, tile))
         return;
-    if (p.len_kv == 0)
-        return write_nothing(p, tile);
     KeyCopies copies(p, tile);
     copy_queries(p, tile, shared.q);
     begin_copies(copies, shared);
@@ -1636,8 +1655,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
         begin_unit(units[r], tile);
     await_queries();
     settle_queries(p, tile, shared.q);
-    if (p.scale < 0)
-        negate_queries(shared.q);
+    if (p.scale < 0) negate_queries(shared.q);
     const Queries q = {shared.q};
     go_over_keys(copies, shared, units, q);
 #pragma unroll

@@ -42,9 +42,13 @@
      fragment/softmax_products.cuh
      fragment/softmax_rows.cuh
      fragment/weight_of_score.cuh
+     pipeline/turns_free.cuh
      pipeline/consumer.cuh
      fragment/unit_rows.cuh
      fragment/raises.cuh
+     pipeline/take_seen_keys.cuh
+     fragment/negate_queries.cuh
+     pipeline/await_q_shared.cuh
      store/lse.cuh
      store/tma.cuh
      store/repeated_rows.cuh
@@ -56,12 +60,17 @@
      fragment/keys_in_memory.cuh
      fragment/repeat_pass.cuh
      fragment/repeat_16bit.cuh
+     store/of_all_keys.cuh
      store/finish.cuh
-     pipeline/rescale_from_sum.cuh
+     pipeline/search_scored.cuh
+     pipeline/repeat_softmax.cuh
      fragment/scores_from_memory_16bit.cuh
+     pipeline/raise_to_weights.cuh
      fragment/sums_in_range.cuh
+     pipeline/rescale_from_sum.cuh
+     pipeline/keys_ahead_unpeeled.cuh
+     pipeline/issue_round.cuh
      pipeline/q_tiles_overlapped.cuh
-     pipeline/keys_ahead.cuh
      store/nothing.cuh
 
    Knobs
@@ -906,6 +915,18 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     return walk_of_line(p, tile, unit);
 }
 
+// The walk of a unit of the Q tile that was handed out last. Where that is none, there is nothing to compute it from.
+__device__ __forceinline__ void begin_walk(const attention_params &p, const Tile &tile, int unit, KeyWalk &walk) {
+    if (tile.query >= 0)
+        walk = walk_of_unit(p, tile, unit);
+}
+
+// Adds the tiles before the first one of the unit, which only other units need.
+__device__ __forceinline__ void add_tiles_before(const Tile &tile, const KeyWalk &walk, int &unseen) {
+    if (tile.query >= 0)
+        unseen += walk.unseen;
+}
+
 // Tiles after the last one of this unit, which only other units need. Read again, to keep no register for it.
 __device__ __forceinline__ int tiles_after(const attention_params &p, const Tile &tile, int unit, const KeyWalk &) {
     return line_of(p, tile, unit)->after;
@@ -1440,6 +1461,12 @@ __device__ __forceinline__ void exp2_scores(float (&s)[SIZE], const Rows &rows, 
     }
 }
 
+// pipeline/turns_free.cuh
+// Consumers multiply whenever they can.
+
+__device__ __forceinline__ void take_turn(int) {}
+__device__ __forceinline__ void pass_turn(int) {}
+
 // fragment/raises.cuh
 
 // How often m has been raised lately: each raise adds 4, and each K/V tile since the last one takes 1 away, down to 0.
@@ -1538,49 +1565,24 @@ struct Consumer : UnitRows {
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
     __device__ __forceinline__ Ring<STAGES> values(int ahead = 0) const { return {step + ahead}; }
 
-    // Take the next Q tile. False when there is none.
-    __device__ __forceinline__ bool take() {
+    // The Q tile that is handed out next.
+    __device__ __forceinline__ Tile receive() {
         Ring<2> taken = {queries.count};
         Tile tile = take_tile(shared, taken);
         __syncwarp();
         if (elect_one())
             barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);
-        unseen = queries.count > 0 ? tiles_after(p, unit.tile, unit.index, walk) : 0; // of the previous Q tile
+        return tile;
+    }
+    __device__ __forceinline__ void begin_tile(const Tile &tile) {
         unit.tile = tile;
         unit.where = {tile.batch, tile.head, tile.kv_head};
-        if (tile.query >= 0) {
-            walk = walk_of_unit(p, tile, unit.index);
-            unseen += walk.unseen;
-        }
-        return tile.query >= 0;
-    }
-
-    // Wait for the bytes of skipped tiles, too: else a stage could be released one phase early.
-    __device__ __forceinline__ void skip_unseen() {
-        for (; unseen > 0; unseen--, step++) {
-            barrier_wait(&shared.k_full[keys(0).stage()], keys(0).parity());
-            barrier_wait(&shared.v_full[values().stage()], values().parity());
-            named_barrier_sync(4 + index, 128); // else a late warp could miss the phase that it waits for
-            release_keys(&shared.k_empty[keys(0).stage()]);
-            release_keys(&shared.v_empty[values().stage()]);
-        }
-    }
-
-    // Take the next Q tile and skip leading K/V tiles that this warpgroup does not need. False when there is none.
-    __device__ __forceinline__ bool take_and_skip() {
-        bool more = take();
-        skip_unseen();
-        return more;
-    }
-
-    __device__ __forceinline__ void pingpong_sync() {
-    }
-    __device__ __forceinline__ void pingpong_arrive() {
+        begin_walk(p, tile, unit.index, walk);
     }
 
     __device__ __forceinline__ void issue_scores(Ring<K_STAGES> at) {
         barrier_wait(&shared.k_full[at.stage()], at.parity());
-        pingpong_sync();
+        take_turn(index);
         wgmma_fence();
         multiply_scores(s, q, queries.stage(), k + at.stage() * (K_BYTES / 16));
         wgmma_commit();
@@ -1592,22 +1594,6 @@ struct Consumer : UnitRows {
         wgmma_commit();
     }
 
-    // For scale < 0, scale Q K^T = |scale| (-Q) K^T: so the largest score is always that of the largest product.
-    __device__ __forceinline__ void negate_queries() {
-        unsigned *pairs = reinterpret_cast<unsigned *>(shared.q[queries.stage()][index]);
-#pragma unroll 4
-        for (int i = threadIdx.x % 128; i < PANELS * 64 * 32; i += 128)
-            pairs[i] ^= 0x80008000;
-        fence_async();
-        named_barrier_sync(4 + index, 128);
-    }
-
-    __device__ __forceinline__ void await_queries() {
-        barrier_wait(&shared.q_full[queries.stage()][index], queries.parity());
-        if (p.scale < 0)
-            negate_queries();
-    }
-
     // S of this K/V tile is final: release K, and after the last tile Q.
     __device__ __forceinline__ void scores_done(Ring<K_STAGES> at) {
         release_keys(&shared.k_empty[at.stage()]);
@@ -1617,6 +1603,68 @@ struct Consumer : UnitRows {
         release_keys(&shared.v_empty[at.stage()]);
     }
 };
+
+// pipeline/take_seen_keys.cuh
+
+// A consumer skips the K/V tiles of its Q tile that only others see: those at the end before it begins, as it visits the last one
+// first, those at the start when it takes the next Q tile.
+
+// Take the next Q tile. False when there is none.
+__device__ __forceinline__ bool take(Consumer &c) {
+    const Tile tile = c.receive();
+    c.unseen = c.queries.count > 0 ? tiles_after(c.p, c.unit.tile, c.unit.index, c.walk) : 0; // of the previous Q tile
+    c.begin_tile(tile);
+    add_tiles_before(tile, c.walk, c.unseen);
+    return tile.query >= 0;
+}
+
+// Wait for the bytes of skipped tiles, too: else a stage could be released one phase early.
+__device__ __forceinline__ void skip_unseen(Consumer &c) {
+    for (; c.unseen > 0; c.unseen--, c.step++) {
+        barrier_wait(&c.shared.k_full[c.keys(0).stage()], c.keys(0).parity());
+        barrier_wait(&c.shared.v_full[c.values().stage()], c.values().parity());
+        named_barrier_sync(4 + c.index, 128); // else a late warp could miss the phase that it waits for
+        release_keys(&c.shared.k_empty[c.keys(0).stage()]);
+        release_keys(&c.shared.v_empty[c.values().stage()]);
+    }
+}
+
+// Take the next Q tile and skip leading K/V tiles that this warpgroup does not need. False when there is none.
+__device__ __forceinline__ bool take_and_skip(Consumer &c) {
+    bool more = take(c);
+    skip_unseen(c);
+    return more;
+}
+
+// The same while the last O += P V is under way, which reads the stage of V that `empty` is of. True where it had to be released first.
+__device__ __forceinline__ bool skip_behind_output(Consumer &c, Barrier *empty) {
+    bool early = c.unseen >= STAGES; // the last skipped tile waits for the stage of this one
+    if (early) {
+        wgmma_wait<0>();
+        release_keys(empty);
+    }
+    skip_unseen(c);
+    return early;
+}
+
+// fragment/negate_queries.cuh
+
+// For scale < 0, scale Q K^T = |scale| (-Q) K^T: so the largest score is always that of the largest product.
+__device__ __forceinline__ void negate_queries(Consumer &c) {
+    unsigned *pairs = reinterpret_cast<unsigned *>(c.shared.q[c.queries.stage()][c.index]);
+#pragma unroll 4
+    for (int i = threadIdx.x % 128; i < PANELS * 64 * 32; i += 128)
+        pairs[i] ^= 0x80008000;
+    fence_async();
+    named_barrier_sync(4 + c.index, 128);
+}
+
+// pipeline/await_q_shared.cuh
+
+__device__ __forceinline__ void await_queries(Consumer &c) {
+    barrier_wait(&c.shared.q_full[c.queries.stage()][c.index], c.queries.parity());
+    if (c.p.scale < 0) negate_queries(c);
+}
 
 // store/lse.cuh
 
@@ -1650,6 +1698,12 @@ __device__ __forceinline__ void store_pair(const Consumer &c, const Unit &, int 
                                            float high) {
     *reinterpret_cast<unsigned *>(&c.shared.q[stage][c.index][column / 64][line][(column / 8 ^ line) % 8 * 8 + column % 8]) =
         pack<BFLOAT16_OUT>(low, high);
+}
+
+// The rows are in the buffer, as far as this thread is concerned.
+__device__ __forceinline__ void hand_over_rows(const Consumer &c, int stage) {
+    fence_async();
+    barrier_arrive(&c.shared.q_empty[stage][c.index]);
 }
 
 // sequence/pair.cuh
@@ -1981,6 +2035,11 @@ __device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &un
 
 // store/repeated_rows.cuh
 
+// Can a NaN or infinity in V have reached rows that do not see it?
+__device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
+    return values_want_care(unit.p, unit.tile, unit.index);
+}
+
 // Recomputes the columns of O that are not finite in some row of the warp, and stores them over those that store_rows has stored.
 // Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
@@ -2009,6 +2068,16 @@ __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit,
     }
 }
 
+// store/of_all_keys.cuh
+// A unit holds the sums over all keys of its rows: l in `sum`, and the factor by which O becomes the result in `scale`.
+__device__ __forceinline__ void store_unit(const Consumer &c, const Unit &unit, int stage, const float (&sum)[2], float (&scale)[2]) {
+    const bool upper = unit.lane % 4 == 0;
+    if (unit.lane % 4 < 2) // one row a lane
+        store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? c.rows.max[0] : c.rows.max[1],
+                  upper ? sum[0] : sum[1]);
+    store_rows(c, unit, stage, scale);
+}
+
 // store/finish.cuh
 
 // The epilogue of a unit: O = O / l,  LSE = m scale + ln l.
@@ -2022,16 +2091,18 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
         sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
         inverse[r] = sum[r] == 0 ? 1 : reciprocal_approx(sum[r]);                         // a row that saw no key stays 0
     }
-    bool upper = unit.lane % 4 == 0;
-    if (unit.lane % 4 < 2) // one row a lane
-        store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? rows.max[0] : rows.max[1],
-                  upper ? sum[0] : sum[1]);
-    store_rows(c, unit, stage, inverse);
-    if (again && values_want_care(unit.p, unit.tile, unit.index))
-        store_again(c, unit, stage, inverse);
-    fence_async();
-    barrier_arrive(&c.shared.q_empty[stage][c.index]);
+    store_unit(c, unit, stage, sum, inverse);
+    if (again && values_are_suspect(unit)) store_again(c, unit, stage, inverse);
+    hand_over_rows(c, stage);
 }
+
+// pipeline/search_scored.cuh
+// Which maxima are searched for, where masks or scores are expressions. There are many masked tiles, and most are not searched.
+
+// Some rows of the tile have no m yet?
+__device__ __forceinline__ bool wants_search(const Consumer &c, bool) { return c.search; }
+// Is a tile masked that is not searched?
+__device__ __forceinline__ bool masked_unsearched(const Consumer &c, bool first) { return c.is_masked(first); }
 
 // fragment/scores_from_memory_16bit.cuh
 
@@ -2076,6 +2147,15 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
     }
 }
 
+// pipeline/repeat_softmax.cuh
+
+// P of the tile with its maxima, from products that are computed once more.
+__device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
+    scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
+    c.online_softmax<true>(masked_unsearched(c, first), first, true, c.tile_sum);
+    c.raises.count = Raises::MANY;
+}
+
 // fragment/sums_in_range.cuh
 
 // Row sums of P tell whether P has outgrown m.
@@ -2114,6 +2194,18 @@ __device__ __forceinline__ void raise_max_to_weights(float (&weights)[SIZE], Row
     rows.far = is_far(rows, c);
 }
 
+// pipeline/raise_to_weights.cuh
+
+// m has been outgrown: it becomes that of the largest P, or where that is not in the range of fp32, of S, which is computed again.
+__device__ __forceinline__ void raise_outgrown(Consumer &c, bool first) {
+    if (within_fp32(c.rows, c.tile_sum)) {
+        raise_max_to_weights(c.s, c.rows, c.tile_sum, c.c);
+        c.raises.add(c.step);
+    } else {
+        repeat_softmax(c, first);
+    }
+}
+
 // pipeline/rescale_from_sum.cuh
 
 // S of the prepared tile -> P. `first`: the first K/V tile of the rows. m is fixed unless some rows may have none; the row sum
@@ -2121,7 +2213,7 @@ __device__ __forceinline__ void raise_max_to_weights(float (&weights)[SIZE], Row
 __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     c.scores_done(c.keys(0));
-    const bool search = c.search, masked = c.is_masked(first);
+    const bool search = wants_search(c, first), masked = masked_unsearched(c, first);
     const bool usual = !search && !c.raises.are_many() && !c.rows.far;
     if (usual)
         c.online_softmax<false>(masked, first, false, c.tile_sum);
@@ -2130,39 +2222,27 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     c.unsure = usual;
 }
 
-// P of the tile with its maxima, from products that are computed once more.
-__device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
-    scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
-    c.online_softmax<true>(c.is_masked(first), first, true, c.tile_sum);
-    c.raises.count = Raises::MANY;
-}
-
-// Adds the row sums of the tile to l. Where they show that P has outgrown m, first raises m: to the largest P, or where that is not
-// in the range of fp32, by computing S again. From the second time in a Q tile on m follows the maxima of all later tiles. The caller
-// has issued the MMAs and packed P, so that they do not wait for the sums.
+// Adds the row sums of the tile to l. Where they show that P has outgrown m, first raises m. From the second time in a Q tile on m
+// follows the maxima of all later tiles. The caller has issued the MMAs and packed P, so that they do not wait for the sums.
 __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
     if (c.unsure && !within_range(c.rows, c.tile_sum, USUAL_SUM)) {
-        if (within_fp32(c.rows, c.tile_sum)) {
-            raise_max_to_weights(c.s, c.rows, c.tile_sum, c.c);
-            c.raises.add(c.step);
-        } else {
-            repeat_softmax(c, first);
-        }
+        raise_outgrown(c, first);
         rescale(c.o, c.rows);
         keep_weights(c.s, c.weights);
     }
     c.rows.sum[0] += c.tile_sum[0], c.rows.sum[1] += c.tile_sum[1];
 }
 
-// pipeline/keys_ahead.cuh
-
+// pipeline/issue_round.cuh
 // Issue S of the next K/V tile and O += P V of this one.
 __device__ __forceinline__ void issue_round(Consumer &c) {
     c.issue_scores(c.keys(1));
     c.issue_output();
-    c.pingpong_arrive();
+    pass_turn(c.index);
     c.step++;
 }
+
+// pipeline/keys_ahead_unpeeled.cuh
 
 // The main loop of a Q tile, whose first S is issued; the caller issues the last P V. The first K/V tile, which has no O to wait
 // for, is not peeled: the code from S to P is long, and should be there once.
@@ -2197,36 +2277,30 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
 // Q tiles overlap: the first S of the next one is computed with the last P V of this one, and is in registers beside its O.
 // After the last Q tile that S is computed in vain: ptxas would serialise the MMAs if there were a branch around it.
 __device__ __forceinline__ void run(Consumer &c) {
-    bool more = c.take_and_skip();
+    bool more = take_and_skip(c);
     if (!more)
         return;
-    c.await_queries();
+    await_queries(c);
     c.issue_scores(c.keys(0));
-    c.pingpong_arrive();
+    pass_turn(c.index);
 #pragma unroll 1
     while (more) {
         go_over_keys(c);
         const Unit unit = c.unit;
         int stage = c.queries.stage();
         c.queries.count++;
-        more = c.take();
+        more = take(c);
         c.issue_output();
         Barrier *empty = &c.shared.v_empty[c.values().stage()];
         c.step++;
-        bool early = c.unseen >= STAGES; // the last skipped tile waits for the stage of this one
-        if (early) {
-            wgmma_wait<0>();
-            release_keys(empty);
-        }
-        c.skip_unseen();
+        const bool released = skip_behind_output(c, empty);
         if (more)
-            c.await_queries();
+            await_queries(c);
         c.issue_scores(c.keys(more ? 0 : -1));
-        c.pingpong_arrive();
+        pass_turn(c.index);
         wgmma_wait<1>(); // O is complete, S is not
         wgmma_settle(c.o);
-        if (!early)
-            release_keys(empty);
+        if (!released) release_keys(empty);
         finish(c, unit, stage);
     }
     wgmma_wait<0>();
@@ -2290,8 +2364,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     if (leader)
         hand_out(shared, {0}, first); // all roles begin with it at once
     const attention_params &own = p.attention; // sequences are alike
-    if (own.len_kv == 0)
-        return write_nothing(own);
+    if (own.len_kv == 0) return write_nothing(own);
     sync_blocks(); // the barriers are initialised
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
