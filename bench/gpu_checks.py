@@ -22,6 +22,7 @@ import subprocess
 import sys
 
 import fa3
+import kinds
 import runner
 import unkind
 from cases import Case
@@ -108,7 +109,8 @@ def check_numbers(chosen, keep):
 
 
 def check_unkind(chosen, keep):
-    todo = [(trial, kind) for trial, kind in unkind.todo(chosen.dry_run) if trial.case.matches(chosen.only)]
+    todo = [(trial, kind) for trial, kind in unkind.todo(chosen.dry_run)
+            if trial.case.matches(chosen.only) and kind in (chosen.kind or kinds.KINDS)]
     jobs = [(trial, kind, (trial, kind)) for trial, kind in todo]
     check_cases("unkind", "unkind:start", chosen, keep, jobs, ("compile", [trial for trial, _ in todo]))
 
@@ -186,6 +188,7 @@ def main():
     parser.add_argument("--schedule", default="algorithm=flash_async", metavar="KNOBS", help="of the numbers")
     parser.add_argument("--only", action="append", default=[], metavar="WORDS",
                         help="unkind: cases with all these words")
+    parser.add_argument("--kind", action="append", choices=kinds.KINDS, help="unkind: data of this kind; may be repeated")
     fa3.add_option(parser)
     parser.add_argument("--attile", type=pathlib.Path, default=ROOT / "build/release/cli/attile", help="the command")
     parser.add_argument("--patience", type=float, default=150, metavar="SECONDS", help="for one command (150)")

@@ -216,6 +216,9 @@ def spoil(kind, name, case, shape, values):
             values = [x if i % width else given[0](row(i), case) for i, x in enumerate(values)]
         elif what == "one" and given[0] < heads:
             values[given[0] * length * width + (length // 2 + 5) * width + 3] = given[1]
+        elif what == "row" and given[0] < heads:
+            first = given[0] * length * width + (length // 2 + 5) * width
+            values[first:first + width] = [given[1]] * width
         elif what == "all":
             values = [given[0]] * len(values)
     return values
