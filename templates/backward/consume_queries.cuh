@@ -40,14 +40,20 @@ template <bool DK, bool DV> struct KeysConsumer {
     // The first key of this warp's rows.
     __device__ __forceinline__ int first_key() const { return item().key0 + 64 * index + warp_index() % 4 * 16; }
 
+    // One thread releases a stage for the warpgroup. Where no product stands between what the other warps read and its release, they
+    // wait for each other.
+    __device__ __forceinline__ void await_warps() { named_barrier_sync(3 + index, 128); }
+
     // The step behind the last one of the item has been seen.
     __device__ __forceinline__ void pass_last_step() {
+        await_warps();
         release_queries();
         release_d_o();
         ring.count++;
     }
     // The item is done.
     __device__ __forceinline__ void release_item() {
+        await_warps();
         release(&shared.keys_empty[items.stage()]);
         items.count++;
     }
@@ -97,7 +103,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         const int key = first_key() + static_cast<int>(threadIdx.x) % 32 / 4; // of this thread's first row
         if (whole_ahead)
             weigh_as<false>(p, at, lse2, of.first, key, ahead);
-        else if (of.first >= 0) //$ if not weights_packed
+        else if (!last_ahead) //$ if not weights_packed
         else // behind the last step, too: else P^T of the step before would have to be kept //$ else
             weigh_as<true>(p, at, lse2, of.first, key, ahead);
     }
