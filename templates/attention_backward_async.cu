@@ -115,11 +115,13 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
         KeysConsumer<DK, DV> consumer(params.backward, shared, warpgroup_index() - 1);
+        if (consumer.index == 1) pass_turn(1); // consumer 0 takes the first turn //$ if pingpong_schedule
         while (consumer.take()) {
             run(consumer);
             consumer.store();
             consumer.release_item();
         }
+        if (consumer.index == 0) take_turn(0); // the one that is left //$ if pingpong_schedule
     }
 }
 

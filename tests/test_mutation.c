@@ -83,6 +83,13 @@ static const char *const files[] = {
     "store/combine.cuh",
     "backward/row_dots_launch.cuh",
     "backward/draw_queries.cuh",
+    "attention_backward_async.cu",
+    "backward/items.cuh",
+    "backward/produce_queries.cuh",
+    "backward/consume_queries.cuh",
+    "backward/scores_ahead.cuh",
+    "backward/products_ahead.cuh",
+    "backward/turns.cuh",
     "attention_mla.cu",
     "load/keys_of_query.cuh",
     "load/paged_keys_of_query.cuh",
@@ -162,6 +169,8 @@ static const struct {
     {BACKWARD_90 "mask=causal block_m=64 block_n=64 threads=128 head_dim=8 stages=1",
      "heads=2,kv_heads=1,len_q=100,len_kv=130"},
     {BACKWARD_90A "mask=none dropout=1 head_dim=8", "heads=2,kv_heads=1,len_q=260,len_kv=130"},
+    {BACKWARD_90A "mask=causal head_dim=8 block_m=64", "heads=6,kv_heads=3,len_q=260,len_kv=500"}, /* several items a block */
+    {BACKWARD_90A "mask=causal head_dim=8 block_m=128", "heads=6,kv_heads=3,len_q=260,len_kv=500"},
     {MLA "mask=none",
      "batch=3,heads=70,kv_heads=1,len_q=1,len_kv=450"}, /* odd and even numbers of K/V tiles in parts */
     {MLA "mask=causal layout=padded page_size=16", "batch=3,heads=10,kv_heads=1,len_q=2,len_kv=300"},

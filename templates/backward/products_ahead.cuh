@@ -11,7 +11,6 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
         c.pass_last_step();
         return;
     }
-    if (c.index == 1) pass_turn(1); // consumer 0 takes the first one //$ if pingpong_schedule
     c.multiply_scores(0);
     c.await_d_o(0);
     c.multiply_d_weights(0);
@@ -46,7 +45,6 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
         c.await_d_o(1);
         wgmma_wait<0>();
     }
-    if (c.index == 0) take_turn(0); // the one that is left //$ if pingpong_schedule
     c.finish_last_dq();
     c.pass_last_step();
 }

@@ -10,7 +10,6 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
         c.pass_last_step();
         return;
     }
-    if (c.index == 1) pass_turn(1); // consumer 0 takes the first one //$ if pingpong_schedule
     c.multiply_scores(0);
     wgmma_wait<0>();
     wgmma_settle(c.s);
@@ -56,7 +55,6 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
         c.take_dq();
         //$ end
     }
-    if (c.index == 0) take_turn(0); // the one that is left //$ if pingpong_schedule
     c.finish_last_dq(); //$ if dq_added
     c.pass_last_step();
 }
