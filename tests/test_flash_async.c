@@ -208,8 +208,13 @@ static void infinite_keys_and_a_shift(struct tensors *t, float shift, char name[
 }
 
 static void not_a_number(struct tensors *t, float which, char name[WORDS]) {
-    static const char *const names[] = {
-        "Q", "the first key", "the last key", "the first value", "the last value", "infinite value", "the last column of a value"};
+    static const char *const names[] = {"Q",
+                                        "the first key",
+                                        "the last key",
+                                        "the first value",
+                                        "the last value",
+                                        "infinite value",
+                                        "the last column of a value"};
     snprintf(name, WORDS, "NaN in %s", names[(int)which]);
     switch ((int)which) {
     case 0: row(t->q, t->len_q / 2)[3] = NAN; break;

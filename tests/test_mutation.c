@@ -169,8 +169,10 @@ static const struct {
     {BACKWARD_90 "mask=causal block_m=64 block_n=64 threads=128 head_dim=8 stages=1",
      "heads=2,kv_heads=1,len_q=100,len_kv=130"},
     {BACKWARD_90A "mask=none dropout=1 head_dim=8", "heads=2,kv_heads=1,len_q=260,len_kv=130"},
-    {BACKWARD_90A "mask=causal head_dim=8 block_m=64", "heads=6,kv_heads=3,len_q=260,len_kv=500"}, /* several items a block */
+    {BACKWARD_90A "mask=causal head_dim=8 block_m=64",
+     "heads=6,kv_heads=6,len_q=440,len_kv=440"}, /* items of 1 to 7 steps */
     {BACKWARD_90A "mask=causal head_dim=8 block_m=128", "heads=6,kv_heads=3,len_q=260,len_kv=500"},
+    {BACKWARD_90A "mask=causal score=\"0.5 * s\" head_dim=8 head_dim_v=136", "heads=2,len_q=130,len_kv=130"},
     {MLA "mask=none",
      "batch=3,heads=70,kv_heads=1,len_q=1,len_kv=450"}, /* odd and even numbers of K/V tiles in parts */
     {MLA "mask=causal layout=padded page_size=16", "batch=3,heads=10,kv_heads=1,len_q=2,len_kv=300"},
@@ -294,6 +296,10 @@ static bool may_be_left_out(const struct mutation *mutation, const struct lines 
         return true; /* the data here never come there, those of test_flash_async do */
     if (strstr(line, "// the compiler wants it"))
         return true;
+    if (strstr(line, "c.enter_step(); c.ring.count++"))
+        return true; /* the loop would not end */
+    if (strstr(line, "d_o_empty[stage_d_o]") && !mutation->instead)
+        return true;       /* dO has as many stages as Q, and is released before it */
     if (mutation->instead) /* K is loaded in order: given back in order, too, but named after the next, it is as safe */
         return strstr(mutation->text, "keys(0)") && strstr(line, "scores_done(") && strstr(before, "wgmma_wait<0>");
     bool second_fence = strstr(line, "wgmma_fence();") && strstr(before, "v_full");
@@ -371,6 +377,18 @@ static int run_kernel(const char *folder, int variant, bool race, int seed, stru
              race ? ATTILE_RACE : ATTILE, variants[variant].knobs, folder, variants[variant].shape,
              race ? "race" : "fast", seed, folder);
     return run(command, output);
+}
+
+/* Gradients that are not finite are computed a second time, which would repair what a mutant spoils. The data here are finite. */
+static void repair_nothing(const char *folder) {
+    static struct lines lines;
+    const char *name = "backward/repeat_rows.cuh", *text = "return __any_sync(0xffffffffu, !(fabsf(all) < INFINITY));";
+    int at = 0;
+    read_template(&lines, name);
+    while (at < lines.count && !strstr(lines.text[at], text))
+        at++;
+    cr_assert_lt(at, lines.count, "%s has no line \"%s\"", name, text);
+    write_template(folder, &lines, at, "    return false;\n");
 }
 
 static void check_intact(const char *folder, int variant) {
@@ -467,6 +485,7 @@ Test(mutation, nothing_can_be_left_out) {
     cr_assert(mkdtemp(folder));
     snprintf(command, sizeof command, "cp -r %s/templates/. %s", SOURCE_DIR, folder);
     cr_assert_eq(system(command), 0);
+    repair_nothing(folder);
     for (int v = 0; v < VARIANTS; v++)
         if (part_has(v))
             check_intact(folder, v);
