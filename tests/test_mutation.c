@@ -298,8 +298,9 @@ static bool may_be_left_out(const struct mutation *mutation, const struct lines 
         return true;
     if (strstr(line, "c.enter_step(); c.ring.count++"))
         return true; /* the loop would not end */
-    if (strstr(line, "d_o_empty[stage_d_o]") && !mutation->instead)
-        return true;       /* dO has as many stages as Q, and is released before it */
+    bool before_d_o = strstr(before, "(DK && DV)") || strstr(after, "wgmma_settle(c.dv[0]);");
+    if ((strstr(line, "d_o_empty[stage_d_o]") && !mutation->instead) || (before_d_o && strstr(line, "wgmma_wait<1>")))
+        return true;       /* dO has as many stages as Q, is released before it, and loaded behind it */
     if (mutation->instead) /* K is loaded in order: given back in order, too, but named after the next, it is as safe */
         return strstr(mutation->text, "keys(0)") && strstr(line, "scores_done(") && strstr(before, "wgmma_wait<0>");
     bool second_fence = strstr(line, "wgmma_fence();") && strstr(before, "v_full");

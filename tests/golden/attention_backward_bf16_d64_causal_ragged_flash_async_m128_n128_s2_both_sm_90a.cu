@@ -1590,14 +1590,20 @@ template <bool DK, bool DV> struct KeysConsumer {
     // The first key of this warp's rows.
     __device__ __forceinline__ int first_key() const { return item().key0 + 64 * index + warp_index() % 4 * 16; }
 
+    // One thread releases a stage for the warpgroup. Where no product stands between what the other warps read and its release, they
+    // wait for each other.
+    __device__ __forceinline__ void await_warps() { named_barrier_sync(3 + index, 128); }
+
     // The step behind the last one of the item has been seen.
     __device__ __forceinline__ void pass_last_step() {
+        await_warps();
         release_queries();
         release_d_o();
         ring.count++;
     }
     // The item is done.
     __device__ __forceinline__ void release_item() {
+        await_warps();
         release(&shared.keys_empty[items.stage()]);
         items.count++;
     }
@@ -1755,7 +1761,8 @@ template <bool DK, bool DV> struct KeysConsumer {
 };
 
 // backward/turns.cuh
-// Only one of the two consumers at a time computes exponentials.
+// Only one of the two consumers at a time computes exponentials. They alternate over all items of the block: a consumer that passed two
+// turns without taking one would complete the barrier by itself.
 __device__ __forceinline__ void take_turn(int consumer) { named_barrier_sync(1 + consumer, 256); }
 __device__ __forceinline__ void pass_turn(int consumer) { named_barrier_arrive(2 - consumer, 256); }
 
@@ -1771,7 +1778,6 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
         c.pass_last_step();
         return;
     }
-    if (c.index == 1) pass_turn(1); // consumer 0 takes the first one
     c.multiply_scores(0);
     c.await_d_o(0);
     c.multiply_d_weights(0);
@@ -1806,7 +1812,6 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
         c.await_d_o(1);
         wgmma_wait<0>();
     }
-    if (c.index == 0) take_turn(0); // the one that is left
     c.finish_last_dq();
     c.pass_last_step();
 }
@@ -1848,11 +1853,13 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
         KeysConsumer<DK, DV> consumer(params.backward, shared, warpgroup_index() - 1);
+        if (consumer.index == 1) pass_turn(1); // consumer 0 takes the first turn
         while (consumer.take()) {
             run(consumer);
             consumer.store();
             consumer.release_item();
         }
+        if (consumer.index == 0) take_turn(0); // the one that is left
     }
 }
 
