@@ -1592,15 +1592,15 @@ template <bool DK, bool DV> struct KeysConsumer {
     const attention_backward_params &params;
     const attention_params &all; // sequences
     SharedKeys &shared;
-    int index;              // which consumer of the block
+    int index; // which consumer of the block
     Ring<KEY_STAGES> items;
-    Ring<STAGES> ring; // steps of all items
-    bool whole;        // does every query of the step see every key?
+    Ring<STAGES> ring;            // steps of all items
+    bool whole;                   // does every query of the step see every key?
     bool whole_ahead, last_ahead; // the same of the step that was awaited; is it the one behind the last?
     int late_sums; // where dQ of the step before the last one belongs
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T, then slopes
-    float d_weight[STEP_M / 2];                           // dP^T
+    float d_weight[STEP_M / 2]; // dP^T
     unsigned weights[STEP_M / 16][4], d_s[STEP_M / 16][4]; // P^T and dS^T in 16 bits, operands
     float dq[DQ_COLUMNS / 2]; // of this consumer's part, (64 queries, DQ_COLUMNS)
 
