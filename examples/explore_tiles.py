@@ -29,4 +29,4 @@ print(f"pictures: {folder}/index.html")
 
 # %% And the kernel itself, on this CPU: its source is what a GPU would get, but for the target.
 kernel = attile.compile(problem, device="host")
-print("\n".join(kernel.source.splitlines()[:60]))
+print("\n".join(kernel.source.splitlines()[:80]))
