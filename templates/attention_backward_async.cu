@@ -2,7 +2,7 @@
 // consumers, warpgroups of 64 rows each, multiply them by wgmma.
 // Three more warps draw which pairs are dropped. //$ if dropout == 1
 //
-//     dK, dV    a block stays, takes BLOCK_N keys at a time, and walks over STEP_M queries at a time, of all heads that share the keys
+//     dK, dV    a persistent block takes BLOCK_N keys at a time and walks over STEP_M queries at a time, of all heads that share the keys
 //               S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q
 //               Keys are rows, so that P^T and dS^T are operands in the registers where they come to be.
 //$ let dq_added = deterministic == 0 and head_dim <= 128 and head_dim + head_dim_v <= 256

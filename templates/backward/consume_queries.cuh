@@ -10,7 +10,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     Ring<KEY_STAGES> items;
     Ring<STAGES> ring;            // steps of all items
     bool whole;                   // does every query of the step see every key?
-    bool whole_ahead, last_ahead; // the same of the step that was awaited; is it the one behind the last?
+    bool whole_ahead, last_ahead; // the same of the awaited step; does it mark the end of the item?
     int late_sums; // where dQ of the step before the last one belongs //$ if dq_added
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T              //$ if weights_packed
@@ -33,25 +33,25 @@ template <bool DK, bool DV> struct KeysConsumer {
             value = 0;
         wgmma_settle(dk[0]);
         wgmma_settle(dv[0]);
-        return __any_sync(0xffffffffu, item().key0 >= 0); // a vote, so that the compiler knows that counts are uniform
+        return __any_sync(0xffffffffu, item().key0 >= 0); // a vote: item counts are uniform
     }
 
     __device__ __forceinline__ const Item &item() const { return shared.item[items.stage()]; }
     // The first key of this warp's rows.
     __device__ __forceinline__ int first_key() const { return item().key0 + 64 * index + warp_index() % 4 * 16; }
 
-    // One thread releases a stage for the warpgroup. Where no product stands between what the other warps read and its release, they
-    // wait for each other.
+    // One thread releases a stage for its warpgroup. Products order that behind the reads of the other warps; where there are none
+    // between the two, the warps wait for each other.
     __device__ __forceinline__ void await_warps() { named_barrier_sync(3 + index, 128); }
 
-    // The step behind the last one of the item has been seen.
+    // Release the step that marks the end of the item.
     __device__ __forceinline__ void pass_last_step() {
         await_warps();
         release_queries();
         release_d_o();
         ring.count++;
     }
-    // The item is done.
+    // Release K and V of the item.
     __device__ __forceinline__ void release_item() {
         await_warps();
         release(&shared.keys_empty[items.stage()]);
@@ -69,15 +69,15 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
     //$ end
 
-    // Reads early what is asked of the step later: a load takes long beside the products.
+    // Also reads what later code needs of the step: a load from shared memory is slow while products run.
     __device__ __forceinline__ void await_queries(int ahead) {
         barrier_wait(&shared.q_full[(ring + ahead).stage()], (ring + ahead).parity());
         whole_ahead = step(ahead).whole;
         last_ahead = step(ahead).first < 0;
         late_sums = step(ahead).late_sums; //$ if dq_added
     }
-    // The step that was awaited is the one at hand. False for the one behind the last. A vote, at the branch, so that the compiler knows
-    // that counts of steps are uniform.
+    // The awaited step becomes the current one. False if it marks the end of the item. The branch is on a vote: this tells the compiler
+    // that step counts are uniform.
     __device__ __forceinline__ bool enter_step() {
         whole = whole_ahead;
         return !__any_sync(0xffffffffu, last_ahead);

@@ -2,17 +2,17 @@
 //$ include "backward/own_sequence.cuh"
 //$ include "backward/row_statistics_launch.cuh"
 
-// Blocks stay and take items, the keys of one tile, from a counter behind the other numbers of the workspace, so that none idles while
-// there are some left. The launch of row statistics sets it to 0.
+// Blocks are persistent. A work item is a tile of BLOCK_N keys of one K/V head; blocks take items from a counter at the end of the
+// workspace, which the launch of row statistics sets to 0.
 struct alignas(16) Item {
     int kv_index, key0; // batch * kv_heads + kv_head, the first key; key0 is negative when there are no more
     Sequence sequence; //$ if layout != dense
 };
 
-// A number that is the same in all lanes, so that the compiler knows it: what depends on it stays in uniform registers.
+// Tells the compiler that all lanes have the same number, so that what depends on it stays in uniform registers.
 __device__ __forceinline__ int same_in_warp(int number) { return __shfl_sync(0xffffffffu, number, 0); }
 
-// The next item of a block, for all lanes of a warp. Of a head the first keys come first: most queries see them where a mask is causal.
+// Takes the next item; all lanes of the warp get it. The first keys of a head come first: under a causal mask most queries see them.
 __device__ __forceinline__ Item take_item(const attention_params &all, int *counter) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, items = all.batch * all.kv_heads * tiles;
     for (;;) {

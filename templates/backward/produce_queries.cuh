@@ -21,8 +21,8 @@ __device__ __forceinline__ void load_keys(const attention_backward_tma_params &p
     }
 }
 
-// One warp loads the tiles of queries that see any of an item's keys, and a step behind them that says so. A lane copies 16 bytes of
-// LSE or D for 64 queries.
+// One warp loads the tiles of queries that see any of an item's keys, then publishes a step without queries, which marks the end of the
+// item. A lane copies 16 bytes of LSE or D for 64 queries.
 __device__ __forceinline__ void produce_steps(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item,
                                               Ring<STAGES> &ring) {
     const attention_params &all = params.backward.forward;
@@ -84,7 +84,7 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
     }
 }
 
-// One warp takes items and loads what they need.
+// One warp takes items, and loads their K, V and steps.
 __device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) {
     const bool elected = elect_one();
     Ring<STAGES> steps = {0};

@@ -21,7 +21,7 @@ __device__ __forceinline__ float *dq_sums(const attention_params &p, long long t
     return static_cast<float *>(p.workspace) + 2ll * p.heads * rows_of_head(p) + tile * (64 * DQ_WIDTH);
 }
 
-// Behind them: how many items the blocks of a launch have taken.
+// Behind them, for each launch: the number of items that its blocks have taken.
 __device__ __forceinline__ int *item_counter(const attention_params &p, int launch) {
     return reinterpret_cast<int *>(dq_sums(p, static_cast<long long>(p.heads) * rows_of_head(p) / 64)) + launch;
 }

@@ -123,7 +123,7 @@ constexpr int SHARED_KEYS = 231424;     // (key_stages * key_bytes + streamed_by
 // The gradients of attention on Hopper, warp-specialised: in each block one warp loads tiles by TMA, STAGES steps ahead of their use, and
 // consumers, warpgroups of 64 rows each, multiply them by wgmma.
 //
-//     dK, dV    a block stays, takes BLOCK_N keys at a time, and walks over STEP_M queries at a time, of all heads that share the keys
+//     dK, dV    a persistent block takes BLOCK_N keys at a time and walks over STEP_M queries at a time, of all heads that share the keys
 //               S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q
 //               Keys are rows, so that P^T and dS^T are operands in the registers where they come to be.
 //     dQ        dQ = dS K in the same loop, of dS of all consumers, through shared memory. It is multiplied one step late, so that no
@@ -356,7 +356,7 @@ __device__ __forceinline__ float *dq_sums(const attention_params &p, long long t
     return row_lse2(p, static_cast<long long>(p.batch) * p.heads) + tile * (64 * DQ_WIDTH);
 }
 
-// Behind them: how many items the blocks of a launch have taken.
+// Behind them, for each launch: the number of items that its blocks have taken.
 __device__ __forceinline__ int *item_counter(const attention_params &p, int launch) {
     return reinterpret_cast<int *>(dq_sums(p, static_cast<long long>(p.batch) * p.heads * (padded_queries(p) / 64))) + launch;
 }
@@ -1161,16 +1161,16 @@ __device__ __forceinline__ const attention_backward_params &tensors_of_keys(cons
 
 // backward/items.cuh
 
-// Blocks stay and take items, the keys of one tile, from a counter behind the other numbers of the workspace, so that none idles while
-// there are some left. The launch of row statistics sets it to 0.
+// Blocks are persistent. A work item is a tile of BLOCK_N keys of one K/V head; blocks take items from a counter at the end of the
+// workspace, which the launch of row statistics sets to 0.
 struct alignas(16) Item {
     int kv_index, key0; // batch * kv_heads + kv_head, the first key; key0 is negative when there are no more
 };
 
-// A number that is the same in all lanes, so that the compiler knows it: what depends on it stays in uniform registers.
+// Tells the compiler that all lanes have the same number, so that what depends on it stays in uniform registers.
 __device__ __forceinline__ int same_in_warp(int number) { return __shfl_sync(0xffffffffu, number, 0); }
 
-// The next item of a block, for all lanes of a warp. Of a head the first keys come first: most queries see them where a mask is causal.
+// Takes the next item; all lanes of the warp get it. The first keys of a head come first: under a causal mask most queries see them.
 __device__ __forceinline__ Item take_item(const attention_params &all, int *counter) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, items = all.batch * all.kv_heads * tiles;
     for (;;) {
@@ -1369,8 +1369,8 @@ __device__ __forceinline__ void load_keys(const attention_backward_tma_params &p
     }
 }
 
-// One warp loads the tiles of queries that see any of an item's keys, and a step behind them that says so. A lane copies 16 bytes of
-// LSE or D for 64 queries.
+// One warp loads the tiles of queries that see any of an item's keys, then publishes a step without queries, which marks the end of the
+// item. A lane copies 16 bytes of LSE or D for 64 queries.
 __device__ __forceinline__ void produce_steps(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item,
                                               Ring<STAGES> &ring) {
     const attention_params &all = params.backward.forward;
@@ -1429,7 +1429,7 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
     }
 }
 
-// One warp takes items and loads what they need.
+// One warp takes items, and loads their K, V and steps.
 __device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) {
     const bool elected = elect_one();
     Ring<STAGES> steps = {0};
@@ -1494,7 +1494,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     Ring<KEY_STAGES> items;
     Ring<STAGES> ring;            // steps of all items
     bool whole;                   // does every query of the step see every key?
-    bool whole_ahead, last_ahead; // the same of the step that was awaited; is it the one behind the last?
+    bool whole_ahead, last_ahead; // the same of the awaited step; does it mark the end of the item?
     int late_sums; // where dQ of the step before the last one belongs
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T, then slopes
@@ -1516,25 +1516,25 @@ template <bool DK, bool DV> struct KeysConsumer {
             value = 0;
         wgmma_settle(dk[0]);
         wgmma_settle(dv[0]);
-        return __any_sync(0xffffffffu, item().key0 >= 0); // a vote, so that the compiler knows that counts are uniform
+        return __any_sync(0xffffffffu, item().key0 >= 0); // a vote: item counts are uniform
     }
 
     __device__ __forceinline__ const Item &item() const { return shared.item[items.stage()]; }
     // The first key of this warp's rows.
     __device__ __forceinline__ int first_key() const { return item().key0 + 64 * index + warp_index() % 4 * 16; }
 
-    // One thread releases a stage for the warpgroup. Where no product stands between what the other warps read and its release, they
-    // wait for each other.
+    // One thread releases a stage for its warpgroup. Products order that behind the reads of the other warps; where there are none
+    // between the two, the warps wait for each other.
     __device__ __forceinline__ void await_warps() { named_barrier_sync(3 + index, 128); }
 
-    // The step behind the last one of the item has been seen.
+    // Release the step that marks the end of the item.
     __device__ __forceinline__ void pass_last_step() {
         await_warps();
         release_queries();
         release_d_o();
         ring.count++;
     }
-    // The item is done.
+    // Release K and V of the item.
     __device__ __forceinline__ void release_item() {
         await_warps();
         release(&shared.keys_empty[items.stage()]);
@@ -1545,15 +1545,15 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ const Step &step(int ahead = 0) const { return shared.step[(ring + ahead).stage()]; }
     __device__ __forceinline__ Ring<D_O_STAGES> d_o(int ahead = 0) const { return {ring.count + ahead}; }
 
-    // Reads early what is asked of the step later: a load takes long beside the products.
+    // Also reads what later code needs of the step: a load from shared memory is slow while products run.
     __device__ __forceinline__ void await_queries(int ahead) {
         barrier_wait(&shared.q_full[(ring + ahead).stage()], (ring + ahead).parity());
         whole_ahead = step(ahead).whole;
         last_ahead = step(ahead).first < 0;
         late_sums = step(ahead).late_sums;
     }
-    // The step that was awaited is the one at hand. False for the one behind the last. A vote, at the branch, so that the compiler knows
-    // that counts of steps are uniform.
+    // The awaited step becomes the current one. False if it marks the end of the item. The branch is on a vote: this tells the compiler
+    // that step counts are uniform.
     __device__ __forceinline__ bool enter_step() {
         whole = whole_ahead;
         return !__any_sync(0xffffffffu, last_ahead);
