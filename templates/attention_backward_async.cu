@@ -59,17 +59,21 @@ struct alignas(1024) SharedKeys {
     Panels<PANELS, STEP_M> q[STAGES];
     Panels<PANELS_V, STEP_M> d_o[D_O_STAGES];
     Panels<STEP_M / 64, 64> d_s[2][CONSUMERS]; // dS^T, (keys, queries) //$ if dq_added
+    float dq[CONSUMERS][DQ_COLUMNS / 8][128][4]; // dQ of 64 queries each, in the order of the sums //$ if dq_staged
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
     unsigned short kept[STAGES][CONSUMERS][128][STEP_M / 32]; // of each thread of a consumer //$ if dropout == 1
     Step step[STAGES];
     Item item[KEY_STAGES];
+    int dq_sums[CONSUMERS]; // which sums dq[] belongs to; negative behind the last step //$ if dq_staged
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES], d_o_full[D_O_STAGES], d_o_empty[D_O_STAGES];
     Barrier d_s_full[2], d_s_empty[2]; //$ if dq_added
+    Barrier dq_full[CONSUMERS], dq_empty[CONSUMERS]; //$ if dq_staged
 };
 static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 
 //$ include "backward/produce_queries.cuh"
 //$ include "backward/draw_queries.cuh" if dropout == 1
+//$ include "backward/add_dq.cuh" if dq_staged
 //$ include "backward/consume_queries.cuh"
 //$ include "backward/products_ahead.cuh" if weights_packed else "backward/scores_ahead.cuh"
 
@@ -84,7 +88,8 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
         // the bytes of Q, the lanes that copy statistics
         barrier_init(&shared.q_full[stage], 1 + 32 + DRAWERS); // and the warps that draw //$ if dropout == 1
         barrier_init(&shared.q_full[stage], 1 + 32);                                      //$ else
-        barrier_init(&shared.q_empty[stage], CONSUMERS);
+        barrier_init(&shared.q_empty[stage], CONSUMERS);     //$ if dq_added
+        barrier_init(&shared.q_empty[stage], 4 * CONSUMERS); // warps //$ else
     }
     for (int stage = 0; stage < D_O_STAGES; stage++) {
         barrier_init(&shared.d_o_full[stage], 1);
@@ -94,6 +99,12 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
     for (int buffer = 0; buffer < 2; buffer++) {
         barrier_init(&shared.d_s_full[buffer], 4 * CONSUMERS); // warps
         barrier_init(&shared.d_s_empty[buffer], CONSUMERS);
+    }
+    //$ end
+    //$ if dq_staged
+    for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+        barrier_init(&shared.dq_full[consumer], 4); // warps
+        barrier_init(&shared.dq_empty[consumer], 1);
     }
     //$ end
     barrier_init_fence();
@@ -112,6 +123,10 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
         if (warp_index() == 0)
             produce_queries(params, shared, item_counter(params.backward.forward, DV ? 0 : 1));
         else draw_queries(params.backward.forward, shared, warp_index() - 1); //$ if dropout == 1
+        //$ if dq_staged
+        else if (warp_index() <= CONSUMERS)
+            add_dq(params.backward.forward, shared, warp_index() - 1);
+        //$ end
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
         KeysConsumer<DK, DV> consumer(params.backward, shared, warpgroup_index() - 1);
@@ -121,6 +136,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
             consumer.store();
             consumer.release_item();
         }
+        consumer.end_dq(); //$ if dq_staged
         if (consumer.index == 0) take_turn(0); // the one that is left //$ if pingpong_schedule
     }
 }

@@ -28,6 +28,8 @@
 //$ require block_m == 128
 //$ end
 //$ let weights_packed = dq_added and block_m == 128
+//$ note In steps of 128 queries dQ reaches memory through shared memory. In shorter ones that costs a stage of V, and was slower.
+//$ let dq_staged = weights_packed
 //$ tune target in [sm_90a]
 //$ tune block_m in [64, 128]
 //$ tune block_n in [128]
@@ -48,7 +50,8 @@
 //$ note Each consumer multiplies its part of dQ: 64 of the queries, or half of the columns, which is within a panel.
 //$ let dq_columns = 64 if block_m == 128 else 32 * panels
 //$ let dq_width = 64 * panels
-//$ let gradient_bytes = 2 * block_n * 2 * step_m
+//$ let dq_bytes = consumers * 64 * dq_columns * 4 if dq_staged else 0
+//$ let gradient_bytes = 2 * block_n * 2 * step_m + dq_bytes
 //$ else
 //$ let dq_columns = 0
 //$ let dq_width = 0
@@ -72,8 +75,9 @@
 //$ let step_bytes = step_m * (128 * panels + 8) + kept_bytes + 48
 //$ let d_o_bytes = step_m * 128 * panels_v + 16
 //$ note dO is in use for less of a step than Q: where two tiles of it are too many, one will do.
-//$ let d_o_stages = 2 if key_bytes + gradient_bytes + 2 * (step_bytes + d_o_bytes) + 160 <= target_shared_bytes else 1
+//$ let fixed_bytes = gradient_bytes + stages * step_bytes + 200
+//$ let d_o_stages = 2 if key_bytes + fixed_bytes + 2 * d_o_bytes <= target_shared_bytes else 1
 //$ note K and V of the next item come during this one, where they fit.
-//$ let streamed_bytes = gradient_bytes + stages * step_bytes + d_o_stages * d_o_bytes
-//$ let key_stages = 2 if 2 * key_bytes + streamed_bytes + 160 <= target_shared_bytes else 1
-//$ let shared_keys = (key_stages * key_bytes + streamed_bytes + 160 + 1023) / 1024 * 1024
+//$ let streamed_bytes = fixed_bytes + d_o_stages * d_o_bytes
+//$ let key_stages = 2 if 2 * key_bytes + streamed_bytes <= target_shared_bytes else 1
+//$ let shared_keys = (key_stages * key_bytes + streamed_bytes + 1023) / 1024 * 1024

@@ -99,11 +99,27 @@ static const struct refusal {
     {"store not committed",
      WORDS "if (t == 0) tma_store(&p.out, shared, 0, 0, 0, 0);\n}\n",
      32,
-     {"ended with 1 tma_store that it has not committed"}},
+     {"ended with 1 tma_store or tma_add that it has not committed"}},
     {"store not waited for",
      WORDS "if (t == 0) { tma_store(&p.out, shared, 0, 0, 0, 0); tma_store_commit(); }\n}\n",
      32,
-     {"ended with 1 tma_store that it has not waited for"}},
+     {"ended with 1 tma_store or tma_add that it has not waited for"}},
+    {"sums that are misaligned",
+     WORDS "if (t == 0) tma_add((float *)p.y + 1, shared, 64);\n}\n",
+     32,
+     {"tma_add: 64 bytes at byte 0", "multiples of 16"}},
+    {"sums past shared memory",
+     WORDS "if (t == 0) tma_add((float *)p.y, shared + 65504, 64);\n}\n",
+     32,
+     {"tma_add: 64 bytes at byte 65504"}},
+    {"sums past a buffer",
+     WORDS "if (t == 0) tma_add((float *)p.y, shared, 32768);\n}\n",
+     32,
+     {"out of bounds: tma_add: the 32768 bytes"}},
+    {"sums not waited for",
+     WORDS "if (t == 0) { tma_add((float *)p.y, shared, 16); tma_store_commit(); }\n}\n",
+     32,
+     {"ended with 1 tma_store or tma_add that it has not waited for"}},
     {"named barrier, one too few",
      WORDS "if (t < 32) named_barrier_sync(3, 64);\n}\n",
      64,
@@ -167,6 +183,7 @@ Test(hopper, what_the_hardware_would_answer_with_a_hang_or_garbage_is_refused) {
             struct kernel kernel = {refusal->source, 1, refusal->threads, SHARED};
             encode(&device, &array, device_buffer(&device, 2 * elements(&array), NULL), params.in);
             encode(&device, &array, device_buffer(&device, 2 * elements(&array), NULL), params.out);
+            params.y = device_buffer(&device, 1024, NULL);
             enum att_status status = device_run(&device, &kernel, &params, sizeof params);
             const char *message = text_string(&device.failure.text);
             cr_expect_eq(status, refusal->words[0] ? ATT_LAUNCH_FAILED : ATT_OK, "%s, seed %d: %s", refusal->name, seed,
@@ -276,6 +293,35 @@ static void check_boxes(int side) {
 Test(hopper, boxes_are_copied_swizzled_and_cut_at_the_edges) {
     for (int side = BOX_ROWS; side; side = side == BOX_ROWS ? 8 : 0) /* 8: two heads a box */
         check_boxes(side);
+}
+
+/* Each of three blocks adds its number to floats 4 to 131, and then changes what it has added. */
+static const char add[] =
+    WORDS "float *place = (float *)(shared + 80);\n"
+          "for (int i = t; i < 128; i += 32) place[i] = blockIdx.x + i + 1;\n"
+          "fence_async(); __syncwarp();\n"
+          "if (t == 0) { tma_add(p.y + 4, place, 512); tma_store_commit(); tma_store_wait_read(); }\n"
+          "__syncwarp();\n"
+          "for (int i = t; i < 128; i += 32) place[i] = -1000;\n"
+          "}\n";
+
+Test(hopper, floats_are_added_by_all_blocks) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        struct device device = device_open(seed % 2 ? ATT_HOST_CHECK : ATT_HOST_FAST, (uint64_t)seed);
+        float sums[136];
+        for (int i = 0; i < 136; i++)
+            sums[i] = 0.5f;
+        struct params params;
+        params.y = device_buffer(&device, sizeof sums, sums);
+        struct kernel kernel = {add, 3, 32, SHARED};
+        cr_assert_eq(device_run(&device, &kernel, &params, sizeof params), ATT_OK, "%s",
+                     text_string(&device.failure.text));
+        const float *found = params.y;
+        for (int i = 0; i < 136; i++)
+            cr_expect_eq(found[i], i >= 4 && i < 132 ? 0.5f + 6 + 3 * (i - 4) : 0.5f, "seed %d, %d: %g", seed, i,
+                         (double)found[i]);
+        device_close(&device);
+    }
 }
 
 Test(hopper, a_box_outside_of_the_buffer_is_refused) {

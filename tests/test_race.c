@@ -212,6 +212,11 @@ static const struct barrier_case {
      "batch=1,heads=1,len_q=10,len_kv=70"},
     {"attention_backward_tiled.cu", "family=attention_backward algorithm=flash_tiled head_dim=8 target=any",
      "batch=1,heads=2,kv_heads=1,len_q=70,len_kv=130"},
+    {"backward/add_dq.cuh", "family=attention_backward algorithm=flash_async head_dim=64 dtype=bf16 target=sm_90a",
+     "batch=1,heads=1,len_q=300,len_kv=70"},
+    {"pipeline/release_by_thread.cuh",
+     "family=attention_backward algorithm=flash_async head_dim=64 dtype=bf16 deterministic=1 target=sm_90a",
+     "batch=1,heads=1,len_q=300,len_kv=300"},
     {"fragment/reduce.cuh", "family=softmax algorithm=three_pass threads=128", "rows=1,cols=500"},
 };
 

@@ -343,6 +343,7 @@ static const struct attile_host host = {
     .transaction = units_transaction,
     .registers = units_registers,
     .box = units_box,
+    .add = units_add,
     .boxes = units_boxes,
     .product = units_product,
     .products = units_products,

@@ -1,5 +1,6 @@
-/* tma: copies of boxes between tensors and shared memory (cp.async.bulk.tensor), in the 128-byte swizzle. See units.h.
-   A box is checked when the copy is issued, so that copying cannot fail. */
+/* tma: copies of boxes between tensors and shared memory (cp.async.bulk.tensor), in the 128-byte swizzle, and additions of floats in
+   shared memory to those in global memory (cp.reduce.async.bulk). See units.h. All is checked when it is issued, so that copying cannot
+   fail. */
 #include "cluster.h"
 #include "race.h"
 #include "units.h"
@@ -95,16 +96,41 @@ static void deliver(struct block *asking, struct transaction *barrier, const str
     transaction_bytes(barrier, (int)box_bytes(&copy->map));
 }
 
+static void add_atomically(float *to, float value) {
+    uint32_t old = __atomic_load_n((uint32_t *)to, __ATOMIC_RELAXED), sum;
+    do {
+        float was;
+        memcpy(&was, &old, sizeof was);
+        was += value;
+        memcpy(&sum, &was, sizeof sum);
+    } while (!__atomic_compare_exchange_n((uint32_t *)to, &old, sum, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
+
+static void add_floats(struct block *block, const struct copy *copy) {
+    const float *values = (const float *)(block->shared + copy->shared);
+    order_access(block, values, copy->bytes, false, copy->pc);
+    for (size_t i = 0; i < copy->bytes / sizeof *values; i++)
+        add_atomically(&copy->sums[i], values[i]);
+    if (block->launch->mode == ATT_HOST_CHECK) {
+        block->shown->count[ATTILE_SHARED_READ] += copy->bytes;
+        block->shown->count[ATTILE_GLOBAL_WRITTEN] += copy->bytes;
+    }
+}
+
 static void perform(struct block *block, const struct copy *copy) {
     void **identity = &block->units->copier[copy->copier][block->runs % RACE_SETS];
     void *self = order_be_unit(block, identity, "TMA", ORDER_COPIES + copy->copier);
-    access_tensor(block, copy);
+    if (!copy->sums)
+        access_tensor(block, copy);
     if (copy->load) {
         for (int rank = 0; rank < ATTILE_CLUSTER; rank++)
             if (copy->barrier[rank])
                 deliver(block, copy->barrier[rank], copy);
     } else {
-        copy_box(block, copy);
+        if (copy->sums)
+            add_floats(block, copy);
+        else
+            copy_box(block, copy);
         block->units->thread[copy->fiber->index].storing--;
         order_done(block, ORDER_STORES + copy->fiber->index / ATTILE_WARP, 0);
         race_release(block->launch);
@@ -122,6 +148,11 @@ void copy_run(struct block *block, unsigned which) {
 
 /* --- what kernels call --------------------------------------------------------------------------------------------- */
 
+static void check_room(struct fiber *fiber, const char *name, int line) {
+    if (fiber->block->units->copies == UNITS_COPIES)
+        fiber_refuse(fiber, line, NULL, "%s: more than %d copies under way in a block", name, UNITS_COPIES);
+}
+
 static void check(struct fiber *fiber, const struct attile_box *box, const struct host_map *map, int line) {
     struct block *block = fiber->block;
     const char *name = box->barrier ? "tma_load" : "tma_store";
@@ -137,8 +168,7 @@ static void check(struct fiber *fiber, const struct attile_box *box, const struc
         if (box->place[i] < 0)
             fiber_refuse(fiber, line, NULL, "tma_store to (%d, %d, %d, %d): expected 0 or more", box->place[0],
                          box->place[1], box->place[2], box->place[3]);
-    if (block->units->copies == UNITS_COPIES)
-        fiber_refuse(fiber, line, NULL, "%s: more than %d copies under way in a block", name, UNITS_COPIES);
+    check_room(fiber, name, line);
 }
 
 static void check_tensor(struct fiber *fiber, const struct copy *copy, int line) {
@@ -173,6 +203,16 @@ static void find_targets(struct fiber *fiber, const struct attile_box *box, stru
     race_ignore_end();
 }
 
+/* The copy happens now or later. */
+static void issue(struct block *block, const struct copy *copy) {
+    struct units *units = block->units;
+    order_ask(copy->fiber, ORDER_COPIES + copy->copier);
+    if (units->timing == UNITS_EARLY)
+        perform(block, copy);
+    else
+        units->copy[units->copies++] = *copy;
+}
+
 void units_box(struct attile_block *shown, unsigned index, const struct attile_box *box, int line) {
     struct fiber *fiber = fiber_of(shown, index);
     struct block *block = fiber->block;
@@ -194,11 +234,36 @@ void units_box(struct attile_block *shown, unsigned index, const struct attile_b
         units->thread[index].stores++;
         units->thread[index].storing++;
     }
-    order_ask(fiber, ORDER_COPIES + copy.copier);
-    if (units->timing == UNITS_EARLY)
-        perform(block, &copy);
-    else
-        units->copy[units->copies++] = copy;
+    issue(block, &copy);
+}
+
+void units_add(struct attile_block *shown, unsigned index, float *to, const void *shared, int bytes, int line) {
+    struct fiber *fiber = fiber_of(shown, index);
+    struct block *block = fiber->block;
+    struct units *units = block->units;
+    order_use_couriers(block);
+    fiber_check_dependency(fiber, line, NULL);
+    size_t place = (size_t)((const unsigned char *)shared - block->shared), size = (size_t)bytes;
+    struct buffer buffer, nearest;
+    if (bytes <= 0 || bytes % CHUNK || place % CHUNK || (uintptr_t)to % CHUNK || place > shown->shared_size ||
+        size > shown->shared_size - place)
+        fiber_refuse(fiber, line, NULL,
+                     "tma_add: %d bytes at byte %zu of %llu bytes of shared memory to %p, expected them within, all at "
+                     "multiples of %d",
+                     bytes, place, shown->shared_size, (void *)to, CHUNK);
+    if (!memory_find(block->launch->memory, (uintptr_t)to, size, &buffer, &nearest))
+        fiber_refuse(fiber, line, NULL, "out of bounds: tma_add: the %d bytes at %p are not within one buffer", bytes,
+                     (void *)to);
+    check_room(fiber, "tma_add", line);
+    struct copy copy = {.sums = to,
+                        .bytes = size,
+                        .shared = place,
+                        .fiber = fiber,
+                        .copier = units->copies_asked++ % ORDER_COPIERS,
+                        .pc = __builtin_return_address(0)};
+    units->thread[index].stores++;
+    units->thread[index].storing++;
+    issue(block, &copy);
 }
 
 static void missing_stores(const struct block *block, const struct fiber *fiber, struct text *text) {

@@ -91,7 +91,7 @@ void units_ended(struct fiber *fiber) {
     const struct warpgroup *warpgroup = &block->units->warpgroup[fiber->index / ATTILE_WARPGROUP];
     if (thread->stores || thread->grouped)
         fiber_refuse(fiber, 0, NULL,
-                     "ended with %u tma_store that it has not %s: shared memory is gone before it is read",
+                     "ended with %u tma_store or tma_add that it has not %s: shared memory is gone before it is read",
                      thread->stores + thread->grouped, thread->stores ? "committed" : "waited for");
     for (int i = 0; i < UNITS_ACCUMULATORS; i++)
         if (warpgroup->accumulator[i] && warpgroup->accumulator[i]->part[fiber->index % ATTILE_WARPGROUP])

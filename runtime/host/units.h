@@ -38,9 +38,11 @@ struct transaction {
 };
 
 struct copy {
-    struct host_map map;
-    size_t shared; /* offset */
+    struct host_map map; /* of a box; its place */
     int place[4];
+    float *sums;   /* where floats are added; null = a box is copied */
+    size_t bytes;  /* of these floats */
+    size_t shared; /* offset */
     bool load;
     struct transaction *barrier[ATTILE_CLUSTER]; /* by rank, of each block that a load writes to; else null */
     struct fiber *fiber;                         /* that requested it */
@@ -126,6 +128,7 @@ unsigned transaction_slot(const struct transaction *transaction);
 
 /* tma.c */
 void units_box(struct attile_block *shown, unsigned index, const struct attile_box *box, int line);
+void units_add(struct attile_block *shown, unsigned index, float *to, const void *shared, int bytes, int line);
 void units_boxes(struct attile_block *shown, unsigned index, int operation, int line);
 void copy_run(struct block *block, unsigned which); /* of units->copy */
 

@@ -85,7 +85,7 @@ struct QueriesConsumer {
             multiply_scores(1);
             wgmma_wait<1>();
             wgmma_settle(dq[0]);
-            release(&shared.k_empty[stage]);
+            release_by_warps(&shared.k_empty[stage]);
             wgmma_wait<0>();
             wgmma_settle(s);
         }

@@ -1,4 +1,4 @@
-//$ needs mask score dropout step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns block_m weights_packed
+//$ needs mask score dropout step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns dq_staged block_m weights_packed
 //$ include "backward/dq_rows.cuh" if dq_added and block_m == 128 else "backward/dq_columns.cuh" if dq_added
 
 // A consumer warpgroup: 64 keys of an item, and everything that it holds in registers.
@@ -152,7 +152,11 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_commit();
     }
 
-    __device__ __forceinline__ void release_queries() { release(&shared.q_empty[ring.stage()]); }
+    // Q and its statistics, which each warp reads for itself.
+    __device__ __forceinline__ void release_queries() {
+        release(&shared.q_empty[ring.stage()]); // all warps have shared their dS behind that //$ if dq_added
+        release_by_warps(&shared.q_empty[ring.stage()]);                                      //$ else
+    }
     __device__ __forceinline__ void release_d_o() { release(&shared.d_o_empty[d_o().stage()]); }
     //$ if dq_added
 
@@ -190,7 +194,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_settle(dq);
         release(&shared.d_s_empty[(shared_tiles() - 1) & 1]);
         if (late_sums >= 0) // not in the item's first step
-            add_part_of_dq(dq, all, index, late_sums);
+            send_dq(late_sums);
     }
 
     // The same of the last step.
@@ -198,8 +202,38 @@ template <bool DK, bool DV> struct KeysConsumer {
         multiply_dq();
         wgmma_wait<0>();
         wgmma_settle(dq);
-        add_part_of_dq(dq, all, index, step().sums);
+        send_dq(step().sums);
     }
+
+    //$ if dq_staged
+    // dQ of a step to shared memory, from where a warp of the producer's adds it to its sums.
+    __device__ __forceinline__ void send_dq(int sums) {
+        const int count = shared_tiles() - 1, thread = set_apart(static_cast<int>(threadIdx.x) % 128);
+        barrier_wait(&shared.dq_empty[index], count & 1 ^ 1);
+        if (threadIdx.x % 128 == 0)
+            shared.dq_sums[index] = sums;
+#pragma unroll
+        for (int i = 0; i < DQ_COLUMNS / 8; i++)
+            *reinterpret_cast<float4 *>(shared.dq[index][i][thread]) = make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+        publish_dq();
+    }
+    __device__ __forceinline__ void publish_dq() {
+        fence_async();
+        __syncwarp();
+        if (elect_one())
+            barrier_arrive(&shared.dq_full[index]);
+    }
+    // There are no more.
+    __device__ __forceinline__ void end_dq() {
+        barrier_wait(&shared.dq_empty[index], shared_tiles() & 1 ^ 1);
+        if (threadIdx.x % 128 == 0)
+            shared.dq_sums[index] = -1;
+        publish_dq();
+    }
+    //$ else
+    // dQ of a step to its sums.
+    __device__ __forceinline__ void send_dq(int sums) { add_part_of_dq(dq, all, index, sums); }
+    //$ end
     //$ end
 
     // dK and dV of the item, to memory.

@@ -1,4 +1,4 @@
-//$ needs consumers head_dim dq_columns step_m panels bfloat16
+//$ needs consumers dq_columns step_m panels bfloat16
 //$ include "backward/unit_products.cuh"
 
 // A consumer's part of dQ = dS K: the queries from 64 * index on, of the 128 of a step.
@@ -19,10 +19,3 @@ __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2],
     }
 }
 
-// To the sums of these queries; `sums` are those of the step's first 64.
-__device__ __forceinline__ void add_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index, int sums) {
-    float *const to = dq_sums(p, sums + index) + set_apart(static_cast<int>(threadIdx.x) % 128) * 4;
-#pragma unroll
-    for (int i = 0; i < (HEAD_DIM + 7) / 8; i++)
-        add_to_memory(to + i * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
-}

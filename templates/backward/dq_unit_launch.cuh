@@ -35,7 +35,7 @@ __device__ __forceinline__ void init_barriers(SharedQueries &shared) {
     for (int stage = 0; stage < STAGES; stage++) {
         barrier_init(&shared.k_full[stage], 1 + DRAWERS); //$ if dropout == 1
         barrier_init(&shared.k_full[stage], 1);           //$ else
-        barrier_init(&shared.k_empty[stage], CONSUMERS);
+        barrier_init(&shared.k_empty[stage], 4 * CONSUMERS); // warps
     }
     for (int stage = 0; stage < V_STAGES; stage++) {
         barrier_init(&shared.v_full[stage], 1);

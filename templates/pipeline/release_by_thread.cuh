@@ -4,3 +4,9 @@ __device__ __forceinline__ void release(Barrier *empty) {
     if (threadIdx.x % 128 == 0)
         barrier_arrive(empty);
 }
+// The same of a stage that warps read by themselves, too: each releases it when it has done so.
+__device__ __forceinline__ void release_by_warps(Barrier *empty) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        barrier_arrive(empty);
+}

@@ -78,6 +78,12 @@ __device__ __forceinline__ void tma_store(const tensor_map *map, const void *sha
                  "r"(shared_address(shared)), "r"(column), "r"(row), "r"(head), "r"(batch)
                  : "memory");
 }
+// Adds floats in shared memory to those at `to`, each by itself; both begin at multiples of 16 bytes. Joins the current bulk group.
+__device__ __forceinline__ void tma_add(float *to, const void *shared, int bytes) {
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+                 "r"(shared_address(shared)), "r"(bytes)
+                 : "memory");
+}
 __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // Wait until all stores of this thread have read their shared memory.
 __device__ __forceinline__ void tma_store_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }

@@ -47,6 +47,7 @@
      backward/repeat_keys.cuh
      backward/produce_queries.cuh
      backward/map_rows.cuh
+     backward/add_dq.cuh
      backward/consume_queries.cuh
      backward/dq_rows.cuh
      backward/products_ahead.cuh
@@ -76,7 +77,8 @@
      panels_v            1                  (head_dim_v + 63) / 64
      dq_columns          64                 64
      dq_width            64                 64 * panels
-     gradient_bytes      65536              2 * block_n * 2 * step_m
+     dq_bytes            32768              consumers * 64 * dq_columns * 4
+     gradient_bytes      98304              2 * block_n * 2 * step_m + dq_bytes
      block_threads       384                128 * (consumers + 1)
      producer_registers  24                 24
      consumer_registers  240                240
@@ -84,14 +86,15 @@
      kept_bytes          0                  0
      step_bytes          17456              step_m * (128 * panels + 8) + kept_bytes + 48
      d_o_bytes           16400              step_m * 128 * panels_v + 16
+     fixed_bytes         133416             gradient_bytes + stages * step_bytes + 200
      d_o_stages          2                  2
-     streamed_bytes      133248             gradient_bytes + stages * step_bytes + d_o_stages * d_o_bytes
+     streamed_bytes      166216             fixed_bytes + d_o_stages * d_o_bytes
      key_stages          2                  2
-     shared_keys         199680             (key_stages * key_bytes + streamed_bytes + 160 + 1023) / 1024 * 1024
+     shared_keys         232448             (key_stages * key_bytes + streamed_bytes + 1023) / 1024 * 1024
 
    Launches
      attention_row_statistics: grid max(batch * heads * ((len_q + 128 - 1) / 128 * 8), 1), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
-     attention_dk_dv_dq: grid min(batch * kv_heads * ((len_kv + 128 - 1) / 128), sm_count), block 384, shared 199680 bytes, may start before the launch ahead of it has ended
+     attention_dk_dv_dq: grid min(batch * kv_heads * ((len_kv + 128 - 1) / 128), sm_count), block 384, shared 232448 bytes, may start before the launch ahead of it has ended
      attention_round_dq: grid batch * heads * ((len_q + 63) / 64), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
      tensor map of q: boxes of 128 rows x 64 columns
      tensor map of k: boxes of 64 rows x 64 columns
@@ -118,7 +121,7 @@ constexpr int PRODUCER_REGISTERS = 24;
 constexpr int CONSUMER_REGISTERS = 240;
 constexpr int D_O_STAGES = 2;
 constexpr int KEY_STAGES = 2;
-constexpr int SHARED_KEYS = 199680;     // (key_stages * key_bytes + streamed_bytes + 160 + 1023) / 1024 * 1024
+constexpr int SHARED_KEYS = 232448;     // (key_stages * key_bytes + streamed_bytes + 1023) / 1024 * 1024
 
 // The gradients of attention on Hopper, warp-specialised: in each block one warp loads tiles by TMA, STAGES steps ahead of their use, and
 // consumers, warpgroups of 64 rows each, multiply them by wgmma.
@@ -995,6 +998,15 @@ __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Ba
                  "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
                  : "memory");
 }
+// Adds floats in shared memory to those at `to`, each by itself; both begin at multiples of 16 bytes. Joins the current bulk group.
+__device__ __forceinline__ void tma_add(float *to, const void *shared, int bytes) {
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+                 "r"(shared_address(shared)), "r"(bytes)
+                 : "memory");
+}
+__device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Wait until all stores of this thread have read their shared memory.
+__device__ __forceinline__ void tma_store_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 // Orders this thread's accesses to shared memory before later ones of TMA and the tensor cores (the async proxy).
 __device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
@@ -1172,11 +1184,6 @@ __device__ __forceinline__ void wgmma_rs(float (&sum)[N / 2], const unsigned (&a
 }
 
 // --- sums in global memory: four floats, each added by itself; `to` is a multiple of 16 bytes
-
-__device__ __forceinline__ void add_to_memory(float *to, float a, float b, float c, float d) {
-    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d)
-                 : "memory");
-}
 
 #endif
 
@@ -1402,11 +1409,14 @@ struct alignas(1024) SharedKeys {
     Panels<PANELS, STEP_M> q[STAGES];
     Panels<PANELS_V, STEP_M> d_o[D_O_STAGES];
     Panels<STEP_M / 64, 64> d_s[2][CONSUMERS]; // dS^T, (keys, queries)
+    float dq[CONSUMERS][DQ_COLUMNS / 8][128][4]; // dQ of 64 queries each, in the order of the sums
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
     Step step[STAGES];
     Item item[KEY_STAGES];
+    int dq_sums[CONSUMERS]; // which sums dq[] belongs to; negative behind the last step
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES], d_o_full[D_O_STAGES], d_o_empty[D_O_STAGES];
     Barrier d_s_full[2], d_s_empty[2];
+    Barrier dq_full[CONSUMERS], dq_empty[CONSUMERS];
 };
 static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 
@@ -1522,6 +1532,27 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
     }
 }
 
+// backward/add_dq.cuh
+
+// One warp for each consumer adds its part of dQ to the sums, step by step, as soon as the part is in shared memory.
+__device__ __forceinline__ void add_dq(const attention_params &p, SharedKeys &shared, int consumer) {
+    const bool elected = elect_one();
+#pragma unroll 1
+    for (Ring<1> ring = {0};; ring.count++) {
+        barrier_wait(&shared.dq_full[consumer], ring.parity());
+        const int sums = shared.dq_sums[consumer]; // of the step's first 64 queries
+        __syncwarp();
+        if (sums < 0)
+            break;
+        if (elected) {
+            tma_add(dq_sums(p, sums + consumer), shared.dq[consumer], HEAD_DIM * 64 * 4);
+            tma_store_commit();
+            tma_store_wait_read();
+            barrier_arrive(&shared.dq_empty[consumer]);
+        }
+    }
+}
+
 // backward/dq_rows.cuh
 
 // A consumer's part of dQ = dS K: the queries from 64 * index on, of the 128 of a step.
@@ -1540,14 +1571,6 @@ __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2],
             else
                 wgmma_ss<DQ_COLUMNS, true, true, false, BFLOAT16>(dq, a + step * ROWS_OF_STEP, b + step * ROWS_OF_STEP);
     }
-}
-
-// To the sums of these queries; `sums` are those of the step's first 64.
-__device__ __forceinline__ void add_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index, int sums) {
-    float *const to = dq_sums(p, sums + index) + set_apart(static_cast<int>(threadIdx.x) % 128) * 4;
-#pragma unroll
-    for (int i = 0; i < (HEAD_DIM + 7) / 8; i++)
-        add_to_memory(to + i * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
 }
 
 // backward/consume_queries.cuh
@@ -1686,7 +1709,10 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_commit();
     }
 
-    __device__ __forceinline__ void release_queries() { release(&shared.q_empty[ring.stage()]); }
+    // Q and its statistics, which each warp reads for itself.
+    __device__ __forceinline__ void release_queries() {
+        release(&shared.q_empty[ring.stage()]); // all warps have shared their dS behind that
+    }
     __device__ __forceinline__ void release_d_o() { release(&shared.d_o_empty[d_o().stage()]); }
 
     // Tiles of dS that this consumer has shared before this step: one a step, but for the last of each item.
@@ -1723,7 +1749,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_settle(dq);
         release(&shared.d_s_empty[(shared_tiles() - 1) & 1]);
         if (late_sums >= 0) // not in the item's first step
-            add_part_of_dq(dq, all, index, late_sums);
+            send_dq(late_sums);
     }
 
     // The same of the last step.
@@ -1731,7 +1757,32 @@ template <bool DK, bool DV> struct KeysConsumer {
         multiply_dq();
         wgmma_wait<0>();
         wgmma_settle(dq);
-        add_part_of_dq(dq, all, index, step().sums);
+        send_dq(step().sums);
+    }
+
+    // dQ of a step to shared memory, from where a warp of the producer's adds it to its sums.
+    __device__ __forceinline__ void send_dq(int sums) {
+        const int count = shared_tiles() - 1, thread = set_apart(static_cast<int>(threadIdx.x) % 128);
+        barrier_wait(&shared.dq_empty[index], count & 1 ^ 1);
+        if (threadIdx.x % 128 == 0)
+            shared.dq_sums[index] = sums;
+#pragma unroll
+        for (int i = 0; i < DQ_COLUMNS / 8; i++)
+            *reinterpret_cast<float4 *>(shared.dq[index][i][thread]) = make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+        publish_dq();
+    }
+    __device__ __forceinline__ void publish_dq() {
+        fence_async();
+        __syncwarp();
+        if (elect_one())
+            barrier_arrive(&shared.dq_full[index]);
+    }
+    // There are no more.
+    __device__ __forceinline__ void end_dq() {
+        barrier_wait(&shared.dq_empty[index], shared_tiles() & 1 ^ 1);
+        if (threadIdx.x % 128 == 0)
+            shared.dq_sums[index] = -1;
+        publish_dq();
     }
 
     // dK and dV of the item, to memory.
@@ -1835,6 +1886,10 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
         barrier_init(&shared.d_s_full[buffer], 4 * CONSUMERS); // warps
         barrier_init(&shared.d_s_empty[buffer], CONSUMERS);
     }
+    for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+        barrier_init(&shared.dq_full[consumer], 4); // warps
+        barrier_init(&shared.dq_empty[consumer], 1);
+    }
     barrier_init_fence();
 }
 
@@ -1850,6 +1905,8 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
         registers_release<PRODUCER_REGISTERS>();
         if (warp_index() == 0)
             produce_queries(params, shared, item_counter(params.backward.forward, DV ? 0 : 1));
+        else if (warp_index() <= CONSUMERS)
+            add_dq(params.backward.forward, shared, warp_index() - 1);
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
         KeysConsumer<DK, DV> consumer(params.backward, shared, warpgroup_index() - 1);
@@ -1859,6 +1916,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
             consumer.store();
             consumer.release_item();
         }
+        consumer.end_dq();
         if (consumer.index == 0) take_turn(0); // the one that is left
     }
 }

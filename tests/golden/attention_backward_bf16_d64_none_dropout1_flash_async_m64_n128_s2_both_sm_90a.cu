@@ -81,7 +81,8 @@
      panels_v            1                  (head_dim_v + 63) / 64
      dq_columns          32                 32 * panels
      dq_width            64                 64 * panels
-     gradient_bytes      32768              2 * block_n * 2 * step_m
+     dq_bytes            0                  0
+     gradient_bytes      32768              2 * block_n * 2 * step_m + dq_bytes
      block_threads       384                128 * (consumers + 1)
      producer_registers  24                 24
      consumer_registers  240                240
@@ -89,10 +90,11 @@
      kept_bytes          1024               step_m * block_n / 8
      step_bytes          9776               step_m * (128 * panels + 8) + kept_bytes + 48
      d_o_bytes           8208               step_m * 128 * panels_v + 16
+     fixed_bytes         52520              gradient_bytes + stages * step_bytes + 200
      d_o_stages          2                  2
-     streamed_bytes      68736              gradient_bytes + stages * step_bytes + d_o_stages * d_o_bytes
+     streamed_bytes      68936              fixed_bytes + d_o_stages * d_o_bytes
      key_stages          2                  2
-     shared_keys         135168             (key_stages * key_bytes + streamed_bytes + 160 + 1023) / 1024 * 1024
+     shared_keys         135168             (key_stages * key_bytes + streamed_bytes + 1023) / 1024 * 1024
 
    Launches
      attention_row_statistics: grid max(batch * heads * ((len_q + 64 - 1) / 64 * 4), 1), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
@@ -123,7 +125,7 @@ constexpr int PRODUCER_REGISTERS = 24;
 constexpr int CONSUMER_REGISTERS = 240;
 constexpr int D_O_STAGES = 2;
 constexpr int KEY_STAGES = 2;
-constexpr int SHARED_KEYS = 135168;     // (key_stages * key_bytes + streamed_bytes + 160 + 1023) / 1024 * 1024
+constexpr int SHARED_KEYS = 135168;     // (key_stages * key_bytes + streamed_bytes + 1023) / 1024 * 1024
 
 // The gradients of attention on Hopper, warp-specialised: in each block one warp loads tiles by TMA, STAGES steps ahead of their use, and
 // consumers, warpgroups of 64 rows each, multiply them by wgmma.
@@ -1728,7 +1730,10 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_commit();
     }
 
-    __device__ __forceinline__ void release_queries() { release(&shared.q_empty[ring.stage()]); }
+    // Q and its statistics, which each warp reads for itself.
+    __device__ __forceinline__ void release_queries() {
+        release(&shared.q_empty[ring.stage()]); // all warps have shared their dS behind that
+    }
     __device__ __forceinline__ void release_d_o() { release(&shared.d_o_empty[d_o().stage()]); }
 
     // Tiles of dS that this consumer has shared before this step: one a step, but for the last of each item.
@@ -1765,7 +1770,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_settle(dq);
         release(&shared.d_s_empty[(shared_tiles() - 1) & 1]);
         if (late_sums >= 0) // not in the item's first step
-            add_part_of_dq(dq, all, index, late_sums);
+            send_dq(late_sums);
     }
 
     // The same of the last step.
@@ -1773,8 +1778,11 @@ template <bool DK, bool DV> struct KeysConsumer {
         multiply_dq();
         wgmma_wait<0>();
         wgmma_settle(dq);
-        add_part_of_dq(dq, all, index, step().sums);
+        send_dq(step().sums);
     }
+
+    // dQ of a step to its sums.
+    __device__ __forceinline__ void send_dq(int sums) { add_part_of_dq(dq, all, index, sums); }
 
     // dK and dV of the item, to memory.
     __device__ __forceinline__ void store() const {

@@ -117,6 +117,7 @@ struct attile_host {
     void (*transaction)(struct attile_block *block, unsigned index, int operation, void *barrier, int value, int line);
     void (*registers)(struct attile_block *block, unsigned index, int count, int acquire, int line);
     void (*box)(struct attile_block *block, unsigned index, const struct attile_box *box, int line);
+    void (*add)(struct attile_block *block, unsigned index, float *to, const void *shared, int bytes, int line);
     void (*boxes)(struct attile_block *block, unsigned index, int operation, int line);
     void (*product)(struct attile_block *block, unsigned index, const struct attile_product *product, int line);
     void (*products)(struct attile_block *block, unsigned index, int operation, int pending, int line);
