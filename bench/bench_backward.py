@@ -89,8 +89,9 @@ def error(found, q, k, v, d_o, causal):
     return max(((one[-1, -1].double() - other).norm() / other.norm()).item() for one, other in zip(found, right))
 
 
-def milliseconds(works, flush, rounds):
-    """{name: median}. The host runs ahead, so that its calls are no part of the times."""
+def sample(works, flush, rounds, monitor):
+    """{name: [ms, one a round]}, and clock, power and temperature near the end, while the GPU works. The host runs ahead, so that its
+    calls are no part of the times. Sides take turns call by call, so that they share a clock."""
     events = {name: [] for name in works}
     for _ in range(rounds + 2):
         for name in random.sample(list(works), len(works)):
@@ -101,11 +102,12 @@ def milliseconds(works, flush, rounds):
             works[name]()
             stop.record()
             events[name].append((start, stop))
+    state = monitor.read()
     torch.cuda.synchronize()
-    return {name: statistics.median(start.elapsed_time(stop) for start, stop in pairs[2:]) for name, pairs in events.items()}
+    return {name: [round(start.elapsed_time(stop), 5) for start, stop in pairs[2:]] for name, pairs in events.items()}, state
 
 
-def measure(head_dim, length, causal, chosen, flush):
+def measure(head_dim, length, causal, chosen, flush, monitor):
     """A row: TFLOP/s and milliseconds of every side."""
     batch, heads = TOKENS // length, max(1, COLUMNS // head_dim)
     q, k, v, d_o = (torch.randn(batch, heads, length, head_dim, device="cuda", dtype=torch.bfloat16) for _ in range(4))
@@ -125,8 +127,9 @@ def measure(head_dim, length, causal, chosen, flush):
     if found is not None and not found <= MOST_ERROR:
         raise SystemExit(f"d{head_dim} S{length} causal={causal}: the relative error is {found:.3g}")
     flops = 10 * head_dim * batch * heads * length * (length + 1 if causal else 2 * length) / 2
-    times = milliseconds(works, flush, chosen.rounds)
-    return {"head_dim": head_dim, "length": length, "causal": causal, "error": found, "ms": times,
+    rounds, state = sample(works, flush, chosen.rounds, monitor)
+    times = {name: statistics.median(found) for name, found in rounds.items()}
+    return {"head_dim": head_dim, "length": length, "causal": causal, "error": found, "ms": times, "rounds": rounds, "state": state,
             "tflops": {name: flops / ms / 1e9 for name, ms in times.items()}}
 
 
@@ -147,8 +150,8 @@ def main():
     torch.manual_seed(1)
     torch.use_deterministic_algorithms(chosen.deterministic)
     torch.utils.deterministic.fill_uninitialized_memory = False  # it costs time and is no part of a gradient
-    device = torch.cuda.get_device_properties(0)
-    machine = {"bench": "backward", "gpu": device.name, "driver": side_cuda.Monitor().driver(), "torch": torch.__version__, "cuda": torch.version.cuda,
+    device, monitor = torch.cuda.get_device_properties(0), side_cuda.Monitor()
+    machine = {"bench": "backward", "gpu": device.name, "driver": monitor.driver(), "torch": torch.__version__, "cuda": torch.version.cuda,
                "attile": attile.version(), "commit": chosen.commit, "schedule": chosen.schedule, "kind": chosen.kind, "deterministic": chosen.deterministic,
                "packed": chosen.packed, "dropout": chosen.dropout}
     flush = torch.zeros(64 << 20, device="cuda")
@@ -157,7 +160,7 @@ def main():
             for causal in (False, True):
                 words = {f"d{head_dim}", f"S{length}", "causal" if causal else "full"}
                 if set(chosen.only) <= words:
-                    print(json.dumps({**machine, **measure(head_dim, length, causal, chosen, flush)}), flush=True)
+                    print(json.dumps({**machine, **measure(head_dim, length, causal, chosen, flush, monitor)}), flush=True)
 
 
 if __name__ == "__main__":
