@@ -11,9 +11,10 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import cudnn_graph
 import fa3
+import rule_parameters
 import tolerance
 from kinds import KINDS
-from rules import RULES, documents, shape
+from rules import RULES
 
 DEVICE = "cuda"
 SAME = 0.01  # the most that two paths to one answer are apart, a few roundings of a 16-bit type
@@ -70,16 +71,7 @@ class Side:
         self._rule = None
         if not hasattr(case, "rule"):
             return {}
-        rule, found = RULES[case.rule], RULES[case.rule].number(case)
-        for name, dtype, what in rule.tensors:
-            size = shape(what, case)
-            if what == "normal":
-                found[name] = torch.randn(size, dtype=getattr(torch, dtype), device=DEVICE)
-            elif what == "documents":
-                one = torch.tensor(documents(case.len_kv), dtype=torch.int32, device=DEVICE)
-                found[name] = one.repeat(case.batch, 1)
-            else:
-                found[name] = torch.exp2(-8 * torch.arange(1, case.heads + 1, device=DEVICE) / case.heads)
+        found = rule_parameters.parameters(case, DEVICE)
         self._rule = RULES[case.rule].functions(found, torch.tanh)
         return found
 
