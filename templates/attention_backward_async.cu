@@ -136,7 +136,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
             consumer.store();
             consumer.release_item();
         }
-        consumer.end_dq(); //$ if dq_staged
+        end_parts_of_dq(shared, consumer.index, consumer.shared_tiles()); //$ if dq_staged
         if (consumer.index == 0) take_turn(0); // the one that is left //$ if pingpong_schedule
     }
 }

@@ -1,4 +1,4 @@
-//$ needs mask score dropout step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns dq_staged block_m weights_packed
+//$ needs mask score dropout step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns block_m weights_packed
 //$ include "backward/dq_rows.cuh" if dq_added and block_m == 128 else "backward/dq_columns.cuh" if dq_added
 
 // A consumer warpgroup: 64 keys of an item, and everything that it holds in registers.
@@ -194,7 +194,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_settle(dq);
         release(&shared.d_s_empty[(shared_tiles() - 1) & 1]);
         if (late_sums >= 0) // not in the item's first step
-            send_dq(late_sums);
+            send_part_of_dq(dq, all, shared, index, shared_tiles() - 1, late_sums);
     }
 
     // The same of the last step.
@@ -202,38 +202,8 @@ template <bool DK, bool DV> struct KeysConsumer {
         multiply_dq();
         wgmma_wait<0>();
         wgmma_settle(dq);
-        send_dq(step().sums);
+        send_part_of_dq(dq, all, shared, index, shared_tiles() - 1, step().sums);
     }
-
-    //$ if dq_staged
-    // dQ of a step to shared memory, from where a warp of the producer's adds it to its sums.
-    __device__ __forceinline__ void send_dq(int sums) {
-        const int count = shared_tiles() - 1, thread = set_apart(static_cast<int>(threadIdx.x) % 128);
-        barrier_wait(&shared.dq_empty[index], count & 1 ^ 1);
-        if (threadIdx.x % 128 == 0)
-            shared.dq_sums[index] = sums;
-#pragma unroll
-        for (int i = 0; i < DQ_COLUMNS / 8; i++)
-            *reinterpret_cast<float4 *>(shared.dq[index][i][thread]) = make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
-        publish_dq();
-    }
-    __device__ __forceinline__ void publish_dq() {
-        fence_async();
-        __syncwarp();
-        if (elect_one())
-            barrier_arrive(&shared.dq_full[index]);
-    }
-    // There are no more.
-    __device__ __forceinline__ void end_dq() {
-        barrier_wait(&shared.dq_empty[index], shared_tiles() & 1 ^ 1);
-        if (threadIdx.x % 128 == 0)
-            shared.dq_sums[index] = -1;
-        publish_dq();
-    }
-    //$ else
-    // dQ of a step to its sums.
-    __device__ __forceinline__ void send_dq(int sums) { add_part_of_dq(dq, all, index, sums); }
-    //$ end
     //$ end
 
     // dK and dV of the item, to memory.

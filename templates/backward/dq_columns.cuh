@@ -21,7 +21,8 @@ __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2],
 }
 
 // To the sums of the step's queries.
-__device__ __forceinline__ void add_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index, int sums) {
+__device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, SharedKeys &, int index,
+                                                int, int sums) {
     float *const to = dq_sums(p, sums) + set_apart(static_cast<int>(threadIdx.x) % 128) * 4;
     const int column = index * DQ_COLUMNS;
 #pragma unroll

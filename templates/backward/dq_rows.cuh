@@ -19,3 +19,27 @@ __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2],
     }
 }
 
+// Where what is in shared memory belongs.
+__device__ __forceinline__ void publish_sums(SharedKeys &shared, int index, int sums) {
+    if (threadIdx.x % 128 == 0)
+        shared.dq_sums[index] = sums;
+    fence_async();
+    __syncwarp();
+    if (elect_one())
+        barrier_arrive(&shared.dq_full[index]);
+}
+// To shared memory, from where a warp of the producer's warpgroup adds it to the sums; `count` have been sent before.
+__device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &, SharedKeys &shared, int index,
+                                                int count, int sums) {
+    const int thread = set_apart(static_cast<int>(threadIdx.x) % 128);
+    barrier_wait(&shared.dq_empty[index], count & 1 ^ 1);
+#pragma unroll
+    for (int i = 0; i < DQ_COLUMNS / 8; i++)
+        *reinterpret_cast<float4 *>(shared.dq[index][i][thread]) = make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+    publish_sums(shared, index, sums);
+}
+// No more will come.
+__device__ __forceinline__ void end_parts_of_dq(SharedKeys &shared, int index, int count) {
+    barrier_wait(&shared.dq_empty[index], count & 1 ^ 1);
+    publish_sums(shared, index, -1);
+}

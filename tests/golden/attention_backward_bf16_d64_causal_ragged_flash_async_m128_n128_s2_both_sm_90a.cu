@@ -1573,6 +1573,31 @@ __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2],
     }
 }
 
+// Where what is in shared memory belongs.
+__device__ __forceinline__ void publish_sums(SharedKeys &shared, int index, int sums) {
+    if (threadIdx.x % 128 == 0)
+        shared.dq_sums[index] = sums;
+    fence_async();
+    __syncwarp();
+    if (elect_one())
+        barrier_arrive(&shared.dq_full[index]);
+}
+// To shared memory, from where a warp of the producer's warpgroup adds it to the sums; `count` have been sent before.
+__device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &, SharedKeys &shared, int index,
+                                                int count, int sums) {
+    const int thread = set_apart(static_cast<int>(threadIdx.x) % 128);
+    barrier_wait(&shared.dq_empty[index], count & 1 ^ 1);
+#pragma unroll
+    for (int i = 0; i < DQ_COLUMNS / 8; i++)
+        *reinterpret_cast<float4 *>(shared.dq[index][i][thread]) = make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+    publish_sums(shared, index, sums);
+}
+// No more will come.
+__device__ __forceinline__ void end_parts_of_dq(SharedKeys &shared, int index, int count) {
+    barrier_wait(&shared.dq_empty[index], count & 1 ^ 1);
+    publish_sums(shared, index, -1);
+}
+
 // backward/consume_queries.cuh
 
 // A consumer warpgroup: 64 keys of an item, and everything that it holds in registers.
@@ -1749,7 +1774,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_settle(dq);
         release(&shared.d_s_empty[(shared_tiles() - 1) & 1]);
         if (late_sums >= 0) // not in the item's first step
-            send_dq(late_sums);
+            send_part_of_dq(dq, all, shared, index, shared_tiles() - 1, late_sums);
     }
 
     // The same of the last step.
@@ -1757,32 +1782,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         multiply_dq();
         wgmma_wait<0>();
         wgmma_settle(dq);
-        send_dq(step().sums);
-    }
-
-    // dQ of a step to shared memory, from where a warp of the producer's adds it to its sums.
-    __device__ __forceinline__ void send_dq(int sums) {
-        const int count = shared_tiles() - 1, thread = set_apart(static_cast<int>(threadIdx.x) % 128);
-        barrier_wait(&shared.dq_empty[index], count & 1 ^ 1);
-        if (threadIdx.x % 128 == 0)
-            shared.dq_sums[index] = sums;
-#pragma unroll
-        for (int i = 0; i < DQ_COLUMNS / 8; i++)
-            *reinterpret_cast<float4 *>(shared.dq[index][i][thread]) = make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
-        publish_dq();
-    }
-    __device__ __forceinline__ void publish_dq() {
-        fence_async();
-        __syncwarp();
-        if (elect_one())
-            barrier_arrive(&shared.dq_full[index]);
-    }
-    // There are no more.
-    __device__ __forceinline__ void end_dq() {
-        barrier_wait(&shared.dq_empty[index], shared_tiles() & 1 ^ 1);
-        if (threadIdx.x % 128 == 0)
-            shared.dq_sums[index] = -1;
-        publish_dq();
+        send_part_of_dq(dq, all, shared, index, shared_tiles() - 1, step().sums);
     }
 
     // dK and dV of the item, to memory.
@@ -1916,7 +1916,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
             consumer.store();
             consumer.release_item();
         }
-        consumer.end_dq();
+        end_parts_of_dq(shared, consumer.index, consumer.shared_tiles());
         if (consumer.index == 0) take_turn(0); // the one that is left
     }
 }

@@ -1578,7 +1578,8 @@ __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2],
 }
 
 // To the sums of the step's queries.
-__device__ __forceinline__ void add_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index, int sums) {
+__device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, SharedKeys &, int index,
+                                                int, int sums) {
     float *const to = dq_sums(p, sums) + set_apart(static_cast<int>(threadIdx.x) % 128) * 4;
     const int column = index * DQ_COLUMNS;
 #pragma unroll
@@ -1770,7 +1771,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_settle(dq);
         release(&shared.d_s_empty[(shared_tiles() - 1) & 1]);
         if (late_sums >= 0) // not in the item's first step
-            send_dq(late_sums);
+            send_part_of_dq(dq, all, shared, index, shared_tiles() - 1, late_sums);
     }
 
     // The same of the last step.
@@ -1778,11 +1779,8 @@ template <bool DK, bool DV> struct KeysConsumer {
         multiply_dq();
         wgmma_wait<0>();
         wgmma_settle(dq);
-        send_dq(step().sums);
+        send_part_of_dq(dq, all, shared, index, shared_tiles() - 1, step().sums);
     }
-
-    // dQ of a step to its sums.
-    __device__ __forceinline__ void send_dq(int sums) { add_part_of_dq(dq, all, index, sums); }
 
     // dK and dV of the item, to memory.
     __device__ __forceinline__ void store() const {
