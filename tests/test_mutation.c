@@ -87,6 +87,12 @@ static const char *const files[] = {
     "backward/items.cuh",
     "backward/produce_queries.cuh",
     "backward/consume_queries.cuh",
+    "backward/dq_rows.cuh",
+    "backward/add_dq.cuh",
+    "backward/dq_unit_launch.cuh",
+    "backward/produce_keys.cuh",
+    "backward/consume_keys.cuh",
+    "pipeline/release_by_thread.cuh",
     "backward/scores_ahead.cuh",
     "backward/products_ahead.cuh",
     "backward/turns.cuh",
@@ -172,6 +178,8 @@ static const struct {
     {BACKWARD_90A "mask=causal head_dim=8 block_m=64",
      "heads=6,kv_heads=6,len_q=440,len_kv=440"}, /* items of 1 to 7 steps */
     {BACKWARD_90A "mask=causal head_dim=8 block_m=128", "heads=6,kv_heads=3,len_q=260,len_kv=500"},
+    {BACKWARD_90A "mask=causal head_dim=8 deterministic=1", "heads=3,len_q=300,len_kv=300"},
+    {BACKWARD_90A "mask=none head_dim=8 deterministic=1 dropout=1", "heads=1,len_q=130,len_kv=200"},
     {BACKWARD_90A "mask=causal score=\"0.5 * s\" head_dim=8 head_dim_v=136", "heads=2,len_q=130,len_kv=130"},
     {MLA "mask=none",
      "batch=3,heads=70,kv_heads=1,len_q=1,len_kv=450"}, /* odd and even numbers of K/V tiles in parts */
@@ -215,6 +223,10 @@ static const struct mutation {
     {"barrier_wait(", NULL},
     {" release(&", NULL},
     {"release_keys(&", NULL},
+    {"release_by_warps(&", NULL},
+    {"shared.dq_sums[index] = sums;", ";"},
+    {"sums + consumer", "sums"},
+    {"HEAD_DIM * 64", "HEAD_DIM * 32"},
     {"release_keys(empty)", NULL},
     {"barrier_arrive_at(", NULL},
     {"cluster_arrive(", NULL},
@@ -296,7 +308,7 @@ static bool may_be_left_out(const struct mutation *mutation, const struct lines 
         return true; /* the data here never come there, those of test_flash_async do */
     if (strstr(line, "// the compiler wants it"))
         return true;
-    if (strstr(line, "c.enter_step(); c.ring.count++"))
+    if (strstr(line, "c.enter_step(); c.ring.count++") || strstr(line, "for (Ring<1> ring"))
         return true; /* the loop would not end */
     bool before_d_o = strstr(before, "(DK && DV)") || strstr(after, "wgmma_settle(c.dv[0]);");
     if ((strstr(line, "d_o_empty[stage_d_o]") && !mutation->instead) || (before_d_o && strstr(line, "wgmma_wait<1>")))
