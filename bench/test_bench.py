@@ -26,6 +26,7 @@ import decode_cases
 import fa3
 import gpu_checks
 import kinds
+import prefill_cases
 import protocol
 import report
 import rules
@@ -777,6 +778,35 @@ class Decode(unittest.TestCase):
         self.assertIn("| x | 10.0 | 12.0 | 9.0 | 0.900 | 1.20 | 9.5 |", page)
         self.assertIn("| y | - | - | - | - | - | - |", page)
         self.assertIn("y, attile: bad", page)
+
+
+class Prefill(unittest.TestCase):
+    def test_sequences_that_vary_have_as_many_tokens(self):
+        for case in prefill_cases.cases():
+            self.assertEqual(sum(case.varied), prefill_cases.TOKENS)
+            self.assertEqual(len(case.varied), len(case.equal))
+            self.assertTrue(all(1 <= length < 2 * case.length for length in case.varied))
+
+    def test_a_causal_mask_leaves_a_little_over_half_of_the_work(self):
+        full, causal = (prefill_cases.Case(64, 2048, causal) for causal in (False, True))
+        self.assertEqual(full.flops([3, 2]), 4 * 64 * 32 * (9 + 4))
+        self.assertEqual(causal.flops([3, 2]), 4 * 64 * 32 * (6 + 3))
+
+    def test_every_side_has_a_kernel_of_its_layout(self):
+        case = prefill_cases.Case(64, 1024, True)
+        for side in prefill_cases.SIDES:
+            name = attile.compile(case.problem(side) + " target=sm_80", "algorithm=flash_mma", device="host").name
+            self.assertEqual("_ragged_" in name, side.layout == "ragged")
+            self.assertEqual(f"_page{side.page_size}_" in name, side.page_size > 0)
+        self.assertIn(f" len_q={max(case.varied)} ", case.problem(prefill_cases.SIDES[-1]))
+
+    def test_times_are_compared_for_the_same_work_and_marked_above_a_goal(self):
+        rows = [{"case": "x", "tflops": {"dense": 90.0, "dense nhd": 100.0, "ragged": 95.0, "pages of 16": 95.0, "varied": 80.0},
+                 "faults": {"padded": "bad"}}]
+        self.assertEqual(prefill_cases.ratios(rows[0]["tflops"])["varied"], 1.25)
+        page = prefill_cases.markdown(rows)
+        self.assertIn("| x | 90 | 100 | 1.05 ! | 1.05 | 1.25 |", page)
+        self.assertIn("x, padded: bad", page)
 
 
 class Lse(unittest.TestCase):

@@ -16,7 +16,7 @@
 //$ include "pipeline/ring.cuh"
 
 //$ note Sequences with lengths of their own: a block works on one of them.
-//$ include "sequence/$layout.cuh" if layout != dense
+//$ include "sequence/$layout.cuh"
 // A tile of 16-bit elements is stored in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by TMA.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
@@ -34,7 +34,7 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 //$ note The K/V tiles of a Q tile.
 //$ include "walk/$mask_tiles.cuh"
 //$ include "work/queue_parts_or_pairs.cuh" if split_keys > 0 and in_pairs else "work/queue_parts.cuh" if split_keys > 0
-//$ include "work/queue_pairs.cuh" if split_keys == 0 and in_pairs else "work/queue_tiles.cuh" if split_keys == 0
+//$ include "work/queue_of_sequences.cuh" if changes_sequence else "work/queue_pairs.cuh" if split_keys == 0 and in_pairs else "work/queue_tiles.cuh" if split_keys == 0
 //$ tensor_map q rows 64 cols 64 packed if pack_gqa == 1 else q rows 64 cols 64
 //$ tensor_map k rows share cols 64
 //$ tensor_map v rows share cols 64
@@ -53,12 +53,15 @@ struct alignas(1024) Shared {
     Barrier k_full[K_STAGES], k_empty[K_STAGES], v_full[STAGES], v_empty[STAGES];
     Barrier tile_full[2], tile_empty[2];
     Tile tile[2];
+    SequenceNumbers sequence[2]; // of the tiles //$ if changes_sequence
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
 // Hand a Q tile to the other roles, through shared memory.
-__device__ __forceinline__ void hand_out(Shared &shared, Ring<2> ring, Tile tile) {
+__device__ __forceinline__ void hand_out(Shared &shared, Ring<2> ring, Tile tile, const SequenceNumbers &sequence) { //$ if changes_sequence
+__device__ __forceinline__ void hand_out(Shared &shared, Ring<2> ring, Tile tile) {                           //$ else
     shared.tile[ring.stage()] = tile;
+    shared.sequence[ring.stage()] = sequence; //$ if changes_sequence
     barrier_arrive(&shared.tile_full[ring.stage()]);
 }
 
@@ -105,7 +108,7 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 //$ include "pipeline/q_tiles_overlapped.cuh" if overlap_q_tiles
 //$ include "pipeline/q_tiles_in_sequence.cuh" if scores_ahead and not overlap_q_tiles
 //$ include "pipeline/keys_in_sequence.cuh" if not scores_ahead
-//$ include "store/nothing.cuh" if layout == dense else "store/nothing_of_tile.cuh"
+//$ include "store/nothing.cuh" if layout == dense else "store/nothing_of_sequences.cuh" if changes_sequence else "store/nothing_of_tile.cuh"
 //$ include "store/combine.cuh" if split_keys > 0
 
 // Called by one thread of the block.
@@ -147,11 +150,21 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     TileQueue queue = tile_queue(p.attention);
     const Tile first = next_tile(p.attention, queue);
     if (leader)
-        hand_out(shared, {0}, first); // all roles begin with it at once
-    const attention_params &own = p.attention; // sequences are alike   //$ if layout == dense
-    const attention_params own = sequence_of(p.attention, first.batch); //$ else
-    if (own.len_kv == 0) return write_nothing(own);                     //$ if layout == dense
-    if (!has_work(own, first)) return;                                  //$ else
+        hand_out(shared, {0}, first, queue.sequence); // all roles begin with it at once //$ if changes_sequence
+        hand_out(shared, {0}, first); // all roles begin with it at once                 //$ else
+    const attention_params &own = p.attention; // sequences are alike //$ if layout == dense
+    //$ if changes_sequence
+    write_nothing(p.attention);
+    if (first.query < 0)
+        return;
+    attention_params own = p.attention; // of the sequence of a consumer's Q tile, once it has one
+    //$ elif layout != dense
+    const attention_params own = sequence_of(p.attention, first.batch);
+    if (!has_work(own, first))
+        return;
+    //$ else
+    if (own.len_kv == 0) return write_nothing(own);
+    //$ end
     sync_blocks(); // the barriers are initialised
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
@@ -159,17 +172,17 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         int warp = warp_index();
         bool elected = elect_one();
         if (warp == 0 && elected)
-            produce_tiles(p, shared, queue, own.first_q); //$ if layout == ragged
-            produce_tiles(p, shared, queue);              //$ else
+            produce_tiles(p, shared, queue);
         else if (warp == 1 && elected)
-            produce_keys<PANELS, K_STAGES>(own, shared, p.k_map, shared.k, shared.k_full, shared.k_empty);
+            produce_keys<PANELS, K_STAGES>(p.attention, shared, p.k_map, shared.k, shared.k_full, shared.k_empty);
         else if (warp == 2 && elected)
-            produce_keys<PANELS_V, STAGES>(own, shared, p.v_map, shared.v, shared.v_full, shared.v_empty);
-        else if (warp == 3)                 //$ if score_bias == bias_rows
-            produce_bias_rows(own, shared); //$ if score_bias == bias_rows
+            produce_keys<PANELS_V, STAGES>(p.attention, shared, p.v_map, shared.v, shared.v_full, shared.v_empty);
+        else if (warp == 3)                         //$ if score_bias == bias_rows
+            produce_bias_rows(p.attention, shared); //$ if score_bias == bias_rows
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
-        Consumer consumer(own, shared, warpgroup_index() - 1);
+        Consumer consumer(p.attention, own, shared, warpgroup_index() - 1); //$ if changes_sequence
+        Consumer consumer(own, shared, warpgroup_index() - 1);              //$ else
         begin_turns(consumer.index); //$ if pingpong_schedule
         run(consumer);
         end_turns(consumer.index); //$ if pingpong_schedule

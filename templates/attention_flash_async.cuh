@@ -1,5 +1,5 @@
 //$ needs dtype dtype_out head_dim head_dim_v mask score sinks dropout layout page_size block_m block_n stages overlap
-//$ needs scheduler store cluster pack_gqa p_in q_in target target_shared_bytes split_keys score_form score_bias
+//$ needs scheduler store cluster pack_gqa mask_tiles p_in q_in target target_shared_bytes split_keys score_form score_bias
 
 //$ note What it computes.
 //$ require max(head_dim, head_dim_v) <= 256
@@ -19,7 +19,8 @@
 //$ default rescale = from_sum
 //$ default q_in = q_shared
 //$ default tile_order = sections
-//$ default scheduler = persistent if layout == dense else per_tile
+//$ note A map of tiles, and parts of tiles, are in the workspace where the counter of items would be.
+//$ default scheduler = persistent if layout == dense or (mask_tiles != bitmap and split_keys == 0 and cluster == 1) else per_tile
 //$ default store = direct if dtype_out == fp32 or layout != dense else tma
 //$ tune target in [sm_90a]
 //$ tune block_m in [64, 128, 192, 256]
@@ -33,10 +34,11 @@
 //$ require block_m in [64, 128, 192, 256]
 //$ require block_n % 16 == 0
 //$ require store == direct or dtype_out != fp32
-//$ require layout == dense or (store == direct and scheduler == per_tile)
+//$ require layout == dense or store == direct
+//$ require layout == dense or scheduler == per_tile or (mask_tiles != bitmap and split_keys == 0 and cluster == 1)
 //$ require page_size == 0 or page_size >= 16
 //$ require page_size == 0 or cluster == 1
-//$ require pack_gqa == 0 or scheduler == persistent
+//$ require pack_gqa == 0 or (scheduler == persistent and layout == dense)
 //$ require cluster in [1, 2]
 //$ require block_m < 256 or cluster == 1 or pack_gqa == 0
 //$ require pack_gqa == 0 or (plain_scores and sinks == 0 and dropout == 0)
@@ -64,8 +66,10 @@
 //$ let v_stage_bytes = v_bytes + 16
 //$ let bias_stages = 2 if score_bias == bias_rows else 0
 //$ let bias_bytes = bias_stages * consumers * (64 * 2 * (block_n + 8) + 16) if score_bias == bias_rows else 0
-//$ let least_bytes = q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + bias_bytes + 64
-//$ let q_stages = 2 if store == tma and scheduler == persistent and least_bytes + q_stage_bytes <= target_shared_bytes else 1
+//$ let sequence_bytes = 48 if layout != dense and scheduler == persistent else 0
+//$ let least_bytes = q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + bias_bytes + sequence_bytes + 64
+//$ let changes_sequence = layout != dense and scheduler == persistent
+//$ let q_stages = 2 if (store == tma or changes_sequence) and scheduler == persistent and least_bytes + q_stage_bytes <= target_shared_bytes else 1
 //$ let held_bytes = least_bytes + (q_stages - 1) * q_stage_bytes
 //$ let k_stages = stages + 1 if scores_ahead and held_bytes + k_stage_bytes <= target_shared_bytes else stages
 //$ let overlap_q_tiles = scheduler == persistent and scores_ahead and (store == direct or q_stages == 2) and (store == tma or head_dim_v <= 128)
@@ -78,7 +82,7 @@
 //$ note A box of K or V is within a page, and within a tile.
 //$ let share = block_n / cluster if page_size == 0 else min(page_size, 64) if block_n % 64 == 0 else min(page_size, 32) if block_n % 32 == 0 else 16
 //$ let skip_per_warpgroup = not pingpong_schedule
-//$ let in_pairs = scheduler == persistent and mask == causal
+//$ let in_pairs = scheduler == persistent and mask == causal and layout == dense
 
 //$ note Readers of a stage, and whether NaN of keys that a row does not see may have reached it.
 //$ let kv_readers = consumers * cluster

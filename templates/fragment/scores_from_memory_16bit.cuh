@@ -32,16 +32,29 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
             a[r] = query_pair(p, q, column);
             a[r + 2] = both ? query_pair(p, q + 8, column + 8) : 0;
         }
-        const Input *k = static_cast<const Input *>(p.k) + unit.tile.kv_head * p.k_head_stride + column;                                      //$ if page_size > 0
-        const Input *k = static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride + unit.tile.kv_head * p.k_head_stride + column; //$ else
         const int key = set_apart(first) + unit.lane / 4;
+        //$ if page_size > 0
+        const Input *k = static_cast<const Input *>(p.k) + unit.tile.kv_head * p.k_head_stride + column;
+#pragma unroll 1 // each row has a page number, too: so one at a time, and S moves on by 8 keys with it
+        for (int n = 0; n < KEYS / 8; n++) {
+            const Input *row = k + paged_row(p, min(key + 8 * n, p.len_kv - 1), p.k_batch_stride, p.k_row_stride);
+            const unsigned low = pair_at<HEAD_DIM>(row, column);
+            const unsigned high = both ? pair_at<HEAD_DIM>(row + 8, column + 8) : 0;
+            float sum[4] = {s[0], s[1], s[2], s[3]};
+            mma<BFLOAT16>(sum[0], sum[1], sum[2], sum[3], a, low, high);
+#pragma unroll
+            for (int i = 0; i < KEYS / 2; i++)
+                s[i] = i + 4 < KEYS / 2 ? s[i + 4] : sum[i + 4 - KEYS / 2];
+        }
+        //$ else
+        const Input *k = static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride + unit.tile.kv_head * p.k_head_stride + column;
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++) {
-            const Input *row = k + paged_row(p, min(key + 8 * n, p.len_kv - 1), p.k_batch_stride, p.k_row_stride); //$ if page_size > 0
-            const Input *row = k + min(key + 8 * n, p.len_kv - 1) * p.k_row_stride;                                //$ else
+            const Input *row = k + min(key + 8 * n, p.len_kv - 1) * p.k_row_stride;
             const unsigned low = pair_at<HEAD_DIM>(row, column);
             const unsigned high = both ? pair_at<HEAD_DIM>(row + 8, column + 8) : 0;
             mma<BFLOAT16>(s[4 * n], s[4 * n + 1], s[4 * n + 2], s[4 * n + 3], a, low, high);
         }
+        //$ end
     }
 }

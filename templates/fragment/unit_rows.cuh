@@ -1,4 +1,4 @@
-//$ needs algorithm columns_v mask sinks dropout batch_invariant split_keys block_n rescale score
+//$ needs algorithm columns_v mask sinks dropout batch_invariant layout split_keys block_n rescale score
 //$ needs mask_tiles bias_stages plain_scores folded bfloat16
 //$ include "fragment/softmax_rows.cuh"
 //$ let slack = 16 if rescale == from_sum and bfloat16 else 8
@@ -70,7 +70,7 @@ struct UnitRows {
     __device__ __forceinline__ void begin_rows() {
         begin_score(score, p, unit.where); //$ if folded
         rows = no_rows();
-        raises.count = 0; // else the tiles of other sequences before this one would change its bits //$ if counts_raises and batch_invariant == 1
+        raises.count = 0; // else the tiles of other sequences before this one would change its bits //$ if counts_raises and (batch_invariant == 1 or layout != dense)
         begin_with_sink(rows, unit, c); //$ if sinks > 0
     }
     __device__ __forceinline__ void begin_output() {

@@ -1,4 +1,4 @@
-//$ needs block_n consumers bias_stages units
+//$ needs block_n consumers bias_stages units changes_sequence
 
 // One warp copies the rows of the bias that the score adds to S: for each unit of the Q tile, one K/V tile after the other.
 
@@ -17,13 +17,14 @@ __device__ __forceinline__ void copy_bias_rows(const attention_params &p, const 
 }
 
 // Called by all lanes of the warp.
-__device__ __forceinline__ void produce_bias_rows(const attention_params &p, Shared &shared) {
+__device__ __forceinline__ void produce_bias_rows(const attention_params &all, Shared &shared) {
     Ring<2> tiles = {0};
     Ring<BIAS_STAGES> ring = {0};
-    const bool copies = rows_in_pieces(p);
+    const bool copies = rows_in_pieces(all);
 #pragma unroll 1
     for (;;) {
         Tile tile = take_tile(shared, tiles);
+        const attention_params p = sequence_of(all, shared.sequence[(tiles + 1).stage()]); //$ if changes_sequence
         __syncwarp();
         if (elect_one())
             barrier_arrive(&shared.tile_empty[(tiles + 1).stage()]);
@@ -31,6 +32,7 @@ __device__ __forceinline__ void produce_bias_rows(const attention_params &p, Sha
             break;
         if (!copies)
             continue;
+        const attention_params &p = sequence_of(all, tile.batch); //$ if not changes_sequence
         KeyWalk walk = walk_of_tile(p, tile);
 #pragma unroll 1
         for (; walk.left > 0; ring.count++) {

@@ -1,20 +1,22 @@
-//$ needs block_n units layout
+//$ needs block_n units layout changes_sequence
 
 // Where a tile is in the packed tensors, which have no batch.
 __device__ __forceinline__ Tile packed(const Tile &tile) { return {tile.query, tile.head, tile.kv_head, 0}; }
 
 // One thread loads K, another one V: each has one tensor and one ring of stages.
 template <int PANELS_OF, int STAGES_OF>
-__device__ __forceinline__ void produce_keys(const attention_params &p, Shared &shared, const tensor_map &map,
+__device__ __forceinline__ void produce_keys(const attention_params &all, Shared &shared, const tensor_map &map,
                                              Panels<PANELS_OF, BLOCK_N> *to, Barrier *full, Barrier *empty) {
     Ring<2> tiles = {0};
     Ring<STAGES_OF> ring = {0};
 #pragma unroll 1
     for (;;) {
         Tile tile = take_tile(shared, tiles);
+        const attention_params p = sequence_of(all, shared.sequence[(tiles + 1).stage()]); //$ if changes_sequence
         barrier_arrive(&shared.tile_empty[(tiles + 1).stage()]);
         if (tile.query < 0)
             break;
+        const attention_params &p = sequence_of(all, tile.batch); //$ if not changes_sequence
         KeyWalk walk = walk_of_tile(p, tile);
 #pragma unroll 1
         for (; walk.left > 0; ring.count++) {

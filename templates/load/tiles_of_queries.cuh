@@ -1,4 +1,4 @@
-//$ needs split_keys store consumers panels panels_v q_stages layout
+//$ needs split_keys store consumers panels panels_v q_stages layout changes_sequence
 
 // One thread assigns Q tiles to the other roles, stores their O by TMA, and loads their Q.
 
@@ -11,11 +11,11 @@ __device__ __forceinline__ void store_output(const attention_tma_params &p, Shar
     tma_store_wait_read();
 }
 
-// Rows of Q are counted from `first` of the tensor on, and those of packed sequences, which have no batch, over all of them. //$ if layout == ragged
+// Rows of packed sequences are counted over all of them, and have no batch. //$ if layout == ragged
 __device__ __forceinline__ void load_queries_of(const attention_tma_params &p, Shared &shared, Tile tile, int stage,
-                                                int consumer, int first) { //$ if layout == ragged
-                                                int consumer) {            //$ else
+                                                int consumer) {
     Barrier *full = &shared.q_full[stage][consumer];
+    const int first = p.attention.cu_seqlens_q[tile.batch]; //$ if layout == ragged
     barrier_expect(full, PANELS * rows_of_unit(p.attention) * 128);
     for (int panel = 0; panel < PANELS; panel++)
         tma_load(shared.q[stage][consumer][panel], &p.q_map, full, panel * 64,
@@ -25,8 +25,7 @@ __device__ __forceinline__ void load_queries_of(const attention_tma_params &p, S
 
 // The first tile of the block has been handed out; `queue` holds the others. As many empty tiles follow the last one as there are
 // buffers of Q: so that O of the last tiles is stored.
-__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared, TileQueue &queue, int first) { //$ if layout == ragged
-__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared, TileQueue &queue) {            //$ else
+__device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared, TileQueue &queue) {
     Ring<2> ring = {0};
     Ring<Q_STAGES> queries = {0};
     Tile tile = shared.tile[0];
@@ -43,16 +42,23 @@ __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Sha
                 store_output(p, shared, leaving, stage, consumer);
             //$ end
             if (tile.query >= 0)
-                load_queries_of(p, shared, tile, stage, consumer, first); //$ if layout == ragged
-                load_queries_of(p, shared, tile, stage, consumer);        //$ else
+                load_queries_of(p, shared, tile, stage, consumer);
         }
         empty += tile.query < 0;
         if (empty == Q_STAGES)
             return;
         ring.count++, queries.count++;
+        //$ if changes_sequence
+        // No item is taken before its Q has room: else blocks would hold items that others could begin with.
+#pragma unroll 1
+        for (int consumer = 0; consumer < CONSUMERS; consumer++)
+            barrier_wait(&shared.q_empty[queries.stage()][consumer], queries.parity() ^ 1);
+        take_item(p.attention, queue);
+        //$ end
         tile = next_tile(p.attention, queue);
         barrier_wait(&shared.tile_empty[ring.stage()], ring.parity() ^ 1);
         leaving = shared.tile[(ring + Q_STAGES).stage()]; //$ if store == tma
-        hand_out(shared, ring, tile);
+        hand_out(shared, ring, tile, queue.sequence); //$ if changes_sequence
+        hand_out(shared, ring, tile);                 //$ else
     }
 }

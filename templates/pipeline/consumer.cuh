@@ -1,5 +1,5 @@
 //$ needs mask score block_n stages store p_in q_in bias_stages
-//$ needs k_bytes v_bytes q_stages k_stages skip_per_warpgroup
+//$ needs k_bytes v_bytes q_stages k_stages skip_per_warpgroup changes_sequence
 //$ include "fragment/unit_rows.cuh"
 
 // One consumer warpgroup and everything that it holds in registers: S, O, P and Q as 16-bit pairs where they are not in shared
@@ -13,10 +13,18 @@ struct Consumer : UnitRows {
     int unseen; // K/V tiles to skip: only other units of the Q tile need them //$ if skip_per_warpgroup
     Weights weights;
     Queries q;
+    const attention_params &all; // of all sequences          //$ if changes_sequence
+    attention_params &own;       // p, which receive replaces //$ if changes_sequence
 
+    //$ if changes_sequence
+    __device__ __forceinline__ Consumer(const attention_params &all, attention_params &own, Shared &shared, int index)
+        : UnitRows(own, shared, unit_of(index)), index(index), k(matrix_descriptor(shared.k[0], 0)),
+          v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0), all(all), own(own) {
+        //$ else
     __device__ __forceinline__ Consumer(const attention_params &p, Shared &shared, int index)
         : UnitRows(p, shared, unit_of(index)), index(index), k(matrix_descriptor(shared.k[0], 0)),
           v(matrix_descriptor(shared.v[0], BLOCK_N * 128)), queries{0}, step(0) {
+        //$ end
         q.first = matrix_descriptor(shared.q[0][index], 0); //$ if q_in == q_shared
         weights = {&shared.p[index], index}; //$ if p_in == p_shared
         score = {index, {0}}; //$ if bias_stages > 0
@@ -29,6 +37,7 @@ struct Consumer : UnitRows {
     __device__ __forceinline__ Tile receive() {
         Ring<2> taken = {queries.count};
         Tile tile = take_tile(shared, taken);
+        own = sequence_of(all, shared.sequence[(taken + 1).stage()]); //$ if changes_sequence
         __syncwarp();
         if (elect_one())
             barrier_arrive(&shared.tile_empty[(taken + 1).stage()]);

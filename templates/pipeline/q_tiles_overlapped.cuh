@@ -1,4 +1,4 @@
-//$ needs skip_per_warpgroup
+//$ needs skip_per_warpgroup changes_sequence mask score
 
 // Q tiles overlap: the first S of the next one is computed with the last P V of this one, and is in registers beside its O.
 // After the last Q tile that S is computed in vain: ptxas would serialise the MMAs if there were a branch around it.
@@ -12,7 +12,13 @@ __device__ __forceinline__ void run(Consumer &c) {
 #pragma unroll 1
     while (more) {
         go_over_keys(c);
+        //$ if changes_sequence
+        const attention_params own = c.own; // of this Q tile
+        Unit unit = {own, c.unit.index, c.unit.lane, c.unit.tile};
+        unit.where = c.unit.where; //$ if mask == custom_mask or score == custom_score
+        //$ else
         const Unit unit = c.unit;
+        //$ end
         int stage = c.queries.stage();
         c.queries.count++;
         more = take(c);

@@ -1,7 +1,11 @@
-//$ needs head_dim_v sinks block_threads tile_rows split_keys
+//$ needs head_dim_v sinks block_m block_threads tile_rows split_keys
 
 // A sequence without keys: O = 0, LSE = -INFINITY, or the sink, for the rows of a tile.
 __device__ __forceinline__ void write_nothing(const attention_params &p, const Tile &tile) {
+    //$ if tile_rows > block_m
+    if (cluster_rank() > 0)
+        return; // the first block of the cluster does it
+    //$ end
 #pragma unroll 1
     for (int row = 0; row < TILE_ROWS; row++) {
         const Row at = row_of(p, tile, row / 64, row % 64);

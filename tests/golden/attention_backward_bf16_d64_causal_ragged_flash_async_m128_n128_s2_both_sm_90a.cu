@@ -257,25 +257,41 @@ using InputKv = Input;
 
 // sequence/ragged.cuh
 
-// What a kernel is told of all sequences -> what holds for one: its lengths, its rows of the packed tensors, its page numbers.
-// Strides from one sequence to the next are 0.
-__device__ __forceinline__ attention_params sequence_of(const attention_params &all, int batch) {
+// What holds for one sequence: its lengths, its rows of the packed tensors, its page numbers.
+struct SequenceNumbers {
+    int first_q, len_q;
+    int first_kv;
+    int len_kv;
+};
+
+__device__ __forceinline__ SequenceNumbers sequence_numbers(const attention_params &all, int batch) {
+    SequenceNumbers its;
+    its.first_q = all.cu_seqlens_q[batch];
+    its.len_q = all.cu_seqlens_q[batch + 1] - its.first_q;
+    its.first_kv = all.cu_seqlens_kv[batch];
+    its.len_kv = all.cu_seqlens_kv[batch + 1] - its.first_kv;
+    return its;
+}
+
+// What a kernel is told of all sequences -> what holds for one. Strides from one sequence to the next are 0.
+__device__ __forceinline__ attention_params sequence_of(const attention_params &all, const SequenceNumbers &its) {
     attention_params p = all;
-    const int first_q = all.cu_seqlens_q[batch];
-    p.first_q = first_q;
-    p.len_q = all.cu_seqlens_q[batch + 1] - first_q;
-    p.q = static_cast<const Input *>(all.q) + first_q * all.q_row_stride;
-    p.o = static_cast<Output *>(all.o) + first_q * all.o_row_stride;
-    p.lse = all.lse ? all.lse + first_q : nullptr;
+    p.first_q = its.first_q;
+    p.len_q = its.len_q;
+    p.q = static_cast<const Input *>(all.q) + its.first_q * all.q_row_stride;
+    p.o = static_cast<Output *>(all.o) + its.first_q * all.o_row_stride;
+    p.lse = all.lse ? all.lse + its.first_q : nullptr;
     p.q_batch_stride = p.o_batch_stride = p.lse_batch_stride = 0;
-    const int first_kv = all.cu_seqlens_kv[batch];
-    p.first_kv = first_kv;
-    p.len_kv = all.cu_seqlens_kv[batch + 1] - first_kv;
-    p.total_kv = all.total_kv - first_kv;
-    p.k = static_cast<const InputKv *>(all.k) + first_kv * all.k_row_stride;
-    p.v = static_cast<const InputKv *>(all.v) + first_kv * all.v_row_stride;
+    p.len_kv = its.len_kv;
+    p.first_kv = its.first_kv;
+    p.total_kv = all.total_kv - its.first_kv;
+    p.k = static_cast<const InputKv *>(all.k) + its.first_kv * all.k_row_stride;
+    p.v = static_cast<const InputKv *>(all.v) + its.first_kv * all.v_row_stride;
     p.k_batch_stride = p.v_batch_stride = 0;
     return p;
+}
+__device__ __forceinline__ attention_params sequence_of(const attention_params &all, int batch) {
+    return sequence_of(all, sequence_numbers(all, batch));
 }
 
 // backward/ragged.cuh

@@ -393,22 +393,39 @@ __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontr
 
 // sequence/ragged.cuh
 
-// What a kernel is told of all sequences -> what holds for one: its lengths, its rows of the packed tensors, its page numbers.
-// Strides from one sequence to the next are 0.
-__device__ __forceinline__ attention_params sequence_of(const attention_params &all, int batch) {
+// What holds for one sequence: its lengths, its rows of the packed tensors, its page numbers.
+struct SequenceNumbers {
+    int first_q, len_q;
+    int len_kv;
+    const int *page_table;
+};
+
+__device__ __forceinline__ SequenceNumbers sequence_numbers(const attention_params &all, int batch) {
+    SequenceNumbers its;
+    its.first_q = all.cu_seqlens_q[batch];
+    its.len_q = all.cu_seqlens_q[batch + 1] - its.first_q;
+    its.len_kv = all.lengths_kv[batch];
+    its.page_table = all.page_table + batch * all.page_table_row_stride;
+    return its;
+}
+
+// What a kernel is told of all sequences -> what holds for one. Strides from one sequence to the next are 0.
+__device__ __forceinline__ attention_params sequence_of(const attention_params &all, const SequenceNumbers &its) {
     attention_params p = all;
-    const int first_q = all.cu_seqlens_q[batch];
-    p.first_q = first_q;
-    p.len_q = all.cu_seqlens_q[batch + 1] - first_q;
-    p.q = static_cast<const Input *>(all.q) + first_q * all.q_row_stride;
-    p.o = static_cast<Output *>(all.o) + first_q * all.o_row_stride;
-    p.lse = all.lse ? all.lse + first_q : nullptr;
-    p.k_new = static_cast<const Input *>(all.k_new) + first_q * all.k_new_row_stride;
-    p.v_new = static_cast<const Input *>(all.v_new) + first_q * all.v_new_row_stride;
+    p.first_q = its.first_q;
+    p.len_q = its.len_q;
+    p.q = static_cast<const Input *>(all.q) + its.first_q * all.q_row_stride;
+    p.o = static_cast<Output *>(all.o) + its.first_q * all.o_row_stride;
+    p.lse = all.lse ? all.lse + its.first_q : nullptr;
+    p.k_new = static_cast<const Input *>(all.k_new) + its.first_q * all.k_new_row_stride;
+    p.v_new = static_cast<const Input *>(all.v_new) + its.first_q * all.v_new_row_stride;
     p.q_batch_stride = p.o_batch_stride = p.lse_batch_stride = 0;
-    p.len_kv = all.lengths_kv[batch];
-    p.page_table = all.page_table + batch * all.page_table_row_stride;
+    p.len_kv = its.len_kv;
+    p.page_table = its.page_table;
     return p;
+}
+__device__ __forceinline__ attention_params sequence_of(const attention_params &all, int batch) {
+    return sequence_of(all, sequence_numbers(all, batch));
 }
 
 // work/row_of_group.cuh

@@ -653,14 +653,30 @@ __device__ __forceinline__ void release(Barrier *empty) {
 
 // sequence/padded.cuh
 
-// What a kernel is told of all sequences -> what holds for one: the number of its keys, and its page numbers. Its tensors are
-// those of all, and its index is still the batch.
-__device__ __forceinline__ attention_params sequence_of(const attention_params &all, int batch) {
+// What holds for one sequence: the number of its keys, and its page numbers. Its tensors are those of all, and its index is still
+// the batch.
+struct SequenceNumbers {
+    int len_kv;
+    const int *page_table;
+};
+
+__device__ __forceinline__ SequenceNumbers sequence_numbers(const attention_params &all, int batch) {
+    SequenceNumbers its;
+    its.len_kv = all.lengths_kv[batch];
+    its.page_table = all.page_table + batch * all.page_table_row_stride;
+    return its;
+}
+
+// What a kernel is told of all sequences -> what holds for one.
+__device__ __forceinline__ attention_params sequence_of(const attention_params &all, const SequenceNumbers &its) {
     attention_params p = all;
-    p.len_kv = all.lengths_kv[batch];
+    p.len_kv = its.len_kv;
     p.total_kv = all.max_len_kv;
-    p.page_table = all.page_table + batch * all.page_table_row_stride;
+    p.page_table = its.page_table;
     return p;
+}
+__device__ __forceinline__ attention_params sequence_of(const attention_params &all, int batch) {
+    return sequence_of(all, sequence_numbers(all, batch));
 }
 
 // work/row_of_query.cuh

@@ -13,6 +13,7 @@
      target/sm_80.cuh
      target/sm_90.cuh
      pipeline/ring.cuh
+     sequence/dense.cuh
      expression/formula.cuh
      expression/bounds.cuh
      expression/tables_launch.cuh
@@ -115,7 +116,8 @@
      k_stage_bytes       14352              k_bytes + 16
      v_stage_bytes       14352              v_bytes + 16
      bias_bytes          0                  0
-     least_bytes         110800             q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + bias_bytes + 64
+     sequence_bytes      0                  0
+     least_bytes         110800             q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + bias_bytes + sequence_bytes + 64
      q_stages            2                  2
      held_bytes          135424             least_bytes + (q_stages - 1) * q_stage_bytes
      k_stages            4                  stages + 1
@@ -489,6 +491,10 @@ template <int SIZE> struct Ring {
     __device__ __forceinline__ Ring operator+(int steps) const { return {count + steps}; }
 };
 
+// sequence/dense.cuh
+
+// Sequences of one length: what a kernel is told holds for each of them.
+__device__ __forceinline__ const attention_params &sequence_of(const attention_params &all, int) { return all; }
 // A tile of 16-bit elements is stored in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by TMA.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
@@ -1044,7 +1050,7 @@ __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Sha
 
 // One thread loads K, another one V: each has one tensor and one ring of stages.
 template <int PANELS_OF, int STAGES_OF>
-__device__ __forceinline__ void produce_keys(const attention_params &p, Shared &shared, const tensor_map &map,
+__device__ __forceinline__ void produce_keys(const attention_params &all, Shared &shared, const tensor_map &map,
                                              Panels<PANELS_OF, BLOCK_N> *to, Barrier *full, Barrier *empty) {
     Ring<2> tiles = {0};
     Ring<STAGES_OF> ring = {0};
@@ -1054,6 +1060,7 @@ __device__ __forceinline__ void produce_keys(const attention_params &p, Shared &
         barrier_arrive(&shared.tile_empty[(tiles + 1).stage()]);
         if (tile.query < 0)
             break;
+        const attention_params &p = sequence_of(all, tile.batch);
         KeyWalk walk = walk_of_tile(p, tile);
 #pragma unroll 1
         for (; walk.left > 0; ring.count++) {
@@ -2135,8 +2142,8 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
             a[r] = query_pair(p, q, column);
             a[r + 2] = both ? query_pair(p, q + 8, column + 8) : 0;
         }
-        const Input *k = static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride + unit.tile.kv_head * p.k_head_stride + column;
         const int key = set_apart(first) + unit.lane / 4;
+        const Input *k = static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride + unit.tile.kv_head * p.k_head_stride + column;
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++) {
             const Input *row = k + min(key + 8 * n, p.len_kv - 1) * p.k_row_stride;
@@ -2374,9 +2381,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         if (warp == 0 && elected)
             produce_tiles(p, shared, queue);
         else if (warp == 1 && elected)
-            produce_keys<PANELS, K_STAGES>(own, shared, p.k_map, shared.k, shared.k_full, shared.k_empty);
+            produce_keys<PANELS, K_STAGES>(p.attention, shared, p.k_map, shared.k, shared.k_full, shared.k_empty);
         else if (warp == 2 && elected)
-            produce_keys<PANELS_V, STAGES>(own, shared, p.v_map, shared.v, shared.v_full, shared.v_empty);
+            produce_keys<PANELS_V, STAGES>(p.attention, shared, p.v_map, shared.v, shared.v_full, shared.v_empty);
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
         Consumer consumer(own, shared, warpgroup_index() - 1);
