@@ -63,6 +63,7 @@
 //$ let q_ahead = q_held or block_m * chunks <= 5 * threads
 //$ note Two K/V tiles of each warp: a change of the Q tile waits for memory about as long.
 //$ let q_tile_cost = 2 * warps
+//$ let split_cost = 0
 //$ note Warps with runs of their own do not share Q in shared memory.
 //$ let apart = layout != dense and batch_invariant == 0 and q_held
 //$ require row_groups * o_steps <= 32

@@ -40,6 +40,8 @@
 //$ let k_bytes = panels * block_n * 128
 //$ let least_run = 2
 //$ let q_tile_cost = 0
+//$ note What a Q tile in parts costs a block, in K/V tiles.
+//$ let split_cost = 8
 //$ let apart = false
 //$ let share = min(page_size, 64) if page_size > 0 else 64
 //$ let block_threads = 384

@@ -26,7 +26,7 @@ __device__ __forceinline__ void produce_keys(const attention_tma_params &given, 
 #pragma unroll
             for (int j = 0; j < SHARES; j++) // asked for before the stage is empty
                 pages[j] = page_of(p, share_of_key(p, i * BLOCK_N + j * SHARE));
-#pragma unroll 1
+#pragma unroll // a TMA operation takes 60 clocks, and the loop would take three times as long
             for (int step = 0; step < PANELS; step++) {
                 if (step == 0)
                     barrier_wait(&shared.empty[stage][owner], ring.parity() ^ 1);

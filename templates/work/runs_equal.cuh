@@ -1,4 +1,4 @@
-//$ needs block_m block_n least_run
+//$ needs block_m block_n least_run split_cost
 //$ include "work/run.cuh"
 
 // Runs where all sequences have the same lengths: all Q tiles have as many K/V tiles.
@@ -32,6 +32,15 @@ __device__ __forceinline__ Plan plan_of(const attention_params &p, int blocks) {
         plan.workers = plan.teams * workers;
         plan.length = all / workers;
         plan.longer = all % workers;
+        //$ if split_cost > 0
+        // Whole Q tiles where no block then has much more to do: parts of one are written, read and combined.
+        const int of_team = q_tiles / plan.teams, whole = (of_team + workers - 1) / workers;
+        if (whole * plan.tiles <= plan.length + SPLIT_COST) {
+            plan.workers = plan.teams * ((of_team + whole - 1) / whole);
+            plan.length = whole * plan.tiles;
+            plan.longer = 0;
+        }
+        //$ end
     }
     return plan;
 }
@@ -50,6 +59,7 @@ __device__ __forceinline__ Start start_of(const attention_params &p, const Plan 
         index = run.first / plan.tiles;
     }
     const int of_head = plan.row_tiles / plan.teams, head = index / of_head;
+    run.end = min(run.end, of_head * p.kv_heads * p.batch * plan.tiles); // the last of whole Q tiles may be short //$ if split_cost > 0
     return {{head / p.kv_heads, head % p.kv_heads, (index % of_head * plan.teams + team) * BLOCK_M, plan.row_tiles, plan.teams,
              index * plan.tiles, (index + 1) * plan.tiles, 0},
             run};
