@@ -1288,22 +1288,14 @@ struct Consumer {
 #pragma unroll
         for (int j = 0; j < BLOCK_N / 2; j++)
             top[j / 2 % 2] = fmaxf(top[j / 2 % 2], s[j]);
-        // m is raised only where weights would exceed 2^8: that means rescaling O. So the rest of the row is rarely asked for its
-        // maximum: beside S of the other warpgroup, which takes all of the bandwidth of shared memory, shuffles are slow.
-        if (__any_sync(0xffffffffu, (top[0] - max[0]) * c > 8 || (top[1] - max[1]) * c > 8)) {
 #pragma unroll
-            for (int r = 0; r < 2; r++) {
-                top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 1));
-                top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 2));
-                if ((top[r] - max[r]) * c <= 8)
-                    top[r] = max[r];
-            }
-        } else {
-            top[0] = max[0], top[1] = max[1];
-        }
-        if (threadIdx.x % 4 == 0) {
-            shared.max[index][row] = top[0];
-            shared.max[index][row + 8] = top[1];
+        for (int r = 0; r < 2; r++) {
+            top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 1));
+            top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 2));
+            if ((top[r] - max[r]) * c <= 8)
+                top[r] = max[r]; // weights may grow to 2^8: raising m means rescaling O
+            if (threadIdx.x % 4 == 0)
+                shared.max[index][row + 8 * r] = top[r];
         }
         row_sum[0] = row_sum[1] = 0;
 #pragma unroll
