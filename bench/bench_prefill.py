@@ -12,6 +12,7 @@ head. `varied` has sequences of 1 to twice the length; by TFLOP/s its time is pu
 import argparse
 import concurrent.futures
 import json
+import math
 import pathlib
 import random
 import statistics
@@ -151,7 +152,7 @@ def measure(case, kernels, rounds, flush):
     tflops = {side.name: round(case.flops(side.lengths(case)) / ms[side.name] / 1e9, 1)
               for side in prefill_cases.SIDES if side.name in ms}
     return {"case": case.name, "ms": ms, "tflops": tflops, "ratios": prefill_cases.ratios(tflops), "kernels": names,
-            "errors": {name: float(f"{one:.2g}") for name, one in errors.items()}, "faults": faults}
+            "errors": {name: float(f"{one:.2g}") if math.isfinite(one) else None for name, one in errors.items()}, "faults": faults}
 
 
 def main():
