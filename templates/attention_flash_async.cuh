@@ -66,10 +66,10 @@
 //$ let v_stage_bytes = v_bytes + 16
 //$ let bias_stages = 2 if score_bias == bias_rows else 0
 //$ let bias_bytes = bias_stages * consumers * (64 * 2 * (block_n + 8) + 16) if score_bias == bias_rows else 0
-//$ let sequence_bytes = 48 if layout != dense and scheduler == persistent else 0
-//$ let least_bytes = q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + bias_bytes + sequence_bytes + 64
 //$ let changes_sequence = layout != dense and scheduler == persistent
-//$ let q_stages = 2 if (store == tma or changes_sequence) and scheduler == persistent and least_bytes + q_stage_bytes <= target_shared_bytes else 1
+//$ let sequence_bytes = 48 if changes_sequence else 0
+//$ let least_bytes = q_stage_bytes + p_bytes + stages * (k_stage_bytes + v_stage_bytes) + bias_bytes + sequence_bytes + 64
+//$ let q_stages = 2 if scheduler == persistent and (store == tma or changes_sequence) and least_bytes + q_stage_bytes <= target_shared_bytes else 1
 //$ let held_bytes = least_bytes + (q_stages - 1) * q_stage_bytes
 //$ let k_stages = stages + 1 if scores_ahead and held_bytes + k_stage_bytes <= target_shared_bytes else stages
 //$ let overlap_q_tiles = scheduler == persistent and scores_ahead and (store == direct or q_stages == 2) and (store == tma or head_dim_v <= 128)

@@ -154,8 +154,8 @@ template <bool DK, bool DV> struct KeysConsumer {
 
     // Q and its statistics, which each warp reads for itself.
     __device__ __forceinline__ void release_queries() {
-        release(&shared.q_empty[ring.stage()]); // all warps have shared their dS behind that //$ if dq_added
-        release_by_warps(&shared.q_empty[ring.stage()]);                                      //$ else
+        release(&shared.q_empty[ring.stage()]); // every warp has shared its dS since it read them //$ if dq_added
+        release_by_warps(&shared.q_empty[ring.stage()]);                                           //$ else
     }
     __device__ __forceinline__ void release_d_o() { release(&shared.d_o_empty[d_o().stage()]); }
     //$ if dq_added

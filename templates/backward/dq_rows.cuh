@@ -19,7 +19,7 @@ __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2],
     }
 }
 
-// Where what is in shared memory belongs.
+// Tells the warp that adds which sums the part in shared memory belongs to.
 __device__ __forceinline__ void publish_sums(SharedKeys &shared, int index, int sums) {
     if (threadIdx.x % 128 == 0)
         shared.dq_sums[index] = sums;
@@ -28,7 +28,7 @@ __device__ __forceinline__ void publish_sums(SharedKeys &shared, int index, int 
     if (elect_one())
         barrier_arrive(&shared.dq_full[index]);
 }
-// To shared memory, from where a warp of the producer's warpgroup adds it to the sums; `count` have been sent before.
+// To shared memory, once the part before has been read; `count` have been sent so far.
 __device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &, SharedKeys &shared, int index,
                                                 int count, int sums) {
     const int thread = set_apart(static_cast<int>(threadIdx.x) % 128);
@@ -38,7 +38,7 @@ __device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2
         *reinterpret_cast<float4 *>(shared.dq[index][i][thread]) = make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
     publish_sums(shared, index, sums);
 }
-// No more will come.
+// Tells it to end, once it has read the last of `count` parts.
 __device__ __forceinline__ void end_parts_of_dq(SharedKeys &shared, int index, int count) {
     barrier_wait(&shared.dq_empty[index], count & 1 ^ 1);
     publish_sums(shared, index, -1);

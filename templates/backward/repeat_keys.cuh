@@ -45,7 +45,7 @@ __device__ __forceinline__ void sum_over_queries(float (&sum)[PASS / 2], const a
 
 // dK of 16 keys of a warp once more, to memory.
 __device__ __forceinline__ void repeat_dk(const attention_backward_params &params, int kv_index, int key0) {
-    __syncwarp(); // other lanes store the same elements again
+    __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     constexpr int PASS = columns_of_pass(HEAD_DIM);
 #pragma unroll 1
@@ -59,7 +59,7 @@ __device__ __forceinline__ void repeat_dk(const attention_backward_params &param
 
 // dV of 16 keys of a warp once more, to memory.
 __device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0) {
-    __syncwarp(); // other lanes store the same elements again
+    __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     constexpr int PASS = columns_of_pass(HEAD_DIM_V);
     const float factor_of_dv = p.dropout_factor; //$ if dropout == 1

@@ -4,7 +4,7 @@
 
 // dQ of 16 queries of a warp once more, to memory: dQ += dS K.
 __device__ __forceinline__ void repeat_dq(const attention_backward_params &params, int index, int query0) {
-    __syncwarp(); // other lanes store the same elements again
+    __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     const int kv_index = index / (p.heads / p.kv_heads);
     const MemoryRows q = queries_in_memory(p, index), d_o = d_o_in_memory(params, index);

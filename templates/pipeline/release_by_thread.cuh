@@ -4,7 +4,7 @@ __device__ __forceinline__ void release(Barrier *empty) {
     if (threadIdx.x % 128 == 0)
         barrier_arrive(empty);
 }
-// The same of a stage that warps read by themselves, too: each releases it when it has done so.
+// The same of a stage that threads also read themselves: each warp releases it when its lanes have read it.
 __device__ __forceinline__ void release_by_warps(Barrier *empty) {
     __syncwarp();
     if (threadIdx.x % 32 == 0)

@@ -880,7 +880,7 @@ __device__ __forceinline__ MemoryRows values_in_memory(const attention_params &p
 
 // dQ of 16 queries of a warp once more, to memory: dQ += dS K.
 __device__ __forceinline__ void repeat_dq(const attention_backward_params &params, int index, int query0) {
-    __syncwarp(); // other lanes store the same elements again
+    __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     const int kv_index = index / (p.heads / p.kv_heads);
     const MemoryRows q = queries_in_memory(p, index), d_o = d_o_in_memory(params, index);
@@ -1382,7 +1382,7 @@ __device__ __forceinline__ void sum_over_queries(float (&sum)[PASS / 2], const a
 
 // dK of 16 keys of a warp once more, to memory.
 __device__ __forceinline__ void repeat_dk(const attention_backward_params &params, int kv_index, int key0) {
-    __syncwarp(); // other lanes store the same elements again
+    __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     constexpr int PASS = columns_of_pass(HEAD_DIM);
 #pragma unroll 1
@@ -1396,7 +1396,7 @@ __device__ __forceinline__ void repeat_dk(const attention_backward_params &param
 
 // dV of 16 keys of a warp once more, to memory.
 __device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0) {
-    __syncwarp(); // other lanes store the same elements again
+    __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     constexpr int PASS = columns_of_pass(HEAD_DIM_V);
     const float factor_of_dv = 1;
@@ -1592,7 +1592,7 @@ __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2],
     }
 }
 
-// Where what is in shared memory belongs.
+// Tells the warp that adds which sums the part in shared memory belongs to.
 __device__ __forceinline__ void publish_sums(SharedKeys &shared, int index, int sums) {
     if (threadIdx.x % 128 == 0)
         shared.dq_sums[index] = sums;
@@ -1601,7 +1601,7 @@ __device__ __forceinline__ void publish_sums(SharedKeys &shared, int index, int 
     if (elect_one())
         barrier_arrive(&shared.dq_full[index]);
 }
-// To shared memory, from where a warp of the producer's warpgroup adds it to the sums; `count` have been sent before.
+// To shared memory, once the part before has been read; `count` have been sent so far.
 __device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &, SharedKeys &shared, int index,
                                                 int count, int sums) {
     const int thread = set_apart(static_cast<int>(threadIdx.x) % 128);
@@ -1611,7 +1611,7 @@ __device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2
         *reinterpret_cast<float4 *>(shared.dq[index][i][thread]) = make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
     publish_sums(shared, index, sums);
 }
-// No more will come.
+// Tells it to end, once it has read the last of `count` parts.
 __device__ __forceinline__ void end_parts_of_dq(SharedKeys &shared, int index, int count) {
     barrier_wait(&shared.dq_empty[index], count & 1 ^ 1);
     publish_sums(shared, index, -1);
@@ -1755,7 +1755,7 @@ template <bool DK, bool DV> struct KeysConsumer {
 
     // Q and its statistics, which each warp reads for itself.
     __device__ __forceinline__ void release_queries() {
-        release(&shared.q_empty[ring.stage()]); // all warps have shared their dS behind that
+        release(&shared.q_empty[ring.stage()]); // every warp has shared its dS since it read them
     }
     __device__ __forceinline__ void release_d_o() { release(&shared.d_o_empty[d_o().stage()]); }
 

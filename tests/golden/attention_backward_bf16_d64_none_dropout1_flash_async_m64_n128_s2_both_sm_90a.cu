@@ -864,7 +864,7 @@ __device__ __forceinline__ MemoryRows values_in_memory(const attention_params &p
 
 // dQ of 16 queries of a warp once more, to memory: dQ += dS K.
 __device__ __forceinline__ void repeat_dq(const attention_backward_params &params, int index, int query0) {
-    __syncwarp(); // other lanes store the same elements again
+    __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     const int kv_index = index / (p.heads / p.kv_heads);
     const MemoryRows q = queries_in_memory(p, index), d_o = d_o_in_memory(params, index);
@@ -1328,7 +1328,7 @@ __device__ __forceinline__ void sum_over_queries(float (&sum)[PASS / 2], const a
 
 // dK of 16 keys of a warp once more, to memory.
 __device__ __forceinline__ void repeat_dk(const attention_backward_params &params, int kv_index, int key0) {
-    __syncwarp(); // other lanes store the same elements again
+    __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     constexpr int PASS = columns_of_pass(HEAD_DIM);
 #pragma unroll 1
@@ -1342,7 +1342,7 @@ __device__ __forceinline__ void repeat_dk(const attention_backward_params &param
 
 // dV of 16 keys of a warp once more, to memory.
 __device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0) {
-    __syncwarp(); // other lanes store the same elements again
+    __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     constexpr int PASS = columns_of_pass(HEAD_DIM_V);
     const float factor_of_dv = p.dropout_factor;
@@ -1736,7 +1736,7 @@ template <bool DK, bool DV> struct KeysConsumer {
 
     // Q and its statistics, which each warp reads for itself.
     __device__ __forceinline__ void release_queries() {
-        release(&shared.q_empty[ring.stage()]); // all warps have shared their dS behind that
+        release(&shared.q_empty[ring.stage()]); // every warp has shared its dS since it read them
     }
     __device__ __forceinline__ void release_d_o() { release(&shared.d_o_empty[d_o().stage()]); }
 
