@@ -18,7 +18,6 @@
 //$ include "attention_mla.cuh"
 //$ include "params/attention_tma.h"
 //$ include "sequence/element.cuh"
-//$ include "target/sm_90.cuh"
 //$ include "target/sm_90a.cuh"
 //$ include "target/wgmma_panel_ss_nt.cuh"
 //$ include "target/wgmma_rs_nn.cuh"
@@ -33,9 +32,9 @@
 //$ include "work/row_of_query.cuh"
 //$ if batch_invariant == 1
 //$ include "work/runs_of_chunks.cuh"
-//$ launch attention_mla grid (heads / kv_heads + block_m - 1) / block_m * len_q * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) block block_threads shared shared_bytes dependent
+//$ launch attention_mla grid (heads / kv_heads + block_m - 1) / block_m * len_q * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) block block_threads shared shared_bytes
 //$ else
-//$ launch attention_mla grid sm_count block block_threads shared shared_bytes dependent
+//$ launch attention_mla grid sm_count block block_threads shared shared_bytes
 //$ if layout == dense
 //$ include "work/runs_equal.cuh"
 //$ else
@@ -73,9 +72,7 @@ static_assert((sizeof(Shared) + 1023) / 1024 * 1024 == SHARED_BYTES, "as in the 
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1) attention_mla(const __grid_constant__ attention_tma_params given) {
     Shared &shared = *dynamic_shared<Shared>();
     const attention_params &all = given.attention;
-    grid_dependency_wait(), launch_dependents(); // lengths are in memory //$ if layout != dense
     const Plan plan = plan_of(all, gridDim.x);
-    grid_dependency_wait(), launch_dependents(); //$ if layout == dense
     if (blockIdx.x >= plan.workers)
         return;
     const Start start = start_of(all, plan, blockIdx.x);
