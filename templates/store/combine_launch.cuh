@@ -4,7 +4,7 @@
 //$ include "store/columns.cuh"
 
 // Combines the parts of the Q tiles that several blocks worked on, always in the same order: a launch behind the first one, of
-// which a block has shares of the columns of a Q tile. Of four columns of a row, a thread adds up some parts, and loads them before
+// which a block has a share of the columns of a Q tile. Of four columns of a row, a thread adds up some parts, and loads them before
 // it knows their weights; then the lanes of a warp add what they have, and then the warps.
 struct SharedSums {
     float4 o[COMBINE_THREADS];
@@ -16,15 +16,40 @@ __device__ __forceinline__ void add_weighted(float4 &sum, float weight, const fl
     sum = make_float4(fmaf(weight, x.x, sum.x), fmaf(weight, x.y, sum.y), fmaf(weight, x.z, sum.z), fmaf(weight, x.w, sum.w));
 }
 
-constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS; // groups of four columns: of a row, of a Q tile
+extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
+    attention_combine_runs(const __grid_constant__ attention_params all) {
+    constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS, WARPS_HERE = COMBINE_THREADS / 32;
+    SharedSums &shared = *dynamic_shared<SharedSums>();
+    //$ if dependent_launches == 1 and layout != dense
+    grid_dependency_wait(); // lengths are in memory
+    launch_dependents();
+    //$ end
+    const Plan plan = plan_of_shares(all);
+    const int worker = worker_of_share(all);
+    //$ if layout != dense
+    if (!has_run(plan, worker))
+        return;
+    //$ end
+    const Start start = start_of(all, plan, worker);
+    const Parts parts = parts_of(plan, start, worker);
+    const int place = place_of_share(all, parts, worker);
+    const bool begins = begins_here(plan, start, worker, place);
 
-// `fours` groups of a Q tile from `first` on, a power of two of them.
-__device__ __forceinline__ void combine_fours(const attention_params &p, SharedSums &shared, const Tile &tile, const Parts &parts,
-                                              int first, int fours) {
-    constexpr int WARPS_HERE = COMBINE_THREADS / 32;
-    const int adders = COMBINE_THREADS / fours; // threads that add up a group
-    const int own = min(first + static_cast<int>(threadIdx.x) % fours, FOURS - 1);
+    // Groups of four columns, a power of two of them, each of which `adders` threads add up.
+    const int blocks = (parts.count - 1) * COMBINE_SHARES;
+    int fours = 2, adders = COMBINE_THREADS / 2;
+    while (fours * blocks < FOURS && fours < COMBINE_THREADS)
+        fours *= 2, adders /= 2;
+    const int first = place * fours, own = min(first + static_cast<int>(threadIdx.x) % fours, FOURS - 1);
     const int row = own / ROW_FOURS, column = own % ROW_FOURS * 4;
+    //$ if dependent_launches == 1 and layout == dense
+    grid_dependency_wait();
+    launch_dependents();
+    //$ end
+    if (!begins || parts.count == 1 || place >= blocks || first >= FOURS)
+        return;
+    const Tile &tile = start.tile;
+    const attention_params &p = sequence_of(all, tile.batch);
     const float c = exponent_factor(p);
 
     float4 o = make_float4(0, 0, 0, 0);
@@ -92,37 +117,4 @@ __device__ __forceinline__ void combine_fours(const attention_params &p, SharedS
     store_element(p, tile.batch, at, column + 3, o.w * inverse);
     if (column == 0)
         store_lse(p, tile.batch, at, max, sum);
-}
-
-extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
-    attention_combine_runs(const __grid_constant__ attention_params all) {
-    SharedSums &shared = *dynamic_shared<SharedSums>();
-    //$ if dependent_launches == 1 and layout != dense
-    grid_dependency_wait(); // lengths are in memory
-    launch_dependents();
-    //$ end
-    const Plan plan = plan_of_shares(all);
-    const int worker = worker_of_share(all);
-    //$ if layout != dense
-    if (!has_run(plan, worker))
-        return;
-    //$ end
-    const Start start = start_of(all, plan, worker);
-    const Parts parts = parts_of(plan, start, worker);
-    const int place = place_of_share(all, parts, worker);
-    const bool begins = begins_here(plan, start, worker, place);
-
-    const int blocks = (parts.count - 1) * COMBINE_SHARES;
-    int fours = 2;
-    while (fours * blocks < FOURS && fours < COMBINE_THREADS)
-        fours *= 2;
-    //$ if dependent_launches == 1 and layout == dense
-    grid_dependency_wait();
-    launch_dependents();
-    //$ end
-    if (!begins || parts.count == 1 || place >= blocks)
-        return;
-#pragma unroll 1
-    for (int first = place * fours; first < FOURS; first += blocks * fours) // more than once only where a thread adds up its own
-        combine_fours(sequence_of(all, start.tile.batch), shared, start.tile, parts, first, fours);
 }
