@@ -25,7 +25,7 @@ static const struct choice async[] = {
     {"head_dim=64 dropout=1 " WINDOW, "d 128 with dropout and a mask or a score", 128, 64, 2},
     {"head_dim=64 layout=ragged page_size=16 " DOCUMENTS "params=\"doc: int[batch, len_kv]\"",
      "d 64 with pages and a mask without a closed form", 192, 80, 3},
-    {"head_dim=64 layout=ragged page_size=16 sinks=1", "d 64 with pages and more", 192, 96, 3},
+    {"head_dim=64 layout=ragged page_size=16", "d 64 with pages", 192, 96, 3},
     {"head_dim=64 mask=causal splits=0", "d 64 with a mask and parts of keys", 192, 96, 3},
     {"head_dim=64 mask=causal", "d 64", 256, 64, 3},
     {"head_dim=64 layout=ragged sinks=1", "d 64 with sinks and sequences", 192, 96, 3},

@@ -68,7 +68,7 @@
      row_chunks       32                 chunks + chunks_v
      shared_bytes     164352             q_bytes + page_bytes + warps * (stages * (block_n * 16 * row_chunks + scale_bytes) + 32 * columns_v + 8 * block_m)
      combine_threads  256                256
-     combine_shares   1                  min(6, (block_m * columns_v / 4 + combine_threads - 1) / combine_threads)
+     combine_shares   1                  (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
      combine_bytes    6144               24 * combine_threads
 
    Launches
@@ -108,7 +108,7 @@ constexpr int CHUNKS_V = 16;
 // q_bytes + page_bytes + warps * (stages * (block_n * 16 * row_chunks + scale_bytes) + 32 * columns_v + 8 * block_m)
 constexpr int SHARED_BYTES = 164352;
 constexpr int COMBINE_THREADS = 256;
-// min(6, (block_m * columns_v / 4 + combine_threads - 1) / combine_threads)
+// (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
 constexpr int COMBINE_SHARES = 1;
 // 24 * combine_threads
 constexpr int COMBINE_BYTES = 6144;
@@ -1062,7 +1062,7 @@ __device__ __forceinline__ bool begins_here(const Plan &plan, const Start &, int
 // store/combine_launch.cuh
 
 // Combines the parts of the Q tiles that several blocks worked on, always in the same order: a launch behind the first one, of
-// which a block has shares of the columns of a Q tile. Of four columns of a row, a thread adds up some parts, and loads them before
+// which a block has a share of the columns of a Q tile. Of four columns of a row, a thread adds up some parts, and loads them before
 // it knows their weights; then the lanes of a warp add what they have, and then the warps.
 struct SharedSums {
     float4 o[COMBINE_THREADS];
@@ -1074,15 +1074,30 @@ __device__ __forceinline__ void add_weighted(float4 &sum, float weight, const fl
     sum = make_float4(fmaf(weight, x.x, sum.x), fmaf(weight, x.y, sum.y), fmaf(weight, x.z, sum.z), fmaf(weight, x.w, sum.w));
 }
 
-constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS; // groups of four columns: of a row, of a Q tile
+extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
+    attention_combine_runs(const __grid_constant__ attention_params all) {
+    constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS, WARPS_HERE = COMBINE_THREADS / 32;
+    SharedSums &shared = *dynamic_shared<SharedSums>();
+    const Plan plan = plan_of_shares(all);
+    const int worker = worker_of_share(all);
+    const Start start = start_of(all, plan, worker);
+    const Parts parts = parts_of(plan, start, worker);
+    const int place = place_of_share(all, parts, worker);
+    const bool begins = begins_here(plan, start, worker, place);
 
-// `fours` groups of a Q tile from `first` on, a power of two of them.
-__device__ __forceinline__ void combine_fours(const attention_params &p, SharedSums &shared, const Tile &tile, const Parts &parts,
-                                              int first, int fours) {
-    constexpr int WARPS_HERE = COMBINE_THREADS / 32;
-    const int adders = COMBINE_THREADS / fours; // threads that add up a group
-    const int own = min(first + static_cast<int>(threadIdx.x) % fours, FOURS - 1);
+    // Groups of four columns, a power of two of them, each of which `adders` threads add up.
+    const int blocks = (parts.count - 1) * COMBINE_SHARES;
+    int fours = 2, adders = COMBINE_THREADS / 2;
+    while (fours * blocks < FOURS && fours < COMBINE_THREADS)
+        fours *= 2, adders /= 2;
+    const int first = place * fours, own = min(first + static_cast<int>(threadIdx.x) % fours, FOURS - 1);
     const int row = own / ROW_FOURS, column = own % ROW_FOURS * 4;
+    grid_dependency_wait();
+    launch_dependents();
+    if (!begins || parts.count == 1 || place >= blocks || first >= FOURS)
+        return;
+    const Tile &tile = start.tile;
+    const attention_params &p = sequence_of(all, tile.batch);
     const float c = exponent_factor(p);
 
     float4 o = make_float4(0, 0, 0, 0);
@@ -1150,29 +1165,6 @@ __device__ __forceinline__ void combine_fours(const attention_params &p, SharedS
     store_element(p, tile.batch, at, column + 3, o.w * inverse);
     if (column == 0)
         store_lse(p, tile.batch, at, max, sum);
-}
-
-extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
-    attention_combine_runs(const __grid_constant__ attention_params all) {
-    SharedSums &shared = *dynamic_shared<SharedSums>();
-    const Plan plan = plan_of_shares(all);
-    const int worker = worker_of_share(all);
-    const Start start = start_of(all, plan, worker);
-    const Parts parts = parts_of(plan, start, worker);
-    const int place = place_of_share(all, parts, worker);
-    const bool begins = begins_here(plan, start, worker, place);
-
-    const int blocks = (parts.count - 1) * COMBINE_SHARES;
-    int fours = 2;
-    while (fours * blocks < FOURS && fours < COMBINE_THREADS)
-        fours *= 2;
-    grid_dependency_wait();
-    launch_dependents();
-    if (!begins || parts.count == 1 || place >= blocks)
-        return;
-#pragma unroll 1
-    for (int first = place * fours; first < FOURS; first += blocks * fours) // more than once only where a thread adds up its own
-        combine_fours(sequence_of(all, start.tile.batch), shared, start.tile, parts, first, fours);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const __grid_constant__ attention_params all) {

@@ -8,7 +8,6 @@
      params/tensor_map.h
      sequence/element.cuh
      target/any.cuh
-     target/sm_90.cuh
      target/sm_90a.cuh
      target/sm_90a_async.cuh
      target/sm_80.cuh
@@ -43,6 +42,7 @@
      store/shares.cuh
      store/shares_of_runs.cuh
      store/combine_launch.cuh
+     target/sm_90.cuh
 
    Knobs
      family              attention_forward  what kind of kernel this is
@@ -85,12 +85,12 @@
      rs_nn_b             144                output_registers + 4 * p_steps
      ss_nn_b             129                output_registers + 1
      combine_threads     256                256
-     combine_shares      6                  min(6, (block_m * columns_v / 4 + combine_threads - 1) / combine_threads)
+     combine_shares      32                 (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
      combine_bytes       6144               24 * combine_threads
 
    Launches
-     attention_mla: grid sm_count, block 384, shared 223232 bytes, may start before the launch ahead of it has ended
-     attention_combine_runs: grid sm_count * 6, block 256, shared 6144 bytes, may start before the launch ahead of it has ended, takes attention_params
+     attention_mla: grid sm_count, block 384, shared 223232 bytes
+     attention_combine_runs: grid sm_count * 32, block 256, shared 6144 bytes, may start before the launch ahead of it has ended, takes attention_params
      tensor map of k: boxes of 64 rows x 64 columns
 
    Workspace
@@ -129,8 +129,8 @@ constexpr bool BFLOAT16 = true;
 // dtype_out == bf16
 constexpr bool BFLOAT16_OUT = true;
 constexpr int COMBINE_THREADS = 256;
-// min(6, (block_m * columns_v / 4 + combine_threads - 1) / combine_threads)
-constexpr int COMBINE_SHARES = 6;
+// (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
+constexpr int COMBINE_SHARES = 32;
 // 24 * combine_threads
 constexpr int COMBINE_BYTES = 6144;
 
@@ -267,21 +267,6 @@ using Input = unsigned short; // bfloat16
 
 using Output = unsigned short; // bfloat16
 __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(x); }
-
-// target/sm_90.cuh
-// sm_90: what compute capability 9.0 adds for kernels of all targets from there on. One instruction each; the host device has its own
-// bodies under these names (runtime/host/device/).
-#ifndef ATTILE_HOST
-
-// --- programmatic dependent launch (griddepcontrol): a launch may start before the one ahead of it has ended
-
-// Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
-// global memory: a launch then ends behind all those ahead of it.
-__device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-// The launch behind this one may start, once every block has called it or has ended.
-__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-
-#endif
 
 // target/sm_80.cuh
 
@@ -1487,10 +1472,25 @@ __device__ __forceinline__ bool begins_here(const Plan &plan, const Start &, int
     return worker < plan.workers && place >= 0;
 }
 
+// target/sm_90.cuh
+// sm_90: what compute capability 9.0 adds for kernels of all targets from there on. One instruction each; the host device has its own
+// bodies under these names (runtime/host/device/).
+#ifndef ATTILE_HOST
+
+// --- programmatic dependent launch (griddepcontrol): a launch may start before the one ahead of it has ended
+
+// Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
+// global memory: a launch then ends behind all those ahead of it.
+__device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// The launch behind this one may start, once every block has called it or has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+#endif
+
 // store/combine_launch.cuh
 
 // Combines the parts of the Q tiles that several blocks worked on, always in the same order: a launch behind the first one, of
-// which a block has shares of the columns of a Q tile. Of four columns of a row, a thread adds up some parts, and loads them before
+// which a block has a share of the columns of a Q tile. Of four columns of a row, a thread adds up some parts, and loads them before
 // it knows their weights; then the lanes of a warp add what they have, and then the warps.
 struct SharedSums {
     float4 o[COMBINE_THREADS];
@@ -1502,15 +1502,32 @@ __device__ __forceinline__ void add_weighted(float4 &sum, float weight, const fl
     sum = make_float4(fmaf(weight, x.x, sum.x), fmaf(weight, x.y, sum.y), fmaf(weight, x.z, sum.z), fmaf(weight, x.w, sum.w));
 }
 
-constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS; // groups of four columns: of a row, of a Q tile
+extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
+    attention_combine_runs(const __grid_constant__ attention_params all) {
+    constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS, WARPS_HERE = COMBINE_THREADS / 32;
+    SharedSums &shared = *dynamic_shared<SharedSums>();
+    grid_dependency_wait(); // lengths are in memory
+    launch_dependents();
+    const Plan plan = plan_of_shares(all);
+    const int worker = worker_of_share(all);
+    if (!has_run(plan, worker))
+        return;
+    const Start start = start_of(all, plan, worker);
+    const Parts parts = parts_of(plan, start, worker);
+    const int place = place_of_share(all, parts, worker);
+    const bool begins = begins_here(plan, start, worker, place);
 
-// `fours` groups of a Q tile from `first` on, a power of two of them.
-__device__ __forceinline__ void combine_fours(const attention_params &p, SharedSums &shared, const Tile &tile, const Parts &parts,
-                                              int first, int fours) {
-    constexpr int WARPS_HERE = COMBINE_THREADS / 32;
-    const int adders = COMBINE_THREADS / fours; // threads that add up a group
-    const int own = min(first + static_cast<int>(threadIdx.x) % fours, FOURS - 1);
+    // Groups of four columns, a power of two of them, each of which `adders` threads add up.
+    const int blocks = (parts.count - 1) * COMBINE_SHARES;
+    int fours = 2, adders = COMBINE_THREADS / 2;
+    while (fours * blocks < FOURS && fours < COMBINE_THREADS)
+        fours *= 2, adders /= 2;
+    const int first = place * fours, own = min(first + static_cast<int>(threadIdx.x) % fours, FOURS - 1);
     const int row = own / ROW_FOURS, column = own % ROW_FOURS * 4;
+    if (!begins || parts.count == 1 || place >= blocks || first >= FOURS)
+        return;
+    const Tile &tile = start.tile;
+    const attention_params &p = sequence_of(all, tile.batch);
     const float c = exponent_factor(p);
 
     float4 o = make_float4(0, 0, 0, 0);
@@ -1580,35 +1597,9 @@ __device__ __forceinline__ void combine_fours(const attention_params &p, SharedS
         store_lse(p, tile.batch, at, max, sum);
 }
 
-extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
-    attention_combine_runs(const __grid_constant__ attention_params all) {
-    SharedSums &shared = *dynamic_shared<SharedSums>();
-    grid_dependency_wait(); // lengths are in memory
-    launch_dependents();
-    const Plan plan = plan_of_shares(all);
-    const int worker = worker_of_share(all);
-    if (!has_run(plan, worker))
-        return;
-    const Start start = start_of(all, plan, worker);
-    const Parts parts = parts_of(plan, start, worker);
-    const int place = place_of_share(all, parts, worker);
-    const bool begins = begins_here(plan, start, worker, place);
-
-    const int blocks = (parts.count - 1) * COMBINE_SHARES;
-    int fours = 2;
-    while (fours * blocks < FOURS && fours < COMBINE_THREADS)
-        fours *= 2;
-    if (!begins || parts.count == 1 || place >= blocks)
-        return;
-#pragma unroll 1
-    for (int first = place * fours; first < FOURS; first += blocks * fours) // more than once only where a thread adds up its own
-        combine_fours(sequence_of(all, start.tile.batch), shared, start.tile, parts, first, fours);
-}
-
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1) attention_mla(const __grid_constant__ attention_tma_params given) {
     Shared &shared = *dynamic_shared<Shared>();
     const attention_params &all = given.attention;
-    grid_dependency_wait(), launch_dependents(); // lengths are in memory
     const Plan plan = plan_of(all, gridDim.x);
     if (blockIdx.x >= plan.workers)
         return;
