@@ -361,7 +361,10 @@ static bool mutate(const char *line, const struct mutation *mutation, char *muta
         return false;
     const char *rest = mutation->instead ? at + strlen(mutation->text) : strchr(at, ';');
     cr_assert(rest, "a call over two lines: %s", line);
-    snprintf(mutant, size, "%.*s%s%s", (int)(at - line), line, mutation->instead ? mutation->instead : "", rest);
+    if (mutation->instead)
+        snprintf(mutant, size, "%.*s%s%s", (int)(at - line), line, mutation->instead, rest);
+    else /* what the call reads must still be read: a template names it */
+        snprintf(mutant, size, "%.*swhile (false) %s", (int)(at - line), line, at);
     return true;
 }
 

@@ -48,8 +48,7 @@ __device__ __forceinline__ void draw_queries(const attention_params &p, SharedKe
         if (shared.item[stage].key0 < 0)
             break;
         draw_steps(p, shared, shared.item[stage], steps, drawer);
-        __syncwarp();
-        if (elected)
+        if (elected) // behind the last step's __syncwarp: no lane reads the item any more
             barrier_arrive(&shared.keys_empty[stage]);
     }
 }
