@@ -28,15 +28,20 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS) attention_combine(
     const int lane = static_cast<int>(threadIdx.x) % COMBINE_LANES;
     const attention_params &all = p; //$ if layout == dense
     const unsigned rows = static_cast<unsigned>(rows_of_all(all)); // more would take a workspace of a hundred gigabytes
-    const unsigned place = blockIdx.x * COMBINE_ROWS + threadIdx.x / COMBINE_LANES;
-    const unsigned row = min(place, rows - 1); // all lanes take part in shuffles
+    const unsigned row = blockIdx.x * COMBINE_ROWS + threadIdx.x / COMBINE_LANES;
+    if (row >= rows)
+        return;
     const unsigned of_all = row / rows_of_head(all), query = row - of_all * rows_of_head(all), batch = of_all / all.heads;
     const Row at = {static_cast<int>(query), static_cast<int>(of_all - batch * all.heads)};
     grid_dependency_wait(), launch_dependents(); //$ if dependent_launches == 1
     const attention_params p = sequence_of(all, static_cast<int>(batch)); //$ if layout != dense
     const Tile tile = tile_of_row(p, static_cast<int>(batch), at);
-    const int parts = parts_of(p, tiles_of_walk(p, tile));                                          //$ if layout == dense
-    const int parts = p.len_kv > 0 && at.query < p.len_q ? parts_of(p, tiles_of_walk(p, tile)) : 0; //$ else
+    //$ if layout != dense
+    if (at.query >= p.len_q)
+        return;
+    //$ end
+    const int parts = parts_of(p, tiles_of_walk(p, tile));                    //$ if layout == dense
+    const int parts = p.len_kv > 0 ? parts_of(p, tiles_of_walk(p, tile)) : 0; //$ else
     const float c = exponent_factor(p);
 
     // Several parts at a time are on their way before any of them is needed: there are few rows for many SMs.
@@ -77,9 +82,6 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS) attention_combine(
             }
         }
     }
-    if (place >= rows)                        //$ if layout == dense
-    if (place >= rows || at.query >= p.len_q) //$ else
-        return;
     //$ if layout != dense and sinks > 0
     if (parts == 0)
         max = sink_of(p, at.head), sum = 1;
