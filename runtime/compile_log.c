@@ -15,19 +15,43 @@ static int spills_between(const char *log, const char *end) {
 
 int compile_log_spills(const char *log) { return spills_between(log, log + strlen(log)); }
 
-/* Does the kernel of this name deal out registers? Its body, which ends with a brace that begins a line, names setmaxnreg or
-   the wrapper around it (templates/target/wgmma_ss_nt.cuh). */
-static bool deals_out(const char *source, const char *name, int length) {
-    static const char *const words[] = {"setmaxnreg", "registers_acquire<"};
+struct span {
+    const char *begin, *end; /* null = there is none */
+};
+
+static bool span_has(struct span span, const char *word) {
+    const char *at = span.begin ? strstr(span.begin, word) : NULL;
+    return at && at < span.end;
+}
+
+/* The body of a function. What a semicolon follows before a brace is a call of it. */
+static struct span body_of(const char *source, struct span name) {
     char declared[256];
-    snprintf(declared, sizeof declared, " %.*s(", length, name);
-    for (const char *head = source; (head = strstr(head, "__global__")); head++) {
-        const char *body = head + strcspn(head, "{"), *at = strstr(head, declared), *end = strstr(body, "\n}");
-        if (!at || at > body)
+    snprintf(declared, sizeof declared, " %.*s(", (int)(name.end - name.begin), name.begin);
+    for (const char *at = source; (at = strstr(at, declared)); at++) {
+        const char *begin = at + strcspn(at, "{;"), *end = begin;
+        if (*begin != '{')
             continue;
-        for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-            if ((at = strstr(body, words[i])) && (!end || at < end))
-                return true;
+        int depth = 0;
+        do
+            depth += (*end == '{') - (*end == '}');
+        while (depth > 0 && *++end);
+        return (struct span){begin, end};
+    }
+    return (struct span){NULL, NULL};
+}
+
+/* Does the kernel of this name deal out registers, itself or in a function that it calls? They do it by setmaxnreg or by the wrapper
+   around it (templates/target/wgmma_ss_nt.cuh). */
+static bool deals_out(const char *source, struct span name) {
+    struct span body = body_of(source, name);
+    if (span_has(body, "setmaxnreg") || span_has(body, "registers_acquire<"))
+        return true;
+    for (const char *at = body.begin, *end; at && at < body.end; at = end + (end == at)) {
+        end = at + strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789_");
+        if (end > at && (*end == '<' || *end == '(') &&
+            span_has(body_of(source, (struct span){at, end}), "registers_acquire<"))
+            return true;
     }
     return false;
 }
@@ -41,7 +65,7 @@ static int spills_that_matter(const char *source, const char *log) {
         return strstr(source, "setmaxnreg") ? compile_log_spills(log) : 0;
     while (at) {
         const char *name = at + sizeof mark - 1, *next = strstr(name, mark);
-        if (deals_out(source, name, (int)strcspn(name, "'")))
+        if (deals_out(source, (struct span){name, name + strcspn(name, "'")}))
             total += spills_between(name, next ? next : name + strlen(name));
         at = next;
     }

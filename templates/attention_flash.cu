@@ -2,7 +2,6 @@
 // maximum m, o is sum exp(s - m) v, and when m grows to m', o and the denominator are multiplied by exp(m - m').
 // The division by l comes at the end: one per row instead of one per key.
 // LANES lanes hold a row of Q and of O in registers; K and V are read once for every query.
-//$ require dropout == 0
 //$ default threads = 128
 //$ tune threads in [32, 64, 128, 256, 512, 1024]
 //$ require threads % 32 == 0
@@ -18,6 +17,7 @@
 //$ include "walk/seen_by_query.cuh" if mask != custom_mask
 //$ include "load/slice.cuh"
 //$ include "fragment/softmax.cuh"
+//$ include "fragment/dropout.cuh" if dropout == 1
 
 extern "C" __global__ void __launch_bounds__(THREADS) attention_flash(const __grid_constant__ attention_params all) {
     const long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // (batch, head, query) in one
@@ -34,6 +34,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_flash(const __gr
     const Keys keys = keys_of(p, query);                  //$ else
     const Slice<HEAD_DIM> q = slice_load<HEAD_DIM>(head.q + query * p.q_row_stride);
 
+    const Dropout dropout = dropout_of(p, index); //$ if dropout == 1
     SoftmaxState state = softmax_of(tensor_sinks(p, at.h)); // a sink has weight and no value //$ if sinks > 0
     SoftmaxState state = softmax_of_nothing();                                                //$ else
     Slice<HEAD_DIM_V> o = slice_zero<HEAD_DIM_V>();
@@ -51,13 +52,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_flash(const __gr
 
         // l = l keep + weight,  o = o keep + weight v
         state = {max, state.sum * keep + weight};
-        weight *= value_scale(p, head, key); //$ if kv_scale != none
+        weight *= value_scale(p, head, key);                               //$ if kv_scale != none
+        weight = keeps_pair(dropout, query, key) ? weight : 0; // not of l //$ if dropout == 1
         slice_add(o, keep, weight, slice_load<HEAD_DIM_V>(value_row(p, head, key)));
     }
 
-    // o = o / l
+    // o = o / (l (1 - dropout_p)) //$ if dropout == 1
+    // o = o / l                   //$ else
     for (float &value : o.value)
-        value = softmax_normalize(value, state);
+        value = p.dropout_factor * softmax_normalize(value, state); //$ if dropout == 1
+        value = softmax_normalize(value, state);                    //$ else
     slice_store(head.o + query * p.o_row_stride, o);
     if (head.lse && slice_place(0) == 0)
         head.lse[query] = softmax_lse(state);

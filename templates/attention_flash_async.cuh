@@ -42,7 +42,6 @@
 //$ require cluster in [1, 2]
 //$ require block_m < 256 or cluster == 1 or pack_gqa == 0
 //$ require pack_gqa == 0 or (plain_scores and sinks == 0 and dropout == 0)
-//$ require dropout == 0 or layout == dense
 
 //$ note Its warpgroups, and what of the next K/V tile and of the next Q tile they compute ahead.
 //$ let consumers = block_m / 64

@@ -47,7 +47,6 @@
 //$ require overlap == off or (rescale == from_sum and block_n >= 32)
 //$ require store == direct
 //$ require pack_gqa == 0 or (plain_scores and sinks == 0 and dropout == 0)
-//$ require dropout == 0 or layout == dense
 //$ note The part of a tile stands beside O: 128 x 128 spills.
 //$ require split_keys == 0 or block_n <= 64 or (block_n <= 96 and head_dim_v % 8 == 0)
 

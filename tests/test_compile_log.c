@@ -59,22 +59,32 @@ Test(compile_log, a_kernel_that_comes_along_may_spill) {
     cr_expect(refuses(source, ENTRY("map", "36") ENTRY("proper", "4") ENTRY("last", "8"), "4 bytes of registers"));
 }
 
-/* It knows the wrapper of setmaxnreg by name: here is a kernel that has it. */
-Test(compile_log, an_emitted_kernel_is_seen_to_deal_out_registers) {
-    glob_t found;
-    struct text source = {0};
-    char bytes[4096];
-    size_t size;
-    cr_assert_eq(glob(SOURCE_DIR "/tests/golden/attention_forward_*_flash_async_*.cu", 0, NULL, &found), 0);
-    FILE *file = fopen(found.gl_pathv[0], "r");
-    cr_assert(file, "%s", found.gl_pathv[0]);
-    while ((size = fread(bytes, 1, sizeof bytes, file)) > 0)
-        text_append(&source, bytes, size);
-    fclose(file);
-    cr_expect(refuses(text_string(&source), ENTRY("attention_flash_async", "4"), "4 bytes of registers"));
-    cr_expect_not(refuses(text_string(&source), ENTRY("attention_flash", "4"), ""));
-    text_free(&source);
-    globfree(&found);
+/* It knows the wrapper of setmaxnreg by name: here are kernels that have it, or call a function that has it. */
+Test(compile_log, emitted_kernels_are_seen_to_deal_out_registers) {
+    static const struct {
+        const char *files, *deals_out, *does_not;
+    } emitted[] = {
+        {"attention_forward_*_flash_async_*", ENTRY("attention_flash_async", "4"), ENTRY("attention_flash", "4")},
+        {"attention_backward_*_d64_*_flash_async_*", ENTRY("attention_dk_dv_dq", "4"),
+         ENTRY("attention_round_dq", "4")},
+    };
+    for (size_t i = 0; i < sizeof emitted / sizeof *emitted; i++) {
+        glob_t found;
+        struct text source = {0};
+        char bytes[4096], pattern[256];
+        size_t size;
+        snprintf(pattern, sizeof pattern, SOURCE_DIR "/tests/golden/%s.cu", emitted[i].files);
+        cr_assert_eq(glob(pattern, 0, NULL, &found), 0, "%s", pattern);
+        FILE *file = fopen(found.gl_pathv[0], "r");
+        cr_assert(file, "%s", found.gl_pathv[0]);
+        while ((size = fread(bytes, 1, sizeof bytes, file)) > 0)
+            text_append(&source, bytes, size);
+        fclose(file);
+        cr_expect(refuses(text_string(&source), emitted[i].deals_out, "4 bytes of registers"), "%s", found.gl_pathv[0]);
+        cr_expect_not(refuses(text_string(&source), emitted[i].does_not, ""), "%s", found.gl_pathv[0]);
+        text_free(&source);
+        globfree(&found);
+    }
 }
 
 Test(compile_log, every_advisory_is_refused_with_its_own_line) {

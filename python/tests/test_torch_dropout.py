@@ -90,13 +90,6 @@ def test_probabilities_that_cannot_be(device):
     assert torch.equal(o, attile.torch.attention(q, k, v, layout="bhsd"))
 
 
-def test_sequences_have_none(device):
-    q, k, v = (one.detach().transpose(1, 2) for one in inputs(device))
-    lengths = torch.tensor([30, 33], dtype=torch.int32, device=device)
-    with pytest.raises(errors.Unsupported, match="kernels of sequences or of K and V in 8 bits drop no weights"):
-        attile.torch.attention(q, k, v, dropout_p=P, sequences=attile.Sequences(lengths_kv=lengths))
-
-
 @pytest.mark.usefixtures("cuda_only")
 def test_a_graph_draws_new_numbers_at_every_replay():
     q, k, v = (one.detach() for one in inputs("cuda", torch.bfloat16))

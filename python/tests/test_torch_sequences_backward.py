@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import attile.torch  # noqa: E402
 from attile import errors  # noqa: E402
+from attile._library import library  # noqa: E402
 from attile.torch import flash_attn_varlen_func  # noqa: E402
 
 LENGTHS_Q, LENGTHS_KV = [5, 0, 9, 1, 3, 1], [20, 7, 9, 0, 1, 1]
@@ -17,6 +18,7 @@ BATCH, HEADS, KV_HEADS, DIM, DIM_V = len(LENGTHS_Q), 4, 2, 16, 24
 LEN_Q = 3  # of each padded sequence
 SPARE_Q, SPARE_KV = 2, 3  # rows of packed tensors that belong to nobody
 WINDOW = 4
+P = 0.25  # of dropout, exactly a multiple of 2^-16
 
 
 def sums(lengths):
@@ -69,15 +71,18 @@ class Batch:
         q, k, v = (one[b] if self.order == "bhsd" else one[b].transpose(0, 1) for one in (q, k, v))
         return q, k[:, : LENGTHS_KV[b]], v[:, : LENGTHS_KV[b]]
 
-    def exact(self, leaves, seen, score=None, with_sinks=False, with_lse=True):
-        """Gradients by `leaves`, q, k, v and then what the score takes, the sinks last, in double precision."""
+    def exact(self, leaves, seen, score=None, with_sinks=False, with_lse=True, kept=None):
+        """Gradients by `leaves`, q, k, v and then what the score takes, the sinks last, in double precision.
+
+        kept: (b, len_q, len_kv) -> what dropout multiplies the weights of sequence b with.
+        """
         doubles = [one.detach().cpu().double().requires_grad_() for one in leaves]
         params = doubles[3:]
         sinks = params.pop() if with_sinks else None
         whole, d_o, d_lse = 0, self.d_o.cpu().double(), self.d_lse.cpu().double()
         for b in range(BATCH):
             q, k, v = self.of(b, *doubles[:3])
-            o, lse = definition(q, k, v, seen, score, b, params, sinks)
+            o, lse = definition(q, k, v, seen, score, b, params, sinks, kept)
             whole = whole + (o * self.of(b, d_o, d_o, d_o)[0]).sum()
             if with_lse:
                 own = d_lse[:, self.starts_q[b] : self.starts_q[b + 1]] if self.ragged else d_lse[b]
@@ -91,7 +96,7 @@ class Batch:
             assert not one[tensor.isnan()].any(), "a row of nobody has a gradient"
 
 
-def definition(q, k, v, seen, score, b, params, sinks):
+def definition(q, k, v, seen, score, b, params, sinks, kept=None):
     """(o, lse) of one sequence; q (heads, len_q, dim). lse of a query that sees no key is 0 here, and has no gradient."""
     k, v = (one.repeat_interleave(HEADS // KV_HEADS, 0) for one in (k, v))
     j = torch.arange(k.shape[1])[None]
@@ -107,7 +112,10 @@ def definition(q, k, v, seen, score, b, params, sinks):
     total = weights.sum(-1, keepdim=True)
     total = torch.where(total > 0, total, 1)
     lse = torch.where(base.isfinite(), base + total.log(), 0)
-    return (weights / total)[..., :-1] @ v, lse[..., 0]
+    weights = (weights / total)[..., :-1]
+    if kept:
+        weights = weights * kept(b, q.shape[1], k.shape[1])
+    return weights @ v, lse[..., 0]
 
 
 def check(found, right, error=1e-5):
@@ -180,6 +188,42 @@ def test_sixteen_bits(device, ragged, dtype, error):
     found = torch.autograd.grad(o, leaves, batch.d_o)
     assert all(one.dtype == dtype for one in found)
     batch.check(found, batch.exact(leaves, causal, with_lse=False), error)
+
+
+def mask_of(device, seed):
+    """`kept` of the next call that draws from a generator with this seed."""
+    random = torch.Generator(device).manual_seed(seed)
+    state = torch.randint(-(2**63), 2**63 - 1, (2,), dtype=torch.int64, device=device, generator=random).tolist()
+    numbers = tuple(number % 2**64 for number in state)
+
+    def kept(b, len_q, len_kv):
+        places = itertools.product(range(HEADS), range(len_q), range(len_kv))
+        each = [library.att_dropout_keep(P, *numbers, HEADS, b, *place) for place in places]
+        return torch.tensor(each, dtype=torch.float64).reshape(HEADS, len_q, len_kv) / (1 - P)
+
+    return kept
+
+
+@pytest.mark.parametrize("dtype, error", [(torch.float32, 1e-5), (torch.bfloat16, 4e-2)])
+@pytest.mark.parametrize("ragged", [True, False], ids=["ragged", "padded"])
+def test_dropout(device, ragged, dtype, error):
+    batch = Batch(device, ragged, dtype=dtype)
+    leaves = batch.leaves()
+    o = attile.torch.attention(
+        *leaves, sequences=batch.sequences, mask="causal", dropout_p=P, generator=torch.Generator(device).manual_seed(5)
+    )
+    found = torch.autograd.grad(o, leaves, batch.d_o)
+    batch.check(found, batch.exact(leaves, causal, with_lse=False, kept=mask_of(device, 5)), error)
+
+
+def test_dropout_of_flash_attn(device):
+    batch = Batch(device, True)
+    leaves = batch.leaves()
+    cu, most = (batch.sequences.cu_seqlens_q, batch.sequences.cu_seqlens_kv), (max(LENGTHS_Q), max(LENGTHS_KV))
+    torch.manual_seed(7)
+    o, lse, _ = flash_attn_varlen_func(*leaves, *cu, *most, dropout_p=P, causal=True, return_attn_probs=True)
+    found = torch.autograd.grad([o, lse], leaves, [batch.d_o, batch.d_lse])
+    batch.check(found, batch.exact(leaves, causal, kept=mask_of(device, 7)))
 
 
 @pytest.mark.parametrize("algorithm", ["flash_async", "flash_mma"])
@@ -345,10 +389,8 @@ def test_what_is_refused(device):
     lengths = max(LENGTHS_Q), max(LENGTHS_KV)
     with pytest.raises(errors.Unsupported, match="deterministic is True"):
         flash_attn_varlen_func(q, k, v, *cu, *lengths, deterministic=True)
-    with pytest.raises(errors.Unsupported, match="dropout_p is 0.5"):
-        flash_attn_varlen_func(q, k, v, *cu, *lengths, dropout_p=0.5)
-    with pytest.raises(errors.Unsupported, match="sequences or of K and V in 8 bits drop no weights"):
-        attile.torch.attention(q, k, v, sequences=batch.sequences, dropout_p=0.5)
+    with pytest.raises(errors.InvalidArgument, match="dropout_p is 1.5"):
+        flash_attn_varlen_func(q, k, v, *cu, *lengths, dropout_p=1.5)
     pages = torch.zeros(4, 8, KV_HEADS, DIM, device=device), torch.zeros(4, 8, KV_HEADS, DIM_V, device=device)
     table = torch.zeros(BATCH, 3, dtype=torch.int32, device=device)
     with pytest.raises(errors.NoBackward, match="in pages"):

@@ -26,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int batch = 0; batch < all.batch; batch++) {
         const attention_params &p = sequence_of(all, batch);
         const float *lse = p.lse + batch * p.lse_batch_stride + head * p.lse_head_stride;
-        const float *dots = row_dots(p, static_cast<long long>(batch) * p.heads + head);
+        const float *dots = row_dots(p, batch * p.heads + head);
         for (int query = threadIdx.x; query < p.len_q; query += 256) {
             const float weight = sink == -INFINITY ? 0 : expf(__fsub_rn(sink, lse[query]));
             sum -= weight == 0 ? 0 : weight * dots[row_place(query)]; //$ if algorithm == flash_async

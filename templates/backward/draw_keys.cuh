@@ -3,15 +3,15 @@
 //$ include "backward/other_tiles.cuh"
 
 // Which pairs of each tile of keys dropout keeps: bit i of a thread of a consumer for element i of its S.
-__device__ __forceinline__ void draw_keys(const attention_params &p, SharedQueries &shared, int index, int query0, int drawer) {
+__device__ __forceinline__ void draw_keys(const attention_params &all, SharedQueries &shared, int index, int query0, int drawer) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const bool elected = elect_one();
-    const Where at = where_is(p, index);
-    const Dropout dropout = dropout_of(p, index);
-    KeyTiles walk = key_tiles(p, at, query0);
+    const Where at = where_is(all, index);
+    const Dropout dropout = dropout_of(all, index);
+    KeyTiles walk = key_tiles(own_sequence(all, shared), at, query0);
 #pragma unroll 1
     for (Ring<STAGES> ring = {0};; ring.count++) {
-        const int key0 = next_keys(p, at, walk);
+        const int key0 = next_keys(own_sequence(all, shared), at, walk);
         barrier_wait(&shared.k_empty[ring.stage()], ring.parity() ^ 1);
 #pragma unroll 1
         for (int i = drawer; i < 4 * CONSUMERS * (STEP_N / 32) && key0 >= 0; i += DRAWERS) {

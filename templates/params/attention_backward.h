@@ -1,8 +1,7 @@
-//$ needs deterministic dropout layout page_size pair_reads shared_kv wants wants_d_params
+//$ needs deterministic page_size pair_reads shared_kv wants wants_d_params
 //$ require shared_kv == 0
 //$ note Pages are for caches that serve: what is trained on is packed or padded.
 //$ require page_size == 0
-//$ require dropout == 0 or layout == dense
 //$ include "params/attention.h"
 //$ require deterministic in [0, 1]
 //$ require deterministic == 0 or pair_reads == 0

@@ -408,19 +408,20 @@ __device__ __forceinline__ int padded_queries(const attention_params &p) { retur
 
 // As in packed tensors sequences are one behind another, but each begins at a multiple of STEP_M.
 __device__ __forceinline__ int rows_of_head(const attention_params &p) { return (p.total_q / STEP_M + p.batch) * STEP_M; }
-__device__ __forceinline__ long long first_row(const attention_params &p, long long index) {
-    return index % p.heads * rows_of_head(p) + (p.first_q / STEP_M + index / p.heads) * STEP_M;
+__device__ __forceinline__ long long first_row(const attention_params &p, int index) {
+    const int batch = index / p.heads, head = index - batch * p.heads;
+    return static_cast<long long>(head) * rows_of_head(p) + (p.first_q / STEP_M + batch) * STEP_M;
 }
-__device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
+__device__ __forceinline__ float *row_dots(const attention_params &p, int index) {
     return static_cast<float *>(p.workspace) + first_row(p, index);
 }
-__device__ __forceinline__ float *row_lse2(const attention_params &p, long long index) {
+__device__ __forceinline__ float *row_lse2(const attention_params &p, int index) {
     return row_dots(p, index) + static_cast<long long>(p.heads) * rows_of_head(p);
 }
 
 // Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of a warpgroup hold an accumulator, four numbers at a
 // time. tile: the place of their first query in the rows above, / 64.
-__device__ __forceinline__ int tile_of_query(const attention_params &p, long long index, int query) {
+__device__ __forceinline__ int tile_of_query(const attention_params &p, int index, int query) {
     return static_cast<int>(first_row(p, index) / 64) + query / 64;
 }
 __device__ __forceinline__ float *dq_sums(const attention_params &p, long long tile) {

@@ -1509,15 +1509,15 @@ __device__ __forceinline__ unsigned kept_bits(const Dropout &dropout, unsigned w
 
 // Which pairs of each tile of queries dropout keeps: bit i of a thread of a consumer for element i of its S^T. A call of Philox is
 // for 32 keys, which are rows of two warps.
-__device__ __forceinline__ void draw_steps(const attention_params &p, SharedKeys &shared, const Item &item, Ring<STAGES> &ring, int drawer) {
-    const int group = p.heads / p.kv_heads, lane = static_cast<int>(threadIdx.x) % 32;
+__device__ __forceinline__ void draw_steps(const attention_params &all, SharedKeys &shared, const Item &item, Ring<STAGES> &ring, int drawer) {
+    const int group = all.heads / all.kv_heads, lane = static_cast<int>(threadIdx.x) % 32;
     const bool elected = elect_one();
-    QueryTiles walk = query_tiles(p, item.kv_index * group, group, item.key0);
+    QueryTiles walk = query_tiles(own_sequence(all, item), item.kv_index * group, group, item.key0);
     bool last = false;
 #pragma unroll 1
     for (; !last; ring.count++) {
-        const OtherTile tile = next_queries(p, walk);
-        const Dropout dropout = dropout_of(p, tile.index);
+        const OtherTile tile = next_queries(own_sequence(all, item), walk);
+        const Dropout dropout = dropout_of(all, tile.index);
         last = tile.first < 0;
         barrier_wait(&shared.q_empty[ring.stage()], ring.parity() ^ 1);
 #pragma unroll 1

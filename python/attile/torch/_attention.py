@@ -48,7 +48,7 @@ def attention(
 
     dropout_p: each weight of the softmax is 0 with this probability, and the others are divided by 1 - dropout_p
     (docs/dropout.md). generator: of the random numbers; None = PyTorch's own for the device of q. Raises Unsupported with
-    sequences and with k and v of 8 bits.
+    new and with k and v of 8 bits.
     """
     if stream is not None:
         with torch.cuda.stream(torch.cuda.ExternalStream(stream, device=q.device)):
@@ -60,10 +60,11 @@ def attention(
     sizes = sizes_of(q, k, layout, sequences) if params else None
     tensors, numbers, rule = rule_of(mask, score, params, sinks, sizes)
     stored = Stored(dtype_kv, k_scale, v_scale)
-    apart = new is not None or sequences is not None or k.dtype.itemsize == 1 or any(one is not None for one in stored)
-    if dropout_p and apart:
+    eight_bits = k.dtype.itemsize == 1 or any(one is not None for one in stored)
+    if dropout_p and (new is not None or eight_bits):
         raise errors.Unsupported(
-            f"dropout_p is {dropout_p}, and kernels of sequences or of K and V in 8 bits drop no weights; call it with 0"
+            f"dropout_p is {dropout_p}, and kernels that append tokens or read K and V of 8 bits drop no weights; call it "
+            "with 0"
         )
     tensors, numbers, rule = with_dropout(dropout_p, generator, q, tensors, numbers, rule)
     arguments = (q, k, v, tensors, numbers, rule, scale, layout, schedule or "")
@@ -73,7 +74,7 @@ def attention(
         o, lse = attention_append(*arguments, *(sequences or Sequences()), *members_of(new), return_lse, check)
         return (o, lse) if return_lse else o
     wanted = wants_gradients(q, k, v, *tensors)
-    if apart:
+    if sequences is not None or eight_bits:
         run = recorded if wanted else attention_sequences
         o, lse = run(*arguments, *(sequences or Sequences()), *stored, return_lse, check)
         return (o, lse) if return_lse else o

@@ -47,10 +47,10 @@ def flash_attn_varlen_func(
     With block_table, (batch, blocks) of int32, k and v are (num_blocks, block size, nheads_k, headdim), the block size a
     power of two up to 1024.
     Returns o, (total_q, nheads, headdim), or with return_attn_probs (o, lse, None), lse (nheads, total_q).
-    Gradients are as those of flash_attn_func; rows of them that belong to no sequence are 0. Raises Unsupported for dropout,
-    and for a gradient as flash_attn_func does; NoBackward where a gradient is asked for with block_table.
+    Gradients are as those of flash_attn_func; rows of them that belong to no sequence are 0. Raises Unsupported for a
+    gradient as flash_attn_func does; NoBackward where a gradient is asked for with block_table.
+    dropout_p: in [0, 1), of PyTorch's random numbers.
     """
-    _refuse(dropout_p=dropout_p)
     _refuse_own_determinism(deterministic, q, k, v)
     rule = _rule(causal, window_size, softcap, alibi_slopes)
     sequences = Sequences(
@@ -59,7 +59,9 @@ def flash_attn_varlen_func(
     if block_table is not None:
         lengths = cu_seqlens_k.diff()
         sequences = sequences._replace(cu_seqlens_kv=None, lengths_kv=lengths, page_table=block_table)
-    found = attention(q, k, v, scale=softmax_scale, sequences=sequences, return_lse=return_attn_probs, **rule)
+    found = attention(
+        q, k, v, scale=softmax_scale, sequences=sequences, return_lse=return_attn_probs, dropout_p=dropout_p, **rule
+    )
     return (*found, None) if return_attn_probs else found
 
 

@@ -173,14 +173,16 @@ def _forward(
         if len(_prepared) >= PLANS:
             _prepared.clear()
         _prepared[key] = prepared
-    plan, shape, strides, lse_shape, room, _ = prepared
+    plan, shape, strides, lse_shape, room, dropout = prepared
     o = q.new_empty_strided(shape, strides)
     lse = torch.empty(lse_shape if want_lse else (0,), dtype=torch.float32, device=q.device)
     workspace = 0
     if room:
         memory = torch.empty(room, dtype=torch.uint8, device=q.device)
         workspace = memory.data_ptr() + -memory.data_ptr() % ALIGNMENT
-    arrays = {**sequences._asdict(), **stored._asdict()}
+    arrays: dict[str, Any] = {**sequences._asdict(), **stored._asdict()}
+    if dropout:
+        *tensors, arrays["dropout_state"] = tensors
     plan.launch(
         at_q, at_k, at_v, o.data_ptr(), lse.data_ptr() if want_lse else 0, workspace,
         [one.data_ptr() for one in tensors] if tensors else (), 0 if index < 0 else _stream_of(index),
