@@ -5,11 +5,13 @@ What Attile has no kernel for is refused by the argument's name.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 from .. import errors
+from .._new_tokens import NewTokens
 from .._sequences import Sequences
 from ._append import append_kv
 from ._attention import attention
@@ -17,6 +19,11 @@ from ._operator import wants_gradients
 
 _Window = tuple[int, int]
 EVERYTHING: _Window = (-1, -1)
+
+PAGE_SIZE = 1024  # keys; the largest page of a kernel
+# One launch that appends and attends is for this many rows of a K/V head (runtime/choose_preferred.c), and faster than two unless
+# many sequences have pages (docs/serving.md).
+FEW_ROWS, FEW_SEQUENCES = 64, 8
 
 
 def flash_attn_func(
@@ -78,11 +85,12 @@ def flash_attn_with_kvcache(
     or with block_table, (batch, blocks) of int32, (num_blocks, block size, nheads_k, headdim), the block size a power of two
     up to 1024. k and v, (batch, seqlen_new, nheads_k, headdim), are first written behind the cache_seqlens tokens of each
     sequence, in place. rotary_cos and rotary_sin, (positions, rotary_dim / 2), rotate k and q; fp32 ones are not converted.
+    cache_batch_idx, (batch,): which sequence of the cache belongs to each one of q.
     Returns o, or with return_softmax_lse (o, lse), lse (batch, nheads, seqlen_q).
     cache_seqlens is read on the device, so a captured CUDA graph stays right while it changes. Raises Unsupported for
-    cache_batch_idx, cache_leftpad, and for rotations by which flash-attn gives several queries one position.
+    cache_leftpad, and for rotations by which flash-attn gives several queries one position.
     """
-    _refuse(cache_batch_idx=cache_batch_idx, cache_leftpad=cache_leftpad)
+    _refuse(cache_leftpad=cache_leftpad)
     if (k is None) != (v is None):
         raise errors.InvalidArgument("k and v belong together, and one of them is missing")
     if rotary_cos is not None and k is None:
@@ -90,15 +98,27 @@ def flash_attn_with_kvcache(
     if num_splits < 0:
         raise errors.InvalidArgument(f"num_splits is {num_splits}, expected at least 0; 0 = as the library chooses")
     rule = _rule(causal, window_size, softcap, alibi_slopes)
+    if cache_batch_idx is not None:
+        if block_table is not None:
+            raise errors.InvalidArgument("cache_batch_idx and block_table are given, and each says where a sequence is")
+        if cache_seqlens is None and k is None:
+            cache_seqlens = k_cache.shape[1]
+        block_table = _table_of(cache_batch_idx, k_cache.shape[1])
+        k_cache, v_cache = (_in_pages(one, block_table) for one in (k_cache, v_cache))
     lengths = _lengths(q, cache_seqlens, block_table, 0 if k is None else k.shape[1])
     sequences = None if lengths is None else Sequences(lengths_kv=lengths, page_table=block_table)
-    if sequences is not None and k is not None and v is not None:
-        q = _append(
-            q, k, v, k_cache, v_cache, sequences, rotary_cos, rotary_sin, rotary_interleaved, causal, window_size
-        )
+    new = None
+    if k is not None and v is not None:
+        assert sequences is not None  # or _lengths has refused
+        rope = _rope(q, k, rotary_cos, rotary_sin, rotary_interleaved, causal, window_size)
+        if _takes_one_launch(q, k, k_cache, block_table, rope):
+            new = NewTokens(k, v, **rope)
+        else:
+            turned = append_kv(k, v, k_cache, v_cache, sequences=sequences, q=q if rope else None, **rope)
+            q = q if turned is None else turned
     return attention(
         q, k_cache, v_cache, scale=softmax_scale, sequences=sequences, return_lse=return_softmax_lse,
-        schedule=f"splits={num_splits}" if num_splits else None, **rule,
+        schedule=f"splits={num_splits}" if num_splits else None, new=new, **rule,
     )  # fmt: skip
 
 
@@ -160,16 +180,35 @@ def _lengths(
     return None
 
 
-def _append(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, sequences: Sequences,
-    rotary_cos: torch.Tensor | None, rotary_sin: torch.Tensor | None, interleaved: bool, causal: bool, window_size: _Window,
-) -> torch.Tensor:  # fmt: skip
-    """q, rotated where there are tables."""
+def _table_of(cache_batch_idx: torch.Tensor, length: int) -> torch.Tensor:
+    """The page table of these sequences of a cache of `length` keys each: the largest pages that divide it."""
+    pages = length // math.gcd(length, PAGE_SIZE)
+    return cache_batch_idx.to(torch.int32)[:, None] * pages + torch.arange(
+        pages, dtype=torch.int32, device=cache_batch_idx.device
+    )
+
+
+def _in_pages(cache: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    """(batch, length, heads, dim) as (pages, page size, heads, dim), in place."""
+    batch, length, *rest = cache.shape
+    if cache.stride(0) != length * cache.stride(1):
+        raise errors.LayoutError(
+            f"k_cache or v_cache has strides {tuple(cache.stride())}, expected its sequences one behind another with "
+            "cache_batch_idx"
+        )
+    pages = table.shape[1]
+    return cache.view(batch * pages, length // pages, *rest)
+
+
+def _rope(
+    q: torch.Tensor, k: torch.Tensor, rotary_cos: torch.Tensor | None, rotary_sin: torch.Tensor | None, interleaved: bool,
+    causal: bool, window_size: _Window,
+) -> dict[str, Any]:  # fmt: skip
+    """The rotation of k and q as append_kv and NewTokens have it; empty without tables."""
     if rotary_cos is None or rotary_sin is None:
         if rotary_cos is not rotary_sin:
             raise errors.InvalidArgument("rotary_cos and rotary_sin belong together, and one of them is missing")
-        append_kv(k, v, k_cache, v_cache, sequences=sequences)
-        return q
+        return {}
     if q.shape[1] != k.shape[1]:
         raise errors.Unsupported(
             f"rotary_cos is given with {q.shape[1]} queries and {k.shape[1]} new keys; one launch rotates as many of each"
@@ -179,9 +218,20 @@ def _append(
             "rotary_cos is given with several queries and neither causal nor window_size: flash-attn then rotates all of "
             "them to the position of the first; rotate q yourself"
         )
-    rotated = append_kv(
-        k, v, k_cache, v_cache, sequences=sequences, q=q, rope="interleaved" if interleaved else "halves",
-        rope_dim=2 * rotary_cos.shape[-1], rope_cos=rotary_cos.float(), rope_sin=rotary_sin.float(),
-    )  # fmt: skip
-    assert rotated is not None
-    return rotated
+    return {
+        "rope": "interleaved" if interleaved else "halves", "rope_dim": 2 * rotary_cos.shape[-1],
+        "rope_cos": rotary_cos.float(), "rope_sin": rotary_sin.float(),
+    }  # fmt: skip
+
+
+def _takes_one_launch(
+    q: torch.Tensor, k: torch.Tensor, k_cache: torch.Tensor, block_table: torch.Tensor | None, rope: dict[str, Any]
+) -> bool:
+    """Is there a kernel that writes k and v and attends to them, and is it the faster way?"""
+    few_rows = q.shape[1] * (q.shape[2] // k.shape[2]) <= FEW_ROWS
+    few_sequences = block_table is None or q.shape[0] < FEW_SEQUENCES
+    known = q.dtype in (torch.float16, torch.bfloat16) and q.dtype == k.dtype == k_cache.dtype
+    fits = q.shape[3] % 8 == 0 and q.shape[3] <= 256 and rope.get("rope_dim", 0) % 16 == 0
+    able = q.device.type == "cpu" or torch.cuda.get_device_capability(q.device) >= (8, 0)
+    one_each = q.shape[1] == k.shape[1]
+    return few_rows and few_sequences and known and fits and able and one_each and not wants_gradients(q, k, k_cache)
