@@ -6,10 +6,12 @@
 
 /* Section .nv.info (of the file) and .nv.info.KERNEL are lists of attributes:
        byte 0   format; 4 = a payload follows, of the size in bytes 2 and 3; else four bytes in all
-       byte 1   attribute */
+       byte 1   attribute
+   A record of INFO_SPILLS is two words, of which the second is the instruction's place in the code. */
 enum { FORMAT_PAYLOAD = 4 };
 enum { INFO_FRAME = 0x11, INFO_REGISTERS = 0x2f, INFO_SPILLS = 0x55 };
 enum { SPILL_RECORD = 8, INSTRUCTION = 16, SECTIONS_MOST = 1 << 16, MACHINE_CUDA = 190 };
+enum { OPCODE_MASK = 0xfff, OPCODE_WGMMA = 0x9f0 }; /* of 16-bit operands: HGMMA, as nvdisasm prints it */
 
 struct bytes {
     const unsigned char *at;
@@ -93,8 +95,8 @@ static bool symbol_is(const struct elf *elf, uint32_t index, const char *name) {
 }
 
 /* Attributes of the whole file name their kernel by symbol; those in a kernel's own section need not. */
-static bool read_info(const struct elf *elf, struct bytes info, bool own, const char *kernel,
-                      struct cubin_usage *usage) {
+static bool read_info(const struct elf *elf, struct bytes info, bool own, const char *kernel, struct cubin_usage *usage,
+                      struct bytes *spills) {
     while (info.size >= 4) {
         int format = info.at[0], attribute = info.at[1];
         size_t length = format == FORMAT_PAYLOAD ? (size_t)(info.at[2] | info.at[3] << 8) : 0;
@@ -102,7 +104,7 @@ static bool read_info(const struct elf *elf, struct bytes info, bool own, const 
         if (!payload.at)
             return false;
         if (own && attribute == INFO_SPILLS)
-            usage->spills = (int)(length / SPILL_RECORD);
+            *spills = payload;
         if (!own && length >= 8 && (attribute == INFO_REGISTERS || attribute == INFO_FRAME)) {
             uint32_t word[2];
             memcpy(word, payload.at, sizeof word);
@@ -112,6 +114,21 @@ static bool read_info(const struct elf *elf, struct bytes info, bool own, const 
         info = slice(info, 4 + length, info.size - 4 - length);
     }
     return true;
+}
+
+static void look_among_products(struct bytes code, struct bytes spills, struct cubin_usage *usage) {
+    uint32_t first = UINT32_MAX, last = 0;
+    for (size_t at = 0; at + INSTRUCTION <= code.size && at < INT32_MAX; at += INSTRUCTION)
+        if (((code.at[at] | code.at[at + 1] << 8) & OPCODE_MASK) == OPCODE_WGMMA) {
+            first = first < at ? first : (uint32_t)at;
+            last = (uint32_t)at;
+        }
+    usage->instructions_among_products = first <= last ? (int)((last - first) / INSTRUCTION) + 1 : 0;
+    for (size_t i = 0; i + SPILL_RECORD <= spills.size; i += SPILL_RECORD) {
+        uint32_t word[2];
+        memcpy(word, spills.at + i, sizeof word);
+        usage->spills_among_products += first <= word[1] && word[1] <= last;
+    }
 }
 
 static bool belongs(const char *name, const char *prefix, const char *kernel) {
@@ -126,6 +143,7 @@ int cubin_arch(const void *bytes, size_t size) {
 
 bool cubin_read(const void *bytes, size_t size, const char *kernel, struct cubin_usage *usage) {
     struct elf elf;
+    struct bytes code = {0}, spills = {0};
     *usage = (struct cubin_usage){.registers = -1};
     if (!open_elf(bytes, size, &elf))
         return false;
@@ -137,10 +155,14 @@ bool cubin_read(const void *bytes, size_t size, const char *kernel, struct cubin
         if (belongs(name, ".nv.shared.", kernel))
             usage->static_shared = (int)(header.sh_size & INT32_MAX);
         if (belongs(name, ".text.", kernel))
-            usage->instructions = (int)(header.sh_size / INSTRUCTION & INT32_MAX);
+            code = contents(&elf, &header);
         bool own = belongs(name, ".nv.info.", kernel);
-        if ((own || strcmp(name, ".nv.info") == 0) && !read_info(&elf, contents(&elf, &header), own, kernel, usage))
+        if ((own || strcmp(name, ".nv.info") == 0) &&
+            !read_info(&elf, contents(&elf, &header), own, kernel, usage, &spills))
             return false;
     }
+    usage->instructions = (int)(code.size / INSTRUCTION & INT32_MAX);
+    usage->spills = (int)(spills.size / SPILL_RECORD);
+    look_among_products(code, spills, usage);
     return usage->registers >= 0;
 }

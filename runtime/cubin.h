@@ -12,6 +12,8 @@ struct cubin_usage {
     int static_shared; /* bytes of a block; on sm_90 and later includes 1,024 that the system reserves */
     int instructions;  /* of its code; functions it calls are in it unless the compiler left them outside */
     int spills;        /* load and store instructions that the compiler added because registers ran out */
+    /* Between its first and its last wgmma: what warps that only load do is elsewhere. */
+    int instructions_among_products, spills_among_products;
 };
 
 /* The SM number a cubin was made for (90 for sm_90 and sm_90a), or -1 when the bytes are no cubin. */

@@ -295,6 +295,21 @@ static enum att_status take_ptx(const struct nvrtc *nvrtc, void *program, const 
     return ATT_OK;
 }
 
+/* Warps that multiply by wgmma are given as many registers as they need (setmaxnreg), so that spills there are no trade of the
+   compiler's but a budget that did not hold. One instruction in fifty costs less than another schedule does. Warps that only load
+   have time for spills, and in other kernels measuring decides. */
+static bool spills_too_much(const struct cubin_usage *usage, struct text *reason) {
+    enum { ONE_IN = 50 };
+    if (usage->spills_among_products * ONE_IN <= usage->instructions_among_products)
+        return false;
+    text_print(
+        reason,
+        "of %d instructions among the matrix products %d spill registers, expected one in %d at most: smaller tiles or "
+        "fewer stages of work in flight need fewer",
+        usage->instructions_among_products, usage->spills_among_products, ONE_IN);
+    return true;
+}
+
 static enum att_status take_cubin(const struct nvrtc *nvrtc, void *program, const struct compile_job *job,
                                   struct binary *binary, struct failure *failure) {
     if (nvrtc->cubin_size(program, &binary->size) != NVRTC_SUCCESS || binary->size == 0)
@@ -304,22 +319,27 @@ static enum att_status take_cubin(const struct nvrtc *nvrtc, void *program, cons
         return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory for a binary of %zu bytes", binary->size);
     if (nvrtc->cubin(program, binary->bytes) != NVRTC_SUCCESS)
         return failure_set(failure, ATT_COMPILE_FAILED, "%s: NVRTC did not return its binary", job->name);
+    struct text reason = {0};
     binary->registers = -1;
     binary->instructions = 0;
     for (int i = 0; i < job->entry_count; i++) {
         struct cubin_usage usage;
-        if (!cubin_read(binary->bytes, binary->size, job->entries[i], &usage))
+        if (!cubin_read(binary->bytes, binary->size, job->entries[i], &usage)) {
+            text_free(&reason);
             return failure_set(failure, ATT_COMPILE_FAILED,
                                "%s: the binary holds no kernel '%s'; is it declared extern \"C\" __global__?",
                                job->name, job->entries[i]);
+        }
         if (usage.registers > binary->registers)
             binary->registers = usage.registers;
         binary->instructions += usage.instructions;
+        if (!binary->refused)
+            binary->refused = spills_too_much(&usage, &reason);
     }
     const char *log = text_string(&binary->log);
-    struct text reason = {0};
     binary->spill_bytes = compile_log_spills(log);
-    binary->refused = compile_log_refuses(job->source, log, &reason);
+    if (!binary->refused)
+        binary->refused = compile_log_refuses(log, &reason);
     if (binary->refused)
         failure_set(failure, ATT_COMPILE_FAILED, "%s: %s\n%s", job->name, text_string(&reason), log);
     text_free(&reason);

@@ -108,7 +108,9 @@ Test(cubin, damage_never_reads_out_of_bounds) {
             struct cubin_usage usage;
             copy[i] = (char)values[j];
             if (cubin_read(copy, binary.size, "large", &usage))
-                cr_expect(usage.registers >= 0 && usage.static_shared >= 0 && usage.spills >= 0);
+                cr_expect(usage.registers >= 0 && usage.static_shared >= 0 && usage.spills >= 0 &&
+                          usage.spills_among_products >= 0 && usage.spills_among_products <= usage.spills &&
+                          usage.instructions_among_products <= usage.instructions);
         }
         copy[i] = kept;
     }

@@ -5,6 +5,7 @@
 #include "session.h"
 
 #include <criterion/criterion.h>
+#include <string.h>
 
 enum { DIMS = 12, MASKS = 4, SCORES = 3, DTYPES = 2, PROBLEMS = DIMS * MASKS * SCORES * DTYPES, SHARDS = 17 };
 
@@ -14,16 +15,28 @@ static const char *const masks[MASKS] = {"mask=none", "mask=causal", "mask=\"k <
 static const char *const scores[SCORES] = {"", "score=softcap(30)", "score=\"s + slope[h] * (k - q)\""};
 static const char *const dtypes[DTYPES] = {"bf16", "fp16"};
 
+/* Declares what the problem so far reads. */
+static void print_params(struct text *text) {
+    static const struct {
+        const char *read, *declared;
+    } params[] = {{"< window", "window: int"},
+                  {"(doc)", "doc: int[batch, len_kv]"},
+                  {"slope[", "slope: float[heads]"},
+                  {"values[", "values: bf16[heads, len_kv, len_kv]"}};
+    struct text declared = {0};
+    for (size_t i = 0; i < sizeof params / sizeof *params; i++)
+        if (strstr(text_string(text), params[i].read))
+            text_print(&declared, "%s%s", declared.size ? ", " : "", params[i].declared);
+    if (declared.size)
+        text_print(text, " params=\"%s\"", text_string(&declared));
+    text_free(&declared);
+}
+
 static void print_problem(int number, struct text *text) {
     int mask = number % MASKS, score = number / MASKS % SCORES, dtype = number / MASKS / SCORES % DTYPES;
     text_print(text, "family=attention_forward dtype=%s head_dim=%d %s %s", dtypes[dtype],
                dims[number / MASKS / SCORES / DTYPES], masks[mask], scores[score]);
-    if (mask > 1 || score > 1)
-        text_print(text, " params=\"%s%s%s\"",
-                   mask == 2   ? "window: int"
-                   : mask == 3 ? "doc: int[batch, len_kv]"
-                               : "",
-                   mask > 1 && score > 1 ? ", " : "", score > 1 ? "slope: float[heads]" : "");
+    print_params(text);
 }
 
 /* For GPUs without Hopper's units. Dimensions: such as leave half a step of a product, odd ones, and those of the default rows. */
@@ -82,6 +95,44 @@ Test(first_choice, is_never_refused_by_the_compiler) {
     att_close(session);
 }
 
+/* Gradients: for what their Hopper kernel cannot have the compiler's approval, the library would take half as fast a one. */
+enum { GRADIENT_DIMS = 5, GRADIENT_SCORES = 4, GRADIENT_LAYOUTS = 3, SWITCHES = 4, GRADIENT_SHARDS = 193 };
+enum { GRADIENTS = GRADIENT_DIMS * MASKS * GRADIENT_SCORES * GRADIENT_LAYOUTS * SWITCHES };
+
+static void print_gradient(int number, struct text *text) {
+    static const int gradient_dims[GRADIENT_DIMS] = {64, 96, 128, 192, 256};
+    static const char *const gradient_scores[GRADIENT_SCORES] = {"", "score=softcap(30)",
+                                                                 "score=\"s + slope[h] * (k - q)\"",
+                                                                 "score=\"s + values[h, max(q, 0), k]\""},
+                             *const gradient_layouts[GRADIENT_LAYOUTS] = {"dense", "padded", "ragged"},
+                             *const switches[SWITCHES] = {"", "dropout=1", "deterministic=1",
+                                                          "dropout=1 deterministic=1"};
+    int rest = number / MASKS / GRADIENT_SCORES;
+    text_print(text, "family=attention_backward dtype=bf16 head_dim=%d %s %s layout=%s %s",
+               gradient_dims[rest / GRADIENT_LAYOUTS / SWITCHES], masks[number % MASKS],
+               gradient_scores[number / MASKS % GRADIENT_SCORES], gradient_layouts[rest / SWITCHES % GRADIENT_LAYOUTS],
+               switches[rest % SWITCHES]);
+    print_params(text);
+}
+
+Test(first_choice, of_a_gradient_is_never_refused_by_the_compiler) {
+    const struct att_options options = {.size = sizeof options, .no_disk_cache = true};
+    att_session *session = NULL;
+    int checked = 0;
+    cr_assert_eq(session_open_to_choose(&options, "NVIDIA H200", "sm_90a", &session), ATT_OK, "%s",
+                 att_message(session));
+    for (int number = 0; number < GRADIENTS; number++) {
+        struct text problem = {0};
+        if (!shard_has(number, GRADIENT_SHARDS))
+            continue;
+        print_gradient(number, &problem);
+        checked += check_choice(session, text_string(&problem));
+        text_free(&problem);
+    }
+    cr_expect_gt(checked, 0);
+    att_close(session);
+}
+
 static void check_mma(int gpu, const char *problem) {
     const struct att_options options = {.size = sizeof options, .no_disk_cache = true};
     att_session *session = NULL;
@@ -113,9 +164,7 @@ Test(first_choice, of_flash_mma_never_spills) {
         text_print(&problem, "family=attention_forward dtype=%s head_dim=%d %s %s %s", dtypes[rest % DTYPES],
                    mma_dims[rest / DTYPES % MMA_DIMS], masks[mask], scores[score],
                    layouts[rest / DTYPES / MMA_DIMS % LAYOUTS]);
-        if (mask == 2 || score == 2)
-            text_print(&problem, " params=\"%s%s%s\"", mask == 2 ? "window: int" : "",
-                       mask == 2 && score == 2 ? ", " : "", score == 2 ? "slope: float[heads]" : "");
+        print_params(&problem);
         check_mma(rest / DTYPES / MMA_DIMS / LAYOUTS, text_string(&problem));
         text_free(&problem);
     }

@@ -34,7 +34,7 @@ static void print_return(const struct formula_set *set, const struct formula *fo
 
 static void print_index_names(int dims, struct text *text) {
     for (int i = 0; i < dims; i++)
-        text_print(text, ", long long i%d", i);
+        text_print(text, ", int i%d", i);
 }
 
 static void print_element(const struct formula_param *param, int number, struct text *text) {
@@ -66,16 +66,16 @@ static void print_bounds(const struct formula_param *param, int number, bool tab
     text_print(text, "__device__ __forceinline__ Bounds<%s> tensor_%s_bounds(const attention_params &p", value,
                param->name);
     for (int d = 0; d < dims; d++)
-        text_print(text, ", long long f%d, long long l%d", d, d);
+        text_print(text, ", int f%d, int l%d", d, d);
     text_print(text, ") {\n    if (");
     for (int d = 0; d < dims; d++)
-        text_print(text, d ? " * (l%d - f%d + 1)" : "(l%d - f%d + 1)", d, d);
+        text_print(text, d ? " * (l%d - f%d + 1)" : "(l%d - f%d + 1ll)", d, d);
     text_print(text, " <= 4) {\n        Bounds<%s> bounds = bounds_of(tensor_%s(p", value, param->name);
     for (int d = 0; d < dims; d++)
         text_print(text, ", f%d", d);
     text_print(text, "));\n");
     for (int d = 0; d < dims; d++)
-        text_print(text, "#pragma unroll 1\n        %*sfor (long long i%d = f%d; i%d <= l%d; i%d++)\n", 4 * d, "", d, d,
+        text_print(text, "#pragma unroll 1\n        %*sfor (int i%d = f%d; i%d <= l%d; i%d++)\n", 4 * d, "", d, d,
                    d, d, d);
     text_print(text, "        %*sbounds = join_bounds(bounds, bounds_of(tensor_%s(p", 4 * dims, "", param->name);
     for (int d = 0; d < dims; d++)
@@ -108,7 +108,7 @@ static void print_bounds(const struct formula_param *param, int number, bool tab
         text_free(&row);
         text_print(text,
                    ";\n%sBounds<%s> bounds = row[f%d / TABLE_RUN];\n"
-                   "#pragma unroll 1\n%sfor (long long run = f%d / TABLE_RUN + 1; run <= l%d / TABLE_RUN; run++)\n"
+                   "#pragma unroll 1\n%sfor (int run = f%d / TABLE_RUN + 1; run <= l%d / TABLE_RUN; run++)\n"
                    "%s    bounds = join_bounds(bounds, row[run]);\n%sreturn bounds;\n",
                    margin, value, dims - 1, margin, dims - 1, dims - 1, margin, margin);
         if (dims > 1)
@@ -123,7 +123,7 @@ static void print_bound(const struct formula_param *param, enum formula_access a
     text_print(text, "__device__ __forceinline__ %s tensor_%s%s(const attention_params &p", value_types[param->type],
                param->name, formula_access_suffix(access));
     for (int d = 0; d < param->dims; d++)
-        text_print(text, ", long long f%d, long long l%d", d, d);
+        text_print(text, ", int f%d, int l%d", d, d);
     text_print(text, ") {\n    return tensor_%s_bounds(p", param->name);
     for (int d = 0; d < param->dims; d++)
         text_print(text, ", f%d, l%d", d, d);
@@ -313,7 +313,7 @@ bool formula_has_bias_rows(const struct formula_set *set) { return bias_param(se
 
 static void print_types(int dims, struct text *text) {
     for (int i = 0; i < dims; i++)
-        text_print(text, ", long long");
+        text_print(text, ", int");
 }
 
 /* An element that is there, and where it was. */

@@ -10,7 +10,7 @@ void formula_code_gradients(const struct formula_set *set, struct text *text) {
             continue;
         text_print(text, "__device__ __forceinline__ float *d_%s(const attention_backward_params &params", param->name);
         for (int d = 0; d < param->dims; d++)
-            text_print(text, ", long long i%d", d);
+            text_print(text, ", int i%d", d);
         text_print(text, ") {\n    return params.d_param[%d].data", i);
         for (int d = 0; d < param->dims; d++)
             text_print(text, " + i%d * params.d_param[%d].stride[%d]", d, i, d);

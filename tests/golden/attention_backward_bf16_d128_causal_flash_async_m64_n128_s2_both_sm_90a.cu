@@ -419,8 +419,8 @@ struct Where {
     int b, h, hk; // batch, head of the queries, head of the keys and values
 };
 
-// index = batch * heads + head
-__device__ __forceinline__ Where where_is(const attention_params &p, long long index) {
+// index = batch * heads + head, in 32 bits where it has no more: a division in 64 bits is a call.
+template <typename Index> __device__ __forceinline__ Where where_is(const attention_params &p, Index index) {
     const int head = static_cast<int>(index % p.heads);
     return {static_cast<int>(index / p.heads), head, head / (p.heads / p.kv_heads)};
 }

@@ -527,8 +527,8 @@ struct Where {
     int b, h, hk; // batch, head of the queries, head of the keys and values
 };
 
-// index = batch * heads + head
-__device__ __forceinline__ Where where_is(const attention_params &p, long long index) {
+// index = batch * heads + head, in 32 bits where it has no more: a division in 64 bits is a call.
+template <typename Index> __device__ __forceinline__ Where where_is(const attention_params &p, Index index) {
     const int head = static_cast<int>(index % p.heads);
     return {static_cast<int>(index / p.heads), head, head / (p.heads / p.kv_heads)};
 }
@@ -536,18 +536,18 @@ __device__ __forceinline__ Where where_is(const attention_params &p, long long i
 __device__ __forceinline__ int position_of(const attention_params &p, int query) { return query - p.len_q + p.len_kv; }
 
 // doc: int[batch, len_kv]
-__device__ __forceinline__ int tensor_doc(const attention_params &p, long long i0, long long i1) {
+__device__ __forceinline__ int tensor_doc(const attention_params &p, int i0, int i1) {
     return static_cast<const int *>(p.param[0].data)[i0 * p.param[0].stride[0] + i1 * p.param[0].stride[1]];
 }
 
 // Over a box of indices.
-__device__ __forceinline__ Bounds<int> tensor_doc_bounds(const attention_params &p, long long f0, long long l0, long long f1, long long l1) {
-    if ((l0 - f0 + 1) * (l1 - f1 + 1) <= 4) {
+__device__ __forceinline__ Bounds<int> tensor_doc_bounds(const attention_params &p, int f0, int l0, int f1, int l1) {
+    if ((l0 - f0 + 1ll) * (l1 - f1 + 1) <= 4) {
         Bounds<int> bounds = bounds_of(tensor_doc(p, f0, f1));
 #pragma unroll 1
-        for (long long i0 = f0; i0 <= l0; i0++)
+        for (int i0 = f0; i0 <= l0; i0++)
 #pragma unroll 1
-            for (long long i1 = f1; i1 <= l1; i1++)
+            for (int i1 = f1; i1 <= l1; i1++)
                 bounds = join_bounds(bounds, bounds_of(tensor_doc(p, i0, i1)));
         return bounds;
     }
@@ -556,16 +556,16 @@ __device__ __forceinline__ Bounds<int> tensor_doc_bounds(const attention_params 
         const Bounds<int> *row = static_cast<const Bounds<int> *>(p.param[0].table) + f0 * runs;
         Bounds<int> bounds = row[f1 / TABLE_RUN];
 #pragma unroll 1
-        for (long long run = f1 / TABLE_RUN + 1; run <= l1 / TABLE_RUN; run++)
+        for (int run = f1 / TABLE_RUN + 1; run <= l1 / TABLE_RUN; run++)
             bounds = join_bounds(bounds, row[run]);
         return bounds;
     }
     return {-2147483647 - 1, 2147483647};
 }
-__device__ __forceinline__ int tensor_doc_least(const attention_params &p, long long f0, long long l0, long long f1, long long l1) {
+__device__ __forceinline__ int tensor_doc_least(const attention_params &p, int f0, int l0, int f1, int l1) {
     return tensor_doc_bounds(p, f0, l0, f1, l1).least;
 }
-__device__ __forceinline__ int tensor_doc_most(const attention_params &p, long long f0, long long l0, long long f1, long long l1) {
+__device__ __forceinline__ int tensor_doc_most(const attention_params &p, int f0, int l0, int f1, int l1) {
     return tensor_doc_bounds(p, f0, l0, f1, l1).most;
 }
 
@@ -701,11 +701,11 @@ __device__ __forceinline__ bool keys_in_pairs(const attention_params &p) {
            reinterpret_cast<unsigned long long>(p.param[0].data) % (2 * sizeof(int)) == 0 && p.param[0].stride[0] % 2 == 0;
 }
 using MaskKey = SplitKey;
-__device__ __forceinline__ int tensor_doc(const attention_params &p, long long i0, SplitSum i1) {
+__device__ __forceinline__ int tensor_doc(const attention_params &p, int i0, SplitSum i1) {
     const int *row = static_cast<const int *>(p.param[0].data) + i0 * p.param[0].stride[0] + i1.first;
     return row[i1.place];
 }
-__device__ __forceinline__ int tensor_doc(const attention_params &p, long long i0, SplitKey i1) {
+__device__ __forceinline__ int tensor_doc(const attention_params &p, int i0, SplitKey i1) {
     const int *row = static_cast<const int *>(p.param[0].data) + i0 * p.param[0].stride[0] + i1.first;
     return of_pair(row, i1.place);
 }

@@ -341,12 +341,12 @@ struct Where {
 __device__ __forceinline__ int position_of(const attention_params &p, int query) { return query - p.len_q + p.len_kv; }
 
 // windows: int[heads]
-__device__ __forceinline__ int tensor_windows(const attention_params &p, long long i0) {
+__device__ __forceinline__ int tensor_windows(const attention_params &p, int i0) {
     return static_cast<const int *>(p.param[0].data)[i0 * p.param[0].stride[0]];
 }
 
 // sinks: float[heads]
-__device__ __forceinline__ float tensor_sinks(const attention_params &p, long long i0) {
+__device__ __forceinline__ float tensor_sinks(const attention_params &p, int i0) {
     return static_cast<const float *>(p.param[1].data)[i0 * p.param[1].stride[0]];
 }
 
