@@ -70,6 +70,7 @@
      pipeline/issue_round.cuh
      pipeline/q_tiles_overlapped.cuh
      store/nothing_of_sequences.cuh
+     store/row_of_nothing.cuh
 
    Knobs
      family              attention_forward  what kind of kernel this is
@@ -2043,9 +2044,22 @@ __device__ __forceinline__ void run(Consumer &c) {
     wgmma_wait<0>();
 }
 
+// store/row_of_nothing.cuh
+
+// A row without keys: O = 0, LSE = -INFINITY, or the sink. WRITERS threads write it; this is the one of number `thread`.
+template <int WRITERS>
+__device__ __forceinline__ void write_row_of_nothing(const attention_params &p, int batch, int head, int query, int thread) {
+    Output *o = static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride;
+#pragma unroll 1
+    for (int i = thread; i < HEAD_DIM_V; i += WRITERS)
+        o[i] = to_output(0);
+    if (p.lse && thread == 0)
+        p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = -INFINITY;
+}
+
 // store/nothing_of_sequences.cuh
 
-// Sequences without keys: O = 0, LSE = -INFINITY, or the sink. A block has some of the sequences, a warp a row of O.
+// Sequences without keys. A block has some of the sequences, a warp a row of O.
 __device__ __forceinline__ void write_nothing(const attention_params &all) {
 #pragma unroll 1
     for (int batch = blockIdx.x; batch < all.batch; batch += gridDim.x) {
@@ -2053,15 +2067,8 @@ __device__ __forceinline__ void write_nothing(const attention_params &all) {
         if (p.len_kv > 0)
             continue;
 #pragma unroll 1
-        for (int row = warp_index(); row < p.heads * p.len_q; row += BLOCK_THREADS / 32) {
-            const int head = row % p.heads, query = row / p.heads;
-            Output *o = static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride;
-#pragma unroll 1
-            for (int i = threadIdx.x % 32; i < HEAD_DIM_V; i += 32)
-                o[i] = to_output(0);
-            if (p.lse && threadIdx.x % 32 == 0)
-                p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = -INFINITY;
-        }
+        for (int row = warp_index(); row < p.heads * p.len_q; row += BLOCK_THREADS / 32)
+            write_row_of_nothing<32>(p, batch, row % p.heads, row / p.heads, threadIdx.x % 32);
     }
 }
 

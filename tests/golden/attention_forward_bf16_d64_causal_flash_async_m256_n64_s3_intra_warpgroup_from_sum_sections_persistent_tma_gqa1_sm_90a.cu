@@ -71,6 +71,7 @@
      pipeline/issue_round.cuh
      pipeline/q_tiles_overlapped.cuh
      store/nothing.cuh
+     store/row_of_nothing.cuh
 
    Knobs
      family              attention_forward  what kind of kernel this is
@@ -2015,23 +2016,28 @@ __device__ __forceinline__ void run(Consumer &c) {
     wgmma_wait<0>();
 }
 
+// store/row_of_nothing.cuh
+
+// A row without keys: O = 0, LSE = -INFINITY, or the sink. WRITERS threads write it; this is the one of number `thread`.
+template <int WRITERS>
+__device__ __forceinline__ void write_row_of_nothing(const attention_params &p, int batch, int head, int query, int thread) {
+    Output *o = static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride;
+#pragma unroll 1
+    for (int i = thread; i < HEAD_DIM_V; i += WRITERS)
+        o[i] = to_output(0);
+    if (p.lse && thread == 0)
+        p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = -INFINITY;
+}
+
 // store/nothing.cuh
 
-// len_kv = 0: O = 0, LSE = -INFINITY, or the sink.
+// len_kv = 0: no row has a key.
 __device__ __forceinline__ void write_nothing(const attention_params &p) {
 #pragma unroll 1
-    for (int index = 0; index < p.batch * p.heads; index++) {
-        long long batch = index / p.heads, head = index % p.heads;
+    for (int index = 0; index < p.batch * p.heads; index++)
 #pragma unroll 1
-        for (int query = blockIdx.x; query < p.len_q; query += gridDim.x) {
-            Output *o = static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride;
-#pragma unroll 1
-            for (int i = threadIdx.x; i < HEAD_DIM_V; i += BLOCK_THREADS)
-                o[i] = to_output(0);
-            if (p.lse && threadIdx.x == 0)
-                p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = -INFINITY;
-        }
-    }
+        for (int query = blockIdx.x; query < p.len_q; query += gridDim.x)
+            write_row_of_nothing<BLOCK_THREADS>(p, index / p.heads, index % p.heads, query, threadIdx.x);
 }
 
 // Called by one thread of the block.

@@ -53,6 +53,7 @@
      fragment/softmax_on_growth.cuh
      pipeline/copies_ahead.cuh
      store/nothing_of_tile.cuh
+     store/row_of_nothing.cuh
 
    Knobs
      family          attention_forward  what kind of kernel this is
@@ -1618,21 +1619,28 @@ __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, 
     }
 }
 
+// store/row_of_nothing.cuh
+
+// A row without keys: O = 0, LSE = -INFINITY, or the sink. WRITERS threads write it; this is the one of number `thread`.
+template <int WRITERS>
+__device__ __forceinline__ void write_row_of_nothing(const attention_params &p, int batch, int head, int query, int thread) {
+    Output *o = static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride;
+#pragma unroll 1
+    for (int i = thread; i < HEAD_DIM_V; i += WRITERS)
+        o[i] = to_output(0);
+    if (p.lse && thread == 0)
+        p.lse[batch * p.lse_batch_stride + head * p.lse_head_stride + query] = -INFINITY;
+}
+
 // store/nothing_of_tile.cuh
 
-// A sequence without keys: O = 0, LSE = -INFINITY, or the sink, for the rows of a tile.
+// The rows of a tile of a sequence without keys.
 __device__ __forceinline__ void write_nothing(const attention_params &p, const Tile &tile) {
 #pragma unroll 1
     for (int row = 0; row < TILE_ROWS; row++) {
         const Row at = row_of(p, tile, row / 64, row % 64);
-        if (at.query >= p.len_q)
-            continue;
-        Output *o = static_cast<Output *>(p.o) + tile.batch * p.o_batch_stride + at.head * p.o_head_stride + at.query * p.o_row_stride;
-#pragma unroll 1
-        for (int i = threadIdx.x; i < HEAD_DIM_V; i += BLOCK_THREADS)
-            o[i] = to_output(0);
-        if (p.lse && threadIdx.x == 0)
-            p.lse[tile.batch * p.lse_batch_stride + at.head * p.lse_head_stride + at.query] = -INFINITY;
+        if (at.query < p.len_q)
+            write_row_of_nothing<BLOCK_THREADS>(p, tile.batch, at.head, at.query, threadIdx.x);
     }
 }
 
