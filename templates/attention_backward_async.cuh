@@ -61,8 +61,8 @@
 //$ let dq_first = dq_added and score == custom_score and head_dim + head_dim_v > 128
 //$ let block_threads = 128 * (consumers + 1)
 //$ note The producer judges tiles. Where bounds of tensors tell which are seen, it takes more registers, if the consumers can spare
-//$ note them: those of both gradients of long rows cannot, and then it spills, for which it has time.
-//$ if mask_tables > 0 and (apart or head_dim + head_dim_v <= 192)
+//$ note them: those of both gradients of long rows cannot, nor those of a score, and then it spills, for which it has time.
+//$ if mask_tables > 0 and (apart and score != custom_score or head_dim + head_dim_v <= 192)
 //$ let producer_registers = 40
 //$ let consumer_registers = 232
 //$ else
