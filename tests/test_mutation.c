@@ -130,6 +130,8 @@ static const struct {
      "heads=6,kv_heads=2,len_q=100,len_kv=130"}, /* three heads a tile, of 21 queries each: one row is nobody's */
     {ASYNC "mask=none block_m=64 head_dim=8 head_dim_v=136 block_n=16 stages=1 overlap=intra_warpgroup store=direct",
      "heads=3,len_q=150,len_kv=40"},
+    {ASYNC "mask=causal block_m=128 head_dim=8 block_n=16 stages=2 overlap=intra_warpgroup store=direct layout=ragged",
+     "batch=3,heads=3,len_q=300,len_kv=200"},
     {ASYNC BIAS " mask=causal block_m=128 head_dim=8 block_n=16 stages=2 overlap=off store=tma",
      "heads=2,len_q=200,len_kv=216"}, /* half a K/V tile at the end is not copied ahead */
     {ASYNC BIAS
@@ -312,14 +314,18 @@ static bool may_be_left_out(const struct mutation *mutation, const struct lines 
         strstr(line, "for (Ring<1> ring"))
         return true; /* the loop would not end */
     bool before_d_o = strstr(before, "(DK && DV)") || strstr(after, "wgmma_settle(c.dv[0]);");
-    if ((strstr(line, "d_o_empty[stage_d_o]") && !mutation->instead) || (before_d_o && strstr(line, "wgmma_wait<1>")))
-        return true;       /* dO has as many stages as Q, is released before it, and loaded behind it */
+    bool second_operand = strstr(line, "d_o_empty[stage_d_o]") || strstr(line, "v_empty[stage_v]");
+    if ((second_operand && !mutation->instead) || (before_d_o && strstr(line, "wgmma_wait<1>")))
+        return true; /* dO, or V, has as many stages as Q, or K, here, is released before it, and loaded behind it */
+    if (strstr(line, "q_empty[queries.stage()][consumer]") && !mutation->instead)
+        return true;       /* for the pace: the next turn of the loop waits for the same */
     if (mutation->instead) /* K is loaded in order: given back in order, too, but named after the next, it is as safe */
         return strstr(mutation->text, "keys(0)") && strstr(line, "scores_done(") && strstr(before, "wgmma_wait<0>");
     bool second_fence = strstr(line, "wgmma_fence();") && strstr(before, "v_full");
     bool q_was_read = strstr(line, "named_barrier_sync(") && strstr(line, "read Q");
     bool whole_warp = strstr(line, "__syncwarp();") && strstr(after, "cluster_arrive();");
-    bool fenced = strstr(line, "__syncwarp();") && strstr(before, "fence_async();") && strstr(after, "elect_one()");
+    bool fenced = strstr(line, "__syncwarp();") && strstr(after, "elect_one()") &&
+                  (strstr(before, "fence_async();") || strcmp(lines->file, "load/bias_rows.cuh") == 0);
     bool own_rows = strstr(line, "named_barrier_sync(") && strstr(before, "fence_async();");
     return second_fence  /* the compiler inserts it otherwise, and says so */
            || q_was_read /* products end for all four warps at once; not documented */

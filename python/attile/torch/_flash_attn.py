@@ -21,8 +21,8 @@ _Window = tuple[int, int]
 EVERYTHING: _Window = (-1, -1)
 
 PAGE_SIZE = 1024  # keys; the largest page of a kernel
-# One launch that appends and attends is for this many rows of a K/V head (runtime/choose_preferred.c), and faster than two unless
-# many sequences have pages (docs/serving.md).
+# One launch that appends and attends is for so many rows of a K/V head (runtime/choose_preferred.c). It is the faster way
+# unless many sequences have pages (docs/serving.md).
 FEW_ROWS, FEW_SEQUENCES = 64, 8
 
 
