@@ -27,13 +27,13 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS) attention_combine(
     constexpr int GROUPS = (COLUMNS_V / 4 + COMBINE_LANES - 1) / COMBINE_LANES; // of four columns that a lane has
     const int lane = static_cast<int>(threadIdx.x) % COMBINE_LANES;
     const attention_params &all = p; //$ if layout == dense
-    grid_dependency_wait(), launch_dependents(); //$ if dependent_launches == 1
     const unsigned rows = static_cast<unsigned>(rows_of_all(all)); // more would take a workspace of a hundred gigabytes
     const unsigned row = blockIdx.x * COMBINE_ROWS + threadIdx.x / COMBINE_LANES;
-    if (row >= rows)
-        return;
     const unsigned of_all = row / rows_of_head(all), query = row - of_all * rows_of_head(all), batch = of_all / all.heads;
     const Row at = {static_cast<int>(query), static_cast<int>(of_all - batch * all.heads)};
+    grid_dependency_wait(), launch_dependents(); //$ if dependent_launches == 1
+    if (row >= rows)
+        return;
     const attention_params p = sequence_of(all, static_cast<int>(batch)); //$ if layout != dense
     const Tile tile = tile_of_row(p, static_cast<int>(batch), at);
     //$ if layout != dense
