@@ -75,8 +75,8 @@ static void print_bounds(const struct formula_param *param, int number, bool tab
         text_print(text, ", f%d", d);
     text_print(text, "));\n");
     for (int d = 0; d < dims; d++)
-        text_print(text, "#pragma unroll 1\n        %*sfor (int i%d = f%d; i%d <= l%d; i%d++)\n", 4 * d, "", d, d,
-                   d, d, d);
+        text_print(text, "#pragma unroll 1\n        %*sfor (int i%d = f%d; i%d <= l%d; i%d++)\n", 4 * d, "", d, d, d, d,
+                   d);
     text_print(text, "        %*sbounds = join_bounds(bounds, bounds_of(tensor_%s(p", 4 * dims, "", param->name);
     for (int d = 0; d < dims; d++)
         text_print(text, ", i%d", d);
