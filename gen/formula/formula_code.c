@@ -32,6 +32,7 @@ static void print_return(const struct formula_set *set, const struct formula *fo
 
 /* --- tensors ----------------------------------------------------------------------------------------------------- */
 
+/* 32 bits are enough: att_launch refuses an index that could leave its tensor, and sizes beyond INT_MAX. */
 static void print_index_names(int dims, struct text *text) {
     for (int i = 0; i < dims; i++)
         text_print(text, ", int i%d", i);

@@ -12,7 +12,7 @@ import torch
 
 from .. import errors
 from .._new_tokens import NewTokens
-from .._sequences import Sequences
+from .._sequences import PAGE_MOST, Sequences
 from ._append import append_kv
 from ._attention import attention
 from ._operator import wants_gradients
@@ -20,10 +20,9 @@ from ._operator import wants_gradients
 _Window = tuple[int, int]
 EVERYTHING: _Window = (-1, -1)
 
-PAGE_SIZE = 1024  # keys; the largest page of a kernel
-# One launch that appends and attends is for so many rows of a K/V head (runtime/choose_preferred.c). It is the faster way
+# One launch appends and attends where at most so many rows of Q share a K/V head (gen/tuned/tuned.h). It is the faster way
 # unless many sequences have pages (docs/serving.md).
-FEW_ROWS, FEW_SEQUENCES = 64, 8
+FEW_ROWS, FEW_SEQUENCES = 32, 8
 
 
 def flash_attn_func(
@@ -182,7 +181,7 @@ def _lengths(
 
 def _table_of(cache_batch_idx: torch.Tensor, length: int) -> torch.Tensor:
     """The page table of these sequences of a cache of `length` keys each: the largest pages that divide it."""
-    pages = length // math.gcd(length, PAGE_SIZE)
+    pages = length // math.gcd(length, PAGE_MOST)
     return cache_batch_idx.to(torch.int32)[:, None] * pages + torch.arange(
         pages, dtype=torch.int32, device=cache_batch_idx.device
     )
