@@ -46,7 +46,7 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 // A tile of the other side, as the producer found it.
 struct Step {
     int first; // its first query or key; negative behind the last step
-    int whole; // does every query see every key?
+    unsigned whole; // a bit for each consumer: are all its pairs seen?
     int sums, late_sums; // which tile of dQ it is, or the last one was; the same of the tile two steps before //$ if dq_added
     Where where; //$ if mask == custom_mask or score == custom_score
 };

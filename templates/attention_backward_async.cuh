@@ -44,6 +44,8 @@
 //$ note Accumulators of dK beside those of dV take up to 128 registers of a thread. With more of them there are two launches.
 //$ let apart = head_dim + head_dim_v > 256
 //$ let consumers = 2
+//$ note The keys of a consumer: it tests those pairs that not all queries of a step see.
+//$ let part_keys = 64
 //$ let panels = (head_dim + 63) / 64
 //$ let panels_v = (head_dim_v + 63) / 64
 //$ if dq_added

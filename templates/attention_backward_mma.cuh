@@ -28,6 +28,7 @@
 //$ let step_m = 32 if row_tiles_n == 2 or widest > 128 or (widest > 64 and (score == custom_score or layout != dense)) else 48 if widest > 64 else 64
 //$ let step_n = 32 if (row_tiles_m == 2 and widest > 64) or widest > 128 else 48 if row_tiles_m == 2 else 64
 //$ let bfloat16 = dtype == bf16
+//$ let part_keys = block_n
 
 //$ note Shared memory, and registers of a thread.
 //$ let steps_qk = (head_dim + 15) / 16

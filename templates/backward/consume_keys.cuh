@@ -73,7 +73,7 @@ struct QueriesConsumer {
             multiply_rows<HEAD_DIM_V, STEP_N>(d_weight, matrix_descriptor(shared.d_o[index], 0),
                                               matrix_descriptor(shared.v[stage_v], 0));
             wgmma_commit();
-            if (step().whole)
+            if (step().whole >> index & 1)
                 weigh<false>();
             else
                 weigh<true>();

@@ -1,4 +1,5 @@
 //$ needs mask score dropout step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns block_m weights_packed
+//$ include "backward/seen_pairs.cuh" if mask == custom_mask
 //$ include "backward/dq_rows.cuh" if dq_added and block_m == 128 else "backward/dq_columns.cuh" if dq_added
 
 // A consumer warpgroup: 64 keys of an item, and everything that it holds in registers.
@@ -9,8 +10,9 @@ template <bool DK, bool DV> struct KeysConsumer {
     int index; // which consumer of the block
     Ring<KEY_STAGES> items;
     Ring<STAGES> ring;            // steps of all items
-    bool whole;                   // does every query of the step see every key?
+    bool whole;                   // does every query of the step see every key of this consumer?
     bool whole_ahead, last_ahead; // the same of the awaited step; does it mark the end of the item?
+    unsigned seen; // pairs of the awaited step, a bit for each element of S^T, where some are not //$ if mask == custom_mask
     int late_sums; // where dQ of the step before the last one belongs //$ if dq_added
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T              //$ if weights_packed
@@ -72,7 +74,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     // Also reads what later code needs of the step: a load from shared memory is slow while products run.
     __device__ __forceinline__ void await_queries(int ahead) {
         barrier_wait(&shared.q_full[(ring + ahead).stage()], (ring + ahead).parity());
-        whole_ahead = step(ahead).whole;
+        whole_ahead = step(ahead).whole >> index & 1;
         last_ahead = step(ahead).first < 0;
         late_sums = step(ahead).late_sums; //$ if dq_added
     }
@@ -93,6 +95,16 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_commit();
     }
 
+    //$ if mask == custom_mask
+    // Which pairs of a step that is `ahead` are seen, found while its S^T is multiplied.
+    __device__ __forceinline__ void find_seen(int ahead) {
+        if (whole_ahead || last_ahead)
+            return;
+        const Step &of = step(ahead);
+        seen = seen_pairs(own_sequence(all, item()), of.where, of.first, first_key() + static_cast<int>(threadIdx.x) % 32 / 4);
+    }
+
+    //$ end
     // P^T and slopes, from S^T.
     __device__ __forceinline__ void weigh(int ahead) {
         const Step &of = step(ahead);
@@ -110,9 +122,12 @@ template <bool DK, bool DV> struct KeysConsumer {
     template <bool MASKED>
     __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, SharedAddress lse2, int query0, int key,
                                              int ahead) {
-        weigh_keys<MASKED>(s, weights, p, kept(ahead), at, lse2, query0, key); //$ if score == custom_score and dropout == 1
-        weigh_keys<MASKED>(s, weights, p, at, lse2, query0, key);              //$ elif score == custom_score or weights_packed
-        weigh_keys<MASKED>(s, p, at, lse2, query0, key);                       //$ else
+        weigh_keys<MASKED>(s,
+                           weights, //$ if score == custom_score or weights_packed
+                           p, at,
+                           seen,        //$ if mask == custom_mask
+                           kept(ahead), //$ if score == custom_score and dropout == 1
+                           lse2, query0, key);
     }
 
     // dP^T (64 keys, STEP_M) = V dO^T of a step that is `ahead`; issued.

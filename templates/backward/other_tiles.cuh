@@ -1,15 +1,15 @@
-//$ needs mask
+//$ needs mask block_n part_keys
 //$ include "backward/weigh_tile.cuh"
 
 // Which tiles of the other side a block goes over: those of which some pair is seen. All threads ask together.
 
+// The keys of a block are shared out in parts.
+constexpr int KEY_PARTS = BLOCK_N / PART_KEYS;
+
 struct OtherTile {
     int index; // batch * heads + head
-    int first; // query; negative when there is no further tile
+    int first;      // query; negative when there is no further tile
+    unsigned whole; // a bit for each part of the keys: does every query of the tile see all of it?
 };
 
-// Tiles of STEP_M queries of `left` heads from `index` on, which share the keys from key0 on.
-struct QueryTiles {
-    int index, left, query, key0;
-};
 //$ include "backward/other_tiles_custom.cuh" if mask == custom_mask else "backward/other_tiles_builtin.cuh"

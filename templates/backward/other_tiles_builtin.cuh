@@ -1,4 +1,4 @@
-//$ needs mask block_m step_m step_n
+//$ needs mask block_m step_m step_n part_keys
 
 // Built-in masks.
 
@@ -7,6 +7,11 @@ __device__ __forceinline__ int first_query(const attention_params &p, int key0) 
     return max(0, key0 - p.len_kv + p.len_q) / STEP_M * STEP_M; //$ if mask == causal
     return 0;                                                   //$ else
 }
+
+// Tiles of STEP_M queries of `left` heads from `index` on, which share the keys from key0 on.
+struct QueryTiles {
+    int index, left, query, key0;
+};
 
 __device__ __forceinline__ QueryTiles query_tiles(const attention_params &p, int index, int heads, int key0) {
     return {index, heads, first_query(p, key0), key0};
@@ -17,13 +22,17 @@ __device__ __forceinline__ OtherTile next_queries(const attention_params &p, Que
         if (walk.query < p.len_q) {
             const int query = walk.query;
             walk.query += STEP_M;
-            return {walk.index, query};
+            unsigned whole = 0;
+#pragma unroll
+            for (int part = 0; part < KEY_PARTS; part++)
+                whole |= static_cast<unsigned>(all_pairs_seen(p, {}, query, STEP_M, walk.key0 + part * PART_KEYS, PART_KEYS)) << part;
+            return {walk.index, query, whole};
         }
         walk.index++;
         walk.left--;
         walk.query = first_query(p, walk.key0);
     }
-    return {0, -1};
+    return {0, -1, 0};
 }
 
 // Tiles of STEP_N keys for the queries of a block.

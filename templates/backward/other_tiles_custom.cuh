@@ -1,33 +1,47 @@
-//$ needs block_m block_n step_m step_n
+//$ needs block_m block_n step_m step_n part_keys
 
 // Masks that are expressions: each lane of a warp judges a tile of its own.
 
 // The first query that may see a key from key0 on, rounded down to a tile.
 __device__ __forceinline__ int first_query(const attention_params &, int) { return 0; }
 
+// Tiles of STEP_M queries of `left` heads from `index` on, which share the keys from key0 on.
+struct QueryTiles {
+    int index, left, query, key0;
+    // Of 32 tiles from `query` on, a bit each: those to come; those whose queries see every key of a part.
+    unsigned needed, whole[KEY_PARTS];
+};
+
 __device__ __forceinline__ QueryTiles query_tiles(const attention_params &p, int index, int heads, int key0) {
-    return {index, heads, first_query(p, key0), key0};
+    return {index, heads, first_query(p, key0) - 32 * STEP_M, key0, 0, {}};
 }
 
 __device__ __forceinline__ OtherTile next_queries(const attention_params &p, QueryTiles &walk) {
-    while (walk.left > 0) {
-        const Where at = where_is(p, walk.index);
-        while (walk.query < p.len_q) {
-            const int mine = walk.query + static_cast<int>(threadIdx.x) % 32 * STEP_M;
-            const bool needed = mine < p.len_q && some_pair_seen(p, at, mine, STEP_M, walk.key0, BLOCK_N);
-            const unsigned tiles = __ballot_sync(0xffffffffu, needed);
-            if (tiles != 0) {
-                const int query = walk.query + (__ffs(static_cast<int>(tiles)) - 1) * STEP_M;
-                walk.query = query + STEP_M;
-                return {walk.index, query};
-            }
-            walk.query += 32 * STEP_M;
+    while (walk.needed == 0) {
+        walk.query += 32 * STEP_M;
+        if (walk.query >= p.len_q) {
+            walk.index++;
+            walk.left--;
+            walk.query = first_query(p, walk.key0);
         }
-        walk.index++;
-        walk.left--;
-        walk.query = first_query(p, walk.key0);
+        if (walk.left <= 0 || p.len_q == 0)
+            return {0, -1, 0};
+        const Where at = where_is(p, walk.index);
+        const int mine = walk.query + static_cast<int>(threadIdx.x) % 32 * STEP_M;
+        const bool needed = mine < p.len_q && some_pair_seen(p, at, mine, STEP_M, walk.key0, BLOCK_N);
+        walk.needed = __ballot_sync(0xffffffffu, needed);
+#pragma unroll
+        for (int part = 0; part < KEY_PARTS; part++)
+            walk.whole[part] = __ballot_sync(
+                0xffffffffu, needed && all_pairs_seen(p, at, mine, STEP_M, walk.key0 + part * PART_KEYS, PART_KEYS));
     }
-    return {0, -1};
+    const int tile = __ffs(static_cast<int>(walk.needed)) - 1;
+    walk.needed &= walk.needed - 1;
+    unsigned whole = 0;
+#pragma unroll
+    for (int part = 0; part < KEY_PARTS; part++)
+        whole |= (walk.whole[part] >> tile & 1) << part;
+    return {walk.index, walk.query + tile * STEP_M, whole};
 }
 
 // Tiles of STEP_N keys for the queries of a block.

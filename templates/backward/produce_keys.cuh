@@ -31,7 +31,11 @@ __device__ __forceinline__ void produce_keys(const attention_backward_tma_params
         const Ring<V_STAGES> ring_v = {ring.count};
         const int stage = ring.stage(), stage_v = ring_v.stage();
         Barrier *const k_full = &shared.k_full[stage], *const v_full = &shared.v_full[stage_v];
-        const bool last = key < 0, whole = !last && all_pairs_seen(p, at, query0, BLOCK_M, key, STEP_N);
+        const bool last = key < 0;
+        unsigned whole = 0;
+#pragma unroll
+        for (int consumer = 0; consumer < CONSUMERS; consumer++)
+            whole |= static_cast<unsigned>(!last && all_pairs_seen(p, at, query0 + 64 * consumer, 64, key, STEP_N)) << consumer;
         barrier_wait(&shared.k_empty[stage], ring.parity() ^ 1);
         if (elected) {
             Step &step = shared.step[stage];

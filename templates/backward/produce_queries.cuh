@@ -41,12 +41,11 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
         Barrier *const q_full = &shared.q_full[stage], *const d_o_full = &shared.d_o_full[stage_d_o];
         const Where at = where_is(p, tile.index);
         last = tile.first < 0;
-        const bool whole = !last && all_pairs_seen(p, at, tile.first, STEP_M, item.key0, BLOCK_N);
         barrier_wait(&shared.q_empty[stage], ring.parity() ^ 1);
         if (elected) {
             Step &step = shared.step[stage];
             step.first = tile.first;
-            step.whole = whole;
+            step.whole = tile.whole;
             //$ if dq_added
             step.late_sums = sums_before;
             sums_before = sums;

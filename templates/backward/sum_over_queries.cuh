@@ -1,4 +1,4 @@
-//$ needs head_dim head_dim_v stages step_m row_tiles_n columns_qk columns_v steps_qk steps_v block_n
+//$ needs head_dim head_dim_v stages step_m row_tiles_n columns_qk columns_v steps_qk steps_v
 //$ include "backward/other_tiles.cuh"
 //$ include "backward/weigh_warp_keys.cuh"
 
@@ -63,7 +63,7 @@ __device__ __forceinline__ void go_over_queries(const attention_backward_params 
         multiply_rows<STEPS_QK>(s, shared.k, first, shared.q[stage]);
         if constexpr (DK)
             multiply_rows<STEPS_V>(d_weight, shared.v, first, shared.d_o[stage]);
-        if (all_pairs_seen(p, at, tile.first, STEP_M, key0, BLOCK_N))
+        if (tile.whole)
             weigh_keys<false>(s, d_weight, p, at, shared.lse2[stage], shared.dot[stage], tile.first, key0 + first);
         else
             weigh_keys<true>(s, d_weight, p, at, shared.lse2[stage], shared.dot[stage], tile.first, key0 + first);

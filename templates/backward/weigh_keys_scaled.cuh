@@ -1,9 +1,11 @@
-//$ needs step_m
+//$ needs step_m mask
 
 // S^T -> P^T, which are the slopes too. `lse2`: the statistics of queries from query0 on; key0: the key of the thread's first row.
+// Bit i of `seen` is for element i. //$ if mask == custom_mask
 template <bool MASKED>
-__device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attention_params &p, const Where &at, SharedAddress lse2,
-                                           int query0, int key0) {
+__device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attention_params &p, const Where &at,
+                                           unsigned seen, //$ if mask == custom_mask
+                                           SharedAddress lse2, int query0, int key0) {
     const int first = query0 + static_cast<int>(threadIdx.x) % 4 * 2;
 #pragma unroll
     for (int j = 0; j < STEP_M / 16; j++) {
@@ -12,7 +14,9 @@ __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attenti
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             const int query = first + 16 * j + i / 4 * 8 + i % 2, key = key0 + i / 2 % 2 * 8;
-            s[8 * j + i] = pair_weight<MASKED>(p, at, query, key, lse2_of[i / 4 * 2 + i % 2], s[8 * j + i]).weight;
+            const bool is_seen = !MASKED || seen >> (8 * j + i) & 1;           //$ if mask == custom_mask
+            const bool is_seen = !MASKED || is_pair_seen(p, at, query, key); //$ else
+            s[8 * j + i] = pair_weight<MASKED>(p, at, query, key, is_seen, lse2_of[i / 4 * 2 + i % 2], s[8 * j + i]).weight;
         }
     }
 }

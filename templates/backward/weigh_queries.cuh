@@ -11,8 +11,11 @@ __device__ __forceinline__ void weigh_queries(float (&s)[STEP_N / 2], const atte
                                               const float (&lse2)[2], int query, int key0) {
     const int first = key0 + static_cast<int>(threadIdx.x) % 4 * 2;
 #pragma unroll
-    for (int i = 0; i < STEP_N / 2; i++)
-        s[i] = pair_weight<MASKED>(p, at, query + i / 2 % 2 * 8, first + i / 4 * 8 + i % 2, lse2[i / 2 % 2], s[i]).slope;
+    for (int i = 0; i < STEP_N / 2; i++) {
+        const int row = query + i / 2 % 2 * 8, key = first + i / 4 * 8 + i % 2;
+        const bool seen = !MASKED || is_pair_seen(p, at, row, key);
+        s[i] = pair_weight<MASKED>(p, at, row, key, seen, lse2[i / 2 % 2], s[i]).slope;
+    }
 }
 
 // dP is multiplied by `factor` where bit i of `kept` is 1, else by 0.

@@ -14,11 +14,9 @@ __device__ __forceinline__ float weigh_pair(const attention_params &p, const Whe
                                             float &s, float &d_weight) {
     bool seen = true;
     if constexpr (MASKED) {
-        seen = query < p.len_q && key < p.len_kv;
+        seen = is_pair_seen(p, at, query, key);
         query = min(query, p.len_q - 1);
         key = min(key, p.len_kv - 1);
-        seen = seen && sees(p, at, position_of(p, query), key); //$ if mask == custom_mask
-        seen = seen && key < keys_seen(p, query);               //$ elif mask == causal
     }
     const float difference = d_weight - dot;
     //$ if score == custom_score

@@ -62,6 +62,7 @@
      step_m          48                 48
      step_n          32                 32
      bfloat16        true               dtype == bf16
+     part_keys       64                 block_n
      steps_qk        8                  (head_dim + 15) / 16
      steps_v         8                  (head_dim_v + 15) / 16
      chunks          16                 2 * steps_qk
@@ -92,6 +93,7 @@ constexpr int ROW_TILES_N = 1;        // block_n * 2 / threads
 constexpr int STEP_M = 48;
 constexpr int STEP_N = 32;
 constexpr bool BFLOAT16 = true;       // dtype == bf16
+constexpr int PART_KEYS = 64;         // block_n
 constexpr int STEPS_QK = 8;           // (head_dim + 15) / 16
 constexpr int STEPS_V = 8;            // (head_dim_v + 15) / 16
 constexpr int CHUNKS = 16;            // 2 * steps_qk
@@ -579,6 +581,15 @@ __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
 
 // Which pairs of a query and a key count, for built-in masks.
 
+__device__ __forceinline__ bool sees_pair(const attention_params &p, const Where &, int query, int key) {
+    return key < keys_seen(p, query);
+}
+
+// Is there such a pair, and is it seen? Without a branch, so that what pairs of a tile read of a tensor is loaded at once.
+__device__ __forceinline__ bool is_pair_seen(const attention_params &p, const Where &at, int query, int key) {
+    return (query < p.len_q) & (key < p.len_kv) & sees_pair(p, at, min(query, p.len_q - 1), min(key, p.len_kv - 1));
+}
+
 // Does every query from query0 on see every key from key0 on, so many of each?
 __device__ __forceinline__ bool all_pairs_seen(const attention_params &p, const Where &, int query0, int queries, int key0, int keys) {
     if (query0 + queries > p.len_q || key0 + keys > p.len_kv)
@@ -600,10 +611,9 @@ __device__ __forceinline__ float weigh_pair(const attention_params &p, const Whe
                                             float &s, float &d_weight) {
     bool seen = true;
     if constexpr (MASKED) {
-        seen = query < p.len_q && key < p.len_kv;
+        seen = is_pair_seen(p, at, query, key);
         query = min(query, p.len_q - 1);
         key = min(key, p.len_kv - 1);
-        seen = seen && key < keys_seen(p, query);
     }
     const float difference = d_weight - dot;
     const float weight = exp2_approx(fmaf(s, p.scale * LOG2_E, -lse2));
@@ -780,14 +790,13 @@ __device__ __forceinline__ void add_not_finite(float (&sum)[TILES][COLUMNS / 2],
 
 // Which tiles of the other side a block goes over: those of which some pair is seen. All threads ask together.
 
+// The keys of a block are shared out in parts.
+constexpr int KEY_PARTS = BLOCK_N / PART_KEYS;
+
 struct OtherTile {
     int index; // batch * heads + head
-    int first; // query; negative when there is no further tile
-};
-
-// Tiles of STEP_M queries of `left` heads from `index` on, which share the keys from key0 on.
-struct QueryTiles {
-    int index, left, query, key0;
+    int first;      // query; negative when there is no further tile
+    unsigned whole; // a bit for each part of the keys: does every query of the tile see all of it?
 };
 
 // backward/other_tiles_builtin.cuh
@@ -799,6 +808,11 @@ __device__ __forceinline__ int first_query(const attention_params &p, int key0) 
     return max(0, key0 - p.len_kv + p.len_q) / STEP_M * STEP_M;
 }
 
+// Tiles of STEP_M queries of `left` heads from `index` on, which share the keys from key0 on.
+struct QueryTiles {
+    int index, left, query, key0;
+};
+
 __device__ __forceinline__ QueryTiles query_tiles(const attention_params &p, int index, int heads, int key0) {
     return {index, heads, first_query(p, key0), key0};
 }
@@ -808,13 +822,17 @@ __device__ __forceinline__ OtherTile next_queries(const attention_params &p, Que
         if (walk.query < p.len_q) {
             const int query = walk.query;
             walk.query += STEP_M;
-            return {walk.index, query};
+            unsigned whole = 0;
+#pragma unroll
+            for (int part = 0; part < KEY_PARTS; part++)
+                whole |= static_cast<unsigned>(all_pairs_seen(p, {}, query, STEP_M, walk.key0 + part * PART_KEYS, PART_KEYS)) << part;
+            return {walk.index, query, whole};
         }
         walk.index++;
         walk.left--;
         walk.query = first_query(p, walk.key0);
     }
-    return {0, -1};
+    return {0, -1, 0};
 }
 
 // Tiles of STEP_N keys for the queries of a block.
@@ -1009,7 +1027,7 @@ __device__ __forceinline__ void go_over_queries(const attention_backward_params 
         multiply_rows<STEPS_QK>(s, shared.k, first, shared.q[stage]);
         if constexpr (DK)
             multiply_rows<STEPS_V>(d_weight, shared.v, first, shared.d_o[stage]);
-        if (all_pairs_seen(p, at, tile.first, STEP_M, key0, BLOCK_N))
+        if (tile.whole)
             weigh_keys<false>(s, d_weight, p, at, shared.lse2[stage], shared.dot[stage], tile.first, key0 + first);
         else
             weigh_keys<true>(s, d_weight, p, at, shared.lse2[stage], shared.dot[stage], tile.first, key0 + first);

@@ -77,6 +77,7 @@
      bfloat16            true               dtype == bf16
      step_m              64                 block_m
      consumers           2                  2
+     part_keys           64                 64
      panels              1                  (head_dim + 63) / 64
      panels_v            1                  (head_dim_v + 63) / 64
      dq_columns          32                 32 * panels
@@ -116,6 +117,7 @@ constexpr int STAGES = 2;
 constexpr bool BFLOAT16 = true;         // dtype == bf16
 constexpr int STEP_M = 64;              // block_m
 constexpr int CONSUMERS = 2;
+constexpr int PART_KEYS = 64;
 constexpr int PANELS = 1;               // (head_dim + 63) / 64
 constexpr int PANELS_V = 1;             // (head_dim_v + 63) / 64
 constexpr int DQ_COLUMNS = 32;          // 32 * panels
@@ -445,6 +447,15 @@ __device__ __forceinline__ int keys_seen(const attention_params &p, int) { retur
 
 // Which pairs of a query and a key count, for built-in masks.
 
+__device__ __forceinline__ bool sees_pair(const attention_params &p, const Where &, int query, int key) {
+    return key < keys_seen(p, query);
+}
+
+// Is there such a pair, and is it seen? Without a branch, so that what pairs of a tile read of a tensor is loaded at once.
+__device__ __forceinline__ bool is_pair_seen(const attention_params &p, const Where &at, int query, int key) {
+    return (query < p.len_q) & (key < p.len_kv) & sees_pair(p, at, min(query, p.len_q - 1), min(key, p.len_kv - 1));
+}
+
 // Does every query from query0 on see every key from key0 on, so many of each?
 __device__ __forceinline__ bool all_pairs_seen(const attention_params &p, const Where &, int query0, int queries, int key0, int keys) {
     if (query0 + queries > p.len_q || key0 + keys > p.len_kv)
@@ -469,14 +480,13 @@ constexpr float LOG2_E = 1.44269504f;
 
 // Which tiles of the other side a block goes over: those of which some pair is seen. All threads ask together.
 
+// The keys of a block are shared out in parts.
+constexpr int KEY_PARTS = BLOCK_N / PART_KEYS;
+
 struct OtherTile {
     int index; // batch * heads + head
-    int first; // query; negative when there is no further tile
-};
-
-// Tiles of STEP_M queries of `left` heads from `index` on, which share the keys from key0 on.
-struct QueryTiles {
-    int index, left, query, key0;
+    int first;      // query; negative when there is no further tile
+    unsigned whole; // a bit for each part of the keys: does every query of the tile see all of it?
 };
 
 // backward/other_tiles_builtin.cuh
@@ -488,6 +498,11 @@ __device__ __forceinline__ int first_query(const attention_params &p, int key0) 
     return 0;
 }
 
+// Tiles of STEP_M queries of `left` heads from `index` on, which share the keys from key0 on.
+struct QueryTiles {
+    int index, left, query, key0;
+};
+
 __device__ __forceinline__ QueryTiles query_tiles(const attention_params &p, int index, int heads, int key0) {
     return {index, heads, first_query(p, key0), key0};
 }
@@ -497,13 +512,17 @@ __device__ __forceinline__ OtherTile next_queries(const attention_params &p, Que
         if (walk.query < p.len_q) {
             const int query = walk.query;
             walk.query += STEP_M;
-            return {walk.index, query};
+            unsigned whole = 0;
+#pragma unroll
+            for (int part = 0; part < KEY_PARTS; part++)
+                whole |= static_cast<unsigned>(all_pairs_seen(p, {}, query, STEP_M, walk.key0 + part * PART_KEYS, PART_KEYS)) << part;
+            return {walk.index, query, whole};
         }
         walk.index++;
         walk.left--;
         walk.query = first_query(p, walk.key0);
     }
-    return {0, -1};
+    return {0, -1, 0};
 }
 
 // fragment/philox.cuh
@@ -566,16 +585,10 @@ struct PairWeight {
     float slope;  // P f'(scale s), by which dP - D is multiplied; 0 where the weight is, also if the derivative is infinite
 };
 
-// Of a pair that is not seen both are 0.
+// Of a pair that is not seen both are 0. MASKED: there may be no such query or key.
 template <bool MASKED>
-__device__ __forceinline__ PairWeight pair_weight(const attention_params &p, const Where &at, int query, int key, float lse2,
-                                                  float s) {
-    bool seen = true;
-    if constexpr (MASKED) {
-        seen = query < p.len_q && key < p.len_kv;
-        query = min(query, p.len_q - 1);
-        key = min(key, p.len_kv - 1);
-    }
+__device__ __forceinline__ PairWeight pair_weight(const attention_params &p, const Where &at, int query, int key, bool seen,
+                                                  float lse2, float s) {
     const float weight = exp2_approx(fmaf(s, p.scale * LOG2_E, -lse2));
     return {seen ? weight : 0, seen ? weight : 0};
 }
@@ -835,7 +848,7 @@ __device__ __forceinline__ void weigh_sixteen(float (&s)[8], float (&d_weight)[8
     for (int i = 0; i < 8; i++) {
         const int down = lane / 4 + i / 2 % 2 * 8, across = lane % 4 * 2 + i / 4 * 8 + i % 2;
         const int query = query0 + (KEYS_DOWN ? across : down), key = key0 + (KEYS_DOWN ? down : across), place = row_place(query);
-        const PairWeight pair = pair_weight<true>(p, at, query, key, row_lse2(p, index)[place], s[0]);
+        const PairWeight pair = pair_weight<true>(p, at, query, key, is_pair_seen(p, at, query, key), row_lse2(p, index)[place], s[0]);
         const bool kept = keeps_pair(dropout_of(p, index), query, key);
         d_weight[0] = kept ? p.dropout_factor * d_weight[0] : 0;
         const float d_s = pair.slope == 0 ? 0 : pair.slope * (d_weight[0] - row_dots(p, index)[place]);
@@ -1249,8 +1262,8 @@ __device__ __forceinline__ void drop_gradients(float (&d_weight)[STEP_M / 2], un
 
 // S^T -> P^T, which are the slopes too. `lse2`: the statistics of queries from query0 on; key0: the key of the thread's first row.
 template <bool MASKED>
-__device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attention_params &p, const Where &at, SharedAddress lse2,
-                                           int query0, int key0) {
+__device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attention_params &p, const Where &at,
+                                           SharedAddress lse2, int query0, int key0) {
     const int first = query0 + static_cast<int>(threadIdx.x) % 4 * 2;
 #pragma unroll
     for (int j = 0; j < STEP_M / 16; j++) {
@@ -1259,7 +1272,8 @@ __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attenti
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             const int query = first + 16 * j + i / 4 * 8 + i % 2, key = key0 + i / 2 % 2 * 8;
-            s[8 * j + i] = pair_weight<MASKED>(p, at, query, key, lse2_of[i / 4 * 2 + i % 2], s[8 * j + i]).weight;
+            const bool is_seen = !MASKED || is_pair_seen(p, at, query, key);
+            s[8 * j + i] = pair_weight<MASKED>(p, at, query, key, is_seen, lse2_of[i / 4 * 2 + i % 2], s[8 * j + i]).weight;
         }
     }
 }
@@ -1362,7 +1376,7 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 // A tile of the other side, as the producer found it.
 struct Step {
     int first; // its first query or key; negative behind the last step
-    int whole; // does every query see every key?
+    unsigned whole; // a bit for each consumer: are all its pairs seen?
     int sums, late_sums; // which tile of dQ it is, or the last one was; the same of the tile two steps before
 };
 
@@ -1431,12 +1445,11 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
         Barrier *const q_full = &shared.q_full[stage], *const d_o_full = &shared.d_o_full[stage_d_o];
         const Where at = where_is(p, tile.index);
         last = tile.first < 0;
-        const bool whole = !last && all_pairs_seen(p, at, tile.first, STEP_M, item.key0, BLOCK_N);
         barrier_wait(&shared.q_empty[stage], ring.parity() ^ 1);
         if (elected) {
             Step &step = shared.step[stage];
             step.first = tile.first;
-            step.whole = whole;
+            step.whole = tile.whole;
             step.late_sums = sums_before;
             sums_before = sums;
             sums = last ? sums : tile_of_query(p, tile.index, tile.first);
@@ -1600,7 +1613,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     int index; // which consumer of the block
     Ring<KEY_STAGES> items;
     Ring<STAGES> ring;            // steps of all items
-    bool whole;                   // does every query of the step see every key?
+    bool whole;                   // does every query of the step see every key of this consumer?
     bool whole_ahead, last_ahead; // the same of the awaited step; does it mark the end of the item?
     int late_sums; // where dQ of the step before the last one belongs
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
@@ -1660,7 +1673,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     // Also reads what later code needs of the step: a load from shared memory is slow while products run.
     __device__ __forceinline__ void await_queries(int ahead) {
         barrier_wait(&shared.q_full[(ring + ahead).stage()], (ring + ahead).parity());
-        whole_ahead = step(ahead).whole;
+        whole_ahead = step(ahead).whole >> index & 1;
         last_ahead = step(ahead).first < 0;
         late_sums = step(ahead).late_sums;
     }
@@ -1696,7 +1709,9 @@ template <bool DK, bool DV> struct KeysConsumer {
     template <bool MASKED>
     __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, SharedAddress lse2, int query0, int key,
                                              int ahead) {
-        weigh_keys<MASKED>(s, p, at, lse2, query0, key);
+        weigh_keys<MASKED>(s,
+                           p, at,
+                           lse2, query0, key);
     }
 
     // dP^T (64 keys, STEP_M) = V dO^T of a step that is `ahead`; issued.
