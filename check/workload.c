@@ -532,7 +532,17 @@ static void find_gradients(const struct workload *w, struct oracle_gradients *ex
     }
 }
 
+/* A launch whose indices may leave a tensor is refused, and has no answer. */
+static bool indices_fit(const struct workload *w) {
+    struct text why = {0};
+    bool fit = params_fit(w->params, &why);
+    text_free(&why);
+    return fit;
+}
+
 static bool answer_backward(struct workload *w) {
+    if (!indices_fit(w))
+        return true;
     const struct oracle_attention forward = forward_of(w);
     struct formula *derivative = forward.score ? formula_slope(forward.score) : NULL;
     double *o = malloc(sizeof *o * (size_t)(w->input[BACKWARD_O].count + 1));

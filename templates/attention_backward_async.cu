@@ -5,7 +5,11 @@
 //     dK, dV    a persistent block takes BLOCK_N keys at a time and walks over STEP_M queries at a time, of all heads that share the keys
 //               S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q
 //               Keys are rows, so that P^T and dS^T are operands in the registers where they come to be.
-//$ let dq_added = deterministic == 0 and head_dim <= 128 and head_dim + head_dim_v <= 256
+//$ note Accumulators of dK beside those of dV take up to 128 registers of a thread. With more of them there are two launches; also
+//$ note where the addresses of gradients of what the score reads stand there.
+//$ let most_elements = 192 if wants_d_params > 0 else 256
+//$ let apart = head_dim + head_dim_v > most_elements
+//$ let dq_added = deterministic == 0 and head_dim <= 128 and not apart
 //$ if dq_added
 //     dQ        dQ = dS K in the same loop, of dS of all consumers, through shared memory. It is multiplied one step late, so that no
 //               consumer waits for another, and added in fp32 to sums in the workspace, which a last launch rounds.
@@ -17,7 +21,9 @@
 //$ include "backward/$layout.cuh"
 //$ include "expression/tables_launch.cuh" if mask_tables > 0
 //$ include "backward/row_statistics_launch.cuh"
-//$ include "backward/d_sinks_launch.cuh" if sinks > 0
+//$ include "backward/d_sinks_launch.cuh" if wants_d_sinks == 1
+//$ include "backward/clear_d_params_launch.cuh" if wants_d_params > 0
+//$ include "backward/d_params.cuh" if wants_d_params > 0
 //$ launch attention_dv grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if apart
 //$ launch attention_dk grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if apart
 //$ launch attention_dk_dv_dq grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if dq_added

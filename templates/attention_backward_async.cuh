@@ -1,10 +1,13 @@
-//$ needs dtype head_dim head_dim_v mask score wants dropout block_m block_n stages overlap target target_shared_bytes
-//$ needs mask_tables dq_added
+//$ needs dtype head_dim head_dim_v mask score score_adds head_reads wants_dq wants_dk wants_dv wants_d_params dropout block_m block_n stages overlap target target_shared_bytes
+//$ needs mask_tables apart dq_added
 
 //$ note What it computes.
 //$ require target == sm_90a
 //$ require dtype != fp32
-//$ require wants == inputs
+//$ note Gradients of what a score reads are added from dS, which is theirs where the score adds to s; those that all pairs of a head
+//$ note share would need sums of their own.
+//$ require wants_dq == 1 and wants_dk == 1 and wants_dv == 1
+//$ require wants_d_params == 0 or (score_adds == 1 and head_reads == 0)
 //$ require head_dim % 8 == 0 and head_dim_v % 8 == 0
 //$ require head_dim <= 256 and head_dim_v <= 256
 //$ let bfloat16 = dtype == bf16
@@ -39,10 +42,14 @@
 //$ require stages == 2
 //$ require overlap in [intra_warpgroup, both]
 
+//$ note Where registers allow, what the score adds to s is found while S is multiplied. Else P^T f stands beside P^T, with f the
+//$ note derivative of the score by s.
+//$ let short_rows = head_dim + head_dim_v <= 192 or (apart and max(head_dim, head_dim_v) <= 128)
+//$ let added_ahead = score_adds == 1 and short_rows
+//$ let slopes_differ = score == custom_score and not added_ahead
+
 //$ note Warpgroups and launches.
 //$ let pingpong_schedule = overlap == both
-//$ note Accumulators of dK beside those of dV take up to 128 registers of a thread. With more of them there are two launches.
-//$ let apart = head_dim + head_dim_v > 256
 //$ let consumers = 2
 //$ note The keys of a consumer: it tests those pairs that not all queries of a step see.
 //$ let part_keys = 64

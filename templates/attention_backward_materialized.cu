@@ -16,6 +16,7 @@
 //$ let head_sums = head_reads
 //$ let head_part_rows = 1
 //$ include "backward/clear_d_params_launch.cuh" if wants_d_params > 0
+//$ include "backward/head_sums.cuh" if wants_d_params > 0 and head_reads > 0
 //$ include "backward/d_params.cuh" if wants_d_params > 0
 //$ launch attention_pairs grid batch * heads * len_q block threads shared 0
 //$ launch attention_dq grid batch * heads * len_q block threads shared 0 if wants_dq == 1

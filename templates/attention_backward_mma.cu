@@ -17,6 +17,7 @@
 //$ let head_sums = head_reads
 //$ let head_part_rows = block_m
 //$ include "backward/clear_d_params_launch.cuh" if wants_d_params > 0
+//$ include "backward/head_sums.cuh" if wants_d_params > 0 and head_reads > 0
 //$ include "backward/d_params.cuh" if wants_d_params > 0
 //$ launch attention_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys dependent if apart and wants_dv == 1
 //$ launch attention_dk grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys dependent if apart and wants_dk == 1

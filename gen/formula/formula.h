@@ -142,6 +142,8 @@ void formula_fold_free(struct formula_fold *fold);
    side. Null when memory ran out or it would be too long. */
 struct formula *formula_slope(const struct formula *score);
 
+bool formula_is_one(const struct formula *formula); /* the number 1.0, and nothing else */
+
 /* A float that a score reads, a number or an element of a tensor, and what the score changes by with it. */
 struct formula_read {
     int param;

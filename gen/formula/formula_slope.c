@@ -69,6 +69,11 @@ struct formula *formula_slope(const struct formula *score) {
     return f ? finished(f, s == NO_NODE ? constant(f, 0) : or_zero(f, slope(f, score, score->root, s))) : NULL;
 }
 
+bool formula_is_one(const struct formula *formula) {
+    const struct tree_node *root = &formula->node[formula->root];
+    return root->op == OP_REAL && root->real == 1;
+}
+
 /* --- by what it reads -------------------------------------------------------------------------------------------- */
 
 static bool is_float(const struct formula *f, int node) {

@@ -40,10 +40,11 @@ static bool find_score(const struct formula_set *set, int value[FACT_COUNT]) {
 }
 
 /* The backward pass needs it. */
-static bool has_derivative(const struct knobs *knobs, const struct formula_set *set) {
+static bool find_derivative(const struct knobs *knobs, const struct formula_set *set, int value[FACT_COUNT]) {
     if (knobs->family != family_attention_backward || !set->score)
         return true;
     struct formula *derivative = formula_slope(set->score);
+    value[FACT_score_adds] = derivative && formula_is_one(derivative);
     formula_free(derivative);
     return derivative != NULL;
 }
@@ -66,7 +67,7 @@ bool facts_find(const struct knobs *knobs, struct expr_slot fact[FACT_COUNT], ch
     struct formula_set set;
     bool good = formula_set_open(&set, knobs);
     snprintf(reason, FACT_REASON, "%s", good ? "out of memory" : set.reason);
-    if (good && !has_derivative(knobs, &set)) {
+    if (good && !find_derivative(knobs, &set, value)) {
         snprintf(reason, FACT_REASON, "the derivative of the score has too many parts");
         good = false;
     }

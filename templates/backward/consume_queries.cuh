@@ -1,4 +1,4 @@
-//$ needs mask score dropout step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns block_m weights_packed
+//$ needs mask score added_ahead slopes_differ wants_d_params dropout step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns block_m weights_packed
 //$ include "backward/seen_pairs.cuh" if mask == custom_mask
 //$ include "backward/dq_rows.cuh" if dq_added and block_m == 128 else "backward/dq_columns.cuh" if dq_added
 
@@ -17,6 +17,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T              //$ if weights_packed
     float s[STEP_M / 2]; // S^T, then slopes //$ else
+    float added[STEP_M / 2]; // what the score adds to S^T of the awaited step //$ if added_ahead
     float d_weight[STEP_M / 2]; // dP^T
     unsigned weights[STEP_M / 16][4], d_s[STEP_M / 16][4]; // P^T and dS^T in 16 bits, operands
     float dq[DQ_COLUMNS / 2]; // of this consumer's part, (64 queries, DQ_COLUMNS) //$ if dq_added
@@ -105,6 +106,22 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
 
     //$ end
+    //$ if added_ahead
+    // What the score adds to S^T of a step that is `ahead`, found while that is multiplied.
+    __device__ __forceinline__ void find_added(int ahead) {
+        if (last_ahead)
+            return;
+        const Step &of = step(ahead);
+        const attention_params &p = own_sequence(all, item());
+        const int lane = static_cast<int>(threadIdx.x) % 32, query0 = of.first + lane % 4 * 2, key0 = first_key() + lane / 4;
+#pragma unroll
+        for (int i = 0; i < STEP_M / 2; i++) {
+            const int query = min(query0 + i / 4 * 8 + i % 2, p.len_q - 1), key = min(key0 + i / 2 % 2 * 8, p.len_kv - 1);
+            added[i] = score_of(p, of.where, position_of(p, query), key, 0.0f);
+        }
+    }
+
+    //$ end
     // P^T and slopes, from S^T.
     __device__ __forceinline__ void weigh(int ahead) {
         const Step &of = step(ahead);
@@ -123,10 +140,11 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, SharedAddress lse2, int query0, int key,
                                              int ahead) {
         weigh_keys<MASKED>(s,
-                           weights, //$ if score == custom_score or weights_packed
+                           weights, //$ if slopes_differ or weights_packed
                            p, at,
                            seen,        //$ if mask == custom_mask
-                           kept(ahead), //$ if score == custom_score and dropout == 1
+                           added,       //$ if added_ahead
+                           kept(ahead), //$ if slopes_differ and dropout == 1
                            lse2, query0, key);
     }
 
@@ -140,8 +158,8 @@ template <bool DK, bool DV> struct KeysConsumer {
 
     // dV (64 keys, dv) += P^T dO; issued.
     __device__ __forceinline__ void add_dv() {
-        pack_kept(weights, s, kept()); //$ if score != custom_score and dropout == 1
-        pack_values(weights, s);       //$ elif score != custom_score and not weights_packed
+        pack_kept(weights, s, kept()); //$ if not slopes_differ and dropout == 1
+        pack_values(weights, s);       //$ elif not slopes_differ and not weights_packed
         wgmma_fence();
         add_weighted<HEAD_DIM_V, STEP_M>(dv[0], weights, matrix_descriptor(shared.d_o[d_o().stage()], STEP_M * 128));
         wgmma_commit();
@@ -167,6 +185,19 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_commit();
     }
 
+    //$ if wants_d_params > 0
+    // dS, which is the gradient by the score, to those of what it reads.
+    __device__ __forceinline__ void add_d_params() const {
+        const attention_params &p = own_sequence(all, item());
+        const Where &at = step().where;
+        const int lane = static_cast<int>(threadIdx.x) % 32, key0 = first_key() + lane / 4;
+        const int position = position_of(p, step().first + lane % 4 * 2);
+#pragma unroll
+        for (int i = 0; i < STEP_M / 2; i++)
+            add_pair(params, p, at, position + i / 4 * 8 + i % 2, key0 + i / 2 % 2 * 8, 0, d_weight[i]);
+    }
+
+    //$ end
     // Q and its statistics, which each warp reads for itself.
     __device__ __forceinline__ void release_queries() {
         release(&shared.q_empty[ring.stage()]); // every warp has shared its dS since it read them //$ if dq_added

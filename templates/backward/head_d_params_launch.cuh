@@ -1,5 +1,6 @@
 //$ needs head_reads dependent_launches
 //$ launch attention_head_d_params grid batch * heads * head_reads block 256 shared 32 dependent
+//$ include "backward/head_sums.cuh"
 //$ include "backward/d_params.cuh"
 //$ include "target/sm_90.cuh"
 

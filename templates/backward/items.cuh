@@ -1,4 +1,4 @@
-//$ needs layout block_n
+//$ needs layout score block_n
 //$ include "backward/own_sequence.cuh"
 //$ include "backward/row_statistics_launch.cuh"
 
@@ -17,9 +17,15 @@ __device__ __forceinline__ Item take_item(const attention_params &all, int *coun
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, items = all.batch * all.kv_heads * tiles;
     for (;;) {
         const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
-        const int n = __shfl_sync(0xffffffffu, taken, 0), kv_index = n / tiles, key0 = n % tiles * BLOCK_N;
+        const int n = __shfl_sync(0xffffffffu, taken, 0), key0 = n % tiles * BLOCK_N;
         if (n >= items)
             return {0, -1};
+        //$ if score == custom_score
+        // all batches of a head one behind another: what the score reads is often theirs together
+        const int head = n / tiles / all.batch, kv_index = n / tiles % all.batch * all.kv_heads + head;
+        //$ else
+        const int kv_index = n / tiles;
+        //$ end
         //$ if layout == dense
         return {kv_index, key0};
         //$ else

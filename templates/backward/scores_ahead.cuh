@@ -1,4 +1,4 @@
-//$ needs mask dq_added dq_first pingpong_schedule
+//$ needs mask added_ahead wants_d_params dq_added dq_first pingpong_schedule
 //$ include "backward/turns.cuh" if pingpong_schedule
 
 // The order of a consumer's steps: S^T of the next step is multiplied behind dK of this one, and nothing is in flight where the loop
@@ -11,6 +11,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
         return;
     }
     c.multiply_scores(0);
+    c.find_added(0); //$ if added_ahead
     c.find_seen(0); //$ if mask == custom_mask
     wgmma_wait<0>();
     wgmma_settle(c.s);
@@ -25,6 +26,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
         if constexpr (DK) {
             wgmma_wait<DV>();
             c.weigh_gradients();
+            c.add_d_params(); //$ if wants_d_params > 0
             c.share(); //$ if dq_added
             c.add_dk();
         }
@@ -43,11 +45,13 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
         }
         c.release_queries();
         c.multiply_dq(); // in an item's first step in vain: a branch would cost registers //$ if dq_added
+        c.find_added(1); //$ if added_ahead and not dq_first
         c.find_seen(1); //$ if mask == custom_mask
         wgmma_wait<0>(); //$ if dq_first or not dq_added
         c.take_dq();     //$ if dq_first
         wgmma_wait<1>(); //$ elif dq_added
         wgmma_settle(c.s);
+        c.find_added(1); //$ if added_ahead and dq_first
         take_turn(c.index); //$ if pingpong_schedule
         c.weigh(1);
         pass_turn(c.index); //$ if pingpong_schedule

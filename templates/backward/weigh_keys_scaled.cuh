@@ -1,10 +1,12 @@
-//$ needs step_m mask
+//$ needs step_m mask added_ahead
 
 // S^T -> P^T, which are the slopes too. `lse2`: the statistics of queries from query0 on; key0: the key of the thread's first row.
 // Bit i of `seen` is for element i. //$ if mask == custom_mask
+// `added`: what the score adds to the scaled products. //$ if added_ahead
 template <bool MASKED>
 __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attention_params &p, const Where &at,
                                            unsigned seen, //$ if mask == custom_mask
+                                           const float (&added)[STEP_M / 2], //$ if added_ahead
                                            SharedAddress lse2, int query0, int key0) {
     const int first = query0 + static_cast<int>(threadIdx.x) % 4 * 2;
 #pragma unroll
@@ -16,7 +18,10 @@ __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attenti
             const int query = first + 16 * j + i / 4 * 8 + i % 2, key = key0 + i / 2 % 2 * 8;
             const bool is_seen = !MASKED || seen >> (8 * j + i) & 1;           //$ if mask == custom_mask
             const bool is_seen = !MASKED || is_pair_seen(p, at, query, key); //$ else
-            s[8 * j + i] = pair_weight<MASKED>(p, at, query, key, is_seen, lse2_of[i / 4 * 2 + i % 2], s[8 * j + i]).weight;
+            const float shift = fmaf(added[8 * j + i], -LOG2_E, lse2_of[i / 4 * 2 + i % 2]); //$ if added_ahead
+            const float shift = lse2_of[i / 4 * 2 + i % 2];                                  //$ else
+            const float weight = exp2_approx(fmaf(s[8 * j + i], p.scale * LOG2_E, -shift));
+            s[8 * j + i] = is_seen ? weight : 0;
         }
     }
 }

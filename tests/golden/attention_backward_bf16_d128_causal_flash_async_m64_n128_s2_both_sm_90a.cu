@@ -1186,9 +1186,10 @@ __device__ __forceinline__ Item take_item(const attention_params &all, int *coun
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, items = all.batch * all.kv_heads * tiles;
     for (;;) {
         const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
-        const int n = __shfl_sync(0xffffffffu, taken, 0), kv_index = n / tiles, key0 = n % tiles * BLOCK_N;
+        const int n = __shfl_sync(0xffffffffu, taken, 0), key0 = n % tiles * BLOCK_N;
         if (n >= items)
             return {0, -1};
+        const int kv_index = n / tiles;
         return {kv_index, key0};
     }
 }
@@ -1232,7 +1233,9 @@ __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attenti
         for (int i = 0; i < 8; i++) {
             const int query = first + 16 * j + i / 4 * 8 + i % 2, key = key0 + i / 2 % 2 * 8;
             const bool is_seen = !MASKED || is_pair_seen(p, at, query, key);
-            s[8 * j + i] = pair_weight<MASKED>(p, at, query, key, is_seen, lse2_of[i / 4 * 2 + i % 2], s[8 * j + i]).weight;
+            const float shift = lse2_of[i / 4 * 2 + i % 2];
+            const float weight = exp2_approx(fmaf(s[8 * j + i], p.scale * LOG2_E, -shift));
+            s[8 * j + i] = is_seen ? weight : 0;
         }
     }
 }

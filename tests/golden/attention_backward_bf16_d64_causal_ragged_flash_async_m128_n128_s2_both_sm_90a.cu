@@ -1281,9 +1281,10 @@ __device__ __forceinline__ Item take_item(const attention_params &all, int *coun
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, items = all.batch * all.kv_heads * tiles;
     for (;;) {
         const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
-        const int n = __shfl_sync(0xffffffffu, taken, 0), kv_index = n / tiles, key0 = n % tiles * BLOCK_N;
+        const int n = __shfl_sync(0xffffffffu, taken, 0), key0 = n % tiles * BLOCK_N;
         if (n >= items)
             return {0, -1};
+        const int kv_index = n / tiles;
         const attention_params own = sequence_of(all, kv_index / all.kv_heads);
         if (key0 < own.len_kv)
             return {kv_index, key0, numbers_of(own)};
