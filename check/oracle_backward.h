@@ -14,7 +14,9 @@ struct oracle_backward {
     /* What forward->score reads (formula_reads_find), of the parameters of which gradients are wanted, and their scope. Null = none. */
     const struct formula_reads *reads;
     const struct formula_scope *scope;
-    bool d_s_from_rounded; /* for the tolerance: the kernel takes dS from a P that is rounded to 16 bits already */
+    /* For the tolerance: the kernel takes dS from a P that is rounded to 16 bits already, and adds to the gradients of what the score
+       reads a dS that is. */
+    bool d_s_from_rounded, reads_from_rounded;
 };
 
 /* Shaped like q, k, v, forward->sinks and the parameters of the score. One number each, the gradient or a bound of its error.

@@ -91,10 +91,11 @@ static double weight_error(double error_of_score, double score, double lse) {
     return error_of_score + 2 * fabs(score) + 2 * fabs(lse) + 2 * fabs(score - lse) + 8;
 }
 
-/* What a pair adds to the gradients of what its score reads: d_score, with its error, times a slope. */
+/* What a pair adds to the gradients of what its score reads: d_score, with its error and rounding, times a slope. */
 static void add_reads(struct bounds *to, const struct formula_env *env, int64_t b, int64_t h, int64_t query,
                       int64_t key, double error_of_s, double d_score, double error) {
     const struct oracle_backward *p = to->p;
+    double rounding = p->reads_from_rounded ? term_of(d_score, 0, to->weights).rounding : 0;
     for (int i = 0; p->reads && d_score != 0 && i < p->reads->count; i++) {
         const struct formula_read *read = &p->reads->read[i];
         double slope = formula_score(read->slope, env);
@@ -102,7 +103,7 @@ static void add_reads(struct bounds *to, const struct formula_env *env, int64_t 
             derivative_error(p->forward, read->slope, b, h, query, key, env->score, error_of_s * UNIT) / UNIT;
         double of_share = fabs(slope) * error + fabs(d_score) * error_of_slope + fabs(slope * d_score);
         add(&to->d_param[read->param][oracle_place(p->scope, read, p->forward->env, env)],
-            (struct term){slope * d_score, of_share, 0, 0}, 1);
+            (struct term){slope * d_score, of_share, rounding * fabs(slope), 0}, 1);
     }
 }
 

@@ -424,6 +424,12 @@ static bool keeps_rounded_weights(const struct knobs *knobs) {
            knobs->block_m == 128 && knobs->deterministic <= 0 && knobs->head_dim <= 64 && knobs->head_dim_v <= 64;
 }
 
+/* Does it add dS in 16 bits to the gradients of what the score reads (templates/backward/add_d_params.cuh)? */
+static bool adds_rounded_d_s(const struct knobs *knobs) {
+    return knobs->family == family_attention_backward && knobs->algorithm == algorithm_flash_async &&
+           knobs->wants == wants_custom_wants;
+}
+
 /* The forward pass, of the inputs from the first on. */
 static struct oracle_attention forward_of(const struct workload *w) {
     const struct shape *s = &w->shape;
@@ -556,7 +562,8 @@ static bool answer_backward(struct workload *w) {
                                             .reads =
                                                 w->params->formulas.wants.params ? &w->params->formulas.reads : NULL,
                                             .scope = &w->params->formulas.scope,
-                                            .d_s_from_rounded = keeps_rounded_weights(&w->problem)};
+                                            .d_s_from_rounded = keeps_rounded_weights(&w->problem),
+                                            .reads_from_rounded = adds_rounded_d_s(&w->problem)};
     struct oracle_gradients expected = {0}, allowed = {0};
     find_gradients(w, &expected, &allowed);
     bool done = o && lse && (derivative || !forward.score) && run_forward(w, o, lse);
@@ -682,5 +689,6 @@ bool workload_fits(const struct workload *workload, const struct knobs *problem,
             !knob_same(&workload->problem, problem, (enum knob_id)id))
             return false;
     return workload_weights(&workload->problem) == workload_weights(problem) &&
-           keeps_rounded_weights(&workload->problem) == keeps_rounded_weights(problem);
+           keeps_rounded_weights(&workload->problem) == keeps_rounded_weights(problem) &&
+           adds_rounded_d_s(&workload->problem) == adds_rounded_d_s(problem);
 }

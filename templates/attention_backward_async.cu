@@ -1,14 +1,13 @@
 // The gradients of attention on Hopper, warp-specialised: in each block one warp loads tiles by TMA, STAGES steps ahead of their use, and
 // consumers, warpgroups of 64 rows each, multiply them by wgmma.
 // Three more warps draw which pairs are dropped. //$ if dropout == 1
+// Two more warps add dS to the gradients of what the score reads. //$ if wants_d_params > 0
 //
 //     dK, dV    a persistent block takes BLOCK_N keys at a time and walks over STEP_M queries at a time, of all heads that share the keys
 //               S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q
 //               Keys are rows, so that P^T and dS^T are operands in the registers where they come to be.
-//$ note Accumulators of dK beside those of dV take up to 128 registers of a thread. With more of them there are two launches; also
-//$ note where the addresses of gradients of what the score reads stand there.
-//$ let most_elements = 192 if wants_d_params > 0 else 256
-//$ let apart = head_dim + head_dim_v > most_elements
+//$ note Accumulators of dK beside those of dV take up to 128 registers of a thread. With more of them there are two launches.
+//$ let apart = head_dim + head_dim_v > 256
 //$ let dq_added = deterministic == 0 and head_dim <= 128 and not apart
 //$ if dq_added
 //     dQ        dQ = dS K in the same loop, of dS of all consumers, through shared memory. It is multiplied one step late, so that no
@@ -80,6 +79,7 @@ static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 //$ include "backward/produce_queries.cuh"
 //$ include "backward/draw_queries.cuh" if dropout == 1
 //$ include "backward/add_dq.cuh" if dq_staged
+//$ include "backward/add_d_params.cuh" if wants_d_params > 0
 //$ include "backward/consume_queries.cuh"
 //$ include "backward/products_ahead.cuh" if weights_packed else "backward/scores_ahead.cuh"
 
@@ -88,7 +88,8 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
     for (int stage = 0; stage < KEY_STAGES; stage++) {
         barrier_init(&shared.keys_full[stage], 1);
         barrier_init(&shared.keys_empty[stage], CONSUMERS + DRAWERS); //$ if dropout == 1
-        barrier_init(&shared.keys_empty[stage], CONSUMERS);           //$ else
+        barrier_init(&shared.keys_empty[stage], CONSUMERS + ADDERS); //$ elif wants_d_params > 0
+        barrier_init(&shared.keys_empty[stage], CONSUMERS); //$ else
     }
     for (int stage = 0; stage < STAGES; stage++) {
         // the bytes of Q, the lanes that copy statistics
@@ -104,7 +105,8 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
     //$ if dq_added
     for (int buffer = 0; buffer < 2; buffer++) {
         barrier_init(&shared.d_s_full[buffer], 4 * CONSUMERS); // warps
-        barrier_init(&shared.d_s_empty[buffer], CONSUMERS);
+        barrier_init(&shared.d_s_empty[buffer], CONSUMERS + ADDERS); //$ if wants_d_params > 0
+        barrier_init(&shared.d_s_empty[buffer], CONSUMERS); //$ else
     }
     //$ end
     //$ if dq_staged
@@ -129,6 +131,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
         if (warp_index() == 0)
             produce_queries(params, shared, item_counter(params.backward.forward, DV ? 0 : 1));
         else draw_queries(params.backward.forward, shared, warp_index() - 1); //$ if dropout == 1
+        else if (warp_index() > 1) add_d_params(params.backward, shared, warp_index() - 2); //$ if wants_d_params > 0
         //$ if dq_staged
         else if (warp_index() <= CONSUMERS)
             add_dq(params.backward.forward, shared, warp_index() - 1);

@@ -4,10 +4,10 @@
 //$ note What it computes.
 //$ require target == sm_90a
 //$ require dtype != fp32
-//$ note Gradients of what a score reads are added from dS, which is theirs where the score adds to s; those that all pairs of a head
-//$ note share would need sums of their own.
+//$ note Gradients of what a score reads are added from the tiles of dS that are shared for dQ. They are theirs where the score adds to
+//$ note s; those that all pairs of a head share would need sums of their own.
 //$ require wants_dq == 1 and wants_dk == 1 and wants_dv == 1
-//$ require wants_d_params == 0 or (score_adds == 1 and head_reads == 0)
+//$ require wants_d_params == 0 or (score_adds == 1 and head_reads == 0 and dq_added and dropout == 0)
 //$ require head_dim % 8 == 0 and head_dim_v % 8 == 0
 //$ require head_dim <= 256 and head_dim_v <= 256
 //$ let bfloat16 = dtype == bf16
@@ -44,8 +44,7 @@
 
 //$ note Where registers allow, what the score adds to s is found while S is multiplied. Else P^T f stands beside P^T, with f the
 //$ note derivative of the score by s.
-//$ let short_rows = head_dim + head_dim_v <= 192 or (apart and max(head_dim, head_dim_v) <= 128)
-//$ let added_ahead = score_adds == 1 and short_rows
+//$ let added_ahead = score_adds == 1 and head_dim + head_dim_v <= 192
 //$ let slopes_differ = score == custom_score and not added_ahead
 
 //$ note Warpgroups and launches.

@@ -1,4 +1,4 @@
-//$ needs mask score added_ahead slopes_differ wants_d_params dropout step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns block_m weights_packed
+//$ needs mask score added_ahead slopes_differ dropout step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns block_m weights_packed
 //$ include "backward/seen_pairs.cuh" if mask == custom_mask
 //$ include "backward/dq_rows.cuh" if dq_added and block_m == 128 else "backward/dq_columns.cuh" if dq_added
 
@@ -185,19 +185,6 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_commit();
     }
 
-    //$ if wants_d_params > 0
-    // dS, which is the gradient by the score, to those of what it reads.
-    __device__ __forceinline__ void add_d_params() const {
-        const attention_params &p = own_sequence(all, item());
-        const Where &at = step().where;
-        const int lane = static_cast<int>(threadIdx.x) % 32, key0 = first_key() + lane / 4;
-        const int position = position_of(p, step().first + lane % 4 * 2);
-#pragma unroll
-        for (int i = 0; i < STEP_M / 2; i++)
-            add_pair(params, p, at, position + i / 4 * 8 + i % 2, key0 + i / 2 % 2 * 8, 0, d_weight[i]);
-    }
-
-    //$ end
     // Q and its statistics, which each warp reads for itself.
     __device__ __forceinline__ void release_queries() {
         release(&shared.q_empty[ring.stage()]); // every warp has shared its dS since it read them //$ if dq_added

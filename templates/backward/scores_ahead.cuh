@@ -1,4 +1,4 @@
-//$ needs mask added_ahead wants_d_params dq_added dq_first pingpong_schedule
+//$ needs mask added_ahead dq_added dq_first pingpong_schedule
 //$ include "backward/turns.cuh" if pingpong_schedule
 
 // The order of a consumer's steps: S^T of the next step is multiplied behind dK of this one, and nothing is in flight where the loop
@@ -26,7 +26,6 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
         if constexpr (DK) {
             wgmma_wait<DV>();
             c.weigh_gradients();
-            c.add_d_params(); //$ if wants_d_params > 0
             c.share(); //$ if dq_added
             c.add_dk();
         }

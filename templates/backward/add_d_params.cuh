@@ -1,0 +1,60 @@
+//$ needs block_n step_m key_stages
+//$ include "backward/d_params.cuh"
+//$ include "backward/items.cuh"
+//$ include "backward/other_tiles.cuh"
+
+// Two warps of the producer's warpgroup add dS, which is the gradient by the score, to the gradients of what the score reads. They take
+// it in 16 bits, from the tiles that the consumers share for dQ.
+constexpr int ADDERS = 2;
+
+// dS^T (BLOCK_N keys, STEP_M queries) of a step. A lane takes a key, and neighbouring lanes neighbouring keys, since what they add to
+// mostly lies side by side.
+__device__ __forceinline__ void add_tile(const attention_backward_params &params, const SharedKeys &shared, int buffer,
+                                         const attention_params &p, const Where &at, int query0, int key0, int adder) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, position = position_of(p, query0);
+#pragma unroll 1
+    for (int i = adder; i < BLOCK_N / 32 * (STEP_M / 8); i += ADDERS) {
+        const int row = i % (BLOCK_N / 32) * 32 + lane, chunk = i / (BLOCK_N / 32);
+        const uint4 eight = *reinterpret_cast<const uint4 *>(
+            &shared.d_s[buffer][row / 64][chunk / 8][row % 64][(chunk % 8 ^ row % 8) * 8]);
+        const unsigned pair[4] = {eight.x, eight.y, eight.z, eight.w};
+#pragma unroll
+        for (int n = 0; n < 8; n++)
+            add_pair(params, p, at, position + 8 * chunk + n, key0 + row, 0, to_float(static_cast<Input>(pair[n / 2] >> n % 2 * 16)));
+    }
+}
+
+// The same of all steps of all items that the block takes.
+__device__ __forceinline__ void add_d_params(const attention_backward_params &params, SharedKeys &shared, int adder) {
+    const attention_params &all = params.forward;
+    const int group = all.heads / all.kv_heads;
+    const bool elected = elect_one();
+    int tiles = 0; // of dS
+    if (elected)
+        barrier_arrive(&shared.d_s_empty[1]); // as the consumers do in their first step
+#pragma unroll 1
+    for (Ring<KEY_STAGES> items = {0};; items.count++) {
+        const int stage = items.stage();
+        barrier_wait(&shared.keys_full[stage], items.parity());
+        const Item &item = shared.item[stage];
+        if (item.key0 < 0)
+            break;
+        const attention_params &p = own_sequence(all, item);
+        QueryTiles walk = query_tiles(p, item.kv_index * group, group, item.key0);
+#pragma unroll 1
+        for (;; tiles++) {
+            const OtherTile tile = next_queries(p, walk);
+            if (tile.first < 0)
+                break;
+            const int buffer = tiles % 2;
+            barrier_wait(&shared.d_s_full[buffer], tiles / 2 % 2);
+            add_tile(params, shared, buffer, p, where_is(p, tile.index), tile.first, item.key0, adder);
+            __syncwarp();
+            if (elected)
+                barrier_arrive(&shared.d_s_empty[buffer]);
+        }
+        __syncwarp();
+        if (elected)
+            barrier_arrive(&shared.keys_empty[stage]);
+    }
+}
