@@ -67,6 +67,7 @@ struct alignas(1024) SharedKeys {
     float dq[CONSUMERS][DQ_COLUMNS / 8][128][4]; // dQ of 64 queries each, in the order of the sums //$ if dq_staged
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
     unsigned short kept[STAGES][CONSUMERS][128][STEP_M / 32]; // of each thread of a consumer //$ if dropout == 1
+    alignas(16) BiasTile bias[STAGES]; //$ if bias_copied
     Step step[STAGES];
     Item item[KEY_STAGES];
     int dq_sums[CONSUMERS]; // which sums dq[] belongs to; negative behind the last step //$ if dq_staged
@@ -78,6 +79,7 @@ static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 
 //$ include "backward/produce_queries.cuh"
 //$ include "backward/draw_queries.cuh" if dropout == 1
+//$ include "backward/copy_bias.cuh" if bias_copied
 //$ include "backward/add_dq.cuh" if dq_staged
 //$ include "backward/add_d_params.cuh" if wants_d_params > 0
 //$ include "backward/consume_queries.cuh"
@@ -87,14 +89,17 @@ static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
     for (int stage = 0; stage < KEY_STAGES; stage++) {
         barrier_init(&shared.keys_full[stage], 1);
-        barrier_init(&shared.keys_empty[stage], CONSUMERS + DRAWERS); //$ if dropout == 1
-        barrier_init(&shared.keys_empty[stage], CONSUMERS + ADDERS); //$ elif wants_d_params > 0
-        barrier_init(&shared.keys_empty[stage], CONSUMERS); //$ else
+        barrier_init(&shared.keys_empty[stage], CONSUMERS + DRAWERS);    //$ if dropout == 1
+        barrier_init(&shared.keys_empty[stage], CONSUMERS + 1 + ADDERS); //$ elif bias_copied and wants_d_params > 0
+        barrier_init(&shared.keys_empty[stage], CONSUMERS + 1);          //$ elif bias_copied
+        barrier_init(&shared.keys_empty[stage], CONSUMERS + ADDERS);     //$ elif wants_d_params > 0
+        barrier_init(&shared.keys_empty[stage], CONSUMERS);              //$ else
     }
     for (int stage = 0; stage < STAGES; stage++) {
         // the bytes of Q, the lanes that copy statistics
-        barrier_init(&shared.q_full[stage], 1 + 32 + DRAWERS); // and the warps that draw //$ if dropout == 1
-        barrier_init(&shared.q_full[stage], 1 + 32);                                      //$ else
+        barrier_init(&shared.q_full[stage], 1 + 32 + DRAWERS); // and the warps that draw        //$ if dropout == 1
+        barrier_init(&shared.q_full[stage], 1 + 32 + 32); // and those that copy a bias          //$ elif bias_copied
+        barrier_init(&shared.q_full[stage], 1 + 32);                                             //$ else
         barrier_init(&shared.q_empty[stage], CONSUMERS);     //$ if dq_added
         barrier_init(&shared.q_empty[stage], 4 * CONSUMERS); // warps //$ else
     }
@@ -131,6 +136,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
         if (warp_index() == 0)
             produce_queries(params, shared, item_counter(params.backward.forward, DV ? 0 : 1));
         else draw_queries(params.backward.forward, shared, warp_index() - 1); //$ if dropout == 1
+        else if (warp_index() == 1) copy_bias(params.backward.forward, shared); //$ if bias_copied
         else if (warp_index() > 1) add_d_params(params.backward, shared, warp_index() - 2); //$ if wants_d_params > 0
         //$ if dq_staged
         else if (warp_index() <= CONSUMERS)

@@ -1,4 +1,4 @@
-//$ needs dtype head_dim head_dim_v mask score score_adds head_reads wants_dq wants_dk wants_dv wants_d_params dropout block_m block_n stages overlap target target_shared_bytes
+//$ needs dtype head_dim head_dim_v mask score score_bias score_adds head_reads wants_dq wants_dk wants_dv wants_d_params dropout block_m block_n stages overlap target target_shared_bytes
 //$ needs mask_tables apart dq_added
 
 //$ note What it computes.
@@ -42,10 +42,11 @@
 //$ require stages == 2
 //$ require overlap in [intra_warpgroup, both]
 
-//$ note Where registers allow, what the score adds to s is found while S is multiplied. Else P^T f stands beside P^T, with f the
-//$ note derivative of the score by s.
+//$ note P^T f, with f the derivative of the score by s, stands beside P^T where f is not 1. Where it is, and registers allow, what the
+//$ note score adds to s is found while S is multiplied.
+//$ let slopes_differ = score == custom_score and score_adds == 0
 //$ let added_ahead = score_adds == 1 and head_dim + head_dim_v <= 192
-//$ let slopes_differ = score == custom_score and not added_ahead
+//$ let bias_copied = score_bias == bias_rows and dropout == 0 and head_dim + head_dim_v <= 256
 
 //$ note Warpgroups and launches.
 //$ let pingpong_schedule = overlap == both
@@ -80,8 +81,9 @@
 
 //$ note Shared memory.
 //$ let key_bytes = block_n * 128 * (panels + panels_v)
+//$ let bias_bytes = step_m * (block_n + 8) * 2 if bias_copied else 0
 //$ let kept_bytes = step_m * block_n / 8 if dropout == 1 else 0
-//$ let step_bytes = step_m * (128 * panels + 8) + kept_bytes + 48
+//$ let step_bytes = step_m * (128 * panels + 8) + kept_bytes + bias_bytes + 48
 //$ let d_o_bytes = step_m * 128 * panels_v + 16
 //$ note dO is in use for less of a step than Q: where two tiles of it are too many, one will do.
 //$ let fixed_bytes = gradient_bytes + stages * step_bytes + 200

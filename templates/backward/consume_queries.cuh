@@ -1,4 +1,4 @@
-//$ needs mask score added_ahead slopes_differ dropout step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns block_m weights_packed
+//$ needs mask score bias_copied added_ahead slopes_differ dropout step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns block_m weights_packed
 //$ include "backward/seen_pairs.cuh" if mask == custom_mask
 //$ include "backward/dq_rows.cuh" if dq_added and block_m == 128 else "backward/dq_columns.cuh" if dq_added
 
@@ -106,18 +106,44 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
 
     //$ end
+    //$ if score == custom_score
+    // The keys of a step that is `ahead`.
+    __device__ __forceinline__ ScoreKeys score_keys(int ahead) const {
+        const int lane = static_cast<int>(threadIdx.x) % 32;                                                        //$ if bias_copied
+        return {shared.bias[(ring + ahead).stage()], lane % 4 * 2, 64 * index + warp_index() % 4 * 16 + lane / 4}; //$ if bias_copied
+        return {};                                                                                                  //$ else
+    }
+    //$ end
+    //$ if bias_copied
+    // Each warp loads what the score adds to its own rows of S^T where no other warp copied that.
+    __device__ __forceinline__ void fill_bias(int ahead) {
+        const attention_params &p = own_sequence(all, item());
+        if (last_ahead || bias_is_copied(p, item().key0))
+            return;
+        const Step &of = step(ahead);
+        BiasTile &bias = shared.bias[(ring + ahead).stage()];
+#pragma unroll 4
+        for (int i = static_cast<int>(threadIdx.x) % 32; i < STEP_M * 16; i += 32) {
+            const int query = min(of.first + i / 16, p.len_q - 1), key = min(first_key() + i % 16, p.len_kv - 1);
+            bias[i / 16][first_key() - item().key0 + i % 16] = *bias_element(p, of.where, position_of(p, query), key);
+        }
+        __syncwarp();
+    }
+    //$ end
     //$ if added_ahead
     // What the score adds to S^T of a step that is `ahead`, found while that is multiplied.
     __device__ __forceinline__ void find_added(int ahead) {
         if (last_ahead)
             return;
+        fill_bias(ahead); //$ if bias_copied
         const Step &of = step(ahead);
         const attention_params &p = own_sequence(all, item());
+        const ScoreKeys keys = score_keys(ahead);
         const int lane = static_cast<int>(threadIdx.x) % 32, query0 = of.first + lane % 4 * 2, key0 = first_key() + lane / 4;
 #pragma unroll
         for (int i = 0; i < STEP_M / 2; i++) {
             const int query = min(query0 + i / 4 * 8 + i % 2, p.len_q - 1), key = min(key0 + i / 2 % 2 * 8, p.len_kv - 1);
-            added[i] = score_of(p, of.where, position_of(p, query), key, 0.0f);
+            added[i] = score_of(p, of.where, position_of(p, query), keys(i, key), 0.0f);
         }
     }
 
@@ -142,6 +168,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         weigh_keys<MASKED>(s,
                            weights, //$ if slopes_differ or weights_packed
                            p, at,
+                           score_keys(ahead), //$ if score == custom_score and not added_ahead
                            seen,        //$ if mask == custom_mask
                            added,       //$ if added_ahead
                            kept(ahead), //$ if slopes_differ and dropout == 1

@@ -7,16 +7,10 @@ struct PairWeight {
     float slope;  // P f'(scale s), by which dP - D is multiplied; 0 where the weight is, also if the derivative is infinite
 };
 
-// Of a pair that is not seen both are 0. MASKED: there may be no such query or key.
-template <bool MASKED>
-__device__ __forceinline__ PairWeight pair_weight(const attention_params &p, const Where &at, int query, int key, bool seen,
+// Of a pair that is not seen both are 0. For what the score reads there are to be such a query and such a key all the same.
+template <typename Key>
+__device__ __forceinline__ PairWeight pair_weight(const attention_params &p, const Where &at, int query, Key key, bool seen,
                                                   float lse2, float s) {
-    //$ if score == custom_score
-    if constexpr (MASKED) {
-        query = min(query, p.len_q - 1);
-        key = min(key, p.len_kv - 1);
-    }
-    //$ end
     //$ if score == custom_score
     const float scaled = p.scale * s;
     const float weight = exp2_approx(fmaf(score_of(p, at, position_of(p, query), key, scaled), LOG2_E, -lse2));

@@ -119,7 +119,8 @@ __device__ __forceinline__ void weigh_sixteen(float (&s)[8], float (&d_weight)[8
     for (int i = 0; i < 8; i++) {
         const int down = lane / 4 + i / 2 % 2 * 8, across = lane % 4 * 2 + i / 4 * 8 + i % 2;
         const int query = query0 + (KEYS_DOWN ? across : down), key = key0 + (KEYS_DOWN ? down : across), place = row_place(query);
-        const PairWeight pair = pair_weight<true>(p, at, query, key, is_pair_seen(p, at, query, key), row_lse2(p, index)[place], s[0]);
+        const PairWeight pair = pair_weight(p, at, min(query, p.len_q - 1), min(key, p.len_kv - 1), is_pair_seen(p, at, query, key),
+                                            row_lse2(p, index)[place], s[0]);
         const bool kept = keeps_pair(dropout_of(p, index), query, key); //$ if dropout == 1
         d_weight[0] = kept ? p.dropout_factor * d_weight[0] : 0;        //$ if dropout == 1
         const float d_s = pair.slope == 0 ? 0 : pair.slope * (d_weight[0] - row_dots(p, index)[place]);

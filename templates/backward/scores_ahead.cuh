@@ -1,4 +1,4 @@
-//$ needs mask added_ahead dq_added dq_first pingpong_schedule
+//$ needs mask bias_copied added_ahead dq_added dq_first pingpong_schedule
 //$ include "backward/turns.cuh" if pingpong_schedule
 
 // The order of a consumer's steps: S^T of the next step is multiplied behind dK of this one, and nothing is in flight where the loop
@@ -15,6 +15,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
     c.find_seen(0); //$ if mask == custom_mask
     wgmma_wait<0>();
     wgmma_settle(c.s);
+    c.fill_bias(0); //$ if bias_copied and not added_ahead
     c.weigh(0);
     c.await_d_o(0);
 #pragma unroll 1
@@ -51,6 +52,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
         wgmma_wait<1>(); //$ elif dq_added
         wgmma_settle(c.s);
         c.find_added(1); //$ if added_ahead and dq_first
+        c.fill_bias(1);  //$ if bias_copied and not added_ahead
         take_turn(c.index); //$ if pingpong_schedule
         c.weigh(1);
         pass_turn(c.index); //$ if pingpong_schedule

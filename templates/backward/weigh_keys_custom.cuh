@@ -1,4 +1,5 @@
 //$ needs mask dropout step_m bfloat16
+//$ include "backward/score_keys.cuh"
 
 // S^T -> P^T as operand of dV += P^T dO, and in the place of S^T the slopes. `lse2`: the statistics of queries from query0 on; key0:
 // the key of the thread's first row.
@@ -6,7 +7,7 @@
 // Bit i of `kept` is for element i: P^T of what is dropped is 0, the slope is not. //$ if dropout == 1
 template <bool MASKED>
 __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], unsigned (&weights)[STEP_M / 16][4], const attention_params &p,
-                                           const Where &at,
+                                           const Where &at, const ScoreKeys &keys,
                                            unsigned seen, //$ if mask == custom_mask
                                            unsigned kept, //$ if dropout == 1
                                            SharedAddress lse2, int query0, int key0) {
@@ -26,8 +27,11 @@ __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], unsigned (&we
             const bool first_seen = !MASKED || is_pair_seen(p, at, query, key);
             const bool second_seen = !MASKED || is_pair_seen(p, at, query + 1, key);
             //$ end
-            PairWeight a = pair_weight<MASKED>(p, at, query, key, first_seen, lse2_of[i / 2 * 2], value[0]);
-            PairWeight b = pair_weight<MASKED>(p, at, query + 1, key, second_seen, lse2_of[i / 2 * 2 + 1], value[1]);
+            const int last_query = MASKED ? p.len_q - 1 : query + 1, last_key = MASKED ? p.len_kv - 1 : key;
+            PairWeight a = pair_weight(p, at, min(query, last_query), keys(8 * j + 2 * i, min(key, last_key)), first_seen,
+                                       lse2_of[i / 2 * 2], value[0]);
+            PairWeight b = pair_weight(p, at, min(query + 1, last_query), keys(8 * j + 2 * i + 1, min(key, last_key)), second_seen,
+                                       lse2_of[i / 2 * 2 + 1], value[1]);
             a.weight = kept >> (8 * j + 2 * i) & 1 ? a.weight : 0; //$ if dropout == 1
             b.weight = kept >> (8 * j + 2 * i) & 2 ? b.weight : 0; //$ if dropout == 1
             weights[j][i] = pack<BFLOAT16>(a.weight, b.weight);

@@ -16,8 +16,8 @@ __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], unsigned (&we
             const bool first_seen = !MASKED || is_pair_seen(p, at, query, key);
             const bool second_seen = !MASKED || is_pair_seen(p, at, query + 1, key);
             weights[j][i] = pack<BFLOAT16>(
-                pair_weight<MASKED>(p, at, query, key, first_seen, lse2_of[i / 2 * 2], s[8 * j + 2 * i]).weight,
-                pair_weight<MASKED>(p, at, query + 1, key, second_seen, lse2_of[i / 2 * 2 + 1], s[8 * j + 2 * i + 1]).weight);
+                pair_weight(p, at, query, key, first_seen, lse2_of[i / 2 * 2], s[8 * j + 2 * i]).weight,
+                pair_weight(p, at, query + 1, key, second_seen, lse2_of[i / 2 * 2 + 1], s[8 * j + 2 * i + 1]).weight);
         }
     }
 }

@@ -1,10 +1,12 @@
-//$ needs step_m mask added_ahead
+//$ needs step_m mask score added_ahead
+//$ include "backward/score_keys.cuh" if score == custom_score
 
 // S^T -> P^T, which are the slopes too. `lse2`: the statistics of queries from query0 on; key0: the key of the thread's first row.
 // Bit i of `seen` is for element i. //$ if mask == custom_mask
 // `added`: what the score adds to the scaled products. //$ if added_ahead
 template <bool MASKED>
 __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attention_params &p, const Where &at,
+                                           const ScoreKeys &keys, //$ if score == custom_score and not added_ahead
                                            unsigned seen, //$ if mask == custom_mask
                                            const float (&added)[STEP_M / 2], //$ if added_ahead
                                            SharedAddress lse2, int query0, int key0) {
@@ -16,11 +18,17 @@ __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attenti
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             const int query = first + 16 * j + i / 4 * 8 + i % 2, key = key0 + i / 2 % 2 * 8;
+            float lse2_here = lse2_of[i / 4 * 2 + i % 2];
+            //$ if added_ahead
+            lse2_here = fmaf(added[8 * j + i], -LOG2_E, lse2_here); // P = e^(scale s + added - LSE)
+            //$ elif score == custom_score
+            const int last_query = MASKED ? p.len_q - 1 : query, last_key = MASKED ? p.len_kv - 1 : key;
+            const float added = score_of(p, at, position_of(p, min(query, last_query)), keys(8 * j + i, min(key, last_key)), 0.0f);
+            lse2_here = fmaf(added, -LOG2_E, lse2_here); // P = e^(scale s + added - LSE)
+            //$ end
             const bool is_seen = !MASKED || seen >> (8 * j + i) & 1;           //$ if mask == custom_mask
             const bool is_seen = !MASKED || is_pair_seen(p, at, query, key); //$ else
-            const float shift = fmaf(added[8 * j + i], -LOG2_E, lse2_of[i / 4 * 2 + i % 2]); //$ if added_ahead
-            const float shift = lse2_of[i / 4 * 2 + i % 2];                                  //$ else
-            const float weight = exp2_approx(fmaf(s[8 * j + i], p.scale * LOG2_E, -shift));
+            const float weight = exp2_approx(fmaf(s[8 * j + i], p.scale * LOG2_E, -lse2_here));
             s[8 * j + i] = is_seen ? weight : 0;
         }
     }

@@ -14,7 +14,8 @@ __device__ __forceinline__ void weigh_queries(float (&s)[STEP_N / 2], const atte
     for (int i = 0; i < STEP_N / 2; i++) {
         const int row = query + i / 2 % 2 * 8, key = first + i / 4 * 8 + i % 2;
         const bool seen = !MASKED || is_pair_seen(p, at, row, key);
-        s[i] = pair_weight<MASKED>(p, at, row, key, seen, lse2[i / 2 % 2], s[i]).slope;
+        s[i] = pair_weight(p, at, MASKED ? min(row, p.len_q - 1) : row, MASKED ? min(key, p.len_kv - 1) : key, seen, lse2[i / 2 % 2],
+                           s[i]).slope;
     }
 }
 
