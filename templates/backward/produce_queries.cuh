@@ -21,42 +21,26 @@ __device__ __forceinline__ void load_keys(const attention_backward_tma_params &p
     }
 }
 
-// Where a warp that goes over the steps of all items is.
-struct StepWalk {
-    Item item; // the item of `tile`
-    QueryTiles tiles;
-    OtherTile tile; // the next one
-};
-
-__device__ __forceinline__ void begin_item(const attention_params &all, StepWalk &walk, const Item &item) {
-    const int group = all.heads / all.kv_heads;
-    walk.item = item;
-    walk.tiles = query_tiles(own_sequence(all, item), item.kv_index * group, item.key0 < 0 ? 0 : group, item.key0);
-}
-
 // One warp loads the tiles of queries that see any of an item's keys, then publishes a step without queries, which marks the end of the
-// item. It looks ahead before it waits: for the next tile, and behind the last one for the next item and its first tile. A lane copies
-// 16 bytes of LSE or D for 64 queries.
+// item. A lane copies 16 bytes of LSE or D for 64 queries.
 __device__ __forceinline__ void produce_steps(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item,
-                                              StepWalk &walk, Ring<STAGES> &ring, int *counter) {
+                                              Ring<STAGES> &ring) {
     const attention_params &all = params.backward.forward;
-    const int batch = item.kv_index / all.kv_heads;
+    const int batch = item.kv_index / all.kv_heads, group = all.heads / all.kv_heads;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const bool elected = elect_one();
     int sums = -1, sums_before = -1; // of the steps before //$ if dq_added
+    QueryTiles walk = query_tiles(own_sequence(all, item), item.kv_index * group, group, item.key0);
     bool last = false;
 #pragma unroll 1
     for (; !last; ring.count++) {
         const attention_params &p = own_sequence(all, item);
-        const OtherTile tile = walk.tile;
+        const OtherTile tile = next_queries(p, walk);
         const Ring<D_O_STAGES> ring_d_o = {ring.count};
         const int stage = ring.stage(), stage_d_o = ring_d_o.stage(), head = tile.index % p.heads;
         Barrier *const q_full = &shared.q_full[stage], *const d_o_full = &shared.d_o_full[stage_d_o];
         const Where at = where_is(p, tile.index);
         last = tile.first < 0;
-        if (last)
-            begin_item(all, walk, take_item(all, counter));
-        walk.tile = next_queries(own_sequence(all, walk.item), walk.tiles);
         barrier_wait(&shared.q_empty[stage], ring.parity() ^ 1);
         if (elected) {
             Step &step = shared.step[stage];
@@ -101,26 +85,23 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
 
 // One warp takes items, and loads their K, V and steps.
 __device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) {
-    const attention_params &all = params.backward.forward;
     const bool elected = elect_one();
     Ring<STAGES> steps = {0};
-    StepWalk walk;
-    begin_item(all, walk, take_item(all, counter));
-    walk.tile = next_queries(own_sequence(all, walk.item), walk.tiles);
 #pragma unroll 1
     for (Ring<KEY_STAGES> items = {0};; items.count++) {
         const int stage = items.stage();
+        const Item item = take_item(params.backward.forward, counter);
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
         if (elected) {
-            shared.item[stage] = walk.item;
-            if (walk.item.key0 < 0)
+            shared.item[stage] = item;
+            if (item.key0 < 0)
                 barrier_arrive(&shared.keys_full[stage]);
             else
                 load_keys(params, shared, stage);
         }
-        if (walk.item.key0 < 0)
+        if (item.key0 < 0)
             break;
         __syncwarp();
-        produce_steps(params, shared, shared.item[stage], walk, steps, counter);
+        produce_steps(params, shared, shared.item[stage], steps);
     }
 }
