@@ -145,6 +145,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
             for (int j = 0; j < PER_N; j++) {
                 const int q = position_of(p, query0 + y + i * THREADS_M), key = key0 + x + j * THREADS_N;
+                if (pair[i][j].d_score == 0) continue; // there may be no such pair
                 add_pair(params, p, at, q, key, pair[i][j].s, pair[i][j].d_score, sum); //$ if head_reads > 0
                 add_pair(params, p, at, q, key, pair[i][j].s, pair[i][j].d_score);      //$ else
             }

@@ -44,14 +44,15 @@ static bool is_compound(const char *code) {
     return *code;
 }
 
-/* "d_score * (k - q)" */
+/* "d_score", or "d_score == 0 ? 0 : d_score * (k - q)": a slope may be infinite. */
 static void print_share(const struct formula_set *set, const struct formula_read *read, struct text *text) {
     struct formula_spelling spelling = formula_code_spelling(set);
     struct text slope = {0};
     spelling.indent = 0;
     formula_print_cuda(read->slope, &spelling, &slope);
     bool one = strcmp(text_string(&slope), "1.0f") == 0, compound = is_compound(text_string(&slope));
-    text_print(text, one ? "d_score" : compound ? "d_score * (%s)" : "d_score * %s", text_string(&slope));
+    text_print(text, one ? "d_score" : compound ? "d_score == 0 ? 0 : d_score * (%s)" : "d_score == 0 ? 0 : d_score * %s",
+               text_string(&slope));
     text->failed |= slope.failed;
     text_free(&slope);
 }

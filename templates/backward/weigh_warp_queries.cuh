@@ -34,7 +34,7 @@ __device__ __forceinline__ void weigh_queries(float (&s)[ROW_TILES_M][STEP_N / 2
                 //$ if wants_d_params > 0
                 const float scaled = p.scale * s[t][i];
                 const float d_score = weigh_pair<MASKED>(p, at, query, key, lse2, dot, s[t][i], d_weight[t][i]);
-                if (adds)
+                if (adds && d_score != 0)
                     add_pair(params, p, at, position_of(p, query), key, scaled, d_score, sums.of_head); //$ if head_reads > 0
                     add_pair(params, p, at, position_of(p, query), key, scaled, d_score);               //$ else
                 //$ else
