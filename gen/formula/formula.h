@@ -144,6 +144,9 @@ struct formula *formula_slope(const struct formula *score);
 
 bool formula_is_one(const struct formula *formula); /* the number 1.0, and nothing else */
 
+/* Does this integer grow by the same *step from each query to the next? */
+bool formula_steps_by_query(const struct formula *formula, int64_t *step);
+
 /* A float that a score reads, a number or an element of a tensor, and what the score changes by with it. */
 struct formula_read {
     int param;

@@ -447,6 +447,7 @@ static const struct {
     [CODE_HEAD_READS] = {"head_reads", formula_code_head_reads, false, true},
     [CODE_HEAD_PLACES] = {"head_places", formula_code_head_places, false, true},
     [CODE_PAIR_READS] = {"pair_reads", formula_code_pair_reads, false, true},
+    [CODE_QUERY_READS] = {"query_reads", formula_code_query_reads, false, true},
     [CODE_CAP] = {"cap", print_cap, false, true},
     [CODE_FACTOR] = {"factor", print_factor, false, true},
     [CODE_REST] = {"rest", print_rest, false, true},

@@ -23,6 +23,7 @@ enum formula_code {
     CODE_HEAD_READS, /* add to sum[i] what a pair adds to the gradient of read i of a head; over at, q, k, s, d_score */
     CODE_HEAD_PLACES, /* return where the gradient of read number `read` of a head is; over at */
     CODE_PAIR_READS,  /* add what a pair adds to the gradients of what it alone reads; over at, q, k, s, d_score */
+    CODE_QUERY_READS, /* the same of COUNT queries from q on and one key; over at, q, k, d_scores[COUNT] */
     CODE_CAP,         /* of a score that can be folded (formula_fold): return its cap; over at */
     CODE_FACTOR,      /* ... its factor */
     CODE_REST,        /* ... its rest; over at, q, k */
@@ -56,6 +57,7 @@ void formula_code_cleared(const struct formula_set *set, struct text *text);
 void formula_code_head_reads(const struct formula_set *set, struct text *text);
 void formula_code_head_places(const struct formula_set *set, struct text *text);
 void formula_code_pair_reads(const struct formula_set *set, struct text *text);
+void formula_code_query_reads(const struct formula_set *set, struct text *text);
 
 const char *formula_code_name(enum formula_code code); /* "helpers", ... */
 

@@ -1,6 +1,7 @@
 /* formula_code_gradients: the gradients of what a score reads, as lines of CUDA for templates/backward/d_params.cuh. */
 #include "formula_code.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 void formula_code_gradients(const struct formula_set *set, struct text *text) {
@@ -92,4 +93,57 @@ void formula_code_pair_reads(const struct formula_set *set, struct text *text) {
         print_share(set, &set->reads.read[i], text);
         text_print(text, ");\n");
     }
+}
+
+/* Does the place grow by the same number of elements from each query to the next? */
+static bool place_steps(const struct formula_read *read, int64_t step[FORMULA_DIMS]) {
+    bool steps = true;
+    for (int d = 0; d < read->indices; d++)
+        steps &= formula_steps_by_query(read->index[d], &step[d]);
+    return steps;
+}
+
+/* "step_0 = params.d_param[0].stride[1]" */
+static void print_step(int number, const struct formula_read *read, const int64_t step[FORMULA_DIMS],
+                       struct text *text) {
+    const char *join = "";
+    text_print(text, "    const long long step_%d = ", number);
+    for (int d = 0; d < read->indices; d++) {
+        if (step[d] == 0)
+            continue;
+        text_print(text, "%s", join);
+        if (step[d] != 1)
+            text_print(text, "%" PRId64 " * ", step[d]);
+        text_print(text, "params.d_param[%d].stride[%d]", read->param, d);
+        join = " + ";
+    }
+    text_print(text, "%s;\n", *join ? "" : "0");
+}
+
+void formula_code_query_reads(const struct formula_set *set, struct text *text) {
+    int64_t step[FORMULA_DIMS];
+    for (int i = 0; i < set->reads.count; i++) {
+        const struct formula_read *read = &set->reads.read[i];
+        if (read->of_head || !place_steps(read, step))
+            continue;
+        text_print(text, "    float *const to_%d = ", i);
+        print_place(set, read, text);
+        text_print(text, ";\n");
+        print_step(i, read, step, text);
+    }
+    text_print(text, "#pragma unroll\n    for (int n = 0; n < COUNT; n++, q++) {\n        const float d_score = d_scores[n];\n");
+    for (int i = 0; i < set->reads.count; i++) {
+        const struct formula_read *read = &set->reads.read[i];
+        if (read->of_head)
+            continue;
+        text_print(text, "        atomicAdd(");
+        if (place_steps(read, step))
+            text_print(text, "to_%d + n * step_%d", i, i);
+        else
+            print_place(set, read, text);
+        text_print(text, ", ");
+        print_share(set, read, text);
+        text_print(text, ");\n");
+    }
+    text_print(text, "    }\n");
 }

@@ -93,6 +93,13 @@ static bool linearize(const struct formula *f, int node, int64_t factor, struct 
     return !varies(f, node) && add_term(sum, node, factor);
 }
 
+bool formula_steps_by_query(const struct formula *formula, int64_t *step) {
+    struct linear sum = {0};
+    bool linear = linearize(formula, formula->root, 1, &sum);
+    *step = sum.q;
+    return linear;
+}
+
 /* --- a conjunction as inequalities */
 
 static void add_atom(struct formula *f, int left, int right, int64_t plus, struct atoms *atoms) {

@@ -7,25 +7,36 @@
 // it in 16 bits, from the tiles that the consumers share for dQ.
 constexpr int ADDERS = 2;
 
+// What COUNT queries from q on add, and one key, all of which are there. Places follow from each other where they can.
+template <int COUNT>
+__device__ __forceinline__ void add_queries(const attention_backward_params &params, const attention_params &p, const Where &at, int q,
+                                            int k, const float (&d_scores)[COUNT]) {
+    //$ code query_reads
+}
+
 // dS^T (BLOCK_N keys, STEP_M queries) of a step. A lane takes a key, and neighbouring lanes neighbouring keys, since what they add to
-// mostly lies side by side. WHOLE: all these queries and keys are there. Else 0 is added for those that are not. No addition stands
-// behind a branch: the warps are too few to wait for each.
-template <bool WHOLE>
+// mostly lies side by side. No addition stands behind a branch: the warps are too few to wait for each.
 __device__ __forceinline__ void add_tile(const attention_backward_params &params, const SharedKeys &shared, int buffer,
                                          const attention_params &p, const Where &at, int query0, int key0, int adder) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
-    const int first = query0 + lane / 32; // query0, but in no uniform register: multiplying there takes longer
+    const bool whole = query0 + STEP_M <= p.len_q && key0 + BLOCK_N <= p.len_kv;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 1
     for (int i = adder; i < BLOCK_N / 32 * (STEP_M / 8); i += ADDERS) {
-        const int row = i % (BLOCK_N / 32) * 32 + lane, chunk = i / (BLOCK_N / 32);
+        const int row = i % (BLOCK_N / 32) * 32 + lane, chunk = i / (BLOCK_N / 32), query = query0 + 8 * chunk;
         const uint4 eight = *reinterpret_cast<const uint4 *>(
             &shared.d_s[buffer][row / 64][chunk / 8][row % 64][(chunk % 8 ^ row % 8) * 8]);
         const unsigned pair[4] = {eight.x, eight.y, eight.z, eight.w};
+        float d_scores[8];
 #pragma unroll
-        for (int n = 0; n < 8; n++) {
-            const int last_query = WHOLE ? first + 8 * chunk + n : p.len_q - 1, last_key = WHOLE ? key0 + row : p.len_kv - 1;
-            add_pair(params, p, at, position_of(p, min(first + 8 * chunk + n, last_query)), min(key0 + row, last_key), 0,
-                     to_float(static_cast<Input>(pair[n / 2] >> n % 2 * 16)));
+        for (int n = 0; n < 8; n++)
+            d_scores[n] = to_float(static_cast<Input>(pair[n / 2] >> n % 2 * 16));
+        if (whole) {
+            add_queries(params, p, at, position_of(p, query), key0 + row, d_scores);
+        } else {
+            // 0 where there is no such pair
+#pragma unroll
+            for (int n = 0; n < 8; n++)
+                add_pair(params, p, at, position_of(p, min(query + n, p.len_q - 1)), min(key0 + row, p.len_kv - 1), 0, d_scores[n]);
         }
     }
 }
@@ -54,10 +65,7 @@ __device__ __forceinline__ void add_d_params(const attention_backward_params &pa
                 break;
             const int buffer = tiles % 2;
             barrier_wait(&shared.d_s_full[buffer], tiles / 2 % 2);
-            if (tile.first + STEP_M <= p.len_q && item.key0 + BLOCK_N <= p.len_kv)
-                add_tile<true>(params, shared, buffer, p, where_is(p, tile.index), tile.first, item.key0, adder);
-            else
-                add_tile<false>(params, shared, buffer, p, where_is(p, tile.index), tile.first, item.key0, adder);
+            add_tile(params, shared, buffer, p, where_is(p, tile.index), tile.first, item.key0, adder);
             __syncwarp();
             if (elected)
                 barrier_arrive(&shared.d_s_empty[buffer]);
