@@ -96,6 +96,20 @@ Test(check, numbers_on_the_device_are_checked_where_that_is_asked_for) {
     att_close(session);
 }
 
+/* Not even the oracle goes there. */
+Test(check, indices_outside_of_a_gradient_are_refused) {
+    static const char problem[] = "family=attention_backward dtype=bf16 head_dim=16 score=\"s + bias[q, k]\" "
+                                  "params=\"bias: float[len_q, len_kv]\" wants=\"dq, d_bias\"";
+    att_session *session = open_host(NULL);
+    struct workload workload = make(problem, "heads=2,len_q=5,len_kv=900");
+    struct check_result result;
+    cr_expect_not(check_run(session, find(session, problem), &workload, &packed, &result));
+    cr_expect(strstr(text_string(&result.report), "q, may run from 895 to 899"), "%s", text_string(&result.report));
+    check_free(&result);
+    workload_free(&workload);
+    att_close(session);
+}
+
 Test(check, a_wrong_element_is_reported_with_its_place_and_values) {
     att_session *session = open_host(NULL);
     struct workload workload = make(softmax, "rows=3,cols=37");

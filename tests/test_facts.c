@@ -3,6 +3,7 @@
 #include "gen.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 
 static const struct {
@@ -37,7 +38,7 @@ Test(facts, of_masks_and_scores) {
         const struct input input = {"problem", problems[i].problem, strlen(problems[i].problem)};
         cr_assert(knobs_parse(&input, 1u << KNOB_GROUP_PROBLEM, &knobs, &diag), "%s", text_string(&diag.text));
         cr_assert(facts_find(&knobs, fact, reason), "%s", reason);
-        for (int id = FACT_mask_tables; id < FACT_wants_dq; id++) {
+        for (int id = FACT_mask_tables; id < FACT_score_adds; id++) {
             char value[64];
             expr_print_value(fact_table[id].name.type, fact[id].value, value, sizeof value);
             text_print(&text, "%s%s", text.size ? " " : "", value);
@@ -84,4 +85,29 @@ Test(facts, of_wanted_gradients) {
     cr_expect_eq(fact[FACT_head_reads].value, 1, "the slopes are the same for all pairs of a head");
     cr_expect_eq(fact[FACT_pair_reads].value, 1, "the bias is not");
     diag_free(&diag);
+}
+
+Test(facts, of_a_score_that_adds_to_s) {
+    static const struct {
+        const char *score;
+        int adds;
+    } cases[] = {{"s + slope * (k - q)", 1}, {"slope - (slope - s)", 1},
+                 {"2 * s + slope", 0},       {"s if k < q else s + slope", 1},
+                 {"s * slope + s", 0},       {"slope * tanh(s / slope)", 0},
+                 {"slope - s", 0},           {"max(s, slope)", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char problem[160];
+        struct diag diag = {0};
+        struct expr_slot fact[FACT_COUNT];
+        char reason[FACT_REASON];
+        struct knobs knobs = knobs_default();
+        snprintf(problem, sizeof problem, "family=attention_backward score=\"%s\" params=\"slope: float\"",
+                 cases[i].score);
+        const struct input input = {"problem", problem, strlen(problem)};
+        cr_assert(knobs_parse(&input, 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM, &knobs, &diag), "%s",
+                  text_string(&diag.text));
+        cr_assert(facts_find(&knobs, fact, reason), "%s", reason);
+        cr_expect_eq(fact[FACT_score_adds].value, cases[i].adds, "%s", cases[i].score);
+        diag_free(&diag);
+    }
 }

@@ -1,4 +1,5 @@
 #include "helper_cases.h"
+#include "formulas.h"
 #include "helper_formula.h"
 
 #include <criterion/criterion.h>
@@ -311,6 +312,41 @@ Test(formula, slopes_are_those_of_the_score) {
     }
     cr_assert_gt(compared, 1500, "%d", compared);
     formula_scope_free(&scope);
+}
+
+Test(formula, indices_that_step_by_query_are_found) {
+    enum { NEVER = 99 }; /* the same from each query to the next */
+    static const char declared[] = "t: float[100]";
+    static const struct {
+        const char *index;
+        int64_t step;
+    } cases[] = {{"q", 1},
+                 {"k", 0},
+                 {"2 * q + k", 2},
+                 {"90 - 3 * q - (k - q)", -2},
+                 {"len_q", 0},
+                 {"clamp(k - q, 0, 3)", NEVER},
+                 {"q // 2", NEVER},
+                 {"q * q % 50", NEVER},
+                 {"abs(q - k)", NEVER}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct formula_scope scope = {0};
+        struct diag diag = {0};
+        struct formula_reads reads;
+        char text[80];
+        int64_t step = 0;
+        cr_assert(formulas_declare(&scope, (struct formula_text){declared, strlen(declared), {0}}, &diag));
+        snprintf(text, sizeof text, "s + t[%s]", cases[i].index);
+        struct formula *score = formula_fixture_parse(FORMULA_SCORE, text, &scope, false);
+        cr_assert(score && formula_reads_find(score, 1, &reads) && reads.count == 1, "%s", text);
+        bool steps = formula_steps_by_query(reads.read[0].index[0], &step);
+        cr_expect_eq(steps, cases[i].step != NEVER, "%s", text);
+        cr_expect(!steps || step == cases[i].step, "%s: %d", text, (int)step);
+        formula_reads_free(&reads);
+        formula_free(score);
+        formula_scope_free(&scope);
+        diag_free(&diag);
+    }
 }
 
 /* `then` names what came before as often as it likes: the parts are counted as if they were written out. */

@@ -52,7 +52,10 @@ static void print_share(const struct formula_set *set, const struct formula_read
     spelling.indent = 0;
     formula_print_cuda(read->slope, &spelling, &slope);
     bool one = strcmp(text_string(&slope), "1.0f") == 0, compound = is_compound(text_string(&slope));
-    text_print(text, one ? "d_score" : compound ? "d_score == 0 ? 0 : d_score * (%s)" : "d_score == 0 ? 0 : d_score * %s",
+    text_print(text,
+               one        ? "d_score"
+               : compound ? "d_score == 0 ? 0 : d_score * (%s)"
+                          : "d_score == 0 ? 0 : d_score * %s",
                text_string(&slope));
     text->failed |= slope.failed;
     text_free(&slope);
@@ -131,7 +134,9 @@ void formula_code_query_reads(const struct formula_set *set, struct text *text) 
         text_print(text, ";\n");
         print_step(i, read, step, text);
     }
-    text_print(text, "#pragma unroll\n    for (int n = 0; n < COUNT; n++, q++) {\n        const float d_score = d_scores[n];\n");
+    text_print(
+        text,
+        "#pragma unroll\n    for (int n = 0; n < COUNT; n++, q++) {\n        const float d_score = d_scores[n];\n");
     for (int i = 0; i < set->reads.count; i++) {
         const struct formula_read *read = &set->reads.read[i];
         if (read->of_head)

@@ -83,8 +83,9 @@
      producer_registers  24                 24
      consumer_registers  240                240
      key_bytes           65536              block_n * 128 * (panels + panels_v)
+     bias_bytes          0                  0
      kept_bytes          0                  0
-     step_bytes          16944              step_m * (128 * panels + 8) + kept_bytes + 48
+     step_bytes          16944              step_m * (128 * panels + 8) + kept_bytes + bias_bytes + 48
      d_o_bytes           16400              step_m * 128 * panels_v + 16
      fixed_bytes         66856              gradient_bytes + stages * step_bytes + 200
      d_o_stages          2                  2
@@ -528,9 +529,9 @@ struct PairWeight {
     float slope;  // P f'(scale s), by which dP - D is multiplied; 0 where the weight is, also if the derivative is infinite
 };
 
-// Of a pair that is not seen both are 0. MASKED: there may be no such query or key.
-template <bool MASKED>
-__device__ __forceinline__ PairWeight pair_weight(const attention_params &p, const Where &at, int query, int key, bool seen,
+// Of a pair that is not seen both are 0. For what the score reads there are to be such a query and such a key all the same.
+template <typename Key>
+__device__ __forceinline__ PairWeight pair_weight(const attention_params &p, const Where &at, int query, Key key, bool seen,
                                                   float lse2, float s) {
     const float weight = exp2_approx(fmaf(s, p.scale * LOG2_E, -lse2));
     return {seen ? weight : 0, seen ? weight : 0};
@@ -791,7 +792,8 @@ __device__ __forceinline__ void weigh_sixteen(float (&s)[8], float (&d_weight)[8
     for (int i = 0; i < 8; i++) {
         const int down = lane / 4 + i / 2 % 2 * 8, across = lane % 4 * 2 + i / 4 * 8 + i % 2;
         const int query = query0 + (KEYS_DOWN ? across : down), key = key0 + (KEYS_DOWN ? down : across), place = row_place(query);
-        const PairWeight pair = pair_weight<true>(p, at, query, key, is_pair_seen(p, at, query, key), row_lse2(p, index)[place], s[0]);
+        const PairWeight pair = pair_weight(p, at, min(query, p.len_q - 1), min(key, p.len_kv - 1), is_pair_seen(p, at, query, key),
+                                            row_lse2(p, index)[place], s[0]);
         const float d_s = pair.slope == 0 ? 0 : pair.slope * (d_weight[0] - row_dots(p, index)[place]);
 #pragma unroll
         for (int j = 0; j < 7; j++)
@@ -1232,9 +1234,9 @@ __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attenti
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             const int query = first + 16 * j + i / 4 * 8 + i % 2, key = key0 + i / 2 % 2 * 8;
+            float lse2_here = lse2_of[i / 4 * 2 + i % 2];
             const bool is_seen = !MASKED || is_pair_seen(p, at, query, key);
-            const float shift = lse2_of[i / 4 * 2 + i % 2];
-            const float weight = exp2_approx(fmaf(s[8 * j + i], p.scale * LOG2_E, -shift));
+            const float weight = exp2_approx(fmaf(s[8 * j + i], p.scale * LOG2_E, -lse2_here));
             s[8 * j + i] = is_seen ? weight : 0;
         }
     }
