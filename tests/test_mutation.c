@@ -83,6 +83,8 @@ static const char *const files[] = {
     "store/combine.cuh",
     "backward/row_dots_launch.cuh",
     "backward/draw_queries.cuh",
+    "backward/copy_bias.cuh",
+    "backward/add_d_params.cuh",
     "attention_backward_async.cu",
     "backward/items.cuh",
     "backward/produce_queries.cuh",
@@ -180,6 +182,12 @@ static const struct {
     {BACKWARD_90A "mask=causal head_dim=8 block_m=64",
      "heads=6,kv_heads=6,len_q=440,len_kv=440"}, /* items of 1 to 7 steps */
     {BACKWARD_90A "mask=causal head_dim=8 block_m=128", "heads=6,kv_heads=3,len_q=260,len_kv=500"},
+    {BACKWARD_90A BIAS " mask=causal head_dim=8 wants=\"dq, dk, dv, d_values\"",
+     "heads=2,kv_heads=1,len_q=440,len_kv=440"}, /* what the score adds to the last keys is not copied ahead */
+    {BACKWARD_90A BIAS " mask=\"k <= q and q - k < 90\" head_dim=64 head_dim_v=136", "heads=1,len_q=300,len_kv=328"},
+    {BACKWARD_90A
+     "mask=none head_dim=8 score=\"s + t[q - k + 500]\" params=\"t: float[1000]\" wants=\"dq, dk, dv, d_t\"",
+     "heads=3,kv_heads=1,len_q=260,len_kv=300"},
     {BACKWARD_90A "mask=causal head_dim=8 deterministic=1", "heads=3,len_q=300,len_kv=300"},
     {BACKWARD_90A "mask=none head_dim=8 deterministic=1 dropout=1", "heads=1,len_q=130,len_kv=200"},
     {BACKWARD_90A "mask=causal score=\"0.5 * s\" head_dim=8 head_dim_v=136", "heads=2,len_q=130,len_kv=130"},
@@ -259,6 +267,11 @@ static const struct mutation {
     {"], 4);", "], 3);"},
     {"CONSUMERS);", "CONSUMERS + 1);"},
     {"CONSUMERS);", "CONSUMERS - 1);"},
+    {"CONSUMERS + 1);", "CONSUMERS);"},
+    {"ADDERS);", "ADDERS + 1);"},
+    {"ADDERS);", "ADDERS - 1);"},
+    {" + 32);", " + 31);"},
+    {"d_s_empty[1]);", "d_s_empty[0]);"}, /* before the first tile */
     {"_READERS);", "_READERS + 1);"},
     {"_READERS);", "_READERS - 1);"},
     {"keys(0)", "keys(1)"}, /* stages */
