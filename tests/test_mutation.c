@@ -83,6 +83,7 @@ static const char *const files[] = {
     "store/combine.cuh",
     "backward/row_dots_launch.cuh",
     "backward/draw_queries.cuh",
+    "backward/help_with_items.cuh",
     "backward/copy_bias.cuh",
     "backward/add_d_params.cuh",
     "attention_backward_async.cu",

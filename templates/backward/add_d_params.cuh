@@ -1,6 +1,6 @@
-//$ needs block_n step_m key_stages
+//$ needs block_n step_m
 //$ include "backward/d_params.cuh"
-//$ include "backward/items.cuh"
+//$ include "backward/help_with_items.cuh"
 //$ include "backward/other_tiles.cuh"
 
 // Two warps of the producer's warpgroup add dS, which is the gradient by the score, to the gradients of what the score reads. They take
@@ -41,37 +41,30 @@ __device__ __forceinline__ void add_tile(const attention_backward_params &params
     }
 }
 
-// The same of all steps of all items that the block takes.
-__device__ __forceinline__ void add_d_params(const attention_backward_params &params, SharedKeys &shared, int adder) {
-    const attention_params &all = params.forward;
-    const int group = all.heads / all.kv_heads;
-    const bool elected = elect_one();
-    int tiles = 0; // of dS
-    if (elected)
-        barrier_arrive(&shared.d_s_empty[1]); // as the consumers do in their first step
+// The same of all steps of an item. `tiles`: tiles of dS before it.
+__device__ __forceinline__ void add_d_params_of_item(const attention_backward_params &params, SharedKeys &shared, const Item &item,
+                                                     int &tiles, int adder) {
+    const int group = params.forward.heads / params.forward.kv_heads;
+    const attention_params &p = own_sequence(params.forward, item);
+    QueryTiles walk = query_tiles(p, item.kv_index * group, group, item.key0);
 #pragma unroll 1
-    for (Ring<KEY_STAGES> items = {0};; items.count++) {
-        const int stage = items.stage();
-        barrier_wait(&shared.keys_full[stage], items.parity());
-        const Item &item = shared.item[stage];
-        if (item.key0 < 0)
+    for (;; tiles++) {
+        const OtherTile tile = next_queries(p, walk);
+        if (tile.first < 0)
             break;
-        const attention_params &p = own_sequence(all, item);
-        QueryTiles walk = query_tiles(p, item.kv_index * group, group, item.key0);
-#pragma unroll 1
-        for (;; tiles++) {
-            const OtherTile tile = next_queries(p, walk);
-            if (tile.first < 0)
-                break;
-            const int buffer = tiles % 2;
-            barrier_wait(&shared.d_s_full[buffer], tiles / 2 % 2);
-            add_tile(params, shared, buffer, p, where_is(p, tile.index), tile.first, item.key0, adder);
-            __syncwarp();
-            if (elected)
-                barrier_arrive(&shared.d_s_empty[buffer]);
-        }
+        const int buffer = tiles % 2;
+        barrier_wait(&shared.d_s_full[buffer], tiles / 2 % 2);
+        add_tile(params, shared, buffer, p, where_is(p, tile.index), tile.first, item.key0, adder);
         __syncwarp();
-        if (elected)
-            barrier_arrive(&shared.keys_empty[stage]);
+        if (elect_one())
+            barrier_arrive(&shared.d_s_empty[buffer]);
     }
+}
+
+// The same of all items that the block takes.
+__device__ __forceinline__ void add_d_params(const attention_backward_params &params, SharedKeys &shared, int adder) {
+    int tiles = 0;
+    if (elect_one())
+        barrier_arrive(&shared.d_s_empty[1]); // as the consumers do in their first step
+    help_with_items(shared, [&](const Item &item) { add_d_params_of_item(params, shared, item, tiles, adder); });
 }

@@ -1,5 +1,6 @@
-//$ needs block_n step_m stages key_stages
+//$ needs block_n step_m stages
 //$ include "backward/drawers.cuh"
+//$ include "backward/help_with_items.cuh"
 //$ include "backward/other_tiles.cuh"
 
 // Which pairs of each tile of queries dropout keeps: bit i of a thread of a consumer for element i of its S^T. A call of Philox is
@@ -39,16 +40,6 @@ __device__ __forceinline__ void draw_steps(const attention_params &all, SharedKe
 
 // The same of all items that the block takes.
 __device__ __forceinline__ void draw_queries(const attention_params &p, SharedKeys &shared, int drawer) {
-    const bool elected = elect_one();
     Ring<STAGES> steps = {0};
-#pragma unroll 1
-    for (Ring<KEY_STAGES> items = {0};; items.count++) {
-        const int stage = items.stage();
-        barrier_wait(&shared.keys_full[stage], items.parity());
-        if (shared.item[stage].key0 < 0)
-            break;
-        draw_steps(p, shared, shared.item[stage], steps, drawer);
-        if (elected) // behind the last step's __syncwarp: no lane reads the item any more
-            barrier_arrive(&shared.keys_empty[stage]);
-    }
+    help_with_items(shared, [&](const Item &item) { draw_steps(p, shared, item, steps, drawer); });
 }

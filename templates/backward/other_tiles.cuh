@@ -1,5 +1,5 @@
 //$ needs mask block_n part_keys
-//$ include "backward/weigh_tile.cuh"
+//$ include "backward/pairs.cuh"
 
 // Which tiles of the other side a block goes over: those of which some pair is seen. All threads ask together.
 

@@ -1,5 +1,5 @@
-//$ needs mask score dropout wants_d_params
-//$ include "backward/pairs_custom.cuh" if mask == custom_mask else "backward/pairs_builtin.cuh"
+//$ needs score dropout wants_d_params
+//$ include "backward/pairs.cuh"
 //$ include "expression/derivative.cuh"
 //$ include "fragment/dropout.cuh" if dropout == 1
 

@@ -7,11 +7,6 @@ __device__ __forceinline__ bool sees_pair(const attention_params &p, const Where
     return sees(p, at, position_of(p, query), key);
 }
 
-// Is there such a pair, and is it seen? Without a branch, so that what pairs of a tile read of a tensor is loaded at once.
-__device__ __forceinline__ bool is_pair_seen(const attention_params &p, const Where &at, int query, int key) {
-    return (query < p.len_q) & (key < p.len_kv) & sees_pair(p, at, min(query, p.len_q - 1), min(key, p.len_kv - 1));
-}
-
 // Does every query from query0 on see every key from key0 on, so many of each?
 __device__ __forceinline__ bool all_pairs_seen(const attention_params &p, const Where &at, int query0, int queries, int key0,
                                                int keys) {

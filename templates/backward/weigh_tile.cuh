@@ -1,5 +1,5 @@
-//$ needs mask score
-//$ include "backward/pairs_custom.cuh" if mask == custom_mask else "backward/pairs_builtin.cuh"
+//$ needs score
+//$ include "backward/pairs.cuh"
 //$ include "expression/derivative.cuh"
 
 // S and dP of a tile of pairs -> P and dS, in registers, in the accumulator layout of mma: element 4 j + 2 r + e of a thread is of

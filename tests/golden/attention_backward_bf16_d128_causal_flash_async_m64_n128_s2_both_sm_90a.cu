@@ -18,16 +18,17 @@
      backward/round_dq_launch.cuh
      backward/repeat_queries.cuh
      backward/other_tiles.cuh
-     backward/weigh_tile.cuh
+     backward/pairs.cuh
      backward/pairs_builtin.cuh
      expression/formula.cuh
      walk/keys_seen.cuh
      walk/keys_seen_causal.cuh
-     expression/derivative.cuh
      backward/other_tiles_builtin.cuh
      backward/repeat_rows.cuh
      backward/pair_weight.cuh
      backward/pair.cuh
+     expression/derivative.cuh
+     backward/weigh_tile.cuh
      backward/store_rows.cuh
      target/sm_80.cuh
      store/chunk_of_quad.cuh
@@ -444,11 +445,6 @@ __device__ __forceinline__ bool sees_pair(const attention_params &p, const Where
     return key < keys_seen(p, query);
 }
 
-// Is there such a pair, and is it seen? Without a branch, so that what pairs of a tile read of a tensor is loaded at once.
-__device__ __forceinline__ bool is_pair_seen(const attention_params &p, const Where &at, int query, int key) {
-    return (query < p.len_q) & (key < p.len_kv) & sees_pair(p, at, min(query, p.len_q - 1), min(key, p.len_kv - 1));
-}
-
 // Does every query from query0 on see every key from key0 on, so many of each?
 __device__ __forceinline__ bool all_pairs_seen(const attention_params &p, const Where &, int query0, int queries, int key0, int keys) {
     if (query0 + queries > p.len_q || key0 + keys > p.len_kv)
@@ -462,12 +458,12 @@ __device__ __forceinline__ bool some_pair_seen(const attention_params &p, const 
     return key0 < keys_seen(p, last);
 }
 
-// backward/weigh_tile.cuh
+// backward/pairs.cuh
 
-// S and dP of a tile of pairs -> P and dS, in registers, in the accumulator layout of mma: element 4 j + 2 r + e of a thread is of
-// row lane / 4 + 8 r and column 8 j + lane % 4 * 2 + e of 16 rows.
-
-constexpr float LOG2_E = 1.44269504f;
+// Is there such a pair, and is it seen? Without a branch, so that what pairs of a tile read of a tensor is loaded at once.
+__device__ __forceinline__ bool is_pair_seen(const attention_params &p, const Where &at, int query, int key) {
+    return (query < p.len_q) & (key < p.len_kv) & sees_pair(p, at, min(query, p.len_q - 1), min(key, p.len_kv - 1));
+}
 
 // backward/other_tiles.cuh
 
@@ -521,6 +517,13 @@ __device__ __forceinline__ OtherTile next_queries(const attention_params &p, Que
 // backward/pair.cuh
 
 // One query and one key.
+
+// backward/weigh_tile.cuh
+
+// S and dP of a tile of pairs -> P and dS, in registers, in the accumulator layout of mma: element 4 j + 2 r + e of a thread is of
+// row lane / 4 + 8 r and column 8 j + lane % 4 * 2 + e of 16 rows.
+
+constexpr float LOG2_E = 1.44269504f;
 
 // backward/pair_weight.cuh
 

@@ -18,18 +18,19 @@
      backward/round_dq_launch.cuh
      backward/repeat_queries.cuh
      backward/other_tiles.cuh
-     backward/weigh_tile.cuh
+     backward/pairs.cuh
      backward/pairs_builtin.cuh
      expression/formula.cuh
      walk/keys_seen.cuh
      walk/keys_seen_none.cuh
-     expression/derivative.cuh
      backward/other_tiles_builtin.cuh
      backward/repeat_rows.cuh
      backward/pair_weight.cuh
      backward/pair.cuh
+     expression/derivative.cuh
      fragment/dropout.cuh
      fragment/philox.cuh
+     backward/weigh_tile.cuh
      backward/store_rows.cuh
      target/sm_80.cuh
      store/chunk_of_quad.cuh
@@ -52,6 +53,7 @@
      backward/map_rows.cuh
      backward/draw_queries.cuh
      backward/drawers.cuh
+     backward/help_with_items.cuh
      backward/consume_queries.cuh
      backward/dq_columns.cuh
      backward/scores_ahead.cuh
@@ -452,11 +454,6 @@ __device__ __forceinline__ bool sees_pair(const attention_params &p, const Where
     return key < keys_seen(p, query);
 }
 
-// Is there such a pair, and is it seen? Without a branch, so that what pairs of a tile read of a tensor is loaded at once.
-__device__ __forceinline__ bool is_pair_seen(const attention_params &p, const Where &at, int query, int key) {
-    return (query < p.len_q) & (key < p.len_kv) & sees_pair(p, at, min(query, p.len_q - 1), min(key, p.len_kv - 1));
-}
-
 // Does every query from query0 on see every key from key0 on, so many of each?
 __device__ __forceinline__ bool all_pairs_seen(const attention_params &p, const Where &, int query0, int queries, int key0, int keys) {
     if (query0 + queries > p.len_q || key0 + keys > p.len_kv)
@@ -470,12 +467,12 @@ __device__ __forceinline__ bool some_pair_seen(const attention_params &p, const 
     return key0 < keys_seen(p, last);
 }
 
-// backward/weigh_tile.cuh
+// backward/pairs.cuh
 
-// S and dP of a tile of pairs -> P and dS, in registers, in the accumulator layout of mma: element 4 j + 2 r + e of a thread is of
-// row lane / 4 + 8 r and column 8 j + lane % 4 * 2 + e of 16 rows.
-
-constexpr float LOG2_E = 1.44269504f;
+// Is there such a pair, and is it seen? Without a branch, so that what pairs of a tile read of a tensor is loaded at once.
+__device__ __forceinline__ bool is_pair_seen(const attention_params &p, const Where &at, int query, int key) {
+    return (query < p.len_q) & (key < p.len_kv) & sees_pair(p, at, min(query, p.len_q - 1), min(key, p.len_kv - 1));
+}
 
 // backward/other_tiles.cuh
 
@@ -578,6 +575,13 @@ __device__ __forceinline__ bool keeps_pair(const Dropout &dropout, int query, in
 // backward/pair.cuh
 
 // One query and one key.
+
+// backward/weigh_tile.cuh
+
+// S and dP of a tile of pairs -> P and dS, in registers, in the accumulator layout of mma: element 4 j + 2 r + e of a thread is of
+// row lane / 4 + 8 r and column 8 j + lane % 4 * 2 + e of 16 rows.
+
+constexpr float LOG2_E = 1.44269504f;
 
 // backward/pair_weight.cuh
 
@@ -1523,6 +1527,23 @@ __device__ __forceinline__ unsigned kept_bits(const Dropout &dropout, unsigned w
     return static_cast<unsigned>(is_kept(dropout, word, false)) << first | static_cast<unsigned>(is_kept(dropout, word, true)) << second;
 }
 
+// backward/help_with_items.cuh
+
+// A warp beside the one that loads: its work for each item that the block takes. It is among those who release the item.
+template <typename Work> __device__ __forceinline__ void help_with_items(SharedKeys &shared, Work work) {
+#pragma unroll 1
+    for (Ring<KEY_STAGES> items = {0};; items.count++) {
+        const int stage = items.stage();
+        barrier_wait(&shared.keys_full[stage], items.parity());
+        if (shared.item[stage].key0 < 0)
+            break;
+        work(shared.item[stage]);
+        __syncwarp(); // no lane reads the item any more
+        if (elect_one())
+            barrier_arrive(&shared.keys_empty[stage]);
+    }
+}
+
 // backward/draw_queries.cuh
 
 // Which pairs of each tile of queries dropout keeps: bit i of a thread of a consumer for element i of its S^T. A call of Philox is
@@ -1562,18 +1583,8 @@ __device__ __forceinline__ void draw_steps(const attention_params &all, SharedKe
 
 // The same of all items that the block takes.
 __device__ __forceinline__ void draw_queries(const attention_params &p, SharedKeys &shared, int drawer) {
-    const bool elected = elect_one();
     Ring<STAGES> steps = {0};
-#pragma unroll 1
-    for (Ring<KEY_STAGES> items = {0};; items.count++) {
-        const int stage = items.stage();
-        barrier_wait(&shared.keys_full[stage], items.parity());
-        if (shared.item[stage].key0 < 0)
-            break;
-        draw_steps(p, shared, shared.item[stage], steps, drawer);
-        if (elected) // behind the last step's __syncwarp: no lane reads the item any more
-            barrier_arrive(&shared.keys_empty[stage]);
-    }
+    help_with_items(shared, [&](const Item &item) { draw_steps(p, shared, item, steps, drawer); });
 }
 
 // backward/dq_columns.cuh

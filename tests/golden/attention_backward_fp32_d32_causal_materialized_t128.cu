@@ -14,6 +14,7 @@
      fragment/reduce.cuh
      target/sm_90.cuh
      backward/pair.cuh
+     backward/pairs.cuh
      backward/pairs_builtin.cuh
      expression/formula.cuh
      walk/keys_seen.cuh
