@@ -44,8 +44,7 @@ __device__ __forceinline__ void copy_bias(const attention_params &all, SharedKey
                 copy_bias_tile(shared.bias[steps.stage()], p, where_is(p, tile.index), tile.first, item.key0);
             barrier_arrive_copied(&shared.q_full[steps.stage()]);
         }
-        __syncwarp();
-        if (elected)
+        if (elected) // the consumers are behind the item's last step, for which all lanes have arrived
             barrier_arrive(&shared.keys_empty[stage]);
     }
 }
