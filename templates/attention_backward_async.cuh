@@ -51,7 +51,7 @@
 //$ note Warpgroups and launches.
 //$ let pingpong_schedule = overlap == both
 //$ let consumers = 2
-//$ note The keys of a consumer: it tests those pairs that not all queries of a step see.
+//$ note Tiles are judged for the keys of each consumer, since a consumer tests pairs of its own keys only.
 //$ let part_keys = 64
 //$ let panels = (head_dim + 63) / 64
 //$ let panels_v = (head_dim_v + 63) / 64

@@ -19,7 +19,7 @@ __device__ __forceinline__ void copy_bias_tile(BiasTile &to, const attention_par
         copy_piece(&to[row][column], bias_element(p, at, position_of(p, min(query0 + row, p.len_q - 1)), key0 + column));
 }
 
-//$ note As in help_with_items(), with which ptxas 13.0 spills 24 bytes here.
+//$ note The loop of help_with_items(), written out: with a call of it ptxas 13.0 spills 24 bytes here.
 // Those of all steps of all items that the block takes.
 __device__ __forceinline__ void copy_bias(const attention_params &all, SharedKeys &shared) {
     const int group = all.heads / all.kv_heads;

@@ -15,7 +15,7 @@
 
 //$ code gradients
 
-// What one pair adds; d_score = P * (dP - D), 0 of a pair that is not seen. There are to be such a query and such a key.
+// What one pair adds; d_score = P * (dP - D), 0 of a pair that is not seen. The query and the key exist.
 //$ if head_reads > 0
 __device__ __forceinline__ void add_pair(const attention_backward_params &params, const attention_params &p, const Where &at, int q,
                                          int k, float s, float d_score, HeadSums &sum) {

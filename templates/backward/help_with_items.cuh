@@ -1,7 +1,7 @@
 //$ needs key_stages
 //$ include "backward/items.cuh"
 
-// A warp beside the one that loads: its work for each item that the block takes. It is among those who release the item.
+// A warp that does not load does its `work` for every item of the block, and arrives when it is done with the item.
 template <typename Work> __device__ __forceinline__ void help_with_items(SharedKeys &shared, Work work) {
 #pragma unroll 1
     for (Ring<KEY_STAGES> items = {0};; items.count++) {

@@ -3,7 +3,7 @@
 
 // Which tiles of the other side a block goes over: those of which some pair is seen. All threads ask together.
 
-// The keys of a block are shared out in parts.
+// A block's keys are divided into parts, and tiles are judged for each part.
 constexpr int KEY_PARTS = BLOCK_N / PART_KEYS;
 
 struct OtherTile {

@@ -20,12 +20,12 @@ __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attenti
             const int query = first + 16 * j + i / 4 * 8 + i % 2, key = key0 + i / 2 % 2 * 8;
             float lse2_here = lse2_of[i / 4 * 2 + i % 2];
             //$ if added_ahead
-            lse2_here = fmaf(added[8 * j + i], -LOG2_E, lse2_here); // P = e^(scale s + added - LSE)
+            const float addend = added[8 * j + i];
             //$ elif score == custom_score
             const int last_query = MASKED ? p.len_q - 1 : query, last_key = MASKED ? p.len_kv - 1 : key;
-            const float added = score_of(p, at, position_of(p, min(query, last_query)), keys(8 * j + i, min(key, last_key)), 0.0f);
-            lse2_here = fmaf(added, -LOG2_E, lse2_here); // P = e^(scale s + added - LSE)
+            const float addend = score_of(p, at, position_of(p, min(query, last_query)), keys(8 * j + i, min(key, last_key)), 0.0f);
             //$ end
+            lse2_here = fmaf(addend, -LOG2_E, lse2_here); // P = e^(scale s + addend - LSE) //$ if score == custom_score
             const bool is_seen = !MASKED || seen >> (8 * j + i) & 1;           //$ if mask == custom_mask
             const bool is_seen = !MASKED || is_pair_seen(p, at, query, key); //$ else
             const float weight = exp2_approx(fmaf(s[8 * j + i], p.scale * LOG2_E, -lse2_here));

@@ -469,7 +469,7 @@ __device__ __forceinline__ bool is_pair_seen(const attention_params &p, const Wh
 
 // Which tiles of the other side a block goes over: those of which some pair is seen. All threads ask together.
 
-// The keys of a block are shared out in parts.
+// A block's keys are divided into parts, and tiles are judged for each part.
 constexpr int KEY_PARTS = BLOCK_N / PART_KEYS;
 
 struct OtherTile {
@@ -532,7 +532,7 @@ struct PairWeight {
     float slope;  // P f'(scale s), by which dP - D is multiplied; 0 where the weight is, also if the derivative is infinite
 };
 
-// Of a pair that is not seen both are 0. For what the score reads there are to be such a query and such a key all the same.
+// Of a pair that is not seen both are 0. The query and the key exist all the same, since the score reads what belongs to them.
 template <typename Key>
 __device__ __forceinline__ PairWeight pair_weight(const attention_params &p, const Where &at, int query, Key key, bool seen,
                                                   float lse2, float s) {
