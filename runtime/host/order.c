@@ -30,7 +30,7 @@ static void *courier_of(struct block *block, unsigned warp) {
     void *self = be(block->scheduler.race);
     if (!*identity)
         *identity = race_create();
-    char name[64];
+    static _Thread_local char name[64]; /* the stack is that of a thread, which writes there too */
     snprintf(name, sizeof name, "block %u, courier of warp %u", block->shown->index, warp);
     race_name(*identity, name);
     race_switch(*identity);
