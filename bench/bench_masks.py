@@ -2,6 +2,8 @@
 
     python3 bench/bench_masks.py                  every rule at lengths 8192 and 32768, head dimensions 64 and 128
     python3 bench/bench_masks.py --only alibi --only "softcap d64"
+    python3 bench/bench_masks.py --target sm_80   by mma.sync on both sides: flash_mma, and FlexAttention by Triton's code for
+                                                  sm_80 (triton_mma.py), as its tuner or its default has it; PTX is checked
     python3 bench/bench_masks.py --dry-run        without a GPU: tiny shapes on the host device
 
 Cases and checks are as in bench_matrix.py; rules.py has every mask and score as text and as functions. Neither side's
@@ -20,8 +22,8 @@ import rules
 import runner
 import table
 
-RESULTS = pathlib.Path(__file__).parent / "results/masks.jsonl"
-PEER = {True: "plain", False: "flex"}  # by dry_run
+RESULTS = pathlib.Path(__file__).parent / "results"
+ALGORITHM = "algorithm=flash_mma"  # of a target that is given
 
 
 def milliseconds(row):
@@ -61,18 +63,24 @@ def main():
     protocol.add_options(parser)
     parser.add_argument("--no-peer", action="store_true", help="ours alone: FlexAttention takes long to compile")
     parser.add_argument("--schedule", default="", metavar="KNOBS", help="in place of the library's choice")
-    parser.add_argument("--results", type=pathlib.Path, help="JSON lines (bench/results/masks.jsonl; dry run: none)")
+    parser.add_argument("--target", choices=("sm_80",), help="by mma.sync on both sides")
+    parser.add_argument("--results", type=pathlib.Path,
+                        help="JSON lines (bench/results/masks.jsonl, of a target masks_mma.jsonl; dry run: none)")
     parser.add_argument("--commit", help="what is measured, where git does not say")
     parser.add_argument("--dry-run", action="store_true", help="tiny cases on the host device")
     chosen = parser.parse_args()
     todo = [case for case in (rules.tiny() if chosen.dry_run else rules.cases()) if case.matches(chosen.only)]
-    peer = PEER[chosen.dry_run]
-    job = {"schedules": {"attile": chosen.schedule}, "peers": [] if chosen.no_peer else [peer], "problem": "",
-           "target": ""}
-    results = chosen.results or pathlib.Path(os.devnull if chosen.dry_run else RESULTS)
+    peer = "plain" if chosen.dry_run else "flex_mma" if chosen.target else "flex"
+    schedule = f"{ALGORITHM} {chosen.schedule}".strip() if chosen.target else chosen.schedule
+    job = {"schedules": {"attile": schedule}, "peers": [] if chosen.no_peer else [peer], "problem": "",
+           "target": f"target={chosen.target}" if chosen.target else ""}
+    file = RESULTS / ("masks_mma.jsonl" if chosen.target else "masks.jsonl")
+    results = chosen.results or pathlib.Path(os.devnull if chosen.dry_run else file)
     about = {"bench": "masks", "commit": chosen.commit, "input": "standard normal, bf16"}
+    about |= {"target": chosen.target} if chosen.target else {}
     with tempfile.TemporaryDirectory() as cache:
-        setup = {"device": "host" if chosen.dry_run else "cuda", "cache_dir": cache}
+        setup = {"device": "host" if chosen.dry_run else "cuda", "cache_dir": cache,
+                 "triton_mma": f"{cache}/triton" if peer == "flex_mma" else None}
         plan = protocol.Plan(rounds=chosen.rounds, seed=chosen.seed)
         machine, rows = runner.run(setup, todo, job, plan, chosen.seconds, results, about)
     print(f"Median, L2 flushed; peer: {table.title(peer)}. {json.dumps(machine)}\n\n{markdown(rows, peer)}")

@@ -15,6 +15,7 @@ import time
 import checkout  # noqa: F401
 import attile
 import protocol
+import triton_mma
 
 WORDS = ("fixed", "unhinted")  # of a schedule, that are no knobs
 WRONG = 2  # times the error of an honest computation of the same precision, in the rows that are compared with it
@@ -23,7 +24,9 @@ ROUNDING = 2.0**-8  # or this: results rounded to bf16 are that far apart where 
 
 
 def open_side(setup):
-    """setup: {device, cache_dir, fa3: a path or None}. Returns (session, side)."""
+    """setup: {device, cache_dir, fa3: a path or None, triton_mma: a folder or None}. Returns (session, side)."""
+    if setup.get("triton_mma"):
+        triton_mma.prepare(setup["triton_mma"])
     if setup["device"] == "cuda":
         from side_cuda import Side
     else:

@@ -1,4 +1,4 @@
-"""results/matrix.jsonl and masks.jsonl become docs/benchmarks.md and .svg: python3 bench/report.py [--run WORD]
+"""results/matrix.jsonl, masks.jsonl and masks_mma.jsonl become docs/benchmarks.md and .svg: python3 bench/report.py [--run WORD]
 
 Of every case the newest fair run counts, and of runs only those that measured the library's own choice of schedule:
 picking the best of many schedules afterwards would not be what a user gets. Losing cells are in it. A case without a
@@ -28,6 +28,8 @@ Neither side's compile time counts; FlexAttention's block mask is made beforehan
 within "with block mask"; attile needs nothing beforehand. "First answer": from the text to the result of its first
 launch, with empty caches, while PyTorch's compiler keeps the processors busy; attile alone is in
 `bench/results/runtime.jsonl`. "Causal / this": this in proportion to our own plain causal kernel."""
+MASKS_MMA = """The same without wgmma on either side: `flash_mma` for sm_80, and FlexAttention as Triton compiles it for compute
+capability 8.0 (`bench/triton_mma.py`), with the faster of its default tile and the one that PyTorch's tuner finds."""
 
 
 def read(path, word=""):
@@ -92,10 +94,10 @@ def left_out(rows):
     return "\n".join(lines + [f"- fewer rounds than {protocol.ROUNDS} so far: {', '.join(few)}"] * bool(few))
 
 
-def page(machines, rows, masks):
-    """machines: of all runs; masks: rows of bench_masks.py."""
-    refused = left_out(rows + masks)
-    rows, masks = ([row for row in some if "refused" not in row] for some in (rows, masks))
+def page(machines, rows, masks, masks_mma):
+    """machines: of all runs; masks and masks_mma: rows of bench_masks.py."""
+    refused = left_out(rows + masks + masks_mma)
+    rows, masks, masks_mma = ([row for row in some if "refused" not in row] for some in (rows, masks, masks_mma))
     parts = ["# Benchmarks", "<!-- Printed by bench/report.py from bench/results/. -->",
              WHAT, "![TFLOP/s by length](benchmarks.svg)", RATIOS]
     for heading, tuned in (("## Shapes of the tuned table", True), ("## Other shapes", False)):
@@ -106,6 +108,8 @@ def page(machines, rows, masks):
             parts += [f"{heading}, without flushing L2", table.markdown(some, "warm")]
     if masks:
         parts += ["## Masks and scores, beside FlexAttention", MASKS, bench_masks.markdown(masks, "flex")]
+    if masks_mma:
+        parts += ["## Masks and scores by mma.sync", MASKS_MMA, bench_masks.markdown(masks_mma, "flex_mma")]
     if refused:
         parts += ["## Left out", refused]
     parts += ["## Machines", *(f"- {run}: " + ", ".join(f"{name} {machine[name]}" for name in machine
@@ -123,8 +127,9 @@ def main():
     machines, rows = read(chosen.results / "matrix.jsonl", chosen.run)
     gpu = ", ".join(sorted({str(machine.get("gpu")) for machine in machines.values()}))
     others, masks = read(chosen.results / "masks.jsonl", chosen.run)
-    rows, masks = table.admitted(rows), table.admitted(masks)
-    (chosen.docs / "benchmarks.md").write_text(page({**machines, **others}, rows, masks))
+    more, masks_mma = read(chosen.results / "masks_mma.jsonl", chosen.run)
+    rows, masks, masks_mma = map(table.admitted, (rows, masks, masks_mma))
+    (chosen.docs / "benchmarks.md").write_text(page({**machines, **others, **more}, rows, masks, masks_mma))
     drawn = chart.svg(panels(rows), f"Attention forward, bf16, {gpu}, TFLOP/s", CEILING)
     (chosen.docs / "benchmarks.svg").write_text(drawn)
 

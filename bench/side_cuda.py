@@ -13,6 +13,7 @@ import cudnn_graph
 import fa3
 import rule_parameters
 import tolerance
+import triton_mma
 from kinds import KINDS
 from rules import RULES
 
@@ -95,7 +96,8 @@ class Side:
                   "fa2": lambda: self._sdpa(SDPBackend.FLASH_ATTENTION, case, q, k, v),
                   "fa3": lambda: self.fa3(case, q, k, v),
                   "flashinfer": lambda: self._flashinfer(case, q, k, v),
-                  "flex": lambda: self._compiled_flex(case, q, k, v)}
+                  "flex": lambda: self._compiled_flex(case, q, k, v),
+                  "flex_mma": lambda: self._flex_by_mma(case, q, k, v)}
         return {name: makers[name] for name in makers if name in names}
 
     def _cudnn(self, case, q, k, v):
@@ -171,6 +173,19 @@ class Side:
         return works[name], {"path": name}
 
     def _compiled_flex(self, case, q, k, v):
+        make, notes = self._flex(case, q, k, v)
+        return make(), notes
+
+    def _flex_by_mma(self, case, q, k, v):
+        """The faster of PyTorch's default tile and of what its tuner finds, which tries the defaults of sm_80 and sm_90 among
+        others, but with a block mask of its own."""
+        make, notes = self._flex(case, q, k, v)
+        modes = {"default": make(), "max-autotune": make(mode="max-autotune-no-cudagraphs")}
+        work, chosen = self._fastest(modes)
+        return work, {**notes, "compiled": chosen["path"], **triton_mma.instructions()}
+
+    def _flex(self, case, q, k, v):
+        """(options of torch.compile -> FlexAttention compiled with them, notes)"""
         torch.compiler.reset()  # one compiled function a shape; old ones only slow down the call
         shift, block_mask, notes = case.len_kv - case.len_q, None, {}
         mask, score = self._rule or ((lambda b, h, i, j: j <= i + shift) if case.causal else None, None)
@@ -179,8 +194,13 @@ class Side:
             notes["block_mask_ms"] = round(1000 * seconds, 4)
         elif mask:
             block_mask = create_block_mask(mask, None, None, case.len_q, case.len_kv, device=DEVICE)
-        compiled, grouped = torch.compile(flex_attention, dynamic=False), case.kv_heads != case.heads
-        return lambda: compiled(q, k, v, score_mod=score, block_mask=block_mask, enable_gqa=grouped), notes
+        grouped = case.kv_heads != case.heads
+
+        def make(**options):
+            compiled = torch.compile(flex_attention, dynamic=False, **options)
+            return lambda: compiled(q, k, v, score_mod=score, block_mask=block_mask, enable_gqa=grouped)
+
+        return make, notes
 
     def _block_mask(self, mask, batches, case):
         """FlexAttention's list of blocks, and the seconds that making it takes once it is compiled: the median of 5."""
@@ -326,7 +346,7 @@ def _edit(tensor, case, what, *values):
 def versions():
     """Of the peers' packages that are installed."""
     found = {}
-    for package in ("nvidia-cudnn-frontend", "flash-attn-3", "flashinfer-python"):
+    for package in ("nvidia-cudnn-frontend", "flash-attn-3", "flashinfer-python", "triton"):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

@@ -9,7 +9,8 @@ GOAL = 0.95  # cells below it are marked
 # The columns of a user's own: the library chooses, with and without being told of sizes and alignment.
 CHOICES = {"attile": "", "attile without hints": "unhinted"}
 
-_TITLES = {"cudnn": "cuDNN", "fa2": "FA2", "flex": "Flex", "fa3": "FA3", "flashinfer": "FlashInfer"}
+_TITLES = {"cudnn": "cuDNN", "fa2": "FA2", "flex": "Flex", "flex_mma": "Flex by mma.sync", "fa3": "FA3",
+           "flashinfer": "FlashInfer"}
 
 
 def published():

@@ -33,6 +33,7 @@ import rules
 import runner
 import side_host
 import table
+import triton_mma
 import tuned
 import unkind
 from worker import Lost, Worker
@@ -279,7 +280,10 @@ class Report(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             masks = [{"run": "4", "bench": "masks", "gpu": "G"},
                      row("attile", 5, "d64 b1 h1 s8192 alibi", run="4", schedule="", group="masks")]
-            for name, which in (("matrix", lines), ("masks", masks)):
+            mma = [{"run": "5", "bench": "masks", "gpu": "G", "target": "sm_80"},
+                   *(row(kernel, 5, "d64 b1 h1 s8192 bias", run="5", group="masks", **more)
+                     for kernel, more in (("attile", {"schedule": "algorithm=flash_mma"}), ("flex_mma", {})))]
+            for name, which in (("matrix", lines), ("masks", masks), ("masks_mma", mma)):
                 text = "".join(json.dumps(line) + "\n" for line in which)
                 pathlib.Path(folder, f"{name}.jsonl").write_text(text)
             program = pathlib.Path(__file__).with_name("report.py")
@@ -293,7 +297,9 @@ class Report(unittest.TestCase):
         self.assertNotIn("812", page + drawn)  # two rounds
         self.assertNotIn("888", page + drawn)  # a later run of one round does not displace a fair one
         self.assertIn("- fewer rounds than 3 so far: d64 b2 h32 s8192 full", page)
-        self.assertIn("| d64 b1 h1 s8192 alibi |", page)
+        self.assertLess(page.index("| d64 b1 h1 s8192 alibi |"), page.index("## Masks and scores by mma.sync"))
+        self.assertIn("| d64 b1 h1 s8192 bias | 1.000 | 1.000 | - | 1.00 |", page)
+        self.assertIn("target sm_80", page)
         picture = xml.dom.minidom.parseString(drawn)
         bars = [title.firstChild.data for title in picture.getElementsByTagName("title")]
         self.assertEqual(bars, ["attile 400", "cuDNN 603", "attile 600", "cuDNN 603"])
@@ -392,20 +398,48 @@ class DryRun(unittest.TestCase):
 
 
 class Masks(unittest.TestCase):
-    def test_text_and_functions_say_the_same(self):
+    def dry_run(self, *words):
+        """(the first line of the results, the rows, the table)"""
         with tempfile.TemporaryDirectory() as folder:
             results = pathlib.Path(folder) / "results.jsonl"
             program = pathlib.Path(__file__).with_name("bench_masks.py")
-            done = subprocess.run([sys.executable, program, "--dry-run", "--rounds", "1", "--results", results,
-                                   "--only", "document", "--only", "softcap_window", "--only", "bias"],
+            done = subprocess.run([sys.executable, program, "--dry-run", "--rounds", "1", "--results", results, *words],
                                   capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
-            rows = [json.loads(line) for line in results.read_text().splitlines()][1:]
-        self.assertEqual(len(rows), 6)
+            machine, *rows = map(json.loads, results.read_text().splitlines())
         for row in rows:
             self.assertNotIn("error", row)
             self.assertLess(row["relative_error"], 2 * row["honest_error"])
-        self.assertIn("s40 bias |", done.stdout)
+        return machine, rows, done.stdout
+
+    def test_text_and_functions_say_the_same(self):
+        _, rows, printed = self.dry_run("--only", "document", "--only", "softcap_window", "--only", "bias")
+        self.assertEqual(len(rows), 6)
+        self.assertIn("s40 bias |", printed)
+
+    def test_a_target_is_for_flash_mma(self):
+        machine, (ours, _), _ = self.dry_run("--target", "sm_80", "--only", "alibi")
+        self.assertEqual((machine["target"], ours["schedule"]), ("sm_80", "algorithm=flash_mma"))
+        self.assertRegex(ours["variant"], "_flash_mma_.*_sm_80$")
+
+    def test_a_peer_that_has_wgmma_does_not_count_as_mma(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ):
+            triton_mma.prepare(folder)
+            self.assertEqual(os.environ["TRITON_OVERRIDE_ARCH"], "sm80")
+
+            def kernel(name, code):
+                path = pathlib.Path(os.environ["TRITON_CACHE_DIR"], name, "kernel.ptx")
+                path.parent.mkdir(parents=True)
+                path.write_text(code)
+
+            kernel("mask", "add.s32 %r1, %r2, %r3;")
+            with self.assertRaisesRegex(ValueError, "of 1 kernels, 0 have mma.sync"):
+                triton_mma.instructions()
+            kernel("attention", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r1}, {%r2}, {%r3}, {%r4};")
+            self.assertEqual(triton_mma.instructions()["kernels"], {"mma.sync": 1, "wgmma": 0})
+            kernel("other", "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r1}, %rd1, %rd2, %p1, 1, 1, 0, 1;")
+            with self.assertRaisesRegex(ValueError, "1 have wgmma"):
+                triton_mma.instructions()
 
     def test_every_rule_changes_the_answer(self):
         case, side = rules.tiny()[0], side_host.Side(attile.Session("host", host_mode="check"))
@@ -425,6 +459,38 @@ class Masks(unittest.TestCase):
                 {"case": "d64 b1 h1 s8 causal", "kernel": "attile", "schedule": "", "cold": {"ms": 1, "tflops": 1}}]
         self.assertIn("| d64 b1 h1 s8 alibi | 2.000 | 3.000 | 5.000 | 1.50 | 4.00 | - | 0.50 |",
                       bench_masks.markdown(rows, "flex"))
+
+
+@unittest.skipUnless(importlib.util.find_spec("triton"), "needs Triton; no GPU")
+class Triton(unittest.TestCase):
+    SOURCE = """
+import triton
+import triton.language as tl
+@triton.jit
+def product(a, c):
+    at = tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)[None, :]
+    x = tl.load(a + at)
+    tl.store(c + at, tl.dot(x, x))
+"""
+
+    def test_products_for_hopper_are_by_mma_sync(self):
+        import triton
+        from triton.backends.compiler import GPUTarget
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ):
+            triton_mma.prepare(folder)
+            path = pathlib.Path(folder, "product.py")
+            path.write_text(self.SOURCE)
+            spec = importlib.util.spec_from_file_location("product", path)
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            source = triton.compiler.ASTSource(module.product, {"a": "*bf16", "c": "*fp32"}, {})
+            kernel = triton.compile(source, target=GPUTarget("cuda", 90, 32))
+            self.assertIn(".target sm_90a", kernel.asm["ptx"])
+            self.assertEqual(triton_mma.instructions()["kernels"], {"mma.sync": 1, "wgmma": 0})
+            del os.environ["TRITON_OVERRIDE_ARCH"]
+            triton.compile(source, target=GPUTarget("cuda", 90, 32))
+            with self.assertRaisesRegex(ValueError, "of 2 kernels, 1 have mma.sync and 1 have wgmma"):
+                triton_mma.instructions()
 
 
 class Checks(unittest.TestCase):
@@ -637,6 +703,12 @@ class Torch(unittest.TestCase):
                         work, notes = self.side.peers(case, *tensors, ["flex"])["flex"]()
                     self.assertEqual("block_mask_ms" in notes, hasattr(case, "rule") and case.rule != "bias")
                     self.assertLess(self.side.error(self.side.reference(case, *tensors), work())[0], 5e-3)
+            with unittest.mock.patch.object(self.side, "finish", lambda: None), \
+                 unittest.mock.patch.object(self.side, "times", lambda *_: [1.0]), \
+                 unittest.mock.patch("side_cuda.triton_mma.instructions", lambda: {"triton_arch": "sm80"}):
+                work, notes = self.side.peers(case, *tensors, ["flex_mma"])["flex_mma"]()
+                self.assertEqual((notes["compiled"], notes["triton_arch"]), ("default", "sm80"))
+                self.assertLess(self.side.error(self.side.reference(case, *tensors), work())[0], 5e-3)
         case = cases.Case("check", 16, 1, 4, 20, True, 2, 30)
         tensors = self.side.inputs(case)
         self.side.parameters(case)
