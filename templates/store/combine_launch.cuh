@@ -1,4 +1,4 @@
-//$ needs block_m columns_v layout dependent_launches combine_threads combine_shares combine_bytes
+//$ needs block_m columns_v layout dependent_launches combine_threads combine_shares combine_goes_around combine_bytes
 //$ include "target/sm_90.cuh"
 //$ include "fragment/weight_of_score.cuh"
 //$ include "store/columns.cuh"
@@ -16,39 +16,15 @@ __device__ __forceinline__ void add_weighted(float4 &sum, float weight, const fl
     sum = make_float4(fmaf(weight, x.x, sum.x), fmaf(weight, x.y, sum.y), fmaf(weight, x.z, sum.z), fmaf(weight, x.w, sum.w));
 }
 
-extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
-    attention_combine_runs(const __grid_constant__ attention_params all) {
-    constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS, WARPS_HERE = COMBINE_THREADS / 32;
-    SharedSums &shared = *dynamic_shared<SharedSums>();
-    //$ if dependent_launches == 1 and layout != dense
-    grid_dependency_wait(); // lengths are in memory
-    launch_dependents();
-    //$ end
-    const Plan plan = plan_of_shares(all);
-    const int worker = worker_of_share(all);
-    //$ if layout != dense
-    if (!has_run(plan, worker))
-        return;
-    //$ end
-    const Start start = start_of(all, plan, worker);
-    const Parts parts = parts_of(plan, start, worker);
-    const int place = place_of_share(all, parts, worker);
-    const bool begins = begins_here(plan, start, worker, place);
+constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS; // groups of four columns: of a row, of a Q tile
 
-    // Groups of four columns, a power of two of them, each of which `adders` threads add up.
-    const int blocks = (parts.count - 1) * COMBINE_SHARES;
-    int fours = 2, adders = COMBINE_THREADS / 2;
-    while (fours * blocks < FOURS && fours < COMBINE_THREADS)
-        fours *= 2, adders /= 2;
-    const int first = place * fours, own = min(first + static_cast<int>(threadIdx.x) % fours, FOURS - 1);
+// Of `fours` groups from `first` on, each of which `adders` threads add up.
+__device__ __forceinline__ void combine_fours(const attention_params &all, const Tile &tile, const Parts &parts, int first, int fours,
+                                              int adders) {
+    constexpr int WARPS_HERE = COMBINE_THREADS / 32;
+    SharedSums &shared = *dynamic_shared<SharedSums>();
+    const int own = min(first + static_cast<int>(threadIdx.x) % fours, FOURS - 1);
     const int row = own / ROW_FOURS, column = own % ROW_FOURS * 4;
-    //$ if dependent_launches == 1 and layout == dense
-    grid_dependency_wait();
-    launch_dependents();
-    //$ end
-    if (!begins || parts.count == 1 || place >= blocks || first >= FOURS)
-        return;
-    const Tile &tile = start.tile;
     const attention_params &p = sequence_of(all, tile.batch);
     const float c = exponent_factor(p);
 
@@ -117,4 +93,43 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
     store_element(p, tile.batch, at, column + 3, o.w * inverse);
     if (column == 0)
         store_lse(p, tile.batch, at, max, sum);
+}
+
+extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
+    attention_combine_runs(const __grid_constant__ attention_params all) {
+    //$ if dependent_launches == 1 and layout != dense
+    grid_dependency_wait(); // lengths are in memory
+    launch_dependents();
+    //$ end
+    const Plan plan = plan_of_shares(all);
+    const int worker = worker_of_share(all);
+    //$ if layout != dense
+    if (!has_run(plan, worker))
+        return;
+    //$ end
+    const Start start = start_of(all, plan, worker);
+    const Parts parts = parts_of(plan, start, worker);
+    const int place = place_of_share(all, parts, worker);
+    const bool begins = begins_here(plan, start, worker, place);
+
+    // Groups of four columns for each block, a power of two of them.
+    const int blocks = (parts.count - 1) * COMBINE_SHARES;
+    int fours = 2, adders = COMBINE_THREADS / 2;
+    while (fours * blocks < FOURS && fours < COMBINE_THREADS)
+        fours *= 2, adders /= 2;
+    int first = place * fours;       //$ if combine_goes_around
+    const int first = place * fours; //$ else
+    //$ if dependent_launches == 1 and layout == dense
+    grid_dependency_wait();
+    launch_dependents();
+    //$ end
+    if (!begins || parts.count == 1 || place >= blocks || first >= FOURS)
+        return;
+    //$ if combine_goes_around
+#pragma unroll 1
+    for (; first < FOURS; first += blocks * fours) // with a thread for each group, which shares its sums with no other
+        combine_fours(all, start.tile, parts, first, fours, adders);
+    //$ else
+    combine_fours(all, start.tile, parts, first, fours, adders);
+    //$ end
 }

@@ -85,12 +85,13 @@
      rs_nn_b             144                output_registers + 4 * p_steps
      ss_nn_b             129                output_registers + 1
      combine_threads     256                256
-     combine_shares      32                 (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
+     all_shares          32                 (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
+     combine_shares      6                  min(6, all_shares)
      combine_bytes       6144               24 * combine_threads
 
    Launches
      attention_mla: grid sm_count, block 384, shared 223232 bytes
-     attention_combine_runs: grid sm_count * 32, block 256, shared 6144 bytes, may start before the launch ahead of it has ended, takes attention_params
+     attention_combine_runs: grid sm_count * 6, block 256, shared 6144 bytes, may start before the launch ahead of it has ended, takes attention_params
      tensor map of k: boxes of 64 rows x 64 columns
 
    Workspace
@@ -129,8 +130,8 @@ constexpr bool BFLOAT16 = true;
 // dtype_out == bf16
 constexpr bool BFLOAT16_OUT = true;
 constexpr int COMBINE_THREADS = 256;
-// (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
-constexpr int COMBINE_SHARES = 32;
+// min(6, all_shares)
+constexpr int COMBINE_SHARES = 6;
 // 24 * combine_threads
 constexpr int COMBINE_BYTES = 6144;
 
@@ -1502,31 +1503,15 @@ __device__ __forceinline__ void add_weighted(float4 &sum, float weight, const fl
     sum = make_float4(fmaf(weight, x.x, sum.x), fmaf(weight, x.y, sum.y), fmaf(weight, x.z, sum.z), fmaf(weight, x.w, sum.w));
 }
 
-extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
-    attention_combine_runs(const __grid_constant__ attention_params all) {
-    constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS, WARPS_HERE = COMBINE_THREADS / 32;
-    SharedSums &shared = *dynamic_shared<SharedSums>();
-    grid_dependency_wait(); // lengths are in memory
-    launch_dependents();
-    const Plan plan = plan_of_shares(all);
-    const int worker = worker_of_share(all);
-    if (!has_run(plan, worker))
-        return;
-    const Start start = start_of(all, plan, worker);
-    const Parts parts = parts_of(plan, start, worker);
-    const int place = place_of_share(all, parts, worker);
-    const bool begins = begins_here(plan, start, worker, place);
+constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS; // groups of four columns: of a row, of a Q tile
 
-    // Groups of four columns, a power of two of them, each of which `adders` threads add up.
-    const int blocks = (parts.count - 1) * COMBINE_SHARES;
-    int fours = 2, adders = COMBINE_THREADS / 2;
-    while (fours * blocks < FOURS && fours < COMBINE_THREADS)
-        fours *= 2, adders /= 2;
-    const int first = place * fours, own = min(first + static_cast<int>(threadIdx.x) % fours, FOURS - 1);
+// Of `fours` groups from `first` on, each of which `adders` threads add up.
+__device__ __forceinline__ void combine_fours(const attention_params &all, const Tile &tile, const Parts &parts, int first, int fours,
+                                              int adders) {
+    constexpr int WARPS_HERE = COMBINE_THREADS / 32;
+    SharedSums &shared = *dynamic_shared<SharedSums>();
+    const int own = min(first + static_cast<int>(threadIdx.x) % fours, FOURS - 1);
     const int row = own / ROW_FOURS, column = own % ROW_FOURS * 4;
-    if (!begins || parts.count == 1 || place >= blocks || first >= FOURS)
-        return;
-    const Tile &tile = start.tile;
     const attention_params &p = sequence_of(all, tile.batch);
     const float c = exponent_factor(p);
 
@@ -1595,6 +1580,32 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
     store_element(p, tile.batch, at, column + 3, o.w * inverse);
     if (column == 0)
         store_lse(p, tile.batch, at, max, sum);
+}
+
+extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
+    attention_combine_runs(const __grid_constant__ attention_params all) {
+    grid_dependency_wait(); // lengths are in memory
+    launch_dependents();
+    const Plan plan = plan_of_shares(all);
+    const int worker = worker_of_share(all);
+    if (!has_run(plan, worker))
+        return;
+    const Start start = start_of(all, plan, worker);
+    const Parts parts = parts_of(plan, start, worker);
+    const int place = place_of_share(all, parts, worker);
+    const bool begins = begins_here(plan, start, worker, place);
+
+    // Groups of four columns for each block, a power of two of them.
+    const int blocks = (parts.count - 1) * COMBINE_SHARES;
+    int fours = 2, adders = COMBINE_THREADS / 2;
+    while (fours * blocks < FOURS && fours < COMBINE_THREADS)
+        fours *= 2, adders /= 2;
+    int first = place * fours;
+    if (!begins || parts.count == 1 || place >= blocks || first >= FOURS)
+        return;
+#pragma unroll 1
+    for (; first < FOURS; first += blocks * fours) // with a thread for each group, which shares its sums with no other
+        combine_fours(all, start.tile, parts, first, fours, adders);
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1) attention_mla(const __grid_constant__ attention_tma_params given) {

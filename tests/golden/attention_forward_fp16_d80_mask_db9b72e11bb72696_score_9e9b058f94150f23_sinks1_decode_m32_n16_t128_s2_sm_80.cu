@@ -71,7 +71,8 @@
      row_chunks       20                 chunks + chunks_v
      shared_bytes     57344              q_bytes + page_bytes + warps * (stages * (block_n * 16 * row_chunks + scale_bytes) + 32 * columns_v + 8 * block_m)
      combine_threads  256                256
-     combine_shares   3                  (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
+     all_shares       3                  (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
+     combine_shares   3                  min(6, all_shares)
      combine_bytes    6144               24 * combine_threads
 
    Launches
@@ -111,7 +112,7 @@ constexpr int CHUNKS_V = 10;
 // q_bytes + page_bytes + warps * (stages * (block_n * 16 * row_chunks + scale_bytes) + 32 * columns_v + 8 * block_m)
 constexpr int SHARED_BYTES = 57344;
 constexpr int COMBINE_THREADS = 256;
-// (block_m * columns_v / 4 + combine_threads - 1) / combine_threads
+// min(6, all_shares)
 constexpr int COMBINE_SHARES = 3;
 // 24 * combine_threads
 constexpr int COMBINE_BYTES = 6144;
@@ -1268,27 +1269,15 @@ __device__ __forceinline__ void add_weighted(float4 &sum, float weight, const fl
     sum = make_float4(fmaf(weight, x.x, sum.x), fmaf(weight, x.y, sum.y), fmaf(weight, x.z, sum.z), fmaf(weight, x.w, sum.w));
 }
 
-extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
-    attention_combine_runs(const __grid_constant__ attention_params all) {
-    constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS, WARPS_HERE = COMBINE_THREADS / 32;
-    SharedSums &shared = *dynamic_shared<SharedSums>();
-    const Plan plan = plan_of_shares(all);
-    const int worker = worker_of_share(all);
-    const Start start = start_of(all, plan, worker);
-    const Parts parts = parts_of(plan, start, worker);
-    const int place = place_of_share(all, parts, worker);
-    const bool begins = begins_here(plan, start, worker, place);
+constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS; // groups of four columns: of a row, of a Q tile
 
-    // Groups of four columns, a power of two of them, each of which `adders` threads add up.
-    const int blocks = (parts.count - 1) * COMBINE_SHARES;
-    int fours = 2, adders = COMBINE_THREADS / 2;
-    while (fours * blocks < FOURS && fours < COMBINE_THREADS)
-        fours *= 2, adders /= 2;
-    const int first = place * fours, own = min(first + static_cast<int>(threadIdx.x) % fours, FOURS - 1);
+// Of `fours` groups from `first` on, each of which `adders` threads add up.
+__device__ __forceinline__ void combine_fours(const attention_params &all, const Tile &tile, const Parts &parts, int first, int fours,
+                                              int adders) {
+    constexpr int WARPS_HERE = COMBINE_THREADS / 32;
+    SharedSums &shared = *dynamic_shared<SharedSums>();
+    const int own = min(first + static_cast<int>(threadIdx.x) % fours, FOURS - 1);
     const int row = own / ROW_FOURS, column = own % ROW_FOURS * 4;
-    if (!begins || parts.count == 1 || place >= blocks || first >= FOURS)
-        return;
-    const Tile &tile = start.tile;
     const attention_params &p = sequence_of(all, tile.batch);
     const float c = exponent_factor(p);
 
@@ -1357,6 +1346,26 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
     store_element(p, tile.batch, at, column + 3, o.w * inverse);
     if (column == 0)
         store_lse(p, tile.batch, at, max, sum);
+}
+
+extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
+    attention_combine_runs(const __grid_constant__ attention_params all) {
+    const Plan plan = plan_of_shares(all);
+    const int worker = worker_of_share(all);
+    const Start start = start_of(all, plan, worker);
+    const Parts parts = parts_of(plan, start, worker);
+    const int place = place_of_share(all, parts, worker);
+    const bool begins = begins_here(plan, start, worker, place);
+
+    // Groups of four columns for each block, a power of two of them.
+    const int blocks = (parts.count - 1) * COMBINE_SHARES;
+    int fours = 2, adders = COMBINE_THREADS / 2;
+    while (fours * blocks < FOURS && fours < COMBINE_THREADS)
+        fours *= 2, adders /= 2;
+    const int first = place * fours;
+    if (!begins || parts.count == 1 || place >= blocks || first >= FOURS)
+        return;
+    combine_fours(all, start.tile, parts, first, fours, adders);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const __grid_constant__ attention_params all) {
