@@ -18,6 +18,7 @@
 //$ include "attention_mla.cuh"
 //$ include "params/attention_tma.h"
 //$ include "sequence/element.cuh"
+//$ include "target/sm_90.cuh"
 //$ include "target/sm_90a.cuh"
 //$ include "target/wgmma_panel_ss_nt.cuh"
 //$ include "target/wgmma_rs_nn.cuh"
@@ -32,9 +33,9 @@
 //$ include "work/row_of_query.cuh"
 //$ if batch_invariant == 1
 //$ include "work/runs_of_chunks.cuh"
-//$ launch attention_mla grid (heads / kv_heads + block_m - 1) / block_m * len_q * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) block block_threads shared shared_bytes
+//$ launch attention_mla grid (heads / kv_heads + block_m - 1) / block_m * len_q * kv_heads * batch * max(1, (len_kv + chunk_keys - 1) / chunk_keys) block block_threads shared shared_bytes dependent
 //$ else
-//$ launch attention_mla grid sm_count block block_threads shared shared_bytes
+//$ launch attention_mla grid sm_count block block_threads shared shared_bytes dependent
 //$ if layout == dense
 //$ include "work/runs_equal.cuh"
 //$ else
@@ -72,14 +73,14 @@ static_assert((sizeof(Shared) + 1023) / 1024 * 1024 == SHARED_BYTES, "as in the 
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1) attention_mla(const __grid_constant__ attention_tma_params given) {
     Shared &shared = *dynamic_shared<Shared>();
     const attention_params &all = given.attention;
-    const Plan plan = plan_of(all, gridDim.x);
-    if (blockIdx.x >= plan.workers)
-        return;
-    const Start start = start_of(all, plan, blockIdx.x);
-    //$ if batch_invariant == 1
-    if (start.run.first >= start.run.end)
-        return;
+    //$ if layout != dense
+    grid_dependency_wait(); // lengths are in memory
+    launch_dependents();
     //$ end
+    const Plan plan = plan_of(all, gridDim.x);
+    if (blockIdx.x >= plan.workers) //$ if layout != dense
+        return;                     //$ if layout != dense
+    const Start start = start_of(all, plan, blockIdx.x);
     if (warp_index() == 0 && elect_one()) {
         tma_prefetch(&given.k_map);
         for (int stage = 0; stage < STAGES; stage++) {
@@ -90,6 +91,16 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1) attention_mla(con
         }
         barrier_init_fence();
     }
+    //$ if layout == dense
+    grid_dependency_wait();
+    launch_dependents();
+    if (blockIdx.x >= plan.workers)
+        return;
+    //$ end
+    //$ if batch_invariant == 1
+    if (start.run.first >= start.run.end)
+        return;
+    //$ end
     __syncthreads();
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();

@@ -8,6 +8,7 @@
      params/tensor_map.h
      sequence/element.cuh
      target/any.cuh
+     target/sm_90.cuh
      target/sm_90a.cuh
      target/sm_90a_async.cuh
      target/sm_80.cuh
@@ -42,7 +43,6 @@
      store/shares.cuh
      store/shares_of_runs.cuh
      store/combine_launch.cuh
-     target/sm_90.cuh
 
    Knobs
      family              attention_forward  what kind of kernel this is
@@ -90,7 +90,7 @@
      combine_bytes       6144               24 * combine_threads
 
    Launches
-     attention_mla: grid sm_count, block 384, shared 223232 bytes
+     attention_mla: grid sm_count, block 384, shared 223232 bytes, may start before the launch ahead of it has ended
      attention_combine_runs: grid sm_count * 6, block 256, shared 6144 bytes, may start before the launch ahead of it has ended, takes attention_params
      tensor map of k: boxes of 64 rows x 64 columns
 
@@ -268,6 +268,21 @@ using Input = unsigned short; // bfloat16
 
 using Output = unsigned short; // bfloat16
 __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(x); }
+
+// target/sm_90.cuh
+// sm_90: what compute capability 9.0 adds for kernels of all targets from there on. One instruction each; the host device has its own
+// bodies under these names (runtime/host/device/).
+#ifndef ATTILE_HOST
+
+// --- programmatic dependent launch (griddepcontrol): a launch may start before the one ahead of it has ended
+
+// Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
+// global memory: a launch then ends behind all those ahead of it.
+__device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// The launch behind this one may start, once every block has called it or has ended.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+#endif
 
 // target/sm_80.cuh
 
@@ -1473,21 +1488,6 @@ __device__ __forceinline__ bool begins_here(const Plan &plan, const Start &, int
     return worker < plan.workers && place >= 0;
 }
 
-// target/sm_90.cuh
-// sm_90: what compute capability 9.0 adds for kernels of all targets from there on. One instruction each; the host device has its own
-// bodies under these names (runtime/host/device/).
-#ifndef ATTILE_HOST
-
-// --- programmatic dependent launch (griddepcontrol): a launch may start before the one ahead of it has ended
-
-// Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
-// global memory: a launch then ends behind all those ahead of it.
-__device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-// The launch behind this one may start, once every block has called it or has ended.
-__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-
-#endif
-
 // store/combine_launch.cuh
 
 // Combines the parts of the Q tiles that several blocks worked on, always in the same order: a launch behind the first one, of
@@ -1611,6 +1611,8 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1) attention_mla(const __grid_constant__ attention_tma_params given) {
     Shared &shared = *dynamic_shared<Shared>();
     const attention_params &all = given.attention;
+    grid_dependency_wait(); // lengths are in memory
+    launch_dependents();
     const Plan plan = plan_of(all, gridDim.x);
     if (blockIdx.x >= plan.workers)
         return;
