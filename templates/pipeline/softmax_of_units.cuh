@@ -1,4 +1,4 @@
-//$ needs row_tiles folded
+//$ needs row_tiles folded mask_tiles
 //$ include "fragment/softmax_on_growth.cuh"
 
 // Before m changes: what can be found again is not kept in registers from round to round.
@@ -20,6 +20,11 @@ __device__ __forceinline__ void softmax_units(UnitRows (&units)[ROW_TILES], Weig
     }
 }
 __device__ __forceinline__ void prepare_units(UnitRows (&units)[ROW_TILES]) {
+    //$ if mask_tiles == intervals
+#pragma unroll
+    for (int r = 1; r < ROW_TILES; r++)
+        units[r].walk = units[0].walk; // all units go over the same tiles: one walk takes fewer registers
+    //$ end
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)
         units[r].prepare();
