@@ -82,6 +82,7 @@ static const struct choice mma[] = {
     {"head_dim=128 mask=causal target=sm_86", "in little shared memory", 64, 64, 1},
     {"head_dim=128 mask=causal target=sm_90", "d 128 plain in much shared memory", 128, 64, 2},
     {"head_dim=128 mask=causal target=sm_80", "d 128 plain", 128, 48, 2},
+    {"head_dim=128 mask=\"k <= q or k < 9\" target=sm_80", "d 128 with a mask in closed form", 128, 48, 2},
     {"head_dim=128 mask=causal layout=ragged target=sm_80", "d 128", 128, 48, 2},
     {"head_dim=64 score=softcap(30) target=sm_80", "d 128 with a mask, a score, sinks or dropout", 64, 64, 2},
     {"head_dim=192 mask=causal target=sm_80", "d 192 causal", 64, 64, 1},
