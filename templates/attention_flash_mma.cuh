@@ -16,10 +16,10 @@
 //$ note Its schedules: defaults, values worth trying, what is possible.
 //$ defaults "attention_flash_mma.yaml"
 //$ let widest = max(head_dim, head_dim_v)
-//$ let scaled_problem = score == scaled and sinks == 0 and dropout == 0 and layout == dense and dtype != fp32
+//$ let usual_problem = score_form in [plain_score, linear] and sinks == 0 and dropout == 0 and layout == dense and dtype != fp32
 //$ let q_beside_halves = widest <= 64 and rescale == from_sum and stages > 1 and block_n <= 96
-//$ let q_beside_o = mask != custom_mask and widest > 128 and widest <= 192 and block_m == 64 and block_n <= 64 and target_shared_bytes >= 131072
-//$ default q_in = q_registers if scaled_problem and (q_beside_halves or q_beside_o) else q_shared
+//$ let q_beside_o = plain_scores and widest > 128 and widest <= 192 and block_m == 64 and block_n <= 64 and target_shared_bytes >= 131072
+//$ default q_in = q_registers if usual_problem and (q_beside_halves or q_beside_o) else q_shared
 //$ note Halves read Q twice, which takes time where it is in shared memory.
 //$ let halves_win = q_in == q_registers or (widest > 96 and widest <= 128)
 //$ default overlap = off if rescale != from_sum or block_n < 32 else halves if halves_win else output
@@ -42,7 +42,7 @@
 //$ require dtype != fp32 or q_in == q_shared
 //$ require threads in [128, 256]
 //$ require block_m * 2 in [threads, threads * 2]
-//$ require rescale != from_sum or (score == scaled and dropout == 0 and dtype != fp32)
+//$ require rescale != from_sum or (score_form in [plain_score, linear] and dropout == 0 and dtype != fp32)
 //$ require overlap in [off, output, halves]
 //$ require overlap == off or (rescale == from_sum and block_n >= 32)
 //$ require store == direct

@@ -168,7 +168,7 @@ Test(flash_mma, says_what_it_cannot_do) {
         {PROBLEM, "algorithm=flash_mma block_m=96", "block_m is 96"},
         {PROBLEM, "algorithm=flash_mma block_m=256 threads=128", "block_m is 256, threads is 128"},
         {PROBLEM, "algorithm=flash_mma block_n=40", "block_n is 40"},
-        {PROBLEM "score=softcap(30)", "algorithm=flash_mma rescale=from_sum", "score is custom_score"},
+        {PROBLEM "score=softcap(30)", "algorithm=flash_mma rescale=from_sum", "score_form is tanh"},
         {PROBLEM, "algorithm=flash_mma rescale=lazy overlap=halves", "overlap is halves, rescale is lazy"},
         {PROBLEM, "algorithm=flash_mma rescale=from_sum overlap=output block_n=16", "overlap is output"},
         {PROBLEM, "algorithm=flash_mma overlap=both", "overlap is both"},

@@ -1,4 +1,3 @@
-//$ needs block_n
 //$ include "fragment/score_rest.cuh"
 
 // The score is factor * s + rest. The factor is the same for a whole head.
@@ -17,9 +16,10 @@ __device__ __forceinline__ void begin_score(Score &score, const attention_params
     score.factor = score_factor(p, at) * p.scale * LOG2_E;
 }
 
-// Products -> scores.
-__device__ __forceinline__ void apply_score(float (&s)[BLOCK_N / 2], const Score &score) {
+// Products of the tile's keys from FIRST on -> scores.
+template <int FIRST = 0, int SIZE>
+__device__ __forceinline__ void apply_score(float (&s)[SIZE], const Score &score) {
 #pragma unroll
-    for (int i = 0; i < BLOCK_N / 2; i++)
-        s[i] = fmaf(s[i], score.factor, score.rest.of(i));
+    for (int i = 0; i < SIZE; i++)
+        s[i] = fmaf(s[i], score.factor, score.rest.of(FIRST / 2 + i));
 }

@@ -35,8 +35,8 @@ struct UnitRows {
             seen = seen_of(unit, next);
         //$ end
         search = lacks_max(rows); //$ if rescale != always and not plain_scores
-        set_rests(score.rest, unit, next, rows, search || raises.are_many()); //$ if folded and rescale == from_sum
-        set_rests(score.rest, unit, next, rows, true);                        //$ elif folded
+        set_rests(score.rest, unit, next, rows, search || raises.are_many()); //$ if folded and counts_raises
+        set_rests(score.rest, unit, next, rows, true);                        //$ elif folded and rescale != from_sum
     }
 
     // Is some key of the tile masked for some row of this warp?

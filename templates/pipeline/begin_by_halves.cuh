@@ -1,4 +1,4 @@
-//$ needs row_tiles block_n split_n chunks
+//$ needs row_tiles block_n split_n chunks folded
 
 // S, and exponentials of the first half of the tile, which are computed while S of the second half is multiplied. Products have a copy
 // for each way, or the exponentials would come behind them.
@@ -6,6 +6,7 @@ __device__ __forceinline__ void begin_tile(UnitRows (&units)[ROW_TILES], const Q
                                            State state) {
     const unsigned thread = thread_of_round();
     if (keeps_max(units, state)) {
+        set_rests_of_units(units, false); //$ if folded
         multiply_scores<0, SPLIT_N>(units, q, k, thread);
         weigh<0, SPLIT_N>(units);
         multiply_scores<SPLIT_N, BLOCK_N - SPLIT_N>(units, q, k, thread);

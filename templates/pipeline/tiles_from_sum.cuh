@@ -1,4 +1,4 @@
-//$ needs row_tiles block_n split_n overlap mask chunks chunks_v
+//$ needs row_tiles block_n split_n overlap mask folded chunks chunks_v
 //$ include "pipeline/softmax_of_units.cuh"
 //$ include "fragment/sums_in_range.cuh"
 
@@ -31,6 +31,16 @@ __device__ __forceinline__ bool keeps_max(const UnitRows (&units)[ROW_TILES], St
     return keeps;
 }
 
+//$ if folded
+
+// What the scores of the tile are computed relative to: m, or a value close to them before m follows.
+__device__ __forceinline__ void set_rests_of_units(UnitRows (&units)[ROW_TILES], bool follows) {
+#pragma unroll
+    for (int r = 0; r < ROW_TILES; r++)
+        set_rests(units[r].score.rest, units[r].unit, units[r].next, units[r].rows, follows);
+}
+//$ end
+
 // S of KEYS keys of the tile, from FIRST on.
 template <int FIRST, int KEYS> __device__ __forceinline__ float (&scores_of(UnitRows &rows))[KEYS / 2] {
     return reinterpret_cast<float(&)[KEYS / 2]>(rows.s[FIRST / 2]);
@@ -42,10 +52,17 @@ template <int FIRST, int KEYS> __device__ __forceinline__ void weigh(UnitRows (&
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++) {
         float(&s)[KEYS / 2] = scores_of<FIRST, KEYS>(units[r]);
+        //$ if folded
+        apply_score<FIRST>(s, units[r].score);
+#pragma unroll
+        for (int i = 0; i < KEYS / 2; i++)
+            s[i] = exp2_approx(s[i]);
+        //$ else
         const float c = units[r].c, shift[2] = {-units[r].rows.max[0] * c, -units[r].rows.max[1] * c};
 #pragma unroll
         for (int i = 0; i < KEYS / 2; i++)
             s[i] = exp2_approx(fmaf(s[i], c, shift[i / 2 % 2]));
+        //$ end
 #pragma unroll
         for (int row = 0; row < 2; row++) {
             float even = s[2 * row], odd = s[2 * row + 1];
@@ -68,12 +85,19 @@ __device__ __forceinline__ bool outgrown(const UnitRows (&units)[ROW_TILES]) {
 
 // S -> P of these keys, relative to an m that follows their maxima. Earlier keys of the tile are in O.
 template <int FIRST, int KEYS> __device__ __forceinline__ void weigh_by_max(UnitRows (&units)[ROW_TILES]) {
+    set_rests_of_units(units, true); //$ if folded
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++) {
         float(&s)[KEYS / 2] = scores_of<FIRST, KEYS>(units[r]);
         begin_rescaling(units[r].rows, units[r].c);
+        //$ if folded
+        apply_score<FIRST>(s, units[r].score);
+        follow_max(s, units[r].rows, units[r].unit, units[r].next, 0);
+        exp2_scores(s, units[r].tile_sum);
+        //$ else
         follow_max(s, units[r].rows, units[r].c, 0);
         exp2_scores(s, units[r].rows, units[r].c, units[r].rows.far, units[r].tile_sum);
+        //$ end
         rescale(units[r].o, units[r].rows);
     }
 }
@@ -115,6 +139,7 @@ __device__ __forceinline__ void end_tile(UnitRows (&units)[ROW_TILES], const Que
         multiply_output<SPLIT_N, BLOCK_N - SPLIT_N>(units, p, v, thread);
         //$ end
     } else {
+        set_rests_of_units(units, true); //$ if folded
         softmax_units(units, p, true);
         multiply_output<0, BLOCK_N>(units, p, v, thread);
         state = state_of(units, state < 0 ? -state : state);

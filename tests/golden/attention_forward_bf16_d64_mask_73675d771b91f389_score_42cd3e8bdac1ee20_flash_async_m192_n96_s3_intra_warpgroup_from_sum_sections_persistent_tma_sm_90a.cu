@@ -1268,7 +1268,8 @@ __device__ __forceinline__ void apply_score(float (&s)[BLOCK_N / 2], const Score
 // Raises m to the maximum of the scores, which are exponents of 2 reduced by the first rest of their row; m stays while the maximum exceeds it by no
 // more than 2^slack. Then the scores are reduced by m'. Where m' is the new maximum, the maximum as found is subtracted, not m':
 // m' is rounded at the size of the unreduced scores, and may be far from it.
-__device__ __forceinline__ void follow_max(float (&s)[BLOCK_N / 2], Rows &rows, const Unit &unit, int tile_n, float slack) {
+template <int SIZE>
+__device__ __forceinline__ void follow_max(float (&s)[SIZE], Rows &rows, const Unit &unit, int tile_n, float slack) {
     const int row = unit.row(), key = tile_n * BLOCK_N;
     const float from[2] = {first_rest(unit.p, unit.where, unit.position(row), key),
                            first_rest(unit.p, unit.where, unit.position(row + 8), key)};
@@ -1277,7 +1278,7 @@ __device__ __forceinline__ void follow_max(float (&s)[BLOCK_N / 2], Rows &rows, 
     for (int r = 0; r < 2; r++) {
         float even = s[2 * r], odd = s[2 * r + 1];
 #pragma unroll
-        for (int i = 4 + 2 * r; i < BLOCK_N / 2; i += 4)
+        for (int i = 4 + 2 * r; i < SIZE; i += 4)
             even = fmaxf(even, s[i]), odd = fmaxf(odd, s[i + 1]);
         top[r] = fmaxf(even, odd);
         more[r] = (from[r] - finite_max(rows.max[r])) * LOG2_E;
@@ -1293,17 +1294,17 @@ __device__ __forceinline__ void follow_max(float (&s)[BLOCK_N / 2], Rows &rows, 
                                                                      : (from[r] - finite_max(rows.max[r])) * LOG2_E;
     }
 #pragma unroll
-    for (int i = 0; i < BLOCK_N / 2; i++)
+    for (int i = 0; i < SIZE; i++)
         s[i] += more[i / 2 % 2];
 }
 
 // P: s = 2^s, of exponents reduced by m; and this thread's row sums.
-__device__ __forceinline__ void exp2_scores(float (&s)[BLOCK_N / 2], float (&sum)[2]) {
+template <int SIZE> __device__ __forceinline__ void exp2_scores(float (&s)[SIZE], float (&sum)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float even = 0, odd = 0;
 #pragma unroll
-        for (int i = 2 * r; i < BLOCK_N / 2; i += 4) {
+        for (int i = 2 * r; i < SIZE; i += 4) {
             even += s[i] = exp2_approx(s[i]);
             odd += s[i + 1] = exp2_approx(s[i + 1]);
         }
