@@ -30,9 +30,9 @@ struct UnitRows {
     // Prepare a K/V tile while its S is being computed.
     __device__ __forceinline__ void prepare() {
         next = next_keys(p, unit.tile, unit.index, walk);
-        //$ if mask_tiles == bitmap
+        //$ if mask_tiles == bitmap and algorithm == flash_async
         if (!walk.whole)
-            seen = seen_of(unit, next);
+            set_seen<1>({&unit}, next, {&seen});
         //$ end
         search = lacks_max(rows); //$ if rescale != always and not plain_scores
         set_rests(score.rest, unit, next, rows, search || raises.are_many()); //$ if folded and counts_raises

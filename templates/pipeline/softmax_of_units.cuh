@@ -28,4 +28,11 @@ __device__ __forceinline__ void prepare_units(UnitRows (&units)[ROW_TILES]) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)
         units[r].prepare();
+    //$ if mask_tiles == bitmap and row_tiles == 2
+    if (!units[0].walk.whole || !units[1].walk.whole)
+        set_seen<2>({&units[0].unit, &units[1].unit}, units[0].next, {&units[0].seen, &units[1].seen});
+    //$ elif mask_tiles == bitmap
+    if (!units[0].walk.whole)
+        set_seen<1>({&units[0].unit}, units[0].next, {&units[0].seen});
+    //$ end
 }

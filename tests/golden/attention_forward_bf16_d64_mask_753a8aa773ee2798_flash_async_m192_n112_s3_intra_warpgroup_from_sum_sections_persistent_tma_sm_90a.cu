@@ -1313,26 +1313,43 @@ struct Unit {
 
 // fragment/mask_bitmap.cuh
 
-// The mask bits of this thread's two rows for a K/V tile: `sees` is evaluated for every pair, while S is being computed.
-__device__ __forceinline__ Seen seen_of(const Unit &unit, int tile_n) {
+// The mask bits of this thread's two rows of each unit for a K/V tile: `sees` is evaluated for every pair, while S is being computed.
+
+// Are all keys of the tile there, and their elements in aligned pairs?
+__device__ __forceinline__ bool tile_in_pairs(const attention_params &p, int tile_n) {
+    return keys_in_pairs(p) && (tile_n + 1) * BLOCK_N <= p.len_kv;
+}
+
+// Of such a tile. What tensors say of a key is loaded once for the rows of all units.
+template <int COUNT>
+__device__ __forceinline__ void seen_in_pairs(const Unit *const (&units)[COUNT], int tile_n, Seen *const (&seen)[COUNT]) {
+    const Unit &unit = *units[0];
+    const int first = set_apart(tile_n * BLOCK_N + unit.lane % 4 * 2); // so that addresses are a row's plus constants
+    int position[COUNT][2];
+#pragma unroll
+    for (int u = 0; u < COUNT; u++) {
+        position[u][0] = units[u]->position(units[u]->row()), position[u][1] = units[u]->position(units[u]->row() + 8);
+        *seen[u] = {};
+    }
+#pragma unroll
+    for (int i = 0; i < Seen::COLUMNS; i++) {
+        MaskKey k;
+        set_key(k, first, i / 2 * 8 + i % 2);
+#pragma unroll
+        for (int u = 0; u < COUNT; u++)
+#pragma unroll
+            for (int r = 0; r < 2; r++)
+                if (sees(unit.p, unit.where, position[u][r], k))
+                    seen[u]->bits[r][i / 32] |= 1u << i % 32;
+    }
+}
+
+// Of any tile.
+__device__ __forceinline__ Seen seen_one_by_one(const Unit &unit, int tile_n) {
     const attention_params &p = unit.p;
     int key = tile_n * BLOCK_N + unit.lane % 4 * 2, row = unit.row();
     const int position[2] = {unit.position(row), unit.position(row + 8)};
-    Seen seen = {};
-    if (keys_in_pairs(p) && (tile_n + 1) * BLOCK_N <= p.len_kv) {
-        int first = set_apart(key); // so that addresses are a row's plus constants
-#pragma unroll
-        for (int i = 0; i < Seen::COLUMNS; i++) {
-            MaskKey k;
-            set_key(k, first, i / 2 * 8 + i % 2);
-#pragma unroll
-            for (int r = 0; r < 2; r++)
-                if (sees(p, unit.where, position[r], k))
-                    seen.bits[r][i / 32] |= 1u << i % 32;
-        }
-        return seen;
-    }
-    Seen there = seen_below(key, {p.len_kv, p.len_kv});
+    Seen seen = {}, there = seen_below(key, {p.len_kv, p.len_kv});
 #pragma unroll
     for (int word = 0; word < Seen::WORDS; word++, key += 128) {
 #pragma unroll 1
@@ -1346,6 +1363,15 @@ __device__ __forceinline__ Seen seen_of(const Unit &unit, int tile_n) {
             seen.bits[r][word] &= there.bits[r][word];
     }
     return seen;
+}
+
+template <int COUNT>
+__device__ __forceinline__ void set_seen(const Unit *const (&units)[COUNT], int tile_n, Seen *const (&seen)[COUNT]) {
+    if (tile_in_pairs(units[0]->p, tile_n))
+        return seen_in_pairs(units, tile_n, seen);
+#pragma unroll
+    for (int u = 0; u < COUNT; u++)
+        *seen[u] = seen_one_by_one(*units[u], tile_n);
 }
 
 // fragment/weight_of_score.cuh
@@ -1518,7 +1544,7 @@ struct UnitRows {
     __device__ __forceinline__ void prepare() {
         next = next_keys(p, unit.tile, unit.index, walk);
         if (!walk.whole)
-            seen = seen_of(unit, next);
+            set_seen<1>({&unit}, next, {&seen});
         search = lacks_max(rows);
     }
 
