@@ -10,6 +10,7 @@ An edit is (tensor, what, values...); side_cuda.py and side_host.py carry it out
     column F        element 0 of every row is F(position, case)
     one H X         element 3 of the row 5 behind the middle of head H of the first batch is X: inside of a tile
     row H X         all of that row is X, as of a token whose layer has overflowed
+    channel X       element 5 of every row is X
     all X           every element is X
 """
 import math
@@ -46,6 +47,8 @@ KINDS = {
     "nan_k": (("k", "one", 0, math.nan),),
     "nan_v": (("v", "one", 0, math.nan),),
     "nan_row_v": (("v", "row", 0, math.nan),),
+    "nan_spread_v": (("v", "every", 997, math.nan),),
+    "nan_channel_v": (("v", "channel", math.nan),),
     "inf_k": (("k", "one", 0, math.inf),),
     "inf_v": (("v", "one", 0, math.inf),),
     "all_nan": tuple((name, "all", math.nan) for name in "qkv"),

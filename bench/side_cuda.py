@@ -339,6 +339,8 @@ def _edit(tensor, case, what, *values):
         tensor[0, values[0], length // 2 + 5, 3] = values[1]
     elif what == "row" and values[0] < tensor.shape[1]:
         tensor[0, values[0], length // 2 + 5] = values[1]
+    elif what == "channel":
+        tensor[..., 5] = values[0]
     elif what == "all":
         tensor.fill_(values[0])
 

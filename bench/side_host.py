@@ -219,6 +219,8 @@ def spoil(kind, name, case, shape, values):
         elif what == "row" and given[0] < heads:
             first = given[0] * length * width + (length // 2 + 5) * width
             values[first:first + width] = [given[1]] * width
+        elif what == "channel":
+            values = [given[0] if i % width == 5 else x for i, x in enumerate(values)]
         elif what == "all":
             values = [given[0]] * len(values)
     return values
