@@ -785,7 +785,8 @@ class Unkind(unittest.TestCase):
             self.assertGreater(max(found) - sorted(found)[-2], 100)
         self.assertGreater(abs(scores("outliers_v")[1].row(0, 0, 0)[0]), 100)
         self.assertEqual([kind for kind in kinds.KINDS if not kinds.finite(kind)],
-                         ["special", "nan_k", "nan_v", "nan_row_v", "nan_spread_v", "nan_channel_v", "inf_k", "inf_v", "all_nan"])
+                         ["special", "nan_k", "nan_v", "nan_row_v", "nan_spread_v", "nan_channel_v", "inf_k", "inf_v",
+                          "all_nan"])
 
 
 class Decode(unittest.TestCase):
