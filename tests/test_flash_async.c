@@ -214,7 +214,9 @@ static void not_a_number(struct tensors *t, float which, char name[WORDS]) {
                                         "the first value",
                                         "the last value",
                                         "infinite value",
-                                        "the last column of a value"};
+                                        "the last column of a value",
+                                        "a column of all values",
+                                        "every 37th element of V"};
     snprintf(name, WORDS, "NaN in %s", names[(int)which]);
     switch ((int)which) {
     case 0: row(t->q, t->len_q / 2)[3] = NAN; break;
@@ -224,6 +226,14 @@ static void not_a_number(struct tensors *t, float which, char name[WORDS]) {
     case 4: row(t->v, t->len_kv - 1)[3] = NAN; break;
     case 5: row(t->v, t->len_kv - 2)[3] = INFINITY; break;
     case 6: row(t->v, t->len_kv - 2)[HEAD_DIM - 1] = NAN; break; /* not in the first pass over columns */
+    case 7:
+        for (int key = 0; key < t->len_kv; key++)
+            row(t->v, key)[5] = NAN;
+        break;
+    case 8:
+        for (int i = 0; i < t->len_kv * HEAD_DIM; i += 37)
+            t->v[i] = NAN;
+        break;
     }
 }
 
@@ -258,7 +268,7 @@ static const struct {
     {all_equal, {0, 1, 64}, 3},
     {infinite_keys, {0, 1, 2, 3, 4, 5, 6}, 7},
     {infinite_keys_and_a_shift, {-200, -90, 70, 200}, 4},
-    {not_a_number, {0, 1, 2, 3, 4, 5, 6}, 7},
+    {not_a_number, {0, 1, 2, 3, 4, 5, 6, 7, 8}, 9},
     {huge_values, {0, 20, 29, -10, -20, -61}, 6},
 };
 

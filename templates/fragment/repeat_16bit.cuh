@@ -131,9 +131,19 @@ __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const unsig
     }
 }
 
+// Are these columns (strange_in_pass) NaN in all of the warp's rows?
+__device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned columns) {
+    bool all = true;
+#pragma unroll
+    for (int i = 0; i < PASS / 2; i++)
+        all &= o[i] != o[i] || !(columns >> (i / 4 * 2 + i % 2) & 1);
+    return __all_sync(0xffffffffu, all);
+}
+
 // O (16, PASS) = P V, of the warp's rows, not yet divided by l. m is that of all keys, so 16 keys do not depend on those before them.
-__device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c, int first,
-                                            int end, int first_column) {
+// False, before all keys are added, when the columns that were not finite are NaN in all rows: so they were.
+__device__ __forceinline__ bool repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c, int first,
+                                            int end, int first_column, unsigned strange) {
 #pragma unroll
     for (float &value : o)
         value = 0;
@@ -143,9 +153,8 @@ __device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &un
     for (int i = 0; i < SLICES; i++)
         q[i] = load_queries_slice(unit, i);
     //$ end
-    bool all_nan = false; // and so they stay
 #pragma unroll 1
-    for (int key0 = first; key0 < end && !all_nan; key0 += 16) {
+    for (int key0 = first; key0 < end; key0 += 16) {
         Values v;
         if (VALUES_AHEAD)
             v = load_values(unit, key0, first_column);
@@ -172,11 +181,9 @@ __device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &un
         add_values(o, weights, v);
         if (others) {
             add_not_finite(o, weights, seen, unit, key0, first_column);
-            all_nan = true;
-#pragma unroll
-            for (float value : o)
-                all_nan = all_nan && value != value;
-            all_nan = __all_sync(0xffffffffu, all_nan);
+            if (all_nan(o, strange))
+                return false;
         }
     }
+    return true;
 }

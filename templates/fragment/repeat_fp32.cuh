@@ -1,9 +1,9 @@
 //$ needs head_dim_v
 //$ include "fragment/scores_from_memory_fp32.cuh"
 
-// O (16, PASS) = P V in fp32, of the warp's rows, not yet divided by l.
-__device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c, int first,
-                                            int end, int first_column) {
+// O (16, PASS) = P V in fp32, of the warp's rows, not yet divided by l. Always true: all keys are added.
+__device__ __forceinline__ bool repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c, int first,
+                                            int end, int first_column, unsigned) {
 #pragma unroll
     for (float &value : o)
         value = 0;
@@ -29,4 +29,5 @@ __device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &un
                     }
                 }
     }
+    return true;
 }

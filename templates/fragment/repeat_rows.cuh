@@ -37,6 +37,36 @@ __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], co
     return some != 0;
 }
 
+// Columns in which O is not finite in some row of the warp: bit i of word c says so of column 8 i + 2 (lane % 4) + c.
+struct StrangeColumns {
+    unsigned words[2];
+};
+__device__ __forceinline__ StrangeColumns strange_columns(const float (&o)[COLUMNS_V / 2]) {
+    StrangeColumns strange = {};
+#pragma unroll
+    for (int i = 0; i < COLUMNS_V / 2; i++)
+        strange.words[i % 2] |= static_cast<unsigned>(!(fabsf(o[i]) < INFINITY)) << i / 4;
+#pragma unroll
+    for (unsigned &word : strange.words)
+#pragma unroll
+        for (int lanes = 4; lanes < 32; lanes *= 2) // rows
+            word |= __shfl_xor_sync(0xffffffffu, word, lanes);
+    return strange;
+}
+
+// Which of those are this lane's columns of a pass: bit 2 i + c for elements 4 i + c and 4 i + 2 + c of its O.
+__device__ __forceinline__ unsigned strange_in_pass(const StrangeColumns &strange, const Unit &unit, int first_column) {
+    unsigned found = 0;
+#pragma unroll
+    for (int i = 0; i < PASS / 4; i++) {
+        const int column = first_column + column_of(unit, i / 2, i % 2);
+        const unsigned even = __shfl_sync(0xffffffffu, strange.words[0], column % 8 / 2);
+        const unsigned odd = __shfl_sync(0xffffffffu, strange.words[1], column % 8 / 2);
+        found |= ((column % 2 ? odd : even) >> column / 8 & 1) << i;
+    }
+    return found;
+}
+
 // The keys of the part that the Q tile is one of: from the first of the tile returned last to the end of the first one.
 __device__ __forceinline__ void keys_of_part(const attention_params &p, const Tile &tile, int &first, int &end) {
     KeyWalk walk = walk_of_tile(p, tile);

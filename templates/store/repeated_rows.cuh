@@ -12,15 +12,17 @@ __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
 // Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
     __syncwarp(); // what other lanes have stored is overwritten
-    const unsigned passes = strange_passes(c.o, 0) | strange_passes(c.o, 1);
+    const StrangeColumns strange = strange_columns(c.o);
     int first, end;
     keys_of_warp(unit, first, end);
 #pragma unroll 1
     for (int first_column = 0; first_column < HEAD_DIM_V; first_column += PASS) {
-        if (!__any_sync(0xffffffffu, passes >> first_column / PASS & 1))
+        const unsigned columns = strange_in_pass(strange, unit, first_column);
+        if (!__any_sync(0xffffffffu, columns != 0))
             continue;
         float o[PASS / 2];
-        repeat_pass(o, unit, c.rows, c.c, first, end, first_column);
+        if (!repeat_pass(o, unit, c.rows, c.c, first, end, first_column, columns))
+            continue;
 #pragma unroll
         for (int i = 0; i < PASS / 8; i += 2)
 #pragma unroll

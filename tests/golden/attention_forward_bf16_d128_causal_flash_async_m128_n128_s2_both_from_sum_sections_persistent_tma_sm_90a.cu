@@ -1575,6 +1575,36 @@ __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], co
     return some != 0;
 }
 
+// Columns in which O is not finite in some row of the warp: bit i of word c says so of column 8 i + 2 (lane % 4) + c.
+struct StrangeColumns {
+    unsigned words[2];
+};
+__device__ __forceinline__ StrangeColumns strange_columns(const float (&o)[COLUMNS_V / 2]) {
+    StrangeColumns strange = {};
+#pragma unroll
+    for (int i = 0; i < COLUMNS_V / 2; i++)
+        strange.words[i % 2] |= static_cast<unsigned>(!(fabsf(o[i]) < INFINITY)) << i / 4;
+#pragma unroll
+    for (unsigned &word : strange.words)
+#pragma unroll
+        for (int lanes = 4; lanes < 32; lanes *= 2) // rows
+            word |= __shfl_xor_sync(0xffffffffu, word, lanes);
+    return strange;
+}
+
+// Which of those are this lane's columns of a pass: bit 2 i + c for elements 4 i + c and 4 i + 2 + c of its O.
+__device__ __forceinline__ unsigned strange_in_pass(const StrangeColumns &strange, const Unit &unit, int first_column) {
+    unsigned found = 0;
+#pragma unroll
+    for (int i = 0; i < PASS / 4; i++) {
+        const int column = first_column + column_of(unit, i / 2, i % 2);
+        const unsigned even = __shfl_sync(0xffffffffu, strange.words[0], column % 8 / 2);
+        const unsigned odd = __shfl_sync(0xffffffffu, strange.words[1], column % 8 / 2);
+        found |= ((column % 2 ? odd : even) >> column / 8 & 1) << i;
+    }
+    return found;
+}
+
 // Keys of [first, end), among which are all that some row of the warp sees. By reductions whose answer the compiler knows to be
 // the same in all lanes: otherwise descriptors of wgmma would not stay in uniform registers, and other kernels would spill.
 __device__ __forceinline__ void keys_of_warp(const Unit &unit, int &first, int &end) {
@@ -1735,9 +1765,19 @@ __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const unsig
     }
 }
 
+// Are these columns (strange_in_pass) NaN in all of the warp's rows?
+__device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned columns) {
+    bool all = true;
+#pragma unroll
+    for (int i = 0; i < PASS / 2; i++)
+        all &= o[i] != o[i] || !(columns >> (i / 4 * 2 + i % 2) & 1);
+    return __all_sync(0xffffffffu, all);
+}
+
 // O (16, PASS) = P V, of the warp's rows, not yet divided by l. m is that of all keys, so 16 keys do not depend on those before them.
-__device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c, int first,
-                                            int end, int first_column) {
+// False, before all keys are added, when the columns that were not finite are NaN in all rows: so they were.
+__device__ __forceinline__ bool repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c, int first,
+                                            int end, int first_column, unsigned strange) {
 #pragma unroll
     for (float &value : o)
         value = 0;
@@ -1745,9 +1785,8 @@ __device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &un
 #pragma unroll
     for (int i = 0; i < SLICES; i++)
         q[i] = load_queries_slice(unit, i);
-    bool all_nan = false; // and so they stay
 #pragma unroll 1
-    for (int key0 = first; key0 < end && !all_nan; key0 += 16) {
+    for (int key0 = first; key0 < end; key0 += 16) {
         Values v;
         if (VALUES_AHEAD)
             v = load_values(unit, key0, first_column);
@@ -1768,13 +1807,11 @@ __device__ __forceinline__ void repeat_pass(float (&o)[PASS / 2], const Unit &un
         add_values(o, weights, v);
         if (others) {
             add_not_finite(o, weights, seen, unit, key0, first_column);
-            all_nan = true;
-#pragma unroll
-            for (float value : o)
-                all_nan = all_nan && value != value;
-            all_nan = __all_sync(0xffffffffu, all_nan);
+            if (all_nan(o, strange))
+                return false;
         }
     }
+    return true;
 }
 
 // store/repeated_rows.cuh
@@ -1788,15 +1825,17 @@ __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
 // Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
     __syncwarp(); // what other lanes have stored is overwritten
-    const unsigned passes = strange_passes(c.o, 0) | strange_passes(c.o, 1);
+    const StrangeColumns strange = strange_columns(c.o);
     int first, end;
     keys_of_warp(unit, first, end);
 #pragma unroll 1
     for (int first_column = 0; first_column < HEAD_DIM_V; first_column += PASS) {
-        if (!__any_sync(0xffffffffu, passes >> first_column / PASS & 1))
+        const unsigned columns = strange_in_pass(strange, unit, first_column);
+        if (!__any_sync(0xffffffffu, columns != 0))
             continue;
         float o[PASS / 2];
-        repeat_pass(o, unit, c.rows, c.c, first, end, first_column);
+        if (!repeat_pass(o, unit, c.rows, c.c, first, end, first_column, columns))
+            continue;
 #pragma unroll
         for (int i = 0; i < PASS / 8; i += 2)
 #pragma unroll
