@@ -1843,18 +1843,18 @@ __device__ __forceinline__ int column_of(const Unit &unit, int i, int c) {
 // a NaN or infinity in the V of a masked key reaches O. The warp recomputes its 16 rows, 16 keys at a time, by mma.sync from
 // global memory. m and l stay: they are right.
 
-// Which passes have a column of O that is not finite in this thread's row r: a bit for each.
-__device__ __forceinline__ unsigned strange_passes(const float (&o)[COLUMNS_V / 2], int r) {
-    unsigned passes = 0;
+// Is an element of O not finite in this thread's row r?
+__device__ __forceinline__ bool has_strange(const float (&o)[COLUMNS_V / 2], int r) {
+    bool strange = false;
 #pragma unroll
     for (int first = 0; first < COLUMNS_V / 2; first += PASS / 2) {
         float even = 0, odd = 0; // a sum is finite only if all its terms are
 #pragma unroll
         for (int i = first + 2 * r; i < first + PASS / 2 && i < COLUMNS_V / 2; i += 4)
             even += o[i], odd += o[i + 1];
-        passes |= fabsf(even + odd) < INFINITY ? 0 : 1u << first / (PASS / 2);
+        strange |= !(fabsf(even + odd) < INFINITY);
     }
-    return passes;
+    return strange;
 }
 
 // Is one of the warp's rows of O not finite, though its sum is?
@@ -1862,7 +1862,7 @@ __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], co
     unsigned some = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        unsigned odd = __ballot_sync(0xffffffffu, strange_passes(o, r) != 0); // lanes 4 g to 4 g + 3 hold row g
+        unsigned odd = __ballot_sync(0xffffffffu, has_strange(o, r)); // lanes 4 g to 4 g + 3 hold row g
         unsigned right = __ballot_sync(0xffffffffu, !(rows.sum[r] < INFINITY));
         odd |= odd >> 1, right |= right >> 1;
         odd |= odd >> 2, right |= right >> 2;
