@@ -142,8 +142,8 @@ __device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned col
 
 // O (16, PASS) = P V, of the warp's rows, not yet divided by l. m is that of all keys, so 16 keys do not depend on those before them.
 // False, before all keys are added, when the columns that were not finite are NaN in all rows: so they were.
-__device__ __forceinline__ bool repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c, int first,
-                                            int end, int first_column, unsigned strange) {
+__device__ __forceinline__ bool repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c,
+                                            int first_column, unsigned strange) {
 #pragma unroll
     for (float &value : o)
         value = 0;
@@ -154,7 +154,8 @@ __device__ __forceinline__ bool repeat_pass(float (&o)[PASS / 2], const Unit &un
         q[i] = load_queries_slice(unit, i);
     //$ end
 #pragma unroll 1
-    for (int key0 = first; key0 < end; key0 += 16) {
+    for (KeysOfWarp keys(unit); keys.next();) {
+        const int key0 = keys.key0;
         Values v;
         if (VALUES_AHEAD)
             v = load_values(unit, key0, first_column);

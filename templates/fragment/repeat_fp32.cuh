@@ -2,13 +2,14 @@
 //$ include "fragment/scores_from_memory_fp32.cuh"
 
 // O (16, PASS) = P V in fp32, of the warp's rows, not yet divided by l. Always true: all keys are added.
-__device__ __forceinline__ bool repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c, int first,
-                                            int end, int first_column, unsigned) {
+__device__ __forceinline__ bool repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c,
+                                            int first_column, unsigned) {
 #pragma unroll
     for (float &value : o)
         value = 0;
 #pragma unroll 1
-    for (int key0 = first; key0 < end; key0 += 16) {
+    for (KeysOfWarp keys(unit); keys.next();) {
+        const int key0 = keys.key0;
         float s[8];
         scores_from_memory<16>(s, unit, key0);
         const unsigned seen = exp2_sixteen(s, unit, rows, c, key0);

@@ -1,4 +1,4 @@
-//$ needs dtype columns_v mask score dropout split_keys block_n units page_size mask_lookup score_form
+//$ needs dtype columns_v mask score dropout block_n page_size mask_lookup score_form
 //$ include "fragment/query_in_memory.cuh"
 //$ include "fragment/paged_keys_in_memory.cuh" if page_size > 0 else "fragment/keys_in_memory.cuh"
 //$ include "fragment/softmax_rows.cuh"
@@ -67,39 +67,43 @@ __device__ __forceinline__ unsigned strange_in_pass(const StrangeColumns &strang
     return found;
 }
 
-// The keys of the part that the Q tile is one of: from the first of the tile returned last to the end of the first one.
-__device__ __forceinline__ void keys_of_part(const attention_params &p, const Tile &tile, int &first, int &end) {
-    KeyWalk walk = walk_of_tile(p, tile);
-    first = next_keys(p, tile, UNITS, walk) * BLOCK_N, end = first + BLOCK_N;
-#pragma unroll 1
-    while (walk.left > 0)
-        first = next_keys(p, tile, UNITS, walk) * BLOCK_N;
-}
+// The keys that rows of the warp see, 16 at a time, in the K/V tiles that its unit goes over. Answers of reductions steer it, since the
+// compiler knows that they are the same in all lanes: otherwise descriptors of wgmma would not stay in uniform registers, and other
+// kernels would spill.
+struct KeysOfWarp {
+    const Unit &unit;
+    KeyWalk walk;
+    int first, end;     // no row sees a key outside
+    int key0, tile_end; // of the 16, and of their tile
 
-// Keys of [first, end), among which are all that some row of the warp sees. By reductions whose answer the compiler knows to be
-// the same in all lanes: otherwise descriptors of wgmma would not stay in uniform registers, and other kernels would spill.
-__device__ __forceinline__ void keys_of_warp(const Unit &unit, int &first, int &end) {
-    first = unit.p.len_kv, end = 0;
+    __device__ __forceinline__ explicit KeysOfWarp(const Unit &unit)
+        : unit(unit), walk(walk_of_unit(unit.p, unit.tile, unit.index)), first(unit.p.len_kv), end(0), key0(0), tile_end(0) {
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        const int row = unit.row() + 8 * r;
-        //$ if mask == custom_mask
-        const Keys keys = keys_of(unit.p, unit.where, unit.position(row), unit.position(row));
-        first = min(first, keys.first), end = max(end, keys.end);
-        //$ else
-        first = 0, end = max(end, keys_end(unit.p, unit.at(row).query + 1));
-        //$ end
+        for (int r = 0; r < 2; r++) {
+            const int row = unit.row() + 8 * r;
+            //$ if mask == custom_mask
+            const Keys keys = keys_of(unit.p, unit.where, unit.position(row), unit.position(row));
+            first = min(first, keys.first), end = max(end, keys.end);
+            //$ else
+            first = 0, end = max(end, keys_end(unit.p, unit.at(row).query + 1));
+            //$ end
+        }
+        first = __reduce_min_sync(0xffffffffu, first / 16 * 16);
+        end = __reduce_max_sync(0xffffffffu, end);
     }
-    //$ if split_keys > 0
-    if (unit.p.splits > 1) {
-        int part_first, part_end;
-        keys_of_part(unit.p, unit.tile, part_first, part_end);
-        first = max(first, part_first), end = min(end, part_end);
+
+    // False when there are no more.
+    __device__ __forceinline__ bool next() {
+        key0 += 16;
+        while (key0 >= min(end, tile_end)) {
+            const int tile = __reduce_max_sync(0xffffffffu, walk.left > 0 ? next_keys(unit.p, unit.tile, unit.index, walk) : -1);
+            if (tile < 0)
+                return false;
+            key0 = max(first, tile * BLOCK_N), tile_end = (tile + 1) * BLOCK_N;
+        }
+        return true;
     }
-    //$ end
-    first = __reduce_min_sync(0xffffffffu, first);
-    end = __reduce_max_sync(0xffffffffu, end);
-}
+};
 
 // s = weights of S (16, 16) of keys from key0 on. Returns which are of keys that are seen: bit i for s[i].
 __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit, const Rows &rows, float c, int key0) {

@@ -13,15 +13,13 @@ __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
     __syncwarp(); // what other lanes have stored is overwritten
     const StrangeColumns strange = strange_columns(c.o);
-    int first, end;
-    keys_of_warp(unit, first, end);
 #pragma unroll 1
     for (int first_column = 0; first_column < HEAD_DIM_V; first_column += PASS) {
         const unsigned columns = strange_in_pass(strange, unit, first_column);
         if (!__any_sync(0xffffffffu, columns != 0))
             continue;
         float o[PASS / 2];
-        if (!repeat_pass(o, unit, c.rows, c.c, first, end, first_column, columns))
+        if (!repeat_pass(o, unit, c.rows, c.c, first_column, columns))
             continue;
 #pragma unroll
         for (int i = 0; i < PASS / 8; i += 2)

@@ -1599,18 +1599,38 @@ __device__ __forceinline__ unsigned strange_in_pass(const StrangeColumns &strang
     return found;
 }
 
-// Keys of [first, end), among which are all that some row of the warp sees. By reductions whose answer the compiler knows to be
-// the same in all lanes: otherwise descriptors of wgmma would not stay in uniform registers, and other kernels would spill.
-__device__ __forceinline__ void keys_of_warp(const Unit &unit, int &first, int &end) {
-    first = unit.p.len_kv, end = 0;
+// The keys that rows of the warp see, 16 at a time, in the K/V tiles that its unit goes over. Answers of reductions steer it, since the
+// compiler knows that they are the same in all lanes: otherwise descriptors of wgmma would not stay in uniform registers, and other
+// kernels would spill.
+struct KeysOfWarp {
+    const Unit &unit;
+    KeyWalk walk;
+    int first, end;     // no row sees a key outside
+    int key0, tile_end; // of the 16, and of their tile
+
+    __device__ __forceinline__ explicit KeysOfWarp(const Unit &unit)
+        : unit(unit), walk(walk_of_unit(unit.p, unit.tile, unit.index)), first(unit.p.len_kv), end(0), key0(0), tile_end(0) {
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        const int row = unit.row() + 8 * r;
-        first = 0, end = max(end, keys_end(unit.p, unit.at(row).query + 1));
+        for (int r = 0; r < 2; r++) {
+            const int row = unit.row() + 8 * r;
+            first = 0, end = max(end, keys_end(unit.p, unit.at(row).query + 1));
+        }
+        first = __reduce_min_sync(0xffffffffu, first / 16 * 16);
+        end = __reduce_max_sync(0xffffffffu, end);
     }
-    first = __reduce_min_sync(0xffffffffu, first);
-    end = __reduce_max_sync(0xffffffffu, end);
-}
+
+    // False when there are no more.
+    __device__ __forceinline__ bool next() {
+        key0 += 16;
+        while (key0 >= min(end, tile_end)) {
+            const int tile = __reduce_max_sync(0xffffffffu, walk.left > 0 ? next_keys(unit.p, unit.tile, unit.index, walk) : -1);
+            if (tile < 0)
+                return false;
+            key0 = max(first, tile * BLOCK_N), tile_end = (tile + 1) * BLOCK_N;
+        }
+        return true;
+    }
+};
 
 // s = weights of S (16, 16) of keys from key0 on. Returns which are of keys that are seen: bit i for s[i].
 __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit, const Rows &rows, float c, int key0) {
@@ -1770,8 +1790,8 @@ __device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned col
 
 // O (16, PASS) = P V, of the warp's rows, not yet divided by l. m is that of all keys, so 16 keys do not depend on those before them.
 // False, before all keys are added, when the columns that were not finite are NaN in all rows: so they were.
-__device__ __forceinline__ bool repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c, int first,
-                                            int end, int first_column, unsigned strange) {
+__device__ __forceinline__ bool repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c,
+                                            int first_column, unsigned strange) {
 #pragma unroll
     for (float &value : o)
         value = 0;
@@ -1780,7 +1800,8 @@ __device__ __forceinline__ bool repeat_pass(float (&o)[PASS / 2], const Unit &un
     for (int i = 0; i < SLICES; i++)
         q[i] = load_queries_slice(unit, i);
 #pragma unroll 1
-    for (int key0 = first; key0 < end; key0 += 16) {
+    for (KeysOfWarp keys(unit); keys.next();) {
+        const int key0 = keys.key0;
         Values v;
         if (VALUES_AHEAD)
             v = load_values(unit, key0, first_column);
@@ -1820,15 +1841,13 @@ __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
     __syncwarp(); // what other lanes have stored is overwritten
     const StrangeColumns strange = strange_columns(c.o);
-    int first, end;
-    keys_of_warp(unit, first, end);
 #pragma unroll 1
     for (int first_column = 0; first_column < HEAD_DIM_V; first_column += PASS) {
         const unsigned columns = strange_in_pass(strange, unit, first_column);
         if (!__any_sync(0xffffffffu, columns != 0))
             continue;
         float o[PASS / 2];
-        if (!repeat_pass(o, unit, c.rows, c.c, first, end, first_column, columns))
+        if (!repeat_pass(o, unit, c.rows, c.c, first_column, columns))
             continue;
 #pragma unroll
         for (int i = 0; i < PASS / 8; i += 2)
