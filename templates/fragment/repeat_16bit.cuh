@@ -87,7 +87,13 @@ __device__ __forceinline__ bool keep_finite(Values &v) {
     return found;
 }
 
-// O += P V of 16 keys. P (16, 16) is an operand of mma.
+// P (16, 16) of 16 keys as an operand of mma, and which keys are seen, as exp2_sixteen says.
+struct Sixteen {
+    int key0;
+    unsigned weights[4], seen;
+};
+
+// O += P V of values that are finite.
 __device__ __forceinline__ void add_values(float (&o)[PASS / 2], const unsigned (&weights)[4], const Values &v) {
 #pragma unroll
     for (int i = 0; i < PASS / 8; i++) {
@@ -98,20 +104,19 @@ __device__ __forceinline__ void add_values(float (&o)[PASS / 2], const unsigned 
     }
 }
 
-// O += P V of the values that are not finite, for the rows that see them: bit i of `seen` says so of element i of P.
-__device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const unsigned (&weights)[4], unsigned seen,
-                                               const Unit &unit, int key0, int first_column) {
+// O += P V of the values that are not finite, for the rows that see them.
+__device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const Sixteen &p, const Unit &unit, int first_column) {
 #pragma unroll 1
     for (int key = 0; key < 16; key++) {
         const int lane = unit.lane / 4 * 4 + key % 8 / 2, bit = key / 8 * 4 + key % 2; // which has its weights, and where
-        const unsigned of_key = __shfl_sync(0xffffffffu, seen, lane) >> bit;
+        const unsigned of_key = __shfl_sync(0xffffffffu, p.seen, lane) >> bit;
         float weight[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            const unsigned pair = __shfl_sync(0xffffffffu, key < 8 ? weights[r] : weights[r + 2], lane);
+            const unsigned pair = __shfl_sync(0xffffffffu, key < 8 ? p.weights[r] : p.weights[r + 2], lane);
             weight[r] = to_float(static_cast<Input>(key % 2 ? pair >> 16 : pair));
         }
-        const Input *row = value_in_memory(unit, key0 + key);
+        const Input *row = value_in_memory(unit, p.key0 + key);
 #pragma unroll
         for (int i = 0; i < PASS / 8; i += 2)
 #pragma unroll
@@ -131,60 +136,46 @@ __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const unsig
     }
 }
 
-// Are these columns (strange_in_pass) NaN in all of the warp's rows?
-__device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned columns) {
-    bool all = true;
-#pragma unroll
-    for (int i = 0; i < PASS / 2; i++)
-        all &= o[i] != o[i] || !(columns >> (i / 4 * 2 + i % 2) & 1);
-    return __all_sync(0xffffffffu, all);
-}
-
-// O (16, PASS) = P V, of the warp's rows, not yet divided by l. m is that of all keys, so 16 keys do not depend on those before them.
-// False, before all keys are added, when the columns that were not finite are NaN in all rows: so they were.
-__device__ __forceinline__ bool repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c,
-                                            int first_column, unsigned strange) {
-#pragma unroll
-    for (float &value : o)
-        value = 0;
+// Q of the warp. //$ if repeat_holds_q
+// Q of the warp is loaded when it is needed: no registers are left for it. //$ else
+struct WarpQueries {
     //$ if repeat_holds_q
-    Slice q[SLICES];
+    Slice slices[SLICES];
+    __device__ __forceinline__ explicit WarpQueries(const Unit &unit) {
+#pragma unroll
+        for (int i = 0; i < SLICES; i++)
+            slices[i] = load_queries_slice(unit, i);
+    }
+    //$ else
+    __device__ __forceinline__ explicit WarpQueries(const Unit &) {}
+    //$ end
+};
+
+// P of 16 keys.
+__device__ __forceinline__ Sixteen weigh_sixteen(const WarpQueries &q, const Unit &unit, const Rows &rows, float c, int key0) {
+    float s[8] = {};
+    //$ if repeat_holds_q
+    Slice k[SLICES]; // loads of all of them are under way at a time
 #pragma unroll
     for (int i = 0; i < SLICES; i++)
-        q[i] = load_queries_slice(unit, i);
-    //$ end
-#pragma unroll 1
-    for (KeysOfWarp keys(unit); keys.next();) {
-        const int key0 = keys.key0;
-        Values v;
-        if (VALUES_AHEAD)
-            v = load_values(unit, key0, first_column);
-        float s[8] = {};
-        //$ if repeat_holds_q
-        Slice k[SLICES]; // loads of all of them are under way at a time
+        k[i] = load_keys_slice(unit, key0, i);
 #pragma unroll
-        for (int i = 0; i < SLICES; i++)
-            k[i] = load_keys_slice(unit, key0, i);
-#pragma unroll
-        for (int i = 0; i < SLICES; i++)
-            add_scores(s, q[i], k[i]);
-        //$ else
+    for (int i = 0; i < SLICES; i++)
+        add_scores(s, q.slices[i], k[i]);
+    //$ else
 #pragma unroll(PASS < 32 ? 1 : 2)
-        for (int i = 0; i < SLICES; i++)
-            add_scores(s, load_queries_slice(unit, i), load_keys_slice(unit, key0, i));
-        //$ end
-        const unsigned seen = exp2_sixteen(s, unit, rows, c, key0);
-        const unsigned weights[4] = {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]),
-                                     pack<BFLOAT16>(s[6], s[7])};
-        if (!VALUES_AHEAD)
-            v = load_values(unit, key0, first_column);
-        const bool others = keep_finite(v);
-        add_values(o, weights, v);
-        if (others) {
-            add_not_finite(o, weights, seen, unit, key0, first_column);
-            if (all_nan(o, strange))
-                return false;
-        }
-    }
-    return true;
+    for (int i = 0; i < SLICES; i++)
+        add_scores(s, load_queries_slice(unit, i), load_keys_slice(unit, key0, i));
+    //$ end
+    const unsigned seen = exp2_sixteen(s, unit, rows, c, key0);
+    return {key0, {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]), pack<BFLOAT16>(s[6], s[7])}, seen};
+}
+
+// O (16, PASS) += P V of 16 keys. True when some value is not finite.
+__device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen &p, Values &v, const Unit &unit, int first_column) {
+    const bool others = keep_finite(v);
+    add_values(o, p.weights, v);
+    if (others)
+        add_not_finite(o, p, unit, first_column);
+    return others;
 }

@@ -17,6 +17,8 @@ constexpr int PASS = HEAD_DIM_V > 64 ? 32 : 16;
 constexpr bool VALUES_AHEAD = false;
 //$ end
 
+constexpr int PASSES = (HEAD_DIM_V + PASS - 1) / PASS;
+
 // The product P V may take columns in any order, so a lane loads WIDTH neighbouring ones of V at a time. Then element
 // 4 i + 2 r + c of O (16, PASS) belongs to row lane / 4 + 8 r and to this column.
 constexpr int WIDTH = PASS < 64 ? PASS / 8 : 8;

@@ -133,3 +133,50 @@ __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit
 }
 
 //$ include "fragment/repeat_fp32.cuh" if dtype == fp32 else "fragment/repeat_16bit.cuh"
+
+// Are these columns (strange_in_pass) NaN in all of the warp's rows?
+__device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned columns) {
+    bool all = true;
+#pragma unroll
+    for (int i = 0; i < PASS / 2; i++)
+        all &= o[i] != o[i] || !(columns >> (i / 4 * 2 + i % 2) & 1);
+    return __all_sync(0xffffffffu, all);
+}
+
+// O (16, HEAD_DIM_V) of the warp's rows, PASS columns after PASS columns, not yet divided by l. It is in local memory: registers hold one
+// pass.
+using RepeatedOutput = float[PASSES][PASS / 2];
+
+// O = P V in the passes that have columns which are not finite. Returns them, bit i for pass i, less those in which these columns are NaN
+// in all rows: so they were. m is that of all keys, so 16 keys do not depend on those before them.
+__device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit &unit, const Rows &rows, float c, const StrangeColumns &strange) {
+    unsigned passes = 0;
+#pragma unroll 1
+    for (int pass = 0; pass < PASSES; pass++) {
+        passes |= static_cast<unsigned>(__any_sync(0xffffffffu, strange_in_pass(strange, unit, pass * PASS) != 0)) << pass;
+#pragma unroll
+        for (float &value : o[pass])
+            value = 0;
+    }
+    const WarpQueries q(unit);
+#pragma unroll 1
+    for (KeysOfWarp keys(unit); passes != 0 && keys.next();) {
+        int pass = __ffs(static_cast<int>(passes)) - 1;
+        Values v;
+        if (VALUES_AHEAD)
+            v = load_values(unit, keys.key0, pass * PASS);
+        const Sixteen p = weigh_sixteen(q, unit, rows, c, keys.key0);
+        if (!VALUES_AHEAD)
+            v = load_values(unit, keys.key0, pass * PASS);
+#pragma unroll 1
+        for (unsigned left = passes; left != 0;) {
+            left &= left - 1;
+            const int next = left != 0 ? __ffs(static_cast<int>(left)) - 1 : pass;
+            const Values of_next = load_values(unit, keys.key0, next * PASS);
+            if (add_sixteen(o[pass], p, v, unit, pass * PASS) && all_nan(o[pass], strange_in_pass(strange, unit, pass * PASS)))
+                passes &= ~(1u << pass);
+            v = of_next, pass = next;
+        }
+    }
+    return passes;
+}

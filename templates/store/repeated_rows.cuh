@@ -12,14 +12,11 @@ __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
 // Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
     __syncwarp(); // what other lanes have stored is overwritten
-    const StrangeColumns strange = strange_columns(c.o);
+    RepeatedOutput o;
+    const unsigned passes = repeat_passes(o, unit, c.rows, c.c, strange_columns(c.o));
 #pragma unroll 1
-    for (int first_column = 0; first_column < HEAD_DIM_V; first_column += PASS) {
-        const unsigned columns = strange_in_pass(strange, unit, first_column);
-        if (!__any_sync(0xffffffffu, columns != 0))
-            continue;
-        float o[PASS / 2];
-        if (!repeat_pass(o, unit, c.rows, c.c, first_column, columns))
+    for (int pass = 0; pass < PASSES; pass++) {
+        if (!(passes >> pass & 1))
             continue;
 #pragma unroll
         for (int i = 0; i < PASS / 8; i += 2)
@@ -27,8 +24,8 @@ __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit,
             for (int r = 0; r < 2; r++)
 #pragma unroll
                 for (int odd = 0; odd < 2; odd++) {
-                    const int row = unit.row() + 8 * r, column = first_column + column_of(unit, i, odd);
-                    const float low = o[4 * i + 2 * r + odd], high = o[4 * i + 4 + 2 * r + odd];
+                    const int row = unit.row() + 8 * r, column = pass * PASS + column_of(unit, i, odd);
+                    const float low = o[pass][4 * i + 2 * r + odd], high = o[pass][4 * i + 4 + 2 * r + odd];
                     if (column >= HEAD_DIM_V)
                         continue;
                     //$ if split_keys > 0

@@ -1163,6 +1163,8 @@ __device__ __forceinline__ const Input *value_in_memory(const Unit &unit, int ke
 constexpr int PASS = HEAD_DIM_V > 64 ? 32 : 16;
 constexpr bool VALUES_AHEAD = false;
 
+constexpr int PASSES = (HEAD_DIM_V + PASS - 1) / PASS;
+
 // The product P V may take columns in any order, so a lane loads WIDTH neighbouring ones of V at a time. Then element
 // 4 i + 2 r + c of O (16, PASS) belongs to row lane / 4 + 8 r and to this column.
 constexpr int WIDTH = PASS < 64 ? PASS / 8 : 8;
@@ -1370,7 +1372,13 @@ __device__ __forceinline__ bool keep_finite(Values &v) {
     return found;
 }
 
-// O += P V of 16 keys. P (16, 16) is an operand of mma.
+// P (16, 16) of 16 keys as an operand of mma, and which keys are seen, as exp2_sixteen says.
+struct Sixteen {
+    int key0;
+    unsigned weights[4], seen;
+};
+
+// O += P V of values that are finite.
 __device__ __forceinline__ void add_values(float (&o)[PASS / 2], const unsigned (&weights)[4], const Values &v) {
 #pragma unroll
     for (int i = 0; i < PASS / 8; i++) {
@@ -1381,20 +1389,19 @@ __device__ __forceinline__ void add_values(float (&o)[PASS / 2], const unsigned 
     }
 }
 
-// O += P V of the values that are not finite, for the rows that see them: bit i of `seen` says so of element i of P.
-__device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const unsigned (&weights)[4], unsigned seen,
-                                               const Unit &unit, int key0, int first_column) {
+// O += P V of the values that are not finite, for the rows that see them.
+__device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const Sixteen &p, const Unit &unit, int first_column) {
 #pragma unroll 1
     for (int key = 0; key < 16; key++) {
         const int lane = unit.lane / 4 * 4 + key % 8 / 2, bit = key / 8 * 4 + key % 2; // which has its weights, and where
-        const unsigned of_key = __shfl_sync(0xffffffffu, seen, lane) >> bit;
+        const unsigned of_key = __shfl_sync(0xffffffffu, p.seen, lane) >> bit;
         float weight[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            const unsigned pair = __shfl_sync(0xffffffffu, key < 8 ? weights[r] : weights[r + 2], lane);
+            const unsigned pair = __shfl_sync(0xffffffffu, key < 8 ? p.weights[r] : p.weights[r + 2], lane);
             weight[r] = to_float(static_cast<Input>(key % 2 ? pair >> 16 : pair));
         }
-        const Input *row = value_in_memory(unit, key0 + key);
+        const Input *row = value_in_memory(unit, p.key0 + key);
 #pragma unroll
         for (int i = 0; i < PASS / 8; i += 2)
 #pragma unroll
@@ -1414,6 +1421,30 @@ __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const unsig
     }
 }
 
+// Q of the warp is loaded when it is needed: no registers are left for it.
+struct WarpQueries {
+    __device__ __forceinline__ explicit WarpQueries(const Unit &) {}
+};
+
+// P of 16 keys.
+__device__ __forceinline__ Sixteen weigh_sixteen(const WarpQueries &q, const Unit &unit, const Rows &rows, float c, int key0) {
+    float s[8] = {};
+#pragma unroll(PASS < 32 ? 1 : 2)
+    for (int i = 0; i < SLICES; i++)
+        add_scores(s, load_queries_slice(unit, i), load_keys_slice(unit, key0, i));
+    const unsigned seen = exp2_sixteen(s, unit, rows, c, key0);
+    return {key0, {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]), pack<BFLOAT16>(s[6], s[7])}, seen};
+}
+
+// O (16, PASS) += P V of 16 keys. True when some value is not finite.
+__device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen &p, Values &v, const Unit &unit, int first_column) {
+    const bool others = keep_finite(v);
+    add_values(o, p.weights, v);
+    if (others)
+        add_not_finite(o, p, unit, first_column);
+    return others;
+}
+
 // Are these columns (strange_in_pass) NaN in all of the warp's rows?
 __device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned columns) {
     bool all = true;
@@ -1423,37 +1454,42 @@ __device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned col
     return __all_sync(0xffffffffu, all);
 }
 
-// O (16, PASS) = P V, of the warp's rows, not yet divided by l. m is that of all keys, so 16 keys do not depend on those before them.
-// False, before all keys are added, when the columns that were not finite are NaN in all rows: so they were.
-__device__ __forceinline__ bool repeat_pass(float (&o)[PASS / 2], const Unit &unit, const Rows &rows, float c,
-                                            int first_column, unsigned strange) {
-#pragma unroll
-    for (float &value : o)
-        value = 0;
+// O (16, HEAD_DIM_V) of the warp's rows, PASS columns after PASS columns, not yet divided by l. It is in local memory: registers hold one
+// pass.
+using RepeatedOutput = float[PASSES][PASS / 2];
+
+// O = P V in the passes that have columns which are not finite. Returns them, bit i for pass i, less those in which these columns are NaN
+// in all rows: so they were. m is that of all keys, so 16 keys do not depend on those before them.
+__device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit &unit, const Rows &rows, float c, const StrangeColumns &strange) {
+    unsigned passes = 0;
 #pragma unroll 1
-    for (KeysOfWarp keys(unit); keys.next();) {
-        const int key0 = keys.key0;
+    for (int pass = 0; pass < PASSES; pass++) {
+        passes |= static_cast<unsigned>(__any_sync(0xffffffffu, strange_in_pass(strange, unit, pass * PASS) != 0)) << pass;
+#pragma unroll
+        for (float &value : o[pass])
+            value = 0;
+    }
+    const WarpQueries q(unit);
+#pragma unroll 1
+    for (KeysOfWarp keys(unit); passes != 0 && keys.next();) {
+        int pass = __ffs(static_cast<int>(passes)) - 1;
         Values v;
         if (VALUES_AHEAD)
-            v = load_values(unit, key0, first_column);
-        float s[8] = {};
-#pragma unroll(PASS < 32 ? 1 : 2)
-        for (int i = 0; i < SLICES; i++)
-            add_scores(s, load_queries_slice(unit, i), load_keys_slice(unit, key0, i));
-        const unsigned seen = exp2_sixteen(s, unit, rows, c, key0);
-        const unsigned weights[4] = {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]),
-                                     pack<BFLOAT16>(s[6], s[7])};
+            v = load_values(unit, keys.key0, pass * PASS);
+        const Sixteen p = weigh_sixteen(q, unit, rows, c, keys.key0);
         if (!VALUES_AHEAD)
-            v = load_values(unit, key0, first_column);
-        const bool others = keep_finite(v);
-        add_values(o, weights, v);
-        if (others) {
-            add_not_finite(o, weights, seen, unit, key0, first_column);
-            if (all_nan(o, strange))
-                return false;
+            v = load_values(unit, keys.key0, pass * PASS);
+#pragma unroll 1
+        for (unsigned left = passes; left != 0;) {
+            left &= left - 1;
+            const int next = left != 0 ? __ffs(static_cast<int>(left)) - 1 : pass;
+            const Values of_next = load_values(unit, keys.key0, next * PASS);
+            if (add_sixteen(o[pass], p, v, unit, pass * PASS) && all_nan(o[pass], strange_in_pass(strange, unit, pass * PASS)))
+                passes &= ~(1u << pass);
+            v = of_next, pass = next;
         }
     }
-    return true;
+    return passes;
 }
 
 // store/repeated_rows.cuh
@@ -1467,14 +1503,11 @@ __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
 // Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
     __syncwarp(); // what other lanes have stored is overwritten
-    const StrangeColumns strange = strange_columns(c.o);
+    RepeatedOutput o;
+    const unsigned passes = repeat_passes(o, unit, c.rows, c.c, strange_columns(c.o));
 #pragma unroll 1
-    for (int first_column = 0; first_column < HEAD_DIM_V; first_column += PASS) {
-        const unsigned columns = strange_in_pass(strange, unit, first_column);
-        if (!__any_sync(0xffffffffu, columns != 0))
-            continue;
-        float o[PASS / 2];
-        if (!repeat_pass(o, unit, c.rows, c.c, first_column, columns))
+    for (int pass = 0; pass < PASSES; pass++) {
+        if (!(passes >> pass & 1))
             continue;
 #pragma unroll
         for (int i = 0; i < PASS / 8; i += 2)
@@ -1482,8 +1515,8 @@ __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit,
             for (int r = 0; r < 2; r++)
 #pragma unroll
                 for (int odd = 0; odd < 2; odd++) {
-                    const int row = unit.row() + 8 * r, column = first_column + column_of(unit, i, odd);
-                    const float low = o[4 * i + 2 * r + odd], high = o[4 * i + 4 + 2 * r + odd];
+                    const int row = unit.row() + 8 * r, column = pass * PASS + column_of(unit, i, odd);
+                    const float low = o[pass][4 * i + 2 * r + odd], high = o[pass][4 * i + 4 + 2 * r + odd];
                     if (column >= HEAD_DIM_V)
                         continue;
                     store_pair(c, unit, stage, row, column, low * scale[r], high * scale[r]);
