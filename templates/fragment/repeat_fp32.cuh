@@ -8,15 +8,15 @@ struct Sixteen {
     unsigned seen;
 };
 
-// Q and V are loaded when they are needed.
-struct WarpQueries {
-    __device__ __forceinline__ explicit WarpQueries(const Unit &) {}
+// Q, K and V are loaded when they are needed.
+struct Operands {
+    __device__ __forceinline__ Operands(const Unit &, int) {}
 };
 struct Values {};
 __device__ __forceinline__ Values load_values(const Unit &, int, int) { return {}; }
 
-// P of 16 keys.
-__device__ __forceinline__ Sixteen weigh_sixteen(const WarpQueries &, const Unit &unit, const Rows &rows, float c, int key0) {
+// P of the 16 keys from key0 on.
+__device__ __forceinline__ Sixteen weigh_sixteen(Operands &, const Unit &unit, const Rows &rows, float c, int key0, int) {
     Sixteen p = {key0};
     scores_from_memory<16>(p.weights, unit, key0);
     p.seen = exp2_sixteen(p.weights, unit, rows, c, key0);

@@ -10,7 +10,7 @@ constexpr bool VALUES_AHEAD = true;
 constexpr int PASS = HEAD_DIM_V > 64 ? 32 : 16;
 constexpr bool VALUES_AHEAD = HEAD_DIM_V > 64;
 //$ elif algorithm == flash_async
-constexpr int PASS = 16;
+constexpr int PASS = 32;
 constexpr bool VALUES_AHEAD = true;
 //$ else
 constexpr int PASS = HEAD_DIM_V > 64 ? 32 : 16;

@@ -158,21 +158,27 @@ __device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit 
         for (float &value : o[pass])
             value = 0;
     }
-    const WarpQueries q(unit);
+    KeysOfWarp keys(unit);
+    bool more = keys.next();
+    Operands operands(unit, keys.key0);
 #pragma unroll 1
-    for (KeysOfWarp keys(unit); passes != 0 && keys.next();) {
+    while (passes != 0 && more) {
+        const int key0 = keys.key0;
+        more = keys.next();
         int pass = __ffs(static_cast<int>(passes)) - 1;
         Values v;
         if (VALUES_AHEAD)
-            v = load_values(unit, keys.key0, pass * PASS);
-        const Sixteen p = weigh_sixteen(q, unit, rows, c, keys.key0);
+            v = load_values(unit, key0, pass * PASS);
+        const Sixteen p = weigh_sixteen(operands, unit, rows, c, key0, keys.key0);
         if (!VALUES_AHEAD)
-            v = load_values(unit, keys.key0, pass * PASS);
+            v = load_values(unit, key0, pass * PASS);
 #pragma unroll 1
         for (unsigned left = passes; left != 0;) {
             left &= left - 1;
             const int next = left != 0 ? __ffs(static_cast<int>(left)) - 1 : pass;
-            const Values of_next = load_values(unit, keys.key0, next * PASS);
+            Values of_next = {};
+            if (left != 0)
+                of_next = load_values(unit, key0, next * PASS);
             if (add_sixteen(o[pass], p, v, unit, pass * PASS) && all_nan(o[pass], strange_in_pass(strange, unit, pass * PASS)))
                 passes &= ~(1u << pass);
             v = of_next, pass = next;

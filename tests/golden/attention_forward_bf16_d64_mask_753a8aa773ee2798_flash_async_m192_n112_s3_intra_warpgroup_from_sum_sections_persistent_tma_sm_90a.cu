@@ -2047,56 +2047,61 @@ struct Sixteen {
     unsigned weights[4], seen;
 };
 
-// O += P V of values that are finite.
-__device__ __forceinline__ void add_values(float (&o)[PASS / 2], const unsigned (&weights)[4], const Values &v) {
+// Values of 16 keys that are not finite, counted by mma: as many of each kind as there are, in one number.
+constexpr float INFINITE = 1, MINUS_INFINITE = 32, NOT_A_NUMBER = 1024;
+__device__ __forceinline__ float count_of(float v) {
+    return v == INFINITY ? INFINITE : v == -INFINITY ? MINUS_INFINITE : v != v ? NOT_A_NUMBER : 0;
+}
+
+// What the values that were counted add to O.
+__device__ __forceinline__ float sum_of(float count) {
+    const bool plus = static_cast<int>(count) % static_cast<int>(MINUS_INFINITE) != 0;
+    return count == 0 ? 0 : count < MINUS_INFINITE ? INFINITY : count < NOT_A_NUMBER && !plus ? -INFINITY : __int_as_float(0x7fffffff);
+}
+
+// O (16, PASS) += P V of values that are finite.
+__device__ __forceinline__ void add_finite(float (&o)[PASS / 2], const Sixteen &p, const Values &v) {
 #pragma unroll
     for (int i = 0; i < PASS / 8; i++) {
         const int pair = i % WIDTH / 2;
         const unsigned (&of)[4][WIDTH / 2] = v.pairs[i / WIDTH];
-        mma<BFLOAT16>(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3], weights, pair_of(of[0][pair], of[1][pair], i % 2),
+        mma<BFLOAT16>(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3], p.weights, pair_of(of[0][pair], of[1][pair], i % 2),
                       pair_of(of[2][pair], of[3][pair], i % 2));
     }
 }
 
-// O += P V of the values that are not finite, for the rows that see them.
+// O (16, PASS) += P V of the others, for the rows that see them. Where P is rounded to 0, or dropped, the product is NaN. This is rare:
+// a loop with O in local memory takes few registers, and V is loaded again.
 __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const Sixteen &p, const Unit &unit, int first_column) {
+    unsigned seen[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const unsigned bits = p.seen >> 2 * i, low = p.weights[i] & 0xffff, high = p.weights[i] >> 16;
+        seen[i] = pack<BFLOAT16>(!(bits & 1) ? 0 : low ? 1 : NOT_A_NUMBER, !(bits & 2) ? 0 : high ? 1 : NOT_A_NUMBER);
+    }
 #pragma unroll 1
-    for (int key = 0; key < 16; key++) {
-        const int lane = unit.lane / 4 * 4 + key % 8 / 2, bit = key / 8 * 4 + key % 2; // which has its weights, and where
-        const unsigned of_key = __shfl_sync(0xffffffffu, p.seen, lane) >> bit;
-        float weight[2];
+    for (int i = 0; i < PASS / 8; i++) {
+        const int column = min(first_column + i / WIDTH * 8 * WIDTH + unit.lane / 4 * WIDTH + i % WIDTH, HEAD_DIM_V - 1);
+        float v[4], counts[4] = {};
 #pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const unsigned pair = __shfl_sync(0xffffffffu, key < 8 ? p.weights[r] : p.weights[r + 2], lane);
-            weight[r] = to_float(static_cast<Input>(key % 2 ? pair >> 16 : pair));
-        }
-        const Input *row = value_in_memory(unit, p.key0 + key);
+        for (int j = 0; j < 4; j++)
+            v[j] = count_of(to_float(value_in_memory(unit, p.key0 + unit.lane % 4 * 2 + j % 2 + j / 2 * 8)[column]));
+        mma<BFLOAT16>(counts[0], counts[1], counts[2], counts[3], seen, pack<BFLOAT16>(v[0], v[1]), pack<BFLOAT16>(v[2], v[3]));
 #pragma unroll
-        for (int i = 0; i < PASS / 8; i += 2)
-#pragma unroll
-            for (int c = 0; c < 2; c++) {
-                const int column = first_column + column_of(unit, i, c);
-                if (column >= HEAD_DIM_V)
-                    continue;
-                const unsigned pair = pair_at<HEAD_DIM_V>(row + column, column), these = pair & not_finite(pair);
-#pragma unroll
-                for (int r = 0; r < 2; r++) {
-                    const unsigned of_row = of_key >> 2 * r & 1 ? these : 0;
-                    float &low = o[4 * i + 2 * r + c], &high = o[4 * i + 4 + 2 * r + c];
-                    low = fmaf(weight[r], to_float(static_cast<Input>(of_row)), low);
-                    high = fmaf(weight[r], to_float(static_cast<Input>(of_row >> 16)), high);
-                }
-            }
+        for (int j = 0; j < 4; j++)
+            o[4 * i + j] += sum_of(counts[j]);
     }
 }
 
-// Q of the warp is loaded when it is needed: no registers are left for it.
-struct WarpQueries {
-    __device__ __forceinline__ explicit WarpQueries(const Unit &) {}
+// Q of the warp, and K of the 16 keys to come, as far as there are registers for them.
+struct Operands {
+
+    __device__ __forceinline__ Operands(const Unit &unit, int key0) {
+    }
 };
 
-// P of 16 keys.
-__device__ __forceinline__ Sixteen weigh_sixteen(const WarpQueries &q, const Unit &unit, const Rows &rows, float c, int key0) {
+// P of the 16 keys from key0 on. Those from `next` on are to come.
+__device__ __forceinline__ Sixteen weigh_sixteen(Operands &operands, const Unit &unit, const Rows &rows, float c, int key0, int next) {
     float s[8] = {};
 #pragma unroll(PASS < 32 ? 1 : 2)
     for (int i = 0; i < SLICES; i++)
@@ -2108,7 +2113,7 @@ __device__ __forceinline__ Sixteen weigh_sixteen(const WarpQueries &q, const Uni
 // O (16, PASS) += P V of 16 keys. True when some value is not finite.
 __device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen &p, Values &v, const Unit &unit, int first_column) {
     const bool others = keep_finite(v);
-    add_values(o, p.weights, v);
+    add_finite(o, p, v);
     if (others)
         add_not_finite(o, p, unit, first_column);
     return others;
@@ -2138,21 +2143,27 @@ __device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit 
         for (float &value : o[pass])
             value = 0;
     }
-    const WarpQueries q(unit);
+    KeysOfWarp keys(unit);
+    bool more = keys.next();
+    Operands operands(unit, keys.key0);
 #pragma unroll 1
-    for (KeysOfWarp keys(unit); passes != 0 && keys.next();) {
+    while (passes != 0 && more) {
+        const int key0 = keys.key0;
+        more = keys.next();
         int pass = __ffs(static_cast<int>(passes)) - 1;
         Values v;
         if (VALUES_AHEAD)
-            v = load_values(unit, keys.key0, pass * PASS);
-        const Sixteen p = weigh_sixteen(q, unit, rows, c, keys.key0);
+            v = load_values(unit, key0, pass * PASS);
+        const Sixteen p = weigh_sixteen(operands, unit, rows, c, key0, keys.key0);
         if (!VALUES_AHEAD)
-            v = load_values(unit, keys.key0, pass * PASS);
+            v = load_values(unit, key0, pass * PASS);
 #pragma unroll 1
         for (unsigned left = passes; left != 0;) {
             left &= left - 1;
             const int next = left != 0 ? __ffs(static_cast<int>(left)) - 1 : pass;
-            const Values of_next = load_values(unit, keys.key0, next * PASS);
+            Values of_next = {};
+            if (left != 0)
+                of_next = load_values(unit, key0, next * PASS);
             if (add_sixteen(o[pass], p, v, unit, pass * PASS) && all_nan(o[pass], strange_in_pass(strange, unit, pass * PASS)))
                 passes &= ~(1u << pass);
             v = of_next, pass = next;
