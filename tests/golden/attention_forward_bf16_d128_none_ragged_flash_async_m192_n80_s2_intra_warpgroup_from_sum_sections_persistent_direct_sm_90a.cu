@@ -1722,18 +1722,20 @@ __device__ __forceinline__ unsigned pair_of(unsigned first, unsigned second, boo
     return upper ? first >> 16 | (second & 0xffff0000) : (first & 0xffff) | second << 16;
 }
 
-// Sets those values to 0 that are not finite. True when there are some.
-__device__ __forceinline__ bool keep_finite(Values &v) {
-    unsigned (&pairs)[PASS / 4] = reinterpret_cast<unsigned (&)[PASS / 4]>(v.pairs);
-    unsigned others = 0;
+// Sets those values to 0 that are not finite. Returns the pairs of products that have some (add_finite), bit i for the i-th pair.
+__device__ __forceinline__ unsigned keep_finite(Values &v) {
+    unsigned found = 0;
 #pragma unroll
-    for (unsigned pair : pairs)
-        others |= not_finite(pair);
-    const bool found = __any_sync(0xffffffffu, others != 0);
-    if (found)
+    for (int i = 0; i < PASS / 16; i++) {
+        unsigned others = 0;
 #pragma unroll
-        for (unsigned &pair : pairs)
+        for (int key = 0; key < 4; key++) {
+            unsigned &pair = v.pairs[2 * i / WIDTH][key][2 * i % WIDTH / 2];
+            others |= not_finite(pair);
             pair &= ~not_finite(pair);
+        }
+        found |= __any_sync(0xffffffffu, others != 0) ? 1u << i : 0;
+    }
     return found;
 }
 
@@ -1766,9 +1768,9 @@ __device__ __forceinline__ void add_finite(float (&o)[PASS / 2], const Sixteen &
     }
 }
 
-// O (16, PASS) += P V of the others, for the rows that see them. Where P is rounded to 0, or dropped, the product is NaN. This is rare:
-// a loop with O in local memory takes few registers, and V is loaded again.
-__device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const Sixteen &p, const Unit &unit, int first_column) {
+// O (16, PASS) += P V of the others, in these pairs of products, for the rows that see them. Where P is rounded to 0, or dropped, the product
+// is NaN. This is rare: a loop with O in local memory takes few registers, and V is loaded again.
+__device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const Sixteen &p, unsigned pairs, const Unit &unit, int first_column) {
     unsigned seen[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -1777,6 +1779,8 @@ __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const Sixte
     }
 #pragma unroll 1
     for (int i = 0; i < PASS / 8; i++) {
+        if (!(pairs >> i / 2 & 1))
+            continue;
         const int column = min(first_column + i / WIDTH * 8 * WIDTH + unit.lane / 4 * WIDTH + i % WIDTH, HEAD_DIM_V - 1);
         float v[4], counts[4] = {};
 #pragma unroll
@@ -1816,11 +1820,11 @@ __device__ __forceinline__ Sixteen weigh_sixteen(Operands &operands, const Unit 
 
 // O (16, PASS) += P V of 16 keys. True when some value is not finite.
 __device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen &p, Values &v, const Unit &unit, int first_column) {
-    const bool others = keep_finite(v);
+    const unsigned others = keep_finite(v);
     add_finite(o, p, v);
-    if (others)
-        add_not_finite(o, p, unit, first_column);
-    return others;
+    if (others != 0)
+        add_not_finite(o, p, others, unit, first_column);
+    return others != 0;
 }
 
 // Are these columns (strange_in_pass) NaN in all of the warp's rows?
