@@ -28,17 +28,19 @@
 //$ include "work/part_of_block.cuh" if split_keys > 0 else "work/tile_of_block.cuh"
 //$ include "load/queries_by_threads.cuh"
 //$ include "load/paged_keys_by_threads.cuh" if page_size > 0 else "load/keys_by_threads.cuh"
+//$ include "load/bias_tile.cuh" if score_bias == bias_rows
 
 struct Shared {
     Rows16<BLOCK_M, CHUNKS> q;
     Rows16<BLOCK_N, CHUNKS> k[STAGES];
     Rows16<BLOCK_N, CHUNKS_V> v[STAGES];
+    BiasTiles bias; //$ if score_bias == bias_rows
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
 //$ note Masks, scores, softmax, products.
 //$ include "fragment/mask_$mask_tiles.cuh"
-//$ include "fragment/score_$score_form.cuh" if score_form != plain_score
+//$ include "fragment/score_bias_tile.cuh" if score_bias == bias_rows else "fragment/score_$score_form.cuh" if score_form != plain_score
 //$ include "fragment/softmax_exponents.cuh" if folded else "fragment/softmax_products.cuh"
 //$ include "fragment/sinks.cuh" if sinks > 0
 //$ include "fragment/drop_weights.cuh" if dropout == 1
@@ -93,6 +95,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     //$ end
     KeyCopies copies(p, tile);
     copy_queries(p, tile, shared.q);
+    begin_bias(p, tile, shared.bias); //$ if score_bias == bias_rows
     begin_copies(copies, shared);
 
     const int first = warp_index() / 4 * ROW_TILES; // unit

@@ -1,5 +1,5 @@
 //$ needs dtype dtype_out precision head_dim head_dim_v mask score sinks dropout layout block_m block_n threads stages
-//$ needs overlap rescale store pack_gqa q_in target target_shared_bytes split_keys score_form
+//$ needs overlap rescale store pack_gqa q_in target target_shared_bytes split_keys score_form score_bias
 
 //$ note What it computes.
 //$ require max(head_dim, head_dim_v) <= 256
@@ -10,13 +10,12 @@
 //$ let rows_aligned = false
 //$ let plain_scores = mask != custom_mask and score == scaled
 //$ let folded = score_form in [linear, tanh]
-//$ let bias_stages = 0
 //$ let strange_values = mask != none
 
 //$ note Its schedules: defaults, values worth trying, what is possible.
 //$ defaults "attention_flash_mma.yaml"
 //$ let widest = max(head_dim, head_dim_v)
-//$ let usual_problem = score_form in [plain_score, linear] and sinks == 0 and dropout == 0 and layout == dense and dtype != fp32
+//$ let usual_problem = (score_form in [plain_score, linear] and sinks == 0 and layout == dense or score_bias == bias_rows) and dropout == 0 and dtype != fp32
 //$ let q_beside_halves = widest <= 64 and rescale == from_sum and stages > 1 and block_n <= 96
 //$ let q_beside_o = plain_scores and widest > 128 and widest <= 192 and block_m == 64 and block_n <= 64 and target_shared_bytes >= 131072
 //$ default q_in = q_registers if usual_problem and (q_beside_halves or q_beside_o) else q_shared
@@ -42,7 +41,7 @@
 //$ require dtype != fp32 or q_in == q_shared
 //$ require threads in [128, 256]
 //$ require block_m * 2 in [threads, threads * 2]
-//$ require rescale != from_sum or (score_form in [plain_score, linear] and dropout == 0 and dtype != fp32)
+//$ require rescale != from_sum or ((score_form in [plain_score, linear] or score_bias == bias_rows and stages > 1) and dropout == 0 and dtype != fp32)
 //$ require overlap in [off, output, halves]
 //$ require overlap == off or (rescale == from_sum and block_n >= 32)
 //$ require store == direct
@@ -54,6 +53,7 @@
 //$ let row_tiles = block_m * 2 / threads
 //$ let split_n = block_n if overlap == off else block_n / 32 * 16
 //$ let units = block_m / 64
+//$ let bias_stages = stages if score_bias == bias_rows else 0
 //$ let tile_rows = block_m
 //$ let skip_per_warpgroup = false
 //$ let block_threads = threads
@@ -69,7 +69,8 @@
 //$ let chunks = 2 * q_steps
 
 //$ note Shared memory, and registers of a thread.
-//$ let shared_bytes = 16 * (block_m * chunks + stages * block_n * (chunks + chunks_v))
+//$ let bias_bytes = 2 * bias_stages * block_m * block_n + 8 * block_m if score_bias == bias_rows else 0
+//$ let shared_bytes = 16 * (block_m * chunks + stages * block_n * (chunks + chunks_v)) + bias_bytes
 //$ let q_registers_held = 4 * q_steps if q_in == q_registers else 0
 //$ let p_registers = block_n if precision == tf32x3 else block_n / 2
 //$ let blocks_at_once = 256 / threads

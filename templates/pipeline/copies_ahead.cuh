@@ -1,4 +1,4 @@
-//$ needs dtype stages row_tiles rescale
+//$ needs dtype stages row_tiles rescale bias_stages
 
 // Tiles of K and V come in together, STAGES - 1 ahead of their use: one wait and one barrier a round.
 
@@ -8,6 +8,7 @@ __device__ __forceinline__ void copy_next(KeyCopies &copies, Shared &shared, int
         const int tile_n = copies.next();
         copy_keys(copies, shared.k[stage], tile_n);
         copy_values(copies, shared.v[stage], tile_n);
+        copy_bias(copies.p, shared.bias, stage, tile_n); //$ if bias_stages > 0
     }
     copy_async_commit();
 }
@@ -32,6 +33,7 @@ __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, 
         copy_next(copies, shared, free);
         free = stage;
         prepare_units(units);
+        set_bias(units, shared.bias.rows[stage]); //$ if bias_stages > 0
         //$ if dtype != fp32
         settle_keys(copies, shared.k[stage], units[0].next);
         settle_values(copies, shared.v[stage], units[0].next);

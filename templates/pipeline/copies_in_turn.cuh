@@ -1,4 +1,4 @@
-//$ needs dtype row_tiles rescale
+//$ needs dtype row_tiles rescale bias_stages
 
 // One place for K and one for V: V comes in while S is multiplied, the next K during the softmax and O += P V.
 
@@ -18,6 +18,10 @@ __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, 
         __syncthreads(); // K has come, and all warps are done with V
         prepare_units(units);
         copy_values(copies, shared.v[0], units[0].next);
+        //$ if bias_stages > 0
+        copy_bias(copies.p, shared.bias, 0, units[0].next);
+        set_bias(units, shared.bias.rows[0]);
+        //$ end
         settle_keys(copies, shared.k[0], units[0].next); //$ if dtype != fp32
         begin_tile(units, q, shared.k[0], state);
         copy_async_wait();

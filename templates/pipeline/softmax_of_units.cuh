@@ -1,4 +1,4 @@
-//$ needs row_tiles folded mask_tiles
+//$ needs row_tiles folded mask_tiles bias_stages
 //$ include "fragment/softmax_on_growth.cuh"
 
 // Before m changes: what can be found again is not kept in registers from round to round.
@@ -19,6 +19,17 @@ __device__ __forceinline__ void softmax_units(UnitRows (&units)[ROW_TILES], Weig
         keep_weights(units[r].s, p[r]);
     }
 }
+//$ if bias_stages > 0
+
+// What the score adds to the next tile.
+__device__ __forceinline__ void set_bias(UnitRows (&units)[ROW_TILES], const BiasTile &bias) {
+    const SharedAddress first = rows_of_warp(bias);
+#pragma unroll
+    for (int r = 0; r < ROW_TILES; r++)
+        units[r].score.rows = BiasTile::beyond(first, 64 * r, 0);
+}
+//$ end
+
 __device__ __forceinline__ void prepare_units(UnitRows (&units)[ROW_TILES]) {
     //$ if mask_tiles == intervals
 #pragma unroll

@@ -1,4 +1,4 @@
-//$ needs row_tiles block_n split_n overlap mask folded chunks chunks_v
+//$ needs row_tiles block_n split_n overlap mask folded chunks chunks_v bias_stages
 //$ include "pipeline/softmax_of_units.cuh"
 //$ include "fragment/sums_in_range.cuh"
 
@@ -58,6 +58,7 @@ template <int FIRST, int KEYS> __device__ __forceinline__ void weigh(UnitRows (&
         for (int i = 0; i < KEYS / 2; i++)
             s[i] = exp2_approx(s[i]);
         //$ else
+        apply_score<FIRST>(s, units[r].score, units[r].unit, units[r].next, units[r].shared); //$ if bias_stages > 0
         const float c = units[r].c, shift[2] = {-units[r].rows.max[0] * c, -units[r].rows.max[1] * c};
 #pragma unroll
         for (int i = 0; i < KEYS / 2; i++)
@@ -95,6 +96,7 @@ template <int FIRST, int KEYS> __device__ __forceinline__ void weigh_by_max(Unit
         follow_max(s, units[r].rows, units[r].unit, units[r].next, 0);
         exp2_scores(s, units[r].tile_sum);
         //$ else
+        apply_score<FIRST>(s, units[r].score, units[r].unit, units[r].next, units[r].shared); //$ if bias_stages > 0
         follow_max(s, units[r].rows, units[r].c, 0);
         exp2_scores(s, units[r].rows, units[r].c, units[r].rows.far, units[r].tile_sum);
         //$ end

@@ -1,0 +1,86 @@
+//$ needs block_m block_n row_tiles bias_stages
+//$ include "load/pieces.cuh"
+//$ include "expression/bias_key.cuh"
+//$ include "fragment/query_rows.cuh"
+
+// Each warp copies what the score adds to its own rows, together with the K/V tile that it belongs to.
+
+using BiasTile = Rows16<BLOCK_M, BLOCK_N / 8>;
+
+struct BiasTiles {
+    BiasTile rows[BIAS_STAGES];
+    const unsigned short *first[BLOCK_M]; // element of each row, that of key 0: no registers keep them
+};
+
+// Before the first copy.
+__device__ __forceinline__ void begin_bias(const attention_params &p, const Tile &tile, BiasTiles &bias) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, row = first_row_of_warp(threadIdx.x) + lane / 16 * 64 + lane % 16;
+    if (lane < 16 * ROW_TILES) {
+        const int query = min(row_of(p, tile, row / 64, row % 64).query, p.len_q - 1);
+        bias.first[row] = bias_element(p, {tile.batch, tile.head, tile.kv_head}, position_of(p, query), 0);
+    }
+    __syncwarp();
+}
+
+// The rows of a warp, numbered by ROW_TILES x 16.
+__device__ __forceinline__ int down_to(int line) { return line / 16 * 64 + line % 16; }
+
+// In pieces of 16 bytes. LANES neighbouring lanes copy a row. Addresses of all rows are loaded first: a load would wait for the copies
+// before it.
+template <bool WHOLE> __device__ __forceinline__ void copy_bias_pieces(BiasTiles &bias, int stage, int key, int left) {
+    constexpr int LANES = BLOCK_N % 32 == 0 ? 4 : 2, DOWN = 32 / LANES, ROWS = 16 * ROW_TILES / DOWN;
+    const unsigned thread = thread_of_round(), index = thread % LANES;
+    const int row = first_row_of_warp(thread) + static_cast<int>(thread % 32 / LANES), column = static_cast<int>(index) * 8;
+    const SharedAddress to = bias.rows[stage].address(row, index);
+    const unsigned short *from[ROWS];
+#pragma unroll
+    for (int i = 0; i < ROWS; i++)
+        from[i] = bias.first[row + down_to(i * DOWN)] + key + column;
+#pragma unroll
+    for (int i = 0; i < ROWS; i++)
+#pragma unroll
+        for (int j = 0; j < BLOCK_N / 8; j += LANES)
+            copy_async_to<16>(BiasTile::beyond(to, down_to(i * DOWN), j), from[i] + 8 * j,
+                              WHOLE ? 16 : max(0, min(2 * (left - column - 8 * j), 16)));
+}
+
+// In words, where elements lie in aligned pairs.
+__device__ __forceinline__ void copy_bias_words(BiasTiles &bias, int stage, int key, int left) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 1
+    for (int line = 0; line < 16 * ROW_TILES; line++) {
+        const int row = first_row_of_warp(threadIdx.x) + down_to(line);
+        for (int i = lane; i < BLOCK_N / 2; i += 32)
+            copy_async_to<4>(bias.rows[stage].address(row, i / 4) + i % 4 * 4, bias.first[row] + key + 2 * i,
+                             max(0, min(2 * (left - 2 * i), 4)));
+    }
+}
+
+// Element by element, which lie `step` apart: loads want company, for nothing goes on until they are back.
+__device__ __forceinline__ void load_bias_elements(BiasTiles &bias, int stage, int key, int left, long long step) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 8
+    for (int line = 0; line < 16 * ROW_TILES; line++) {
+        const int row = first_row_of_warp(threadIdx.x) + down_to(line);
+        for (int i = lane; i < BLOCK_N / 2; i += 32) {
+            const unsigned short *from = bias.first[row] + (key + 2 * i) * step;
+            store_word(bias.rows[stage].address(row, i / 4) + i % 4 * 4,
+                       (2 * i < left ? from[0] : 0) | static_cast<unsigned>(2 * i + 1 < left ? from[step] : 0) << 16);
+        }
+    }
+}
+
+// The rows of a K/V tile. They may be read after the next wait and barrier.
+__device__ __forceinline__ void copy_bias(const attention_params &p, BiasTiles &bias, int stage, int tile_n) {
+    const int key = tile_n * BLOCK_N, left = p.len_kv - key;
+    const bool pieces = rows_in_pieces(p);
+    if (pieces && left >= BLOCK_N)
+        copy_bias_pieces<true>(bias, stage, key, left);
+    else if (pieces)
+        copy_bias_pieces<false>(bias, stage, key, left);
+    else if (keys_in_pairs(p))
+        copy_bias_words(bias, stage, key, left);
+    else
+        load_bias_elements(bias, stage, key, left,
+                           bias_element(p, {0, 0, 0}, 0, 1) - bias_element(p, {0, 0, 0}, 0, 0));
+}
