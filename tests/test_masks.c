@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define ATTENTION "family=attention_forward dtype=fp32 head_dim=8 "
+#define AMPERE    "family=attention_forward dtype=bf16 head_dim=64 target=sm_80 "
 #define HOPPER    "family=attention_forward dtype=bf16 head_dim=64 target=sm_90a "
 
 static const char hopper[] = "algorithm=flash_async block_m=64 block_n=32";
@@ -405,6 +406,43 @@ Test(masks, the_hopper_kernel_copies_ahead_what_a_score_adds) {
             att_kernel *kernel = find(session, problem, way);
             cr_expect(strstr(att_kernel_source(kernel), "copy_bias_rows"), "%s is not copied ahead", problem);
             cr_expect(runs_right(session, problem, way, &shapes[j % 2], 60 + i, i % 2, &refused));
+        }
+    cr_expect_eq(refused, 0);
+    att_close(session);
+}
+
+/* The same of the kernel for tensor cores since Ampere, whose warps copy what is added to their own rows: in pieces of 16 bytes, in
+   words, or element by element. */
+Test(masks, the_ampere_kernel_copies_ahead_what_a_score_adds) {
+    static const struct shape shapes[] = {
+        {.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 130, .len_kv = 168},
+        {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 70, .len_kv = 70},
+        {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 70, .len_kv = 75},
+    };
+    static const char *const problems[] = {
+        "mask=causal score='bias(values)' params='values: bf16[heads, len_q, len_kv]'",
+        "mask='k <= q and q - k < 40' score='s * 0.5 - values[b, k] * 3 then tanh(s)' params='values: fp16[batch, "
+        "len_kv]'",
+        "mask='k < 90 or k % 64 < 9' score='s + values[q % heads, k] * (k - q) * 0.01' params='values: bf16[heads, "
+        "len_kv]'",
+        "score='(s if k < 9 else s + 1) + values[h, q, k]' params='values: fp16[heads, len_kv, len_kv]' sinks=1",
+    };
+    static const char *const ways[] = {
+        "algorithm=flash_mma",
+        "algorithm=flash_mma block_m=128 threads=256 block_n=48 stages=3 rescale=from_sum overlap=output",
+        "algorithm=flash_mma block_m=64 threads=128 block_n=32 stages=1 rescale=lazy",
+        "algorithm=flash_mma block_m=128 threads=128 block_n=80 stages=2 rescale=lazy",
+    };
+    att_session *session = open_test_device(ATT_HOST_CHECK);
+    int refused = 0;
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
+        for (size_t j = 0; j < 2 * sizeof shapes / sizeof *shapes; j++) {
+            const char *way = ways[(i + j) % (sizeof ways / sizeof *ways)];
+            char problem[256];
+            snprintf(problem, sizeof problem, AMPERE "%s", problems[i]);
+            att_kernel *kernel = find(session, problem, way);
+            cr_expect(strstr(att_kernel_source(kernel), "copy_bias_pieces"), "%s is not copied ahead", problem);
+            cr_expect(runs_right(session, problem, way, &shapes[j / 2], 80 + i, j % 2, &refused));
         }
     cr_expect_eq(refused, 0);
     att_close(session);

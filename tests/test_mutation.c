@@ -44,6 +44,7 @@ static const char *const files[] = {
     "load/tiles_of_keys.cuh",
     "expression/bias_rows.cuh",
     "load/bias_rows.cuh",
+    "load/bias_tile.cuh",
     "fragment/p_shared.cuh",
     "fragment/score_bias_rows.cuh",
     "pipeline/release.cuh",
@@ -151,6 +152,10 @@ static const struct {
     {MMA "mask=none block_m=64 threads=128 head_dim=9 block_n=16 stages=1",
      "heads=1,len_q=70,len_kv=70"}, /* odd rows */
     {MMA "mask=causal block_m=128 threads=128 head_dim=9 block_n=16 stages=2", "heads=2,len_q=150,len_kv=90"},
+    {MMA BIAS " mask=causal block_m=128 threads=128 head_dim=8 block_n=16 stages=2 rescale=from_sum",
+     "heads=2,len_q=150,len_kv=168"}, /* half a K/V tile at the end is copied in part */
+    {MMA BIAS " mask=none block_m=64 threads=128 head_dim=8 block_n=16 stages=1 rescale=lazy",
+     "heads=1,len_q=70,len_kv=150"},
     {TF32 "precision=tf32x3 mask=causal block_m=128 threads=128 head_dim=8 block_n=16 stages=2",
      "heads=2,len_q=150,len_kv=160"},
     {TF32 "precision=tf32 mask=none block_m=64 threads=128 head_dim=8 block_n=16 stages=1",
@@ -284,6 +289,7 @@ static const struct mutation {
     {"ring.count++", "ring.count"},
     {"bias_done(", NULL}, /* what a score adds */
     {" fill_bias(", NULL},
+    {" copy_bias(copies.p", NULL},
     {"c.fill_bias(", NULL},
     {"> p.len_kv)", "> p.len_kv + BLOCK_N)"},
     {"(ring + Q_STAGES)", "(ring + 1)"}, /* whose O leaves */
@@ -407,9 +413,9 @@ static bool emitted(const char *folder, int variant, struct text *source) {
     return run(command, source) == 0;
 }
 
-/* 0 = right and without complaint, 1 = wrong, 5 = refused, DIED = it wrote where it must not; all else means that the test itself is
-   broken. */
-enum { DIED = 134 /* SIGABRT */ };
+/* 0 = right and without complaint, 1 = wrong, 5 = refused, DIED = it wrote where it must not, LOST = it used an address that is
+   none; all else means that the test itself is broken. */
+enum { DIED = 134 /* SIGABRT */, LOST = 139 /* SIGSEGV */ };
 static int run_kernel(const char *folder, int variant, bool race, int seed, struct text *output) {
     char command[1024];
     snprintf(command, sizeof command,
@@ -450,8 +456,8 @@ static bool is_noticed(const char *folder, const bool differs[VARIANTS], bool ra
             if (differs[v]) {
                 struct text output;
                 status = run_kernel(folder, v, race, race ? seeds_race[i] : seeds_fast[i], &output);
-                cr_expect(status == 0 || status == 1 || status == 5 || status == DIED, "%s: exit status %d: %s", name,
-                          status, text_string(&output));
+                cr_expect(status == 0 || status == 1 || status == 5 || status == DIED || status == LOST,
+                          "%s: exit status %d: %s", name, status, text_string(&output));
                 text_free(&output);
             }
     return status != 0;

@@ -91,7 +91,8 @@
      q_steps         4                  (head_dim + 15) / 16
      chunks_v        8                  (head_dim_v + 15) / 16 * 2
      chunks          8                  2 * q_steps
-     shared_bytes    65536              16 * (block_m * chunks + stages * block_n * (chunks + chunks_v))
+     bias_bytes      0                  0
+     shared_bytes    65536              16 * (block_m * chunks + stages * block_n * (chunks + chunks_v)) + bias_bytes
      blocks_at_once  2                  256 / threads
      slack           16                 16
 
@@ -119,7 +120,7 @@ constexpr bool BFLOAT16_OUT = true; // dtype_out == bf16
 constexpr int Q_STEPS = 4;          // (head_dim + 15) / 16
 constexpr int CHUNKS_V = 8;         // (head_dim_v + 15) / 16 * 2
 constexpr int CHUNKS = 8;           // 2 * q_steps
-constexpr int SHARED_BYTES = 65536; // 16 * (block_m * chunks + stages * block_n * (chunks + chunks_v))
+constexpr int SHARED_BYTES = 65536; // 16 * (block_m * chunks + stages * block_n * (chunks + chunks_v)) + bias_bytes
 constexpr int BLOCKS_AT_ONCE = 2;   // 256 / threads
 constexpr int SLACK = 16;
 
@@ -1603,6 +1604,7 @@ __device__ __forceinline__ void softmax_units(UnitRows (&units)[ROW_TILES], Weig
         keep_weights(units[r].s, p[r]);
     }
 }
+
 __device__ __forceinline__ void prepare_units(UnitRows (&units)[ROW_TILES]) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)
