@@ -29,8 +29,10 @@ __device__ __forceinline__ int down_to(int line) { return line / 16 * 64 + line 
 // before it.
 template <bool WHOLE> __device__ __forceinline__ void copy_bias_pieces(BiasTiles &bias, int stage, int key, int left) {
     constexpr int LANES = BLOCK_N % 32 == 0 ? 4 : 2, DOWN = 32 / LANES, ROWS = 16 * ROW_TILES / DOWN;
-    const unsigned thread = thread_of_round(), index = thread % LANES;
-    const int row = first_row_of_warp(thread) + static_cast<int>(thread % 32 / LANES), column = static_cast<int>(index) * 8;
+    const unsigned thread = thread_of_round(), index = thread % LANES, group = thread % 32 / LANES;
+    // Eight lanes write to different banks: of two neighbouring rows of 128 bytes, half of each would lie in the same ones.
+    const int down = static_cast<int>(BLOCK_N % 64 == 0 ? group / 2 + group % 2 * 4 : group);
+    const int row = first_row_of_warp(thread) + down, column = static_cast<int>(index) * 8;
     const SharedAddress to = bias.rows[stage].address(row, index);
     const unsigned short *from[ROWS];
 #pragma unroll
