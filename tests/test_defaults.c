@@ -74,7 +74,7 @@ static const struct choice mma[] = {
      "d 64 with rows of a bias in little shared memory, or sequences and a mask without a closed form", 128, 32, 2},
     {"head_dim=128 mask=causal target=sm_80 " BIAS, "d 128 with rows of a bias", 128, 32, 2},
     {"head_dim=128 target=sm_120 " BIAS,
-     "d 128 with rows of a bias in little shared memory, or a mask without a closed form, or dropout", 64, 48, 1},
+     "d 128 with rows of a bias in little shared memory, or another mask, or dropout", 64, 48, 1},
     {"head_dim=200 target=sm_80 " BIAS, "d 256 with rows of a bias", 64, 32, 1},
     {"head_dim=64 mask=causal target=sm_80", "d 64 plain in two stages", 128, 96, 2},
     {"head_dim=64 target=sm_86", "d 64 without a mask", 128, 128, 1},
