@@ -72,7 +72,7 @@ static const struct choice mma[] = {
     {"head_dim=64 target=sm_80 " BIAS, "d 64 with rows of a bias", 128, 64, 2},
     {"head_dim=64 target=sm_86 " BIAS,
      "d 64 with rows of a bias in little shared memory, or sequences and a mask without a closed form", 128, 32, 2},
-    {"head_dim=128 mask=causal target=sm_80 " BIAS, "d 128 with rows of a bias", 128, 32, 2},
+    {"head_dim=128 mask=causal target=sm_80 " BIAS, "d 128 with rows of a bias", 128, 64, 1},
     {"head_dim=128 target=sm_120 " BIAS,
      "d 128 with rows of a bias in little shared memory, or another mask, or dropout", 64, 48, 1},
     {"head_dim=200 target=sm_80 " BIAS, "d 256 with rows of a bias", 64, 32, 1},
