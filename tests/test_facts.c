@@ -10,22 +10,22 @@ static const struct {
     const char *problem;
     const char *facts;
 } problems[] = {
-    {"", "0 builtin no_lookup plain_score constant no_bias"},
-    {"mask=causal", "0 builtin no_lookup plain_score constant no_bias"},
-    {"mask=\"k <= q and q - k < w\" params=\"w: int\"", "0 intervals no_lookup plain_score constant no_bias"},
-    {"mask=\"(q - k) % 3 == 0\"", "0 bitmap no_lookup plain_score constant no_bias"},
+    {"", "0 builtin 0 no_lookup plain_score constant no_bias"},
+    {"mask=causal", "0 builtin 0 no_lookup plain_score constant no_bias"},
+    {"mask=\"k <= q and q - k < w\" params=\"w: int\"", "0 intervals 1 no_lookup plain_score constant no_bias"},
+    {"mask=\"(q - k) % 3 == 0\"", "0 bitmap 0 no_lookup plain_score constant no_bias"},
     {"mask=\"causal and document(doc)\" params=\"doc: int[batch, len_kv]\"",
-     "1 bitmap by_pair plain_score constant no_bias"},
-    {"mask=\"d[b, k // 2] > 0\" params=\"d: int[batch, len_kv]\"", "1 bitmap by_key plain_score constant no_bias"},
-    {"score=softcap(30)", "0 builtin no_lookup tanh constant no_bias"},
-    {"score=\"2 * s\"", "0 builtin no_lookup linear constant no_bias"},
-    {"score=\"s + slope[h] * (k - q)\" params=\"slope: float[heads]\"", "0 builtin no_lookup linear alibi no_bias"},
-    {"score=\"s + 0.5 * k\"", "0 builtin no_lookup linear varying no_bias"},
-    {"score=\"s * s\"", "0 builtin no_lookup general constant no_bias"},
+     "1 bitmap 0 by_pair plain_score constant no_bias"},
+    {"mask=\"d[b, k // 2] > 0\" params=\"d: int[batch, len_kv]\"", "1 bitmap 0 by_key plain_score constant no_bias"},
+    {"score=softcap(30)", "0 builtin 0 no_lookup tanh constant no_bias"},
+    {"score=\"2 * s\"", "0 builtin 0 no_lookup linear constant no_bias"},
+    {"score=\"s + slope[h] * (k - q)\" params=\"slope: float[heads]\"", "0 builtin 0 no_lookup linear alibi no_bias"},
+    {"score=\"s + 0.5 * k\"", "0 builtin 0 no_lookup linear varying no_bias"},
+    {"score=\"s * s\"", "0 builtin 0 no_lookup general constant no_bias"},
     {"score=\"s + bias[h, q, k]\" params=\"bias: bf16[heads, len_q, len_kv]\"",
-     "0 builtin no_lookup general varying bias_rows"},
+     "0 builtin 0 no_lookup general varying bias_rows"},
     {"score=\"s + bias[h, q, k]\" params=\"bias: float[heads, len_q, len_kv]\"",
-     "0 builtin no_lookup general varying no_bias"},
+     "0 builtin 0 no_lookup general varying no_bias"},
 };
 
 Test(facts, of_masks_and_scores) {
@@ -85,6 +85,33 @@ Test(facts, of_wanted_gradients) {
     cr_expect_eq(fact[FACT_head_reads].value, 1, "the slopes are the same for all pairs of a head");
     cr_expect_eq(fact[FACT_pair_reads].value, 1, "the bias is not");
     diag_free(&diag);
+}
+
+Test(facts, of_a_mask_that_is_a_window) {
+    static const struct {
+        const char *mask;
+        int window;
+    } cases[] = {{"k <= q and q - k < n", 1},
+                 {"abs(q - k) <= n", 1},
+                 {"k + n >= q", 1},
+                 {"k <= q + n", 0},
+                 {"k <= q or k < n", 0},
+                 {"k >= n", 0},
+                 {"k <= q and (q - k < n or k < 4)", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char problem[160];
+        struct diag diag = {0};
+        struct expr_slot fact[FACT_COUNT];
+        char reason[FACT_REASON];
+        struct knobs knobs = knobs_default();
+        snprintf(problem, sizeof problem, "family=attention_forward mask=\"%s\" params=\"n: int\"", cases[i].mask);
+        const struct input input = {"problem", problem, strlen(problem)};
+        cr_assert(knobs_parse(&input, 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM, &knobs, &diag), "%s",
+                  text_string(&diag.text));
+        cr_assert(facts_find(&knobs, fact, reason), "%s", reason);
+        cr_expect_eq(fact[FACT_mask_window].value, cases[i].window, "%s", cases[i].mask);
+        diag_free(&diag);
+    }
 }
 
 Test(facts, of_a_score_that_adds_to_s) {

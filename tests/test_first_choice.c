@@ -59,7 +59,11 @@ enum {
     MMA_SHARDS = 97,
     ONE_REGISTER =
         8, /* stored and loaded once by the launch that combines parts, where ptxas stops at 56 or 96 of them */
+    SEVEN_REGISTERS = 28,
 };
+
+/* Windows and linear scores at d 128 for sm_80. 64 x 64 does not spill, and takes 1.2 times as long (docs/performance-notes.md). */
+#define MEASURED_WITH_SPILLS "_m128_n64_t128_s1_off_lazy_"
 
 /* False when the choice is none for Hopper's own units, which is another matter. */
 static bool check_choice(att_session *session, const char *problem) {
@@ -152,7 +156,9 @@ static void check_mma(int gpu, const char *problem) {
     if (status == ATT_NO_COMPILER)
         cr_skip_test("no NVRTC here: %s", text_string(&failure.text));
     cr_expect_eq(status, ATT_OK, "%s: %s", choice.variant.name, text_string(&failure.text));
-    cr_expect_leq(info.spill_bytes, ONE_REGISTER, "%s spills %d bytes", choice.variant.name, info.spill_bytes);
+    bool measured = strstr(choice.variant.name, MEASURED_WITH_SPILLS);
+    cr_expect_leq(info.spill_bytes, measured ? SEVEN_REGISTERS : ONE_REGISTER, "%s spills %d bytes",
+                  choice.variant.name, info.spill_bytes);
     failure_clear(&failure);
     att_close(session);
 }

@@ -20,6 +20,7 @@ static bool find_mask(const struct formula_set *set, int value[FACT_COUNT]) {
     bool good = formula_keys(set->mask, &keys);
     value[FACT_mask_tables] = __builtin_popcount(set->tabled);
     value[FACT_mask_tiles] = keys.exact ? mask_tiles_intervals : mask_tiles_bitmap;
+    value[FACT_mask_window] = keys.exact && formula_names(keys.first) >> FORMULA_Q_FIRST & 1;
     value[FACT_mask_lookup] = formula_splits_mask(set)           ? mask_lookup_by_pair
                               : formula_keyed_tensors(set->mask) ? mask_lookup_by_key
                                                                  : mask_lookup_no_lookup;
