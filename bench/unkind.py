@@ -64,6 +64,7 @@ def todo(dry_run):
               for number, (head_dim, mask) in enumerate(base)]
     options = [Trial(_case(128, 4096, "none", dtype="fp16")), Trial(_case(64, 4096, "causal", dtype="fp16")),
                Trial(_case(128, 4096, "softcap")), Trial(_case(128, 4096, "alibi")), Trial(_case(128, 4096, "bias")),
+               Trial(_case(128, 4096, "document")),
                Trial(_case(128, 4096, "causal", scale=-0.09)),
                Trial(_case(128, 4096, "causal"), "algorithm=flash_async cluster=2", "target=sm_90a"),
                Trial(_case(128, 4096, "causal", kv_heads=4), "algorithm=flash_async pack_gqa=1", "target=sm_90a")]

@@ -59,7 +59,7 @@ enum {
     MMA_SHARDS = 97,
     ONE_REGISTER =
         8, /* stored and loaded once by the launch that combines parts, where ptxas stops at 56 or 96 of them */
-    SEVEN_REGISTERS = 28,
+    TEN_REGISTERS = 40,
 };
 
 /* Windows and linear scores at d 128 for sm_80. 64 x 64 does not spill, and takes 1.2 times as long (docs/performance-notes.md). */
@@ -157,8 +157,8 @@ static void check_mma(int gpu, const char *problem) {
         cr_skip_test("no NVRTC here: %s", text_string(&failure.text));
     cr_expect_eq(status, ATT_OK, "%s: %s", choice.variant.name, text_string(&failure.text));
     bool measured = strstr(choice.variant.name, MEASURED_WITH_SPILLS);
-    cr_expect_leq(info.spill_bytes, measured ? SEVEN_REGISTERS : ONE_REGISTER, "%s spills %d bytes",
-                  choice.variant.name, info.spill_bytes);
+    cr_expect_leq(info.spill_bytes, measured ? TEN_REGISTERS : ONE_REGISTER, "%s spills %d bytes", choice.variant.name,
+                  info.spill_bytes);
     failure_clear(&failure);
     att_close(session);
 }
