@@ -62,7 +62,7 @@ enum {
     TEN_REGISTERS = 40,
 };
 
-/* Windows and linear scores at d 128 for sm_80. 64 x 64 does not spill, and takes 1.2 times as long (docs/performance-notes.md). */
+/* Windows, linear scores and biases at d 128 for sm_80: measured to be faster than tiles that do not spill (docs/performance-notes.md). */
 #define MEASURED_WITH_SPILLS "_m128_n64_t128_s1_off_lazy_"
 
 /* False when the choice is none for Hopper's own units, which is another matter. */
