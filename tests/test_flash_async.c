@@ -216,7 +216,8 @@ static void not_a_number(struct tensors *t, float which, char name[WORDS]) {
                                         "infinite value",
                                         "the last column of a value",
                                         "a column of all values",
-                                        "every 37th element of V"};
+                                        "every 37th element of V",
+                                        "values that are infinite with either sign"};
     snprintf(name, WORDS, "NaN in %s", names[(int)which]);
     switch ((int)which) {
     case 0: row(t->q, t->len_q / 2)[3] = NAN; break;
@@ -234,12 +235,18 @@ static void not_a_number(struct tensors *t, float which, char name[WORDS]) {
         for (int i = 0; i < t->len_kv * HEAD_DIM; i += 37)
             t->v[i] = NAN;
         break;
+    case 9: /* a row may see one of them, or both, whose sum is NaN */
+        row(t->v, t->len_kv - 3)[3] = -INFINITY;
+        row(t->v, t->len_kv - 2)[3] = INFINITY;
+        row(t->v, t->len_kv - 2)[4] = -INFINITY;
+        break;
     }
 }
 
 /* The parts of an infinity give NaN (docs/numerics.md). */
 static bool is_infinite(change *how, float argument) {
-    return how == infinite_keys || how == infinite_keys_and_a_shift || (how == not_a_number && argument == 5);
+    return how == infinite_keys || how == infinite_keys_and_a_shift ||
+           (how == not_a_number && (argument == 5 || argument == 9));
 }
 
 /* --- values that are huge ------------------------------------------------------------------------------------------ */
@@ -268,7 +275,7 @@ static const struct {
     {all_equal, {0, 1, 64}, 3},
     {infinite_keys, {0, 1, 2, 3, 4, 5, 6}, 7},
     {infinite_keys_and_a_shift, {-200, -90, 70, 200}, 4},
-    {not_a_number, {0, 1, 2, 3, 4, 5, 6, 7, 8}, 9},
+    {not_a_number, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 10},
     {huge_values, {0, 20, 29, -10, -20, -61}, 6},
 };
 
