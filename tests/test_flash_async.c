@@ -217,7 +217,8 @@ static void not_a_number(struct tensors *t, float which, char name[WORDS]) {
                                         "the last column of a value",
                                         "a column of all values",
                                         "every 37th element of V",
-                                        "values that are infinite with either sign"};
+                                        "values that are infinite with either sign",
+                                        "columns of the first value and in others of a late one"};
     snprintf(name, WORDS, "NaN in %s", names[(int)which]);
     switch ((int)which) {
     case 0: row(t->q, t->len_q / 2)[3] = NAN; break;
@@ -240,13 +241,17 @@ static void not_a_number(struct tensors *t, float which, char name[WORDS]) {
         row(t->v, t->len_kv - 2)[3] = INFINITY;
         row(t->v, t->len_kv - 2)[4] = -INFINITY;
         break;
+    case 10: /* rows that see the first only: 37 is NaN, 4 is infinite, and 36 is neither; the two have passes of their own */
+        row(t->v, 0)[37] = row(t->v, t->len_kv - 2)[4] = row(t->v, t->len_kv - 2)[36] = NAN;
+        row(t->v, 0)[4] = INFINITY;
+        break;
     }
 }
 
 /* The parts of an infinity give NaN (docs/numerics.md). */
 static bool is_infinite(change *how, float argument) {
     return how == infinite_keys || how == infinite_keys_and_a_shift ||
-           (how == not_a_number && (argument == 5 || argument == 9));
+           (how == not_a_number && (argument == 5 || argument >= 9));
 }
 
 /* --- values that are huge ------------------------------------------------------------------------------------------ */
@@ -275,7 +280,7 @@ static const struct {
     {all_equal, {0, 1, 64}, 3},
     {infinite_keys, {0, 1, 2, 3, 4, 5, 6}, 7},
     {infinite_keys_and_a_shift, {-200, -90, 70, 200}, 4},
-    {not_a_number, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 10},
+    {not_a_number, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 11},
     {huge_values, {0, 20, 29, -10, -20, -61}, 6},
 };
 

@@ -73,6 +73,16 @@ __device__ __forceinline__ unsigned pair_of(unsigned first, unsigned second, boo
     return upper ? first >> 16 | (second & 0xffff0000) : (first & 0xffff) | second << 16;
 }
 
+// Adds the NaN of 8 columns of a row of V: bits 15 and 31 of nan[i] stand for columns 2 i and 2 i + 1 of them.
+__device__ __forceinline__ void find_nan(unsigned (&nan)[4], const Input *row, int column) {
+    unsigned pairs[4];
+    load_columns<HEAD_DIM_V, 8>(pairs, row, column);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        nan[i] |= (pairs[i] & 0x7fff7fff) + 0x007f007f; // what is more than an infinity carries over //$ if bfloat16
+        nan[i] |= (pairs[i] & 0x7fff7fff) + 0x03ff03ff; // what is more than an infinity carries over //$ else
+}
+
 // Sets those values to 0 that are not finite. Returns the pairs of products that have some (add_finite), bit i for the i-th pair.
 __device__ __forceinline__ unsigned keep_finite(Values &v) {
     unsigned found = 0;
@@ -163,8 +173,9 @@ struct Operands {
     }
 };
 
-// P of the 16 keys from key0 on. Those from `next` on are to come.
-__device__ __forceinline__ Sixteen weigh_sixteen(Operands &operands, const Unit &unit, const Rows &rows, float c, int key0, int next) {
+// P of the 16 keys from key0 on. Those from `next` on are to come. `whole`: all rows see all of them.
+__device__ __forceinline__ Sixteen weigh_sixteen(Operands &operands, const Unit &unit, const Rows &rows, float c, int key0, int next,
+                                                 bool whole) {
     float s[8] = {};
     //$ if repeat_holds_q
     Slice k[SLICES]; // loads of all of them are under way at a time //$ if not repeat_loads_ahead
@@ -181,13 +192,13 @@ __device__ __forceinline__ Sixteen weigh_sixteen(Operands &operands, const Unit 
     for (int i = 0; i < SLICES; i++)
         add_scores(s, load_queries_slice(unit, i), load_keys_slice(unit, key0, i));
     //$ end
-    const unsigned seen = exp2_sixteen(s, unit, rows, c, key0);
+    const unsigned seen = exp2_sixteen(s, unit, rows, c, key0, whole);
     return {key0, {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]), pack<BFLOAT16>(s[6], s[7])}, seen};
 }
 
-// O (16, PASS) += P V of 16 keys. True when some value is not finite.
-__device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen &p, Values &v, const Unit &unit, int first_column) {
-    const unsigned others = keep_finite(v);
+// O (16, PASS) += P V of 16 keys. True when some row does not see all of them and some value is not finite.
+__device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen &p, Values &v, const Unit &unit, int first_column, bool whole) {
+    const unsigned others = whole ? 0 : keep_finite(v);
     add_finite(o, p, v);
     if (others != 0)
         add_not_finite(o, p, others, unit, first_column);

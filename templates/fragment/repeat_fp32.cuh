@@ -8,6 +8,14 @@ struct Sixteen {
     unsigned seen;
 };
 
+// Adds the NaN of 8 columns of a row of V: bits 15 and 31 of nan[i] stand for columns 2 i and 2 i + 1 of them.
+__device__ __forceinline__ void find_nan(unsigned (&nan)[4], const Input *row, int column) {
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+        if (column + j < HEAD_DIM_V && row[j] != row[j])
+            nan[j / 2] |= j % 2 ? 0x80000000 : 0x8000;
+}
+
 // Q, K and V are loaded when they are needed.
 struct Operands {
     __device__ __forceinline__ Operands(const Unit &, int) {}
@@ -16,15 +24,16 @@ struct Values {};
 __device__ __forceinline__ Values load_values(const Unit &, int, int) { return {}; }
 
 // P of the 16 keys from key0 on.
-__device__ __forceinline__ Sixteen weigh_sixteen(Operands &, const Unit &unit, const Rows &rows, float c, int key0, int) {
+__device__ __forceinline__ Sixteen weigh_sixteen(Operands &, const Unit &unit, const Rows &rows, float c, int key0, int,
+                                                 bool whole) {
     Sixteen p = {key0};
     scores_from_memory<16>(p.weights, unit, key0);
-    p.seen = exp2_sixteen(p.weights, unit, rows, c, key0);
+    p.seen = exp2_sixteen(p.weights, unit, rows, c, key0, whole);
     return p;
 }
 
-// O (16, PASS) += P V of 16 keys. True: some value may not be finite.
-__device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen &p, Values, const Unit &unit, int first_column) {
+// O (16, PASS) += P V of 16 keys. True: some row may not see all of them, and some value may not be finite.
+__device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen &p, Values, const Unit &unit, int first_column, bool whole) {
 #pragma unroll
     for (int i = 0; i < 8; i++) // the weights of two rows of one key stand in two elements
         if (i % 4 < 2)
@@ -41,5 +50,5 @@ __device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen 
                         o[j] = fmaf(weight[j / 2 % 2], v[column], o[j]);
                 }
             }
-    return true;
+    return !whole;
 }

@@ -1708,17 +1708,29 @@ __device__ __forceinline__ unsigned strange_in_pass(const StrangeColumns &strang
     return found;
 }
 
-// The keys that rows of the warp see, 16 at a time, in the K/V tiles that its unit goes over. Answers of reductions steer it, since the
-// compiler knows that they are the same in all lanes: otherwise descriptors of wgmma would not stay in uniform registers, and other
-// kernels would spill.
+// The next K/V tile of a walk, or a negative number. Answers of reductions steer what follows, since the compiler knows that they are the
+// same in all lanes: otherwise descriptors of wgmma would not stay in uniform registers, and other kernels would spill.
+struct WalkedTile {
+    int key0;   // its first key
+    bool whole; // all rows of the unit see all its keys
+};
+__device__ __forceinline__ bool next_tile_of(KeyWalk &walk, const Unit &unit, WalkedTile &tile) {
+    const int next = walk.left > 0 ? next_keys(unit.p, unit.tile, unit.index, walk) : -1;
+    const int code = __reduce_max_sync(0xffffffffu, 2 * next + (walk.whole ? 1 : 0));
+    tile = {code / 2 * BLOCK_N, code % 2 != 0};
+    return code >= 0;
+}
+
+// The keys that rows of the warp see, 16 at a time, in the K/V tiles that its unit goes over.
 struct KeysOfWarp {
     const Unit &unit;
     KeyWalk walk;
-    int first, end;     // no row sees a key outside
-    int key0, tile_end; // of the 16, and of their tile
+    WalkedTile tile;
+    int first, end; // no row sees a key outside
+    int key0;       // of the 16
 
     __device__ __forceinline__ explicit KeysOfWarp(const Unit &unit)
-        : unit(unit), walk(walk_of_unit(unit.p, unit.tile, unit.index)), first(unit.p.len_kv), end(0), key0(0), tile_end(0) {
+        : unit(unit), walk(walk_of_unit(unit.p, unit.tile, unit.index)), tile{-BLOCK_N, false}, first(unit.p.len_kv), end(0), key0(0) {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int row = unit.row() + 8 * r;
@@ -1732,18 +1744,17 @@ struct KeysOfWarp {
     // False when there are no more.
     __device__ __forceinline__ bool next() {
         key0 += 16;
-        while (key0 >= min(end, tile_end)) {
-            const int tile = __reduce_max_sync(0xffffffffu, walk.left > 0 ? next_keys(unit.p, unit.tile, unit.index, walk) : -1);
-            if (tile < 0)
+        while (key0 >= min(end, tile.key0 + BLOCK_N)) {
+            if (!next_tile_of(walk, unit, tile))
                 return false;
-            key0 = max(first, tile * BLOCK_N), tile_end = (tile + 1) * BLOCK_N;
+            key0 = max(first, tile.key0);
         }
         return true;
     }
 };
 
-// s = weights of S (16, 16) of keys from key0 on. Returns which are of keys that are seen: bit i for s[i].
-__device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit, const Rows &rows, float c, int key0) {
+// s = weights of S (16, 16) of keys from key0 on. Returns which are of keys that are seen: bit i for s[i]. `whole`: all are.
+__device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit, const Rows &rows, float c, int key0, bool whole) {
     const attention_params &p = unit.p;
     unsigned seen = 0;
     const int position[2] = {unit.position(unit.row()), unit.position(unit.row() + 8)};
@@ -1753,7 +1764,7 @@ __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit
     for (int i = 0; i < 8; i++) {
         const int r = i / 2 % 2, key = key0 + i / 4 * 8 + unit.lane % 4 * 2 + i % 2;
         float score = s[0];
-        const bool sees_it = key < p.len_kv && sees(p, unit.where, r ? position[1] : position[0], min(key, p.len_kv - 1));
+        const bool sees_it = whole || (key < p.len_kv && sees(p, unit.where, r ? position[1] : position[0], min(key, p.len_kv - 1)));
         score = score_of(p, unit.where, r ? position[1] : position[0], min(key, p.len_kv - 1), p.scale * score);
 #pragma unroll
         for (int j = 0; j < 7; j++)
@@ -1826,6 +1837,15 @@ __device__ __forceinline__ Values load_values(const Unit &unit, int key0, int fi
 // Of two pairs the lower elements, or the upper ones.
 __device__ __forceinline__ unsigned pair_of(unsigned first, unsigned second, bool upper) {
     return upper ? first >> 16 | (second & 0xffff0000) : (first & 0xffff) | second << 16;
+}
+
+// Adds the NaN of 8 columns of a row of V: bits 15 and 31 of nan[i] stand for columns 2 i and 2 i + 1 of them.
+__device__ __forceinline__ void find_nan(unsigned (&nan)[4], const Input *row, int column) {
+    unsigned pairs[4];
+    load_columns<HEAD_DIM_V, 8>(pairs, row, column);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        nan[i] |= (pairs[i] & 0x7fff7fff) + 0x007f007f; // what is more than an infinity carries over
 }
 
 // Sets those values to 0 that are not finite. Returns the pairs of products that have some (add_finite), bit i for the i-th pair.
@@ -1906,23 +1926,56 @@ struct Operands {
     }
 };
 
-// P of the 16 keys from key0 on. Those from `next` on are to come.
-__device__ __forceinline__ Sixteen weigh_sixteen(Operands &operands, const Unit &unit, const Rows &rows, float c, int key0, int next) {
+// P of the 16 keys from key0 on. Those from `next` on are to come. `whole`: all rows see all of them.
+__device__ __forceinline__ Sixteen weigh_sixteen(Operands &operands, const Unit &unit, const Rows &rows, float c, int key0, int next,
+                                                 bool whole) {
     float s[8] = {};
 #pragma unroll(PASS < 32 ? 1 : 2)
     for (int i = 0; i < SLICES; i++)
         add_scores(s, load_queries_slice(unit, i), load_keys_slice(unit, key0, i));
-    const unsigned seen = exp2_sixteen(s, unit, rows, c, key0);
+    const unsigned seen = exp2_sixteen(s, unit, rows, c, key0, whole);
     return {key0, {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]), pack<BFLOAT16>(s[6], s[7])}, seen};
 }
 
-// O (16, PASS) += P V of 16 keys. True when some value is not finite.
-__device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen &p, Values &v, const Unit &unit, int first_column) {
-    const unsigned others = keep_finite(v);
+// O (16, PASS) += P V of 16 keys. True when some row does not see all of them and some value is not finite.
+__device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen &p, Values &v, const Unit &unit, int first_column, bool whole) {
+    const unsigned others = whole ? 0 : keep_finite(v);
     add_finite(o, p, v);
     if (others != 0)
         add_not_finite(o, p, others, unit, first_column);
     return others != 0;
+}
+
+// Takes those columns out that have a NaN in a K/V tile that all rows of the unit see: O is NaN there, as it is to be. This costs a
+// small part of recomputing them.
+__device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit &unit) {
+    constexpr int LANES = HEAD_DIM_V > 128 ? 32 : HEAD_DIM_V > 64 ? 16 : 8; // of a row, with 8 columns each
+    const int column = unit.lane % LANES * 8;
+    KeyWalk walk = walk_of_unit(unit.p, unit.tile, unit.index);
+    WalkedTile tile;
+#pragma unroll 1
+    while (__any_sync(0xffffffffu, (strange.words[0] | strange.words[1]) != 0) && next_tile_of(walk, unit, tile)) {
+        if (!tile.whole)
+            continue;
+        unsigned nan[4] = {};
+        if (column < HEAD_DIM_V)
+#pragma unroll 4
+            for (int key = unit.lane / LANES; key < BLOCK_N; key += 32 / LANES)
+                find_nan(nan, value_in_memory(unit, tile.key0 + key) + column, column);
+        unsigned columns = 0; // bit j: column `column` + j has one
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            columns |= (nan[j / 2] >> (j % 2 ? 31 : 15) & 1) << j;
+#pragma unroll
+        for (int lanes = LANES; lanes < 32; lanes *= 2)
+            columns |= __shfl_xor_sync(0xffffffffu, columns, lanes);
+#pragma unroll
+        for (int i = 0; i < (HEAD_DIM_V + 7) / 8; i++) {
+            const unsigned pair = __shfl_sync(0xffffffffu, columns, i) >> unit.lane % 4 * 2;
+            strange.words[0] &= ~((pair & 1) << i);
+            strange.words[1] &= ~((pair >> 1 & 1) << i);
+        }
+    }
 }
 
 // Are these columns (strange_in_pass) NaN in all of the warp's rows?
@@ -1955,12 +2008,13 @@ __device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit 
 #pragma unroll 1
     while (passes != 0 && more) {
         const int key0 = keys.key0;
+        const bool whole = keys.tile.whole;
         more = keys.next();
         int pass = __ffs(static_cast<int>(passes)) - 1;
         Values v;
         if (VALUES_AHEAD)
             v = load_values(unit, key0, pass * PASS);
-        const Sixteen p = weigh_sixteen(operands, unit, rows, c, key0, keys.key0);
+        const Sixteen p = weigh_sixteen(operands, unit, rows, c, key0, keys.key0, whole);
         if (!VALUES_AHEAD)
             v = load_values(unit, key0, pass * PASS);
 #pragma unroll 1
@@ -1970,7 +2024,7 @@ __device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit 
             Values of_next = {};
             if (left != 0)
                 of_next = load_values(unit, key0, next * PASS);
-            if (add_sixteen(o[pass], p, v, unit, pass * PASS) && all_nan(o[pass], strange_in_pass(strange, unit, pass * PASS)))
+            if (add_sixteen(o[pass], p, v, unit, pass * PASS, whole) && all_nan(o[pass], strange_in_pass(strange, unit, pass * PASS)))
                 passes &= ~(1u << pass);
             v = of_next, pass = next;
         }
@@ -1989,8 +2043,10 @@ __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
 // Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
     __syncwarp(); // what other lanes have stored is overwritten
+    StrangeColumns strange = strange_columns(c.o);
+    take_out_nan(strange, unit);
     RepeatedOutput o;
-    const unsigned passes = repeat_passes(o, unit, c.rows, c.c, strange_columns(c.o));
+    const unsigned passes = repeat_passes(o, unit, c.rows, c.c, strange);
 #pragma unroll 1
     for (int pass = 0; pass < PASSES; pass++) {
         if (!(passes >> pass & 1))
