@@ -5,6 +5,7 @@
 #include "check.h"
 #include "compile_log.h"
 #include "helper_part.h"
+#include "helper_spills.h"
 #include "nvrtc.h"
 
 #include <criterion/criterion.h>
@@ -206,7 +207,7 @@ static void compile_variant(struct sweep *sweep, const struct template_set *set,
         complain(sweep, variant->name, arch, "an empty cubin");
     else if (((variant->knobs.algorithm == algorithm_flash_mma && source.plan.launches == 1) ||
               variant->knobs.algorithm == algorithm_decode) &&
-             compile_log_spills(text_string(&binary.log)) > 0)
+             compile_log_spills(text_string(&binary.log)) > spills_allowed(variant->name))
         complain(sweep, variant->name, arch, "spills registers");
     binary_free(&binary);
     failure_clear(&failure);

@@ -145,20 +145,21 @@ __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit
 
 //$ include "fragment/repeat_fp32.cuh" if dtype == fp32 else "fragment/repeat_16bit.cuh"
 
-// Takes those columns out that have a NaN in a K/V tile that all rows of the unit see: O is NaN there, as it is to be. This costs a
-// small part of recomputing them.
+// Takes those columns out that have a NaN in a K/V tile that all rows of the unit see: O is NaN there, as it is to be. Looking for
+// it costs a small part of recomputing the tile, and ends at a tile where that was in vain.
 __device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit &unit) {
     constexpr int LANES = HEAD_DIM_V > 128 ? 32 : HEAD_DIM_V > 64 ? 16 : 8; // of a row, with 8 columns each
     const int column = unit.lane % LANES * 8;
     KeyWalk walk = walk_of_unit(unit.p, unit.tile, unit.index);
     WalkedTile tile;
+    bool more = true;
 #pragma unroll 1
-    while (__any_sync(0xffffffffu, (strange.words[0] | strange.words[1]) != 0) && next_tile_of(walk, unit, tile)) {
+    while (more && next_tile_of(walk, unit, tile)) {
         if (!tile.whole)
             continue;
         unsigned nan[4] = {};
         if (column < HEAD_DIM_V)
-#pragma unroll 4
+#pragma unroll 8
             for (int key = unit.lane / LANES; key < BLOCK_N; key += 32 / LANES)
                 find_nan(nan, value_in_memory(unit, tile.key0 + key) + column, column);
         unsigned columns = 0; // bit j: column `column` + j has one
@@ -168,12 +169,14 @@ __device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit
 #pragma unroll
         for (int lanes = LANES; lanes < 32; lanes *= 2)
             columns |= __shfl_xor_sync(0xffffffffu, columns, lanes);
+        StrangeColumns with_nan = {};
 #pragma unroll
         for (int i = 0; i < (HEAD_DIM_V + 7) / 8; i++) {
             const unsigned pair = __shfl_sync(0xffffffffu, columns, i) >> unit.lane % 4 * 2;
-            strange.words[0] &= ~((pair & 1) << i);
-            strange.words[1] &= ~((pair >> 1 & 1) << i);
+            with_nan.words[0] |= (pair & 1) << i, with_nan.words[1] |= (pair >> 1 & 1) << i;
         }
+        more = __any_sync(0xffffffffu, (strange.words[0] & with_nan.words[0]) != 0 || (strange.words[1] & with_nan.words[1]) != 0);
+        strange.words[0] &= ~with_nan.words[0], strange.words[1] &= ~with_nan.words[1];
     }
 }
 
