@@ -26,17 +26,22 @@ static bool knows_sizes(const struct shape *hints) {
     return hints->batch >= 0 && hints->heads >= 0 && hints->len_q >= 0 && hints->len_kv >= 0;
 }
 
-/* May launches of the hinted sizes gain by a kernel that may split keys? Yes where sizes are left open. */
-static bool may_gain(const struct att_session *session, const struct request *request,
-                     const struct plan_splits *splits) {
-    const struct shape *hints = &request->hints.shape;
+/* Into how many parts launches of the hinted sizes split the keys. */
+static int64_t parts_of(const struct att_session *session, const struct request *request,
+                        const struct variant *variant) {
     struct shape shape = choose_shape(request);
+    shape.sm_count = session->info.sm_count;
+    return plan_split(&variant->splits, &shape) ? shape.key_parts : 1;
+}
+
+/* May launches of the hinted sizes gain by a kernel that may split keys? Yes where sizes are left open. */
+static bool may_gain(const struct att_session *session, const struct request *request, const struct variant *variant) {
+    const struct shape *hints = &request->hints.shape;
     if (!knows_sizes(hints))
         return true;
     if (request->knobs.mask == mask_causal && hints->len_kv > hints->len_q)
         return true; /* all tiles are long, and only such a kernel has them one by one */
-    shape.sm_count = session->info.sm_count;
-    return plan_split(splits, &shape) && shape.key_parts > 1;
+    return parts_of(session, request, variant) > 1;
 }
 
 /* Where queries of a head fill so little of a Q tile that half of the tiles suffice when the heads of a group share them, they do:
@@ -94,7 +99,7 @@ static bool split(const struct att_session *session, const struct request *reque
             !choose_is_usable(session, request, tables, &variant))
             return false;
     }
-    if (!may_gain(session, request, &variant.splits))
+    if (!may_gain(session, request, &variant))
         return false;
     if (!same_tiles)
         snprintf(choice->rule, sizeof choice->rule,
@@ -102,6 +107,20 @@ static bool split(const struct att_session *session, const struct request *reque
     choice->variant = variant;
     choice->by_rule |= KNOB_FLAG(KNOB_splits);
     return true;
+}
+
+/* What the sizes of launches ask for beside the choice: heads that share Q tiles, small tiles, keys in parts. */
+static bool fit_sizes(const struct att_session *session, const struct request *request, const struct table_list *tables,
+                      struct choice *choice) {
+    const bool packed = pack(session, request, tables, choice), known = knows_sizes(&request->hints.shape);
+    struct choice in_parts = *choice;
+    const bool divided = split(session, request, tables, &in_parts);
+    const int64_t parts = divided && known ? parts_of(session, request, &in_parts.variant) : 1;
+    if (!packed && known && choose_few_tiles(session, request, tables, &in_parts.variant, parts, choice))
+        return true;
+    if (divided)
+        *choice = in_parts;
+    return packed || divided;
 }
 
 bool choose_next(struct att_session *session, const struct request *request, struct choice *choice,
@@ -127,9 +146,8 @@ bool choose_next(struct att_session *session, const struct request *request, str
             general = general || plain;
             pass_over(choice, passed);
         } else if (strcmp(choice->variant.name, last) != 0) { /* a tuned row may say what the template says */
-            bool packed = !whole && !choice->pinned && pack(session, request, &tables, choice);
-            if (!whole && !choice->pinned && (split(session, request, &tables, choice) || packed)) {
-                choice->next--; /* once more, for the variant that does neither */
+            if (!whole && !choice->pinned && fit_sizes(session, request, &tables, choice)) {
+                choice->next--; /* once more, for the variant that the sizes do not change */
                 choice->whole = true;
             }
             return true;

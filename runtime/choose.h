@@ -32,8 +32,8 @@ struct choice {
     knob_flags by_rule;          /* the rule set them, not the caller, the template or the table of knobs */
     char reason[VARIANT_REASON]; /* why there is none, while there was none */
     int next;                    /* place among all candidates; start with 0 */
-    bool pinned;                 /* a lock file names it */
-    bool whole;                  /* of this place there is still the variant that never splits keys */
+    bool pinned;                 /* a lock file names it, or the caller's own table for this very shape */
+    bool whole;                  /* of this place there is still the variant that the sizes of launches do not change */
 };
 
 /* The next best variant; false at the end. `passed`, unless null, gets a line for each candidate passed over. */

@@ -270,6 +270,15 @@ static bool choose_locked(struct match *match, const struct tuned_row *row, stru
     return true;
 }
 
+/* Did the caller measure this row, at the very shape at hand? */
+static bool is_own(const struct match *match, const struct tuned_row *row) {
+    bool same = row && match->table == match->session->tables.own && !match->borrowed;
+    for (int i = 0; same && i < SHAPE_COUNT; i++)
+        if (shape_table[i].families >> row->problem.family & 1)
+            same = shape_get(&row->shape, (enum shape_id)i) == shape_get(&match->shape, (enum shape_id)i);
+    return same;
+}
+
 bool choose_measured(struct att_session *session, const struct request *request, struct choice *choice) {
     struct match match = {.session = session, .request = request, .shape = choose_shape(request)};
     if (!request->any_schedule)
@@ -292,5 +301,6 @@ bool choose_measured(struct att_session *session, const struct request *request,
         describe_row(&match, &rule);
     snprintf(choice->rule, sizeof choice->rule, "%s", text_string(&rule));
     text_free(&rule);
+    choice->pinned = is_own(&match, best ? best->row : match.near);
     return best || !match.larger;
 }

@@ -1,5 +1,6 @@
 /* choose_parts: the steps of a choice, each of which uses only those before it: choose_request.c reads what is asked for,
-   choose_preferred.c has the table of preferences, choose_measured.c knows the tuned tables, choose.c goes through all. */
+   choose_preferred.c has the table of preferences, choose_measured.c knows the tuned tables, choose_few_tiles.c small launches, choose.c goes
+   through all. */
 #ifndef ATTILE_CHOOSE_PARTS_H
 #define ATTILE_CHOOSE_PARTS_H
 
@@ -44,5 +45,12 @@ bool choose_complete_pinned(struct att_session *session, const struct request *r
 /* What the tables say of this problem, else of one like it; the model says how to carry that over to the shape at hand.
    False when they say nothing, or when the request names a schedule. */
 bool choose_measured(struct att_session *session, const struct request *request, struct choice *choice);
+
+/* choose_few_tiles.c */
+
+/* Puts small Q tiles in the place of those of the choice, where launches of the hinted sizes, all of which are known, have few. `in_parts`: what
+   else would split the keys, into `parts`; small tiles must be faster. 1 = nothing would. */
+bool choose_few_tiles(const struct att_session *session, const struct request *request, const struct table_list *tables,
+                      const struct variant *in_parts, int64_t parts, struct choice *choice);
 
 #endif

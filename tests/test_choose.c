@@ -187,6 +187,52 @@ Test(choose, another_gpu_is_filled_by_splitting_keys) {
     att_close(session);
 }
 
+/* The H200 has 132 SMs. */
+Test(choose, launches_with_few_q_tiles_get_small_ones) {
+    static const struct {
+        const char *problem, *word;
+        bool is_there;
+    } cases[] = {
+        {"head_dim=64 mask=causal batch=1 heads=8 len_q=512 len_kv=512", "_m64_n128_s2_", true},
+        {"head_dim=64 batch=1 heads=8 len_q=512 len_kv=512", "_lazy_sections_per_tile_", true},
+        {"head_dim=256 batch=1 heads=8 len_q=512 len_kv=512", "_m64_n64_s2_", true},
+        {"head_dim=64 score=\"softcap(30)\" batch=1 heads=8 len_q=512 len_kv=512", "_m64_n128_s2_", true},
+        /* two tiles of 64 rows an SM, or one of 128 */
+        {"head_dim=128 mask=causal batch=1 heads=16 len_q=1024 len_kv=1024", "_m64_n64_s4_", true},
+        {"head_dim=128 batch=1 heads=16 len_q=1024 len_kv=1024", "_m128_n128_s2_both_lazy_sections_per_tile_", true},
+        {"head_dim=128 score=\"softcap(30)\" batch=1 heads=16 len_q=1024 len_kv=1024", "_lazy_", false},
+        {"head_dim=128 mask=\"k <= q and q - k < 99\" batch=1 heads=16 len_q=1024 len_kv=1024", "_m128_n64_s3_", true},
+        {"head_dim=128 mask=causal batch=1 heads=32 len_q=1024 len_kv=1024", "_m128_n128_s2_both_lazy_", true},
+        {"head_dim=128 mask=causal batch=1 heads=64 len_q=1024 len_kv=1024", "_lazy_", false},
+        /* of a chunk all tiles are long */
+        {"head_dim=128 mask=causal batch=1 heads=32 len_q=512 len_kv=4096", "_m64_", false},
+        /* parts of keys, where they are done first */
+        {"head_dim=128 batch=1 heads=4 len_q=2048 len_kv=2048",
+         "_m64_n128_s2_intra_warpgroup_lazy_sections_per_tile_tma_sm", true},
+        {"head_dim=128 batch=1 heads=2 len_q=4096 len_kv=4096", "_splits0_", true},
+        {"head_dim=128 batch=1 heads=8 len_q=128 len_kv=8192", "_splits0_", true},
+        /* heads that share tiles */
+        {"head_dim=128 batch=1 heads=32 kv_heads=8 len_q=64 len_kv=1024", "_gqa1_", true},
+        /* sizes that are not all known, and sequences */
+        {"head_dim=64 mask=causal len_q=512 len_kv=512", "_m64_", false},
+        {"head_dim=64 mask=causal layout=padded batch=1 heads=8 len_q=512 len_kv=512", "_m64_", false},
+    };
+    const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
+    att_session *session;
+    cr_assert_eq(session_open_to_choose(&options, "NVIDIA H200", "sm_90a", &session), ATT_OK, "%s",
+                 att_message(session));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char problem[256];
+        snprintf(problem, sizeof problem, "family=attention_forward dtype=bf16 alignment=16 %s", cases[i].problem);
+        const char *found = first(session, problem, NULL);
+        cr_expect_eq(strstr(found, cases[i].word) != NULL, cases[i].is_there, "%s: %s", problem, found);
+    }
+    const char *found = first(
+        session, "family=attention_forward dtype=bf16 head_dim=64 batch=1 heads=8 len_q=512 len_kv=512", "stages=2");
+    cr_expect_not(strstr(found, "_m64_"), "a schedule of one's own: %s", found);
+    att_close(session);
+}
+
 Test(choose, targets_that_a_gpu_cannot_run_are_refused) {
     static const struct {
         int arch;
@@ -285,6 +331,23 @@ Test(choose, the_nearest_measured_shape_decides) {
     setenv("ATTILE_TUNED", path, 1);
     session = open_gpu(NULL, "NVIDIA H200", 90);
     cr_expect(strstr(first(session, BF16 " len_kv=700", NULL), "_m64_"), "by the environment");
+    att_close(session);
+    unlink(path);
+}
+
+/* ... even where the sizes of launches would ask for another tile. */
+Test(choose, what_the_caller_measured_at_this_very_shape_stands) {
+    const char *path = write_table("best:\n"
+                                   "  - problem: {family: attention_forward, dtype: bf16, head_dim: 16}\n"
+                                   "    shapes:\n"
+                                   "      - shape: {batch: 1, heads: 8, kv_heads: 8, len_q: 512, len_kv: 512}\n"
+                                   "        schedule: {target: sm_90a, algorithm: flash_async, block_m: 192}\n");
+    const struct att_options options = {.size = sizeof options, .tuned_table = path};
+    att_session *session;
+    cr_assert_eq(session_open_to_choose(&options, "NVIDIA H200", "sm_90a", &session), ATT_OK, "%s",
+                 att_message(session));
+    cr_expect(strstr(first(session, BF16 " batch=1 heads=8 len_q=512 len_kv=512", NULL), "_m192_"));
+    cr_expect(strstr(first(session, BF16 " batch=1 heads=8 len_q=500 len_kv=500", NULL), "_m64_"));
     att_close(session);
     unlink(path);
 }

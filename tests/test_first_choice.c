@@ -8,13 +8,19 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-enum { DIMS = 12, MASKS = 4, SCORES = 3, DTYPES = 2, PROBLEMS = DIMS * MASKS * SCORES * DTYPES, SHARDS = 17 };
+enum { DIMS = 12, MASKS = 4, SCORES = 3, DTYPES = 2, SIZES = 4 };
+enum { PROBLEMS = DIMS * MASKS * SCORES * DTYPES * SIZES, SHARDS = 61 };
 
 static const int dims[DIMS] = {40, 64, 72, 80, 96, 112, 128, 144, 160, 192, 224, 256};
 static const char *const masks[MASKS] = {"mask=none", "mask=causal", "mask=\"k <= q and q - k < window\"",
                                          "mask=\"causal and document(doc)\""};
 static const char *const scores[SCORES] = {"", "score=softcap(30)", "score=\"s + slope[h] * (k - q)\""};
 static const char *const dtypes[DTYPES] = {"bf16", "fp16"};
+
+/* Left open, and one and two Q tiles of 64 rows or two of 128 for each SM (choose_few_tiles.c). */
+static const char *const sizes[SIZES] = {"", "batch=1 heads=8 len_q=512 len_kv=512",
+                                         "batch=1 heads=16 len_q=1024 len_kv=1024",
+                                         "batch=1 heads=32 len_q=1024 len_kv=1024"};
 
 /* Declares what the problem so far reads. */
 static void print_params(struct text *text) {
@@ -35,8 +41,9 @@ static void print_params(struct text *text) {
 
 static void print_problem(int number, struct text *text) {
     int mask = number % MASKS, score = number / MASKS % SCORES, dtype = number / MASKS / SCORES % DTYPES;
-    text_print(text, "family=attention_forward dtype=%s head_dim=%d %s %s", dtypes[dtype],
-               dims[number / MASKS / SCORES / DTYPES], masks[mask], scores[score]);
+    int rest = number / MASKS / SCORES / DTYPES;
+    text_print(text, "family=attention_forward dtype=%s head_dim=%d %s %s %s", dtypes[dtype], dims[rest % DIMS],
+               masks[mask], scores[score], sizes[rest / DIMS]);
     print_params(text);
 }
 

@@ -1,0 +1,95 @@
+/* choose_few_tiles: small Q tiles for launches in which no SM has more than one or two of them.
+
+   Such a launch takes as long as its longest Q tile, and a tile of 64 rows takes about two thirds of the time of one of 128. It waits for
+   other things, too: for its first K/V tile and its first maxima. So it keeps maxima (`rescale: lazy`), and where no block has a second
+   tile, blocks are not persistent. Measured on an H200, on normal and on peaked scores (docs/performance-notes.md). */
+#include "choose_parts.h"
+#include "session.h"
+
+#include <stdio.h>
+
+/* CAUSAL: as many queries as keys, so that a long tile is followed by a short one. */
+enum masks { ANY, CAUSAL, CUSTOM };
+
+static const struct few {
+    int block_m, waves; /* Q tiles an SM has at most */
+    enum masks masks;
+    int head_dim; /* at most */
+    int block_n, stages, scheduler;
+} few[] = {
+    {64, 1, ANY, 192, 128, 2, scheduler_per_tile},       /* 0.34 to 1.00 of the time without this */
+    {64, 1, ANY, 256, 64, 2, scheduler_per_tile},        /* 0.55 to 1.04 */
+    {64, 2, CAUSAL, 192, 64, 4, scheduler_persistent},   /* 0.66 to 0.96, 1.02 at d 96 and 1000 queries */
+    {64, 2, CAUSAL, 256, 64, 2, scheduler_persistent},   /* 0.58 to 0.92 */
+    {128, 1, CUSTOM, 128, 64, 3, scheduler_per_tile},    /* 0.55 to 0.94 */
+    {128, 1, ANY, 128, 128, 2, scheduler_per_tile},      /* 0.72 to 0.98 */
+    {128, 2, CAUSAL, 128, 128, 2, scheduler_persistent}, /* 0.64 to 1.00 */
+    {128, 2, CAUSAL, 256, 64, 2, scheduler_persistent},  /* 0.63 to 0.98 */
+};
+
+static int64_t cover(int64_t size, int64_t part) { return (size + part - 1) / part; }
+
+static bool holds(const struct few *row, const struct shape *shape, const struct knobs *knobs, int64_t sm_count) {
+    const int head_dim = knobs->head_dim > knobs->head_dim_v ? knobs->head_dim : knobs->head_dim_v;
+    const bool plain = knobs->score == score_scaled && knobs->sinks == 0 && knobs->dropout == 0;
+    const bool causal = knobs->mask == mask_causal && shape->len_q == shape->len_kv;
+    return shape->batch * shape->heads * cover(shape->len_q, row->block_m) <= row->waves * sm_count &&
+           head_dim <= row->head_dim && (row->masks != CAUSAL || causal) &&
+           (row->masks != CUSTOM || knobs->mask == mask_custom_mask) && (row->block_m == 64 || plain);
+}
+
+/* --- or keys in parts ---------------------------------------------------------------------------------------------- */
+
+/* Times are counted as in gen/plan/splits.c: a block of 128 rows is done with a key, and one of `rows` in (rows + 64) / 192 of that. */
+enum { START = 128, PART = 256, COMBINE = 256 };
+
+static int64_t time_of(int64_t keys, int64_t rows) { return keys * (rows + 64) / 192; }
+
+/* The tiles of an SM: all but one of them are short. */
+static int64_t time_whole(const struct few *row, const struct shape *shape) {
+    return time_of(shape->len_kv + row->waves * START, row->block_m);
+}
+
+static int64_t time_in_parts(const struct shape *shape, const struct variant *in_parts, int64_t parts,
+                             int64_t sm_count) {
+    const int64_t rows = in_parts->knobs.block_m, tiles = shape->batch * shape->heads * cover(shape->len_q, rows);
+    const bool causal = in_parts->knobs.mask == mask_causal && shape->len_q == shape->len_kv;
+    const int64_t seen = causal ? shape->len_kv / 2 : shape->len_kv, longer = shape->len_kv - seen;
+    const int64_t waves = cover(tiles * parts, sm_count);
+    return time_of(waves * (seen / parts + START + PART) + longer / parts, rows) + COMBINE;
+}
+
+/* --- the choice ------------------------------------------------------------------------------------------------------ */
+
+bool choose_few_tiles(const struct att_session *session, const struct request *request, const struct table_list *tables,
+                      const struct variant *in_parts, int64_t parts, struct choice *choice) {
+    const struct knobs *usual = &choice->variant.knobs;
+    const struct shape *hints = &request->hints.shape;
+    const int64_t sm_count = session->info.sm_count;
+    const struct few *row = few, *end = few + sizeof few / sizeof *few;
+    if (!request->any_schedule || usual->family != family_attention_forward ||
+        usual->algorithm != algorithm_flash_async || usual->layout != layout_dense)
+        return false;
+    while (row < end && !holds(row, hints, usual, sm_count))
+        row++;
+    if (row == end ||
+        (parts > 1 && (row->block_m != 64 || time_in_parts(hints, in_parts, parts, sm_count) < time_whole(row, hints))))
+        return false;
+    struct knobs knobs = request->knobs;
+    struct variant variant;
+    knobs.algorithm = usual->algorithm;
+    knobs.block_m = row->block_m;
+    knobs.block_n = row->block_n;
+    knobs.stages = row->stages;
+    knobs.scheduler = row->scheduler;
+    knobs.rescale = rescale_lazy;
+    if (!choose_complete(session->templates, knobs, usual->target, &variant) ||
+        !choose_is_usable(session, request, tables, &variant))
+        return false;
+    choice->variant = variant;
+    snprintf(choice->rule, sizeof choice->rule, "small Q tiles, since each SM has %s of them at most",
+             row->waves == 1 ? "one" : "two");
+    choice->by_rule |= KNOB_FLAG(KNOB_block_m) | KNOB_FLAG(KNOB_block_n) | KNOB_FLAG(KNOB_stages) |
+                       KNOB_FLAG(KNOB_scheduler) | KNOB_FLAG(KNOB_rescale);
+    return true;
+}
