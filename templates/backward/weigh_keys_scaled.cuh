@@ -1,5 +1,6 @@
 //$ needs step_m mask score added_ahead
 //$ include "backward/score_keys.cuh" if score == custom_score
+//$ let names_pairs = mask != custom_mask or (score == custom_score and not added_ahead)
 
 // S^T -> P^T, which are the slopes too. `lse2`: the statistics of queries from query0 on; key0: the key of the thread's first row.
 // Bit i of `seen` is for element i. //$ if mask == custom_mask
@@ -10,14 +11,14 @@ __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attenti
                                            unsigned seen, //$ if mask == custom_mask
                                            const float (&added)[STEP_M / 2], //$ if added_ahead
                                            SharedAddress lse2, int query0, int key0) {
-    const int first = query0 + static_cast<int>(threadIdx.x) % 4 * 2;
+    const int first = query0 + static_cast<int>(threadIdx.x) % 4 * 2; //$ if names_pairs
 #pragma unroll
     for (int j = 0; j < STEP_M / 16; j++) {
         float lse2_of[4];
         load_statistics(lse2_of, lse2 + 64 * j);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            const int query = first + 16 * j + i / 4 * 8 + i % 2, key = key0 + i / 2 % 2 * 8;
+            const int query = first + 16 * j + i / 4 * 8 + i % 2, key = key0 + i / 2 % 2 * 8; //$ if names_pairs
             float lse2_here = lse2_of[i / 4 * 2 + i % 2];
             //$ if added_ahead
             const float addend = added[8 * j + i];
