@@ -1,6 +1,6 @@
 //$ needs block_n bias_stages
 //$ include "expression/bias_rows.cuh"
-//$ include "fragment/unit.cuh"
+//$ include "fragment/score_bias_pairs.cuh"
 
 // Applies the score expression to S of a K/V tile, with rows of a bias that were copied to shared memory before.
 struct Score {
@@ -29,15 +29,18 @@ __device__ __forceinline__ void skip_bias(Score &score, const attention_params &
         bias_done(score, p, shared);
 }
 
-// The warp loads the bias of its own rows where the producer does not.
+// The warp loads the bias of its own rows where the producer does not, in the tile that begins with key `first`.
 __device__ __forceinline__ void fill_bias(const Unit &unit, BiasRows &bias, int first) {
+    const int from = rows_in_pieces(unit.p) ? max(first, unit.p.len_kv / 8 * 8) : first;
+    __syncwarp(); // other lanes have read what was there
 #pragma unroll 1
     for (int i = 0; i < 16; i++) {
         int line = warp_index() % 4 * 16 + i, q = unit.position(line);
 #pragma unroll
         for (int column = unit.lane; column < BLOCK_N; column += 32)
-            bias[line][column] =
-                first + column < unit.p.len_kv ? *bias_element(unit.p, unit.where, q, first + column) : 0;
+            if (first + column >= from)
+                bias[line][column] =
+                    first + column < unit.p.len_kv ? *bias_element(unit.p, unit.where, q, first + column) : 0;
     }
     __syncwarp();
 }
@@ -55,12 +58,6 @@ __device__ __forceinline__ void apply_score(float (&s)[BLOCK_N / 2], const Score
     for (int i = 0; i < BLOCK_N / 2; i += 8) { // 16 columns
         unsigned pair[4];
         load_matrices(pair, line + 2 * i);
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-            BiasKey k;
-            set_key(k, key, 8 * ((i + j) / 4) + j % 2);
-            k.pair = pair[j / 2];
-            s[i + j] = score_of(p, unit.where, q[j / 2 % 2], k, p.scale * s[i + j]);
-        }
+        score_sixteen(s + i, pair, unit, q, key, 2 * i);
     }
 }

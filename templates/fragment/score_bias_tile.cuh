@@ -1,6 +1,6 @@
 //$ needs block_n
 //$ include "load/bias_tile.cuh"
-//$ include "fragment/unit.cuh"
+//$ include "fragment/score_bias_pairs.cuh"
 
 // Applies the score expression to S of a K/V tile, with rows of a bias that were copied to shared memory together with K.
 struct Score {
@@ -15,19 +15,12 @@ __device__ __forceinline__ SharedAddress rows_of_warp(const BiasTile &bias) {
 // Of the tile's keys from FIRST on.
 template <int FIRST = 0, int SIZE>
 __device__ __forceinline__ void apply_score(float (&s)[SIZE], const Score &score, const Unit &unit, int tile_n, Shared &) {
-    const attention_params &p = unit.p;
     const int key = tile_n * BLOCK_N + unit.lane % 4 * 2;
     const int row = unit.row(), q[2] = {unit.position(row), unit.position(row + 8)};
 #pragma unroll
     for (int i = 0; i < SIZE; i += 8) { // 16 columns
         unsigned pair[4];
         load_matrices_at(pair, BiasTile::beyond(score.rows, 0, (FIRST / 2 + i) / 4));
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-            BiasKey k;
-            set_key(k, key, 8 * ((FIRST / 2 + i + j) / 4) + j % 2);
-            k.pair = pair[j / 2];
-            s[i + j] = score_of(p, unit.where, q[j / 2 % 2], k, p.scale * s[i + j]);
-        }
+        score_sixteen(s + i, pair, unit, q, key, (FIRST / 2 + i) * 2);
     }
 }
