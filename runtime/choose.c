@@ -110,8 +110,8 @@ static bool split(const struct att_session *session, const struct request *reque
 }
 
 /* What the sizes of launches ask for beside the choice: heads that share Q tiles, small tiles, keys in parts. */
-static bool fit_sizes(const struct att_session *session, const struct request *request, const struct table_list *tables,
-                      struct choice *choice) {
+static bool change_for_sizes(const struct att_session *session, const struct request *request,
+                             const struct table_list *tables, struct choice *choice) {
     const bool packed = pack(session, request, tables, choice), known = knows_sizes(&request->hints.shape);
     struct choice in_parts = *choice;
     const bool divided = split(session, request, tables, &in_parts);
@@ -121,6 +121,17 @@ static bool fit_sizes(const struct att_session *session, const struct request *r
     if (divided)
         *choice = in_parts;
     return packed || divided;
+}
+
+/* False where they ask for nothing, or for the variant that they asked for before. */
+static bool fit_sizes(const struct att_session *session, const struct request *request, const struct table_list *tables,
+                      struct choice *choice) {
+    struct choice fitted = *choice;
+    if (!change_for_sizes(session, request, tables, &fitted) || strcmp(fitted.variant.name, fitted.fitted) == 0)
+        return false;
+    *choice = fitted;
+    snprintf(choice->fitted, sizeof choice->fitted, "%s", choice->variant.name);
+    return true;
 }
 
 bool choose_next(struct att_session *session, const struct request *request, struct choice *choice,

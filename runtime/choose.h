@@ -34,6 +34,7 @@ struct choice {
     int next;                    /* place among all candidates; start with 0 */
     bool pinned;                 /* a lock file names it, or the caller's own table for this very shape */
     bool whole;                  /* of this place there is still the variant that the sizes of launches do not change */
+    char fitted[VARIANT_NAME];   /* the last one that they changed: it comes once */
 };
 
 /* The next best variant; false at the end. `passed`, unless null, gets a line for each candidate passed over. */

@@ -230,6 +230,19 @@ Test(choose, launches_with_few_q_tiles_get_small_ones) {
     const char *found = first(
         session, "family=attention_forward dtype=bf16 head_dim=64 batch=1 heads=8 len_q=512 len_kv=512", "stages=2");
     cr_expect_not(strstr(found, "_m64_"), "a schedule of one's own: %s", found);
+    /* in all candidates, once */
+    struct request request;
+    struct failure failure = {0};
+    struct choice choice = {0};
+    int small = 0, all = 0;
+    cr_assert_eq(choose_read(session,
+                             "family=attention_forward dtype=bf16 head_dim=64 batch=1 heads=8 len_q=512 len_kv=512",
+                             NULL, &request, &failure),
+                 ATT_OK);
+    for (; choose_next(session, &request, &choice, NULL); all++)
+        small += strncmp(choice.rule, "small Q tiles", strlen("small Q tiles")) == 0;
+    cr_expect_eq(small, 1, "%d of %d", small, all);
+    cr_expect_gt(all, 5);
     att_close(session);
 }
 
