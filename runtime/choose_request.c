@@ -36,6 +36,8 @@ enum att_status choose_read(const struct att_session *session, const char *probl
     if (diag.text.size) /* notes, the last one without its newline */
         session_log(session, ATT_LOG_WARNING, "%.*s", (int)diag.text.size - 1, text_string(&diag.text));
     diag_free(&diag);
+    if (request->knobs.batch_invariant == 1)
+        request->hints.shape.batch = -1; /* another kernel has other bits */
     if (request->knobs.family == AUTO) {
         refuse_without_family(failure);
         return failure->status;

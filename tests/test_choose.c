@@ -246,6 +246,25 @@ Test(choose, launches_with_few_q_tiles_get_small_ones) {
     att_close(session);
 }
 
+/* Kernels with other tiles round differently. */
+Test(choose, batch_invariant_kernels_are_the_same_for_all_batches) {
+    const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
+    att_session *session;
+    cr_assert_eq(session_open_to_choose(&options, "NVIDIA H200", "sm_90a", &session), ATT_OK, "%s",
+                 att_message(session));
+    for (int invariant = 0; invariant < 2; invariant++) {
+        char problem[256], one[VARIANT_NAME];
+        snprintf(problem, sizeof problem,
+                 "family=attention_forward dtype=bf16 head_dim=64 mask=causal heads=8 len_q=512 len_kv=512 "
+                 "batch_invariant=%d batch=1",
+                 invariant);
+        snprintf(one, sizeof one, "%s", first(session, problem, NULL));
+        problem[strlen(problem) - 1] = '9';
+        cr_expect_eq(strcmp(one, first(session, problem, NULL)) == 0, invariant, "%s", one);
+    }
+    att_close(session);
+}
+
 Test(choose, targets_that_a_gpu_cannot_run_are_refused) {
     static const struct {
         int arch;
