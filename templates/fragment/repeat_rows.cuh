@@ -67,12 +67,13 @@ __device__ __forceinline__ unsigned strange_in_pass(const StrangeColumns &strang
     return found;
 }
 
-// The next K/V tile of a walk, or a negative number. Answers of reductions steer what follows, since the compiler knows that they are the
-// same in all lanes: otherwise descriptors of wgmma would not stay in uniform registers, and other kernels would spill.
 struct WalkedTile {
     int key0;   // its first key
     bool whole; // all rows of the unit see all its keys
 };
+
+// The next K/V tile of a walk. False when there are no more. The answer of a reduction steers what follows, since the compiler knows that it is
+// the same in all lanes: otherwise descriptors of wgmma would not stay in uniform registers, and other kernels would spill.
 __device__ __forceinline__ bool next_tile_of(KeyWalk &walk, const Unit &unit, WalkedTile &tile) {
     const int next = walk.left > 0 ? next_keys(unit.p, unit.tile, unit.index, walk) : -1;
     const int code = __reduce_max_sync(0xffffffffu, 2 * next + (walk.whole ? 1 : 0));
