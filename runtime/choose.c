@@ -22,10 +22,6 @@ static void pass_over(const struct choice *choice, struct text *passed) {
     text_free(&line);
 }
 
-static bool knows_sizes(const struct shape *hints) {
-    return hints->batch >= 0 && hints->heads >= 0 && hints->len_q >= 0 && hints->len_kv >= 0;
-}
-
 /* Into how many parts launches of the hinted sizes split the keys. */
 static int64_t parts_of(const struct att_session *session, const struct request *request,
                         const struct variant *variant) {
@@ -37,7 +33,7 @@ static int64_t parts_of(const struct att_session *session, const struct request 
 /* May launches of the hinted sizes gain by a kernel that may split keys? Yes where sizes are left open. */
 static bool may_gain(const struct att_session *session, const struct request *request, const struct variant *variant) {
     const struct shape *hints = &request->hints.shape;
-    if (!knows_sizes(hints))
+    if (!choose_knows_sizes(hints))
         return true;
     if (request->knobs.mask == mask_causal && hints->len_kv > hints->len_q)
         return true; /* all tiles are long, and only such a kernel has them one by one */
@@ -89,7 +85,7 @@ static bool split(const struct att_session *session, const struct request *reque
     bool same_tiles = variant_complete(session->templates, &knobs, true, &variant) &&
                       choose_is_usable(session, request, tables, &variant);
     if (!same_tiles) {
-        if (!knows_sizes(&request->hints.shape))
+        if (!choose_knows_sizes(&request->hints.shape))
             return false;
         knobs = request->knobs;
         knobs.algorithm = choice->variant.knobs.algorithm;
@@ -109,14 +105,14 @@ static bool split(const struct att_session *session, const struct request *reque
     return true;
 }
 
-/* What the sizes of launches ask for beside the choice: heads that share Q tiles, small tiles, keys in parts. */
+/* What the sizes of launches ask for beside the choice: heads that share Q tiles, other tiles, keys in parts. */
 static bool change_for_sizes(const struct att_session *session, const struct request *request,
                              const struct table_list *tables, struct choice *choice) {
-    const bool packed = pack(session, request, tables, choice), known = knows_sizes(&request->hints.shape);
+    const bool packed = pack(session, request, tables, choice), known = choose_knows_sizes(&request->hints.shape);
     struct choice in_parts = *choice;
     const bool divided = split(session, request, tables, &in_parts);
     const int64_t parts = divided && known ? parts_of(session, request, &in_parts.variant) : 1;
-    if (!packed && known && choose_few_tiles(session, request, tables, &in_parts.variant, parts, choice))
+    if (!packed && choose_tiles(session, request, tables, divided ? &in_parts.variant : NULL, parts, choice))
         return true;
     if (divided)
         *choice = in_parts;

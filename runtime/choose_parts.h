@@ -1,6 +1,6 @@
 /* choose_parts: the steps of a choice, each of which uses only those before it: choose_request.c reads what is asked for,
-   choose_preferred.c has the table of preferences, choose_measured.c knows the tuned tables, choose_few_tiles.c small launches, choose.c goes
-   through all. */
+   choose_preferred.c has the table of preferences, choose_measured.c knows the tuned tables, choose_tiles.c the sizes of launches, choose.c
+   goes through all. */
 #ifndef ATTILE_CHOOSE_PARTS_H
 #define ATTILE_CHOOSE_PARTS_H
 
@@ -10,6 +10,11 @@
 /* Does an offered value satisfy the request? AUTO as a request accepts any value, as an offer it satisfies any. */
 static inline bool choose_agrees(int asked, int offered) {
     return asked == AUTO || offered == AUTO || asked == offered;
+}
+
+/* Do hints say all sizes of a launch? */
+static inline bool choose_knows_sizes(const struct shape *hints) {
+    return hints->batch >= 0 && hints->heads >= 0 && hints->len_q >= 0 && hints->len_kv >= 0;
 }
 
 /* choose_preferred.c */
@@ -46,11 +51,11 @@ bool choose_complete_pinned(struct att_session *session, const struct request *r
    False when they say nothing, or when the request names a schedule. */
 bool choose_measured(struct att_session *session, const struct request *request, struct choice *choice);
 
-/* choose_few_tiles.c */
+/* choose_tiles.c */
 
-/* Puts small Q tiles in the place of those of the choice, where launches of the hinted sizes, all of which are known, have few. `in_parts`: what
-   else would split the keys, into `parts`; small tiles must be faster. 1 = nothing would. */
-bool choose_few_tiles(const struct att_session *session, const struct request *request, const struct table_list *tables,
-                      const struct variant *in_parts, int64_t parts, struct choice *choice);
+/* Puts tiles that the hinted sizes ask for in the place of those of the choice. `in_parts`: what would split the keys, into `parts` if all sizes are
+   known, else 1; null = nothing would. Tiles with all keys must be faster. */
+bool choose_tiles(const struct att_session *session, const struct request *request, const struct table_list *tables,
+                  const struct variant *in_parts, int64_t parts, struct choice *choice);
 
 #endif

@@ -213,6 +213,16 @@ Test(choose, launches_with_few_q_tiles_get_small_ones) {
         {"head_dim=128 batch=1 heads=8 len_q=128 len_kv=8192", "_splits0_", true},
         /* heads that share tiles */
         {"head_dim=128 batch=1 heads=32 kv_heads=8 len_q=64 len_kv=1024", "_gqa1_", true},
+        /* short prompts in small pages */
+        {"head_dim=128 mask=causal layout=padded page_size=16 batch=16 heads=16 len_q=1024 len_kv=1024",
+         "_m128_n128_s2_", true},
+        {"head_dim=128 mask=causal layout=padded page_size=16 batch=4 heads=16 len_q=4096 len_kv=4096", "_m192_n64_s2_",
+         true},
+        {"head_dim=128 mask=causal layout=padded page_size=128 batch=16 heads=16 len_q=1024 len_kv=1024",
+         "_m128_n128_s2_", true},
+        {"head_dim=128 layout=padded page_size=16 batch=16 heads=16 len_q=1024 len_kv=1024", "_m192_n64_s2_", true},
+        {"head_dim=128 mask=causal layout=padded page_size=16 batch=1 heads=2 len_q=512 len_kv=65536", "_splits0_",
+         true},
         /* sizes that are not all known, and sequences */
         {"head_dim=64 mask=causal len_q=512 len_kv=512", "_m64_", false},
         {"head_dim=64 mask=causal layout=padded batch=1 heads=8 len_q=512 len_kv=512", "_m64_", false},

@@ -17,7 +17,7 @@ static const char *const masks[MASKS] = {"mask=none", "mask=causal", "mask=\"k <
 static const char *const scores[SCORES] = {"", "score=softcap(30)", "score=\"s + slope[h] * (k - q)\""};
 static const char *const dtypes[DTYPES] = {"bf16", "fp16"};
 
-/* Left open, and one and two Q tiles of 64 rows or two of 128 for each SM (choose_few_tiles.c). */
+/* Left open, and one and two Q tiles of 64 rows or two of 128 for each SM (choose_tiles.c). */
 static const char *const sizes[SIZES] = {"", "batch=1 heads=8 len_q=512 len_kv=512",
                                          "batch=1 heads=16 len_q=1024 len_kv=1024",
                                          "batch=1 heads=32 len_q=1024 len_kv=1024"};

@@ -1,8 +1,8 @@
-/* choose_few_tiles: small Q tiles for launches in which no SM has more than one or two of them.
+/* choose_tiles: tiles that the sizes of launches ask for. Measured on an H200 (docs/performance-notes.md).
 
-   Such a launch takes as long as its longest Q tile, and a tile of 64 rows takes about two thirds of the time of one of 128. It waits for
+   Where no SM has more than one or two Q tiles, they are small. Such a launch takes as long as its longest Q tile, and a tile of 64 rows takes about two thirds of the time of one of 128. It waits for
    other things, too: for its first K/V tile and its first maxima. So it keeps maxima (`rescale: lazy`), and where no block has a second
-   tile, blocks are not persistent. Measured on an H200, on normal and on peaked scores (docs/performance-notes.md). */
+   tile, blocks are not persistent. */
 #include "choose_parts.h"
 #include "session.h"
 
@@ -62,35 +62,67 @@ static int64_t time_in_parts(const struct shape *shape, const struct variant *in
 
 /* --- the choice ------------------------------------------------------------------------------------------------------ */
 
-bool choose_few_tiles(const struct att_session *session, const struct request *request, const struct table_list *tables,
-                      const struct variant *in_parts, int64_t parts, struct choice *choice) {
-    const struct knobs *usual = &choice->variant.knobs;
+/* Puts what `knobs` ask for in the place of the choice. */
+static bool take(const struct att_session *session, const struct request *request, const struct table_list *tables,
+                 struct knobs knobs, const char *why, struct choice *choice) {
+    struct variant variant;
+    knobs.algorithm = choice->variant.knobs.algorithm;
+    if (!choose_complete(session->templates, knobs, choice->variant.knobs.target, &variant) ||
+        !choose_is_usable(session, request, tables, &variant))
+        return false;
+    choice->variant = variant;
+    snprintf(choice->rule, sizeof choice->rule, "%s", why);
+    for (int id = 0; id < KNOB_COUNT; id++)
+        if (knob_get(&knobs, (enum knob_id)id) != knob_get(&request->knobs, (enum knob_id)id))
+            choice->by_rule |= KNOB_FLAG(id);
+    return true;
+}
+
+static bool take_small(const struct att_session *session, const struct request *request,
+                       const struct table_list *tables, const struct variant *in_parts, int64_t parts,
+                       struct choice *choice) {
     const struct shape *hints = &request->hints.shape;
     const int64_t sm_count = session->info.sm_count;
     const struct few *row = few, *end = few + sizeof few / sizeof *few;
-    if (!request->any_schedule || usual->family != family_attention_forward ||
-        usual->algorithm != algorithm_flash_async || usual->layout != layout_dense)
-        return false;
-    while (row < end && !holds(row, hints, usual, sm_count))
+    while (row < end && !holds(row, hints, &choice->variant.knobs, sm_count))
         row++;
     if (row == end ||
         (parts > 1 && (row->block_m != 64 || time_in_parts(hints, in_parts, parts, sm_count) < time_whole(row, hints))))
         return false;
     struct knobs knobs = request->knobs;
-    struct variant variant;
-    knobs.algorithm = usual->algorithm;
     knobs.block_m = row->block_m;
     knobs.block_n = row->block_n;
     knobs.stages = row->stages;
     knobs.scheduler = row->scheduler;
     knobs.rescale = rescale_lazy;
-    if (!choose_complete(session->templates, knobs, usual->target, &variant) ||
-        !choose_is_usable(session, request, tables, &variant))
+    return take(session, request, tables, knobs,
+                row->waves == 1 ? "small Q tiles, since each SM has one of them at most"
+                                : "small Q tiles, since each SM has two of them at most",
+                choice);
+}
+
+/* Short prompts in small pages: the template's tiles of 192 x 64 suit long ones. 128 x 128 take 0.71 of their time for 1024 tokens and 0.95 for
+   2048, but 1.07 from 4096 tokens on (d 128, causal, pages of 16). */
+static bool take_short(const struct att_session *session, const struct request *request,
+                       const struct table_list *tables, struct choice *choice) {
+    enum { SHORT = 2048, SMALL_PAGE = 32 };
+    const struct knobs *usual = &choice->variant.knobs;
+    struct knobs knobs = request->knobs;
+    if (usual->mask != mask_causal || usual->page_size < 1 || usual->page_size > SMALL_PAGE || usual->block_m != 192 ||
+        usual->head_dim <= 96 || request->hints.shape.len_q < 0 || request->hints.shape.len_q > SHORT)
         return false;
-    choice->variant = variant;
-    snprintf(choice->rule, sizeof choice->rule, "small Q tiles, since each SM has %s of them at most",
-             row->waves == 1 ? "one" : "two");
-    choice->by_rule |= KNOB_FLAG(KNOB_block_m) | KNOB_FLAG(KNOB_block_n) | KNOB_FLAG(KNOB_stages) |
-                       KNOB_FLAG(KNOB_scheduler) | KNOB_FLAG(KNOB_rescale);
-    return true;
+    knobs.block_m = 128;
+    knobs.block_n = 128;
+    return take(session, request, tables, knobs, "short prompts in small pages, which take larger K/V tiles", choice);
+}
+
+bool choose_tiles(const struct att_session *session, const struct request *request, const struct table_list *tables,
+                  const struct variant *in_parts, int64_t parts, struct choice *choice) {
+    const struct knobs *usual = &choice->variant.knobs;
+    if (!request->any_schedule || usual->family != family_attention_forward ||
+        usual->algorithm != algorithm_flash_async)
+        return false;
+    if (usual->layout != layout_dense)
+        return !in_parts && take_short(session, request, tables, choice);
+    return choose_knows_sizes(&request->hints.shape) && take_small(session, request, tables, in_parts, parts, choice);
 }
