@@ -749,6 +749,43 @@ Test(masks, a_tensor_may_repeat_a_number_in_all_its_dimensions) {
     att_close(session);
 }
 
+/* Rows with room between them begin at multiples of 16 bytes and are copied ahead, all but two of their numbers; packed ones are not. */
+Test(masks, rows_of_a_bias_may_have_room_between_them) {
+    enum { ROOM = 56, LINES = 2 * KEYS };
+    static unsigned short packed[LINES * KEYS], roomy[LINES * ROOM];
+    static struct numbers expected, found;
+    struct att_param param = {.name = "bias", .type = ATT_PARAM_BF16, .size = {2, KEYS, KEYS}};
+    const char *problem = "score='s + bias[h, max(q, 0), k]' params='bias: bf16[heads, len_kv, len_kv]'";
+    att_session *session = open_test_device(ATT_HOST_CHECK);
+    unsigned seed = 11;
+    void *memory[2];
+    for (int i = 0; i < LINES * ROOM; i++)
+        element_encode(NPY_BF16, i % ROOM < KEYS ? sixteenth(&seed) : NAN, &roomy[i]);
+    for (int i = 0; i < LINES * KEYS; i++)
+        packed[i] = roomy[i / KEYS * ROOM + i % KEYS];
+    cr_assert_eq(att_alloc(session, sizeof packed, &memory[0]), ATT_OK);
+    cr_assert_eq(att_copy_in(session, memory[0], packed, sizeof packed), ATT_OK);
+    cr_assert_eq(att_alloc(session, sizeof roomy, &memory[1]), ATT_OK);
+    cr_assert_eq(att_copy_in(session, memory[1], roomy, sizeof roomy), ATT_OK);
+    param.data = memory[0];
+    cr_assert_eq(launch(session, problem, SCHEDULES, 0, &param, &expected), ATT_OK, "%s", att_message(session));
+    param.data = memory[1];
+    param.stride[0] = KEYS * ROOM;
+    param.stride[1] = ROOM;
+    param.stride[2] = 1;
+    cr_assert_eq(launch(session, problem, SCHEDULES, 0, &param, &found), ATT_OK, "%s", att_message(session));
+    for (int i = 0; i < 2 * ROWS * 64; i++)
+        cr_assert_eq(found.o[i], expected.o[i], "o[%d] is %g, expected %g", i, (double)found.o[i],
+                     (double)expected.o[i]);
+    for (int i = 0; i < 2 * ROWS; i++)
+        cr_expect_eq(found.lse[i], expected.lse[i], "lse[%d] is %g, expected %g", i, (double)found.lse[i],
+                     (double)expected.lse[i]);
+    cr_expect(fabsf(expected.lse[0]) > 0);
+    att_free(session, memory[0]);
+    att_free(session, memory[1]);
+    att_close(session);
+}
+
 /* O is the mean of V over the keys that are seen, LSE the logarithm of their number. */
 Test(masks, a_scale_of_zero_weighs_all_keys_alike) {
     static struct numbers numbers;
