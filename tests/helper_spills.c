@@ -7,7 +7,7 @@ static const struct {
     int bytes;
 } measured[] = {
     {"_d64_mask_", "_m128_n128_t128_s1_off_lazy_", 204}, /* windows; 28 at most on sm_90 */
-    {"", "_m128_n64_t128_s1_off_lazy_", 40},             /* windows, linear scores and biases at d 128 */
+    {"", "_m128_n64_t128_s1_off_lazy_", 64},             /* windows, linear scores and biases at d 128 */
 };
 
 int spills_allowed(const char *variant) {
