@@ -296,10 +296,10 @@ static enum att_status take_ptx(const struct nvrtc *nvrtc, void *program, const 
 }
 
 /* Warps that multiply by wgmma are given as many registers as they need (setmaxnreg), so that spills there are no trade of the
-   compiler's but a budget that did not hold. One instruction in forty costs less than another schedule does. Warps that only load
+   compiler's but a budget that did not hold. One instruction in thirty costs less than another schedule does. Warps that only load
    have time for spills, and in other kernels measuring decides. */
 static bool spills_too_much(const struct cubin_usage *usage, struct text *reason) {
-    enum { ONE_IN = 40 };
+    enum { ONE_IN = 30 };
     if (usage->spills_among_products * ONE_IN <= usage->instructions_among_products)
         return false;
     text_print(
