@@ -1,7 +1,7 @@
 //$ include "expression/bias_key.cuh"
 //$ include "fragment/unit.cuh"
 
-// Scores of S (2 rows, 16 keys) of a thread: s = S with the bias in `pair`, as load_matrices has it. `key` is the thread's first key of the
+// Scores of S (2 rows, 16 keys) of a thread: s = S with the bias in `pair`, in the order of ldmatrix. `key` is the thread's first key of the
 // tile, and `column` of these 16 is counted from there; q: the positions of its rows.
 __device__ __forceinline__ void score_sixteen(float *s, const unsigned (&pair)[4], const Unit &unit, const int (&q)[2], int key, int column) {
 #pragma unroll
