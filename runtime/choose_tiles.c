@@ -42,7 +42,7 @@ static bool holds(const struct few *row, const struct shape *shape, const struct
 /* --- or keys in parts ---------------------------------------------------------------------------------------------- */
 
 /* Times are counted as in gen/plan/splits.c: a block of 128 rows is done with a key, and one of `rows` in (rows + 64) / 192 of that. */
-enum { START = 128, PART = 256, COMBINE = 256 };
+enum { START = PLAN_KEYS_START, PART = PLAN_KEYS_PART, COMBINE = PLAN_KEYS_COMBINE };
 
 static int64_t time_of(int64_t keys, int64_t rows) { return keys * (rows + 64) / 192; }
 
@@ -101,8 +101,8 @@ static bool take_small(const struct att_session *session, const struct request *
                 choice);
 }
 
-/* Short prompts in small pages: the template's tiles of 192 x 64 suit long ones. 128 x 128 take 0.71 of their time for 1024 tokens and 0.95 for
-   2048, but 1.07 from 4096 tokens on (d 128, causal, pages of 16). */
+/* Short causal prompts in small pages: the template's tiles of 192 x 64 suit long ones. With pages of 16 at d 128, tiles of 128 x 128 take 0.72 of
+   their time for 1024 tokens and 0.95 for 2048, but 1.08 for 4096. */
 static bool take_short(const struct att_session *session, const struct request *request,
                        const struct table_list *tables, struct choice *choice) {
     enum { SHORT = 2048, SMALL_PAGE = 32 };
@@ -113,7 +113,7 @@ static bool take_short(const struct att_session *session, const struct request *
         return false;
     knobs.block_m = 128;
     knobs.block_n = 128;
-    return take(session, request, tables, knobs, "short prompts in small pages, which take larger K/V tiles", choice);
+    return take(session, request, tables, knobs, "short prompts in small pages take larger K/V tiles", choice);
 }
 
 bool choose_tiles(const struct att_session *session, const struct request *request, const struct table_list *tables,

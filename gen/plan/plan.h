@@ -137,6 +137,9 @@ enum plan_split {
     PLAN_SPLIT_SEEN,  /* keys that a Q tile visits on average */
     PLAN_SPLIT_EXPRS
 };
+/* What parts cost beside their keys, in keys of a Q tile (splits.c): the start of a block, writing and reading a part again, the second launch. */
+enum { PLAN_KEYS_START = 128, PLAN_KEYS_PART = 256, PLAN_KEYS_COMBINE = 256 };
+
 extern const char *const plan_split_name[PLAN_SPLIT_EXPRS]; /* "most", ... */
 struct plan_splits {
     struct plan_expr expr[PLAN_SPLIT_EXPRS];

@@ -7,7 +7,7 @@
    whatever the tile. Starting a block's pipeline takes as long as about 128 keys, and the second launch 3 us, about 256. */
 #include "plan.h"
 
-enum { START = 128, PART = 256, COMBINE = 256, WAVES = 8 };
+enum { START = PLAN_KEYS_START, PART = PLAN_KEYS_PART, COMBINE = PLAN_KEYS_COMBINE, WAVES = 8 };
 
 static int64_t cover(int64_t size, int64_t part) { return (size + part - 1) / part; }
 
