@@ -136,6 +136,9 @@ ATT_API const char *att_message(const att_session *session);
    Any sizes may be launched, whatever the hints. The fastest kernels require addresses and strides that are multiples of 16
    bytes, and att_launch refuses others; alignment=1 (or 2, 4, 8) finds a kernel that takes them. The default is 16.
 
+   Without a schedule and without hints of all sizes, launches of few queries and of few Q tiles take kernels of their own, as hints
+   of their sizes would have found. Each is compiled when a launch first takes it, or by att_prepare.
+
    The kernel is chosen once for a problem and schedule, and compiled at most once; later calls return the same kernel. The
    call looks in memory, then in bundles, then on disk, and then compiles. For a problem without a schedule, a bundle supplies
    its first kernel for that problem. */
@@ -147,7 +150,8 @@ ATT_API enum att_status att_find(att_session *session, const char *problem, cons
    kernel. Without this call kernels stay loaded until att_close. Accepts null. */
 ATT_API void att_release(att_kernel *kernel);
 
-/* Load the kernel onto the device now; the driver would do so at the first launch. Compiles nothing. Call it before graph
+/* Load the kernel onto the device now; the driver would do so at the first launch. Of a kernel found without sizes, compile and
+   load those that launches of some sizes take, side by side in as many threads as there are processors. Call it before graph
    capture and before measuring memory. Idempotent. */
 ATT_API enum att_status att_prepare(att_kernel *kernel);
 
@@ -392,12 +396,13 @@ struct att_args {
     };
 };
 
-/* Bytes of workspace that these arguments need. Pointers in args are not read. */
+/* Bytes of workspace that these arguments need. Pointers in args are not read. Smaller sizes may need more, since few Q tiles are
+   split over more SMs; a launch that is given less makes do with it. Compiles the kernel of these sizes where att_launch would. */
 ATT_API enum att_status att_workspace_size(const att_kernel *kernel, const struct att_args *args, size_t *bytes);
 
 /* Check the arguments and start the kernel on `stream` (a CUstream; null = the default stream; ignored on the host
-   device, which returns when the kernel has ended). Asynchronous; never compiles, allocates, locks or synchronises;
-   safe inside graph capture once prepared (else ATT_NOT_PREPARED, and the capture continues). When an argument is
+   device, which returns when the kernel has ended). Asynchronous; once prepared never compiles, allocates, locks or synchronises,
+   and safe inside graph capture (else ATT_NOT_PREPARED, and the capture continues). When an argument is
    refused, nothing was started and outputs are untouched. */
 ATT_API enum att_status att_launch(att_kernel *kernel, const struct att_args *args, void *stream);
 

@@ -41,6 +41,22 @@ struct choice {
 bool choose_next(struct att_session *session, const struct request *request, struct choice *choice,
                  struct text *passed);
 
+/* Launches of a kernel that was found without all sizes: those of some sizes take another kernel, which att_find would have chosen
+   had it known them. A class is a kind of launch that has a kernel of its own: one for few queries, one whose heads share Q tiles, one with small
+   ones. */
+enum { SIZE_CLASSES = 13 };
+
+/* May launches of the choice belong to classes? */
+bool choose_has_classes(const struct request *request, const struct choice *choice);
+
+/* The class of a launch, -1 = none. `found`: the chosen variant; `room`: there is a workspace, so that it may split keys. */
+int choose_class(const struct request *request, const struct variant *found, const struct shape *shape, bool room);
+
+/* The variant of a class, into *choice, which holds the chosen one. False: there is none. */
+bool choose_for_class(struct att_session *session, const struct request *request, int size_class,
+                      struct choice *choice);
+void choose_print_class(int size_class, struct text *text); /* for people */
+
 /* The shape that is assumed: what the request says or pins, and long sequences where it says nothing. */
 struct shape choose_shape(const struct request *request);
 

@@ -1,6 +1,6 @@
 /* choose_parts: the steps of a choice, each of which uses only those before it: choose_request.c reads what is asked for,
-   choose_preferred.c has the table of preferences, choose_measured.c knows the tuned tables, choose_tiles.c the sizes of launches, choose.c
-   goes through all. */
+   choose_preferred.c has the table of preferences, choose_measured.c knows the tuned tables, choose_tiles.c and choose_sizes.c the sizes of
+   launches, choose.c goes through all. */
 #ifndef ATTILE_CHOOSE_PARTS_H
 #define ATTILE_CHOOSE_PARTS_H
 
@@ -53,9 +53,42 @@ bool choose_measured(struct att_session *session, const struct request *request,
 
 /* choose_tiles.c */
 
-/* Puts tiles that the hinted sizes ask for in the place of those of the choice. `in_parts`: what would split the keys, into `parts` if all sizes are
-   known, else 1; null = nothing would. Tiles with all keys must be faster. */
+enum { FEW_TILES = 8 };
+
+/* Which row of the table of small tiles suits launches of these sizes, -1 = none. `in_parts`: what would split the keys, into `parts`;
+   tiles with all keys must be faster. */
+int choose_few_tiles(const struct knobs *knobs, const struct shape *shape, const struct variant *in_parts,
+                     int64_t parts);
+void choose_print_few_tiles(int row, struct text *text);
+
+/* Puts the tiles of that row in the place of those of the choice. */
+bool choose_small_tiles(const struct att_session *session, const struct request *request,
+                        const struct table_list *tables, int row, struct choice *choice);
+
+/* Puts tiles that the hinted sizes ask for in the place of those of the choice. `in_parts`: as above, null = nothing would; `parts` is 1 unless all
+   sizes are known. */
 bool choose_tiles(const struct att_session *session, const struct request *request, const struct table_list *tables,
                   const struct variant *in_parts, int64_t parts, struct choice *choice);
+
+/* choose_sizes.c */
+
+/* Where queries of a head fill so little of a Q tile that half of the tiles suffice when the heads of a group share them, they do:
+   K and V are read once for the group then. Returns the rows of such a tile: the smallest, where it holds all rows of a group, else
+   AUTO; 0 = they do not share. `apart`: the variant whose tiles are not shared. */
+int choose_packing(const struct variant *apart, const struct shape *shape);
+
+/* Puts a kernel whose heads share tiles of `block_m` rows in the place of the choice. */
+bool choose_pack(const struct att_session *session, const struct request *request, const struct table_list *tables,
+                 int block_m, struct choice *choice);
+
+/* A kernel that may split keys costs nothing where it does not, so it is the first choice unless the hints say that it never will:
+   for masks that are words, with scores that are plain, whose loops are the same with it. Where tiles of the choice cannot be split,
+   the template's defaults for parts can, but they are slower otherwise. False where there is no such variant. */
+bool choose_split(const struct att_session *session, const struct request *request, const struct table_list *tables,
+                  struct choice *choice);
+
+/* All that the hinted sizes ask for: heads that share Q tiles, other tiles, keys in parts. False where they ask for nothing. */
+bool choose_fit(const struct att_session *session, const struct request *request, const struct table_list *tables,
+                struct choice *choice);
 
 #endif

@@ -8,35 +8,40 @@
 
 #include <stdio.h>
 
-/* CAUSAL: as many queries as keys, so that a long tile is followed by a short one. */
-enum masks { ANY, CAUSAL, CUSTOM };
+/* CAUSAL: with as many queries as keys, so that a long tile is followed by a short one. WORD: none or causal. */
+enum masks { ANY, WORD, CAUSAL, CUSTOM };
 
 static const struct few {
     int block_m, waves; /* Q tiles an SM has at most */
     enum masks masks;
-    int head_dim; /* at most */
+    int above, head_dim; /* head dimensions up to that */
     int block_n, stages, scheduler;
-} few[] = {
-    {64, 1, ANY, 192, 128, 2, scheduler_per_tile},       /* 0.34 to 1.00 of the time without this */
-    {64, 1, ANY, 256, 64, 2, scheduler_per_tile},        /* 0.55 to 1.04 */
-    {64, 2, CAUSAL, 192, 64, 4, scheduler_persistent},   /* 0.66 to 0.96, 1.02 at d 96 and 1000 queries */
-    {64, 2, CAUSAL, 256, 64, 2, scheduler_persistent},   /* 0.58 to 0.92 */
-    {128, 1, CUSTOM, 128, 64, 3, scheduler_per_tile},    /* 0.55 to 0.94 */
-    {128, 1, ANY, 128, 128, 2, scheduler_per_tile},      /* 0.72 to 0.98 */
-    {128, 2, CAUSAL, 128, 128, 2, scheduler_persistent}, /* 0.64 to 1.00 */
-    {128, 2, CAUSAL, 256, 64, 2, scheduler_persistent},  /* 0.63 to 0.98 */
+} few[FEW_TILES] = {
+    {64, 1, ANY, 0, 192, 128, 2, scheduler_per_tile},       /* 0.34 to 1.00 of the time without this */
+    {64, 1, ANY, 192, 256, 64, 2, scheduler_per_tile},      /* 0.55 to 1.04 */
+    {64, 2, CAUSAL, 0, 192, 64, 4, scheduler_persistent},   /* 0.66 to 0.96, 1.02 at d 96 and 1000 queries */
+    {64, 2, CAUSAL, 192, 256, 64, 2, scheduler_persistent}, /* 0.58 to 0.92 */
+    {128, 1, CUSTOM, 0, 128, 64, 3, scheduler_per_tile},    /* 0.55 to 0.94 */
+    {128, 1, WORD, 0, 128, 128, 2, scheduler_per_tile},     /* 0.72 to 0.98 */
+    {128, 2, CAUSAL, 0, 128, 128, 2, scheduler_persistent}, /* 0.64 to 1.00 */
+    {128, 2, CAUSAL, 128, 256, 64, 2, scheduler_persistent} /* 0.63 to 0.98 */
 };
 
 static int64_t cover(int64_t size, int64_t part) { return (size + part - 1) / part; }
 
 /* Tiles of 128 rows were measured with plain scores. */
-static bool holds(const struct few *row, const struct shape *shape, const struct knobs *knobs, int64_t sm_count) {
+static bool suits(const struct few *row, const struct knobs *knobs) {
     const int head_dim = knobs->head_dim > knobs->head_dim_v ? knobs->head_dim : knobs->head_dim_v;
     const bool plain = knobs->score == score_scaled && knobs->sinks == 0 && knobs->dropout == 0;
-    const bool causal = knobs->mask == mask_causal && shape->len_q == shape->len_kv;
-    return shape->batch * shape->heads * cover(shape->len_q, row->block_m) <= row->waves * sm_count &&
-           head_dim <= row->head_dim && (row->masks != CAUSAL || causal) &&
-           (row->masks != CUSTOM || knobs->mask == mask_custom_mask) && (row->block_m == 64 || plain);
+    const bool custom = knobs->mask == mask_custom_mask;
+    const bool masks[] = {[ANY] = true, [WORD] = !custom, [CAUSAL] = knobs->mask == mask_causal, [CUSTOM] = custom};
+    return head_dim > row->above && head_dim <= row->head_dim && masks[row->masks] && (row->block_m == 64 || plain);
+}
+
+static bool holds(const struct few *row, const struct shape *shape, const struct knobs *knobs) {
+    const int64_t tiles = cover(shape->len_q, row->block_m), most = row->waves * shape->sm_count;
+    return suits(row, knobs) && (row->masks != CAUSAL || shape->len_q == shape->len_kv) && shape->batch <= most &&
+           shape->heads <= most && tiles <= most && shape->batch * shape->heads * tiles <= most;
 }
 
 /* --- or keys in parts ---------------------------------------------------------------------------------------------- */
@@ -51,12 +56,11 @@ static int64_t time_whole(const struct few *row, const struct shape *shape) {
     return time_of(shape->len_kv + row->waves * START, row->block_m);
 }
 
-static int64_t time_in_parts(const struct shape *shape, const struct variant *in_parts, int64_t parts,
-                             int64_t sm_count) {
+static int64_t time_in_parts(const struct shape *shape, const struct variant *in_parts, int64_t parts) {
     const int64_t rows = in_parts->knobs.block_m, tiles = shape->batch * shape->heads * cover(shape->len_q, rows);
     const bool causal = in_parts->knobs.mask == mask_causal && shape->len_q == shape->len_kv;
     const int64_t seen = causal ? shape->len_kv / 2 : shape->len_kv, longer = shape->len_kv - seen;
-    const int64_t waves = cover(tiles * parts, sm_count);
+    const int64_t waves = cover(tiles * parts, shape->sm_count);
     return time_of(waves * (seen / parts + START + PART) + longer / parts, rows) + COMBINE;
 }
 
@@ -78,26 +82,36 @@ static bool take(const struct att_session *session, const struct request *reques
     return true;
 }
 
-static bool take_small(const struct att_session *session, const struct request *request,
-                       const struct table_list *tables, const struct variant *in_parts, int64_t parts,
-                       struct choice *choice) {
-    const struct shape *hints = &request->hints.shape;
-    const int64_t sm_count = session->info.sm_count;
-    const struct few *row = few, *end = few + sizeof few / sizeof *few;
-    while (row < end && !holds(row, hints, &choice->variant.knobs, sm_count))
+int choose_few_tiles(const struct knobs *knobs, const struct shape *shape, const struct variant *in_parts,
+                     int64_t parts) {
+    int row = 0;
+    while (row < FEW_TILES && !holds(&few[row], shape, knobs))
         row++;
-    if (row == end ||
-        (parts > 1 && (row->block_m != 64 || time_in_parts(hints, in_parts, parts, sm_count) < time_whole(row, hints))))
-        return false;
+    if (row == FEW_TILES)
+        return -1;
+    bool whole =
+        parts <= 1 || (few[row].block_m == 64 && time_in_parts(shape, in_parts, parts) >= time_whole(&few[row], shape));
+    return whole ? row : -1;
+}
+
+void choose_print_few_tiles(int row, struct text *text) {
+    text_print(text, "at most %d Q tile%s of %d rows for each SM%s", few[row].waves, few[row].waves == 1 ? "" : "s",
+               few[row].block_m, few[row].masks == CAUSAL ? ", and as many queries as keys" : "");
+}
+
+bool choose_small_tiles(const struct att_session *session, const struct request *request,
+                        const struct table_list *tables, int row, struct choice *choice) {
     struct knobs knobs = request->knobs;
-    knobs.block_m = row->block_m;
-    knobs.block_n = row->block_n;
-    knobs.stages = row->stages;
-    knobs.scheduler = row->scheduler;
+    if (!suits(&few[row], &choice->variant.knobs))
+        return false;
+    knobs.block_m = few[row].block_m;
+    knobs.block_n = few[row].block_n;
+    knobs.stages = few[row].stages;
+    knobs.scheduler = few[row].scheduler;
     knobs.rescale = rescale_lazy;
     return take(session, request, tables, knobs,
-                row->waves == 1 ? "small Q tiles, since each SM has one of them at most"
-                                : "small Q tiles, since each SM has two of them at most",
+                few[row].waves == 1 ? "small Q tiles, since each SM has one of them at most"
+                                    : "small Q tiles, since each SM has two of them at most",
                 choice);
 }
 
@@ -124,5 +138,8 @@ bool choose_tiles(const struct att_session *session, const struct request *reque
         return false;
     if (usual->layout != layout_dense)
         return !in_parts && take_short(session, request, tables, choice);
-    return choose_knows_sizes(&request->hints.shape) && take_small(session, request, tables, in_parts, parts, choice);
+    struct shape shape = request->hints.shape;
+    shape.sm_count = session->info.sm_count;
+    const int row = choose_knows_sizes(&shape) ? choose_few_tiles(usual, &shape, in_parts, parts) : -1;
+    return row >= 0 && choose_small_tiles(session, request, tables, row, choice);
 }

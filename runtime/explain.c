@@ -125,6 +125,20 @@ static void print_lock(att_session *session, const struct request *request, cons
     }
 }
 
+/* What launches of some sizes take in its place. */
+static void print_classes(att_session *session, const struct request *request, const struct choice *choice,
+                          struct text *text) {
+    for (int size_class = 0; choose_has_classes(request, choice) && size_class < SIZE_CLASSES; size_class++) {
+        struct choice own = {.variant = choice->variant};
+        if (!choose_for_class(session, request, size_class, &own) ||
+            strcmp(own.variant.name, choice->variant.name) == 0)
+            continue;
+        text_print(text, "  launches of ");
+        choose_print_class(size_class, text);
+        text_print(text, ": %s\n", own.variant.name);
+    }
+}
+
 /* The candidates after the chosen one, which answer when it does not compile. */
 static void print_others(att_session *session, const struct request *request, struct choice choice, struct text *text) {
     while (choose_next(session, request, &choice, text))
@@ -156,6 +170,7 @@ static enum att_status explain(att_session *session, const char *problem, const 
             status = failure_take(failure, ATT_INTERNAL, &diag);
         else
             print_plan(&source.plan, shape, text);
+        print_classes(session, &request, &choice, text);
         if (bundled)
             text_print(text, "  a bundle holds %s for this problem, built for %s\n", bundled->name, bundled->arch);
         text_print(text, "%s", text_string(&passed));

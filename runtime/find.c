@@ -6,97 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- users of kernels ------------------------------------------------------------------------------------------ */
-
-/* All with the session's lock held. */
-
-static void use(att_session *session, att_kernel *kernel) {
-    session->idle -= kernel->users == 0;
-    kernel->users++;
-}
-
-static void leave(att_session *session, att_kernel *kernel) {
-    if (kernel->users == 0 || --kernel->users > 0) /* released more often than found: nothing to leave */
-        return;
-    session->idle++;
-    kernel->last_used = ++session->clock;
-}
-
-/* Take the kernel that was idle longest out of the session. */
-static att_kernel *take_idle(att_session *session) {
-    att_kernel **oldest = NULL;
-    for (att_kernel **link = &session->kernels; *link; link = &(*link)->next)
-        if ((*link)->users == 0 && (!oldest || (*link)->last_used < (*oldest)->last_used))
-            oldest = link;
-    att_kernel *kernel = *oldest;
-    *oldest = kernel->next;
-    session->idle--;
-    names_forget(&session->variants, kernel);
-    names_forget(&session->asked, kernel);
-    return kernel;
-}
-
-/* One user leaves. When too many kernels are idle a quarter of them goes: unloading waits for the device. */
-static void release(att_session *session, att_kernel *kernel) {
-    att_kernel *gone = NULL;
-    struct failure failure = {0};
-    pthread_mutex_lock(&session->lock);
-    leave(session, kernel);
-    for (bool many = session->idle > KERNELS_KEPT; many && session->idle > KERNELS_KEPT - KERNELS_KEPT / 4;) {
-        att_kernel *taken = take_idle(session);
-        taken->next = gone;
-        gone = taken;
-    }
-    pthread_mutex_unlock(&session->lock);
-    if (gone) /* they may still be running; what failed there has no reader here */
-        session->type->synchronize(session->backend, &failure);
-    failure_clear(&failure);
-    for (att_kernel *next; gone; gone = next) {
-        next = gone->next;
-        kernel_free(gone);
-    }
-}
-
-/* --- kernels of variants --------------------------------------------------------------------------------------- */
-
-static att_kernel *add_kernel(att_session *session, const struct variant *variant, enum kernel_kind kind,
-                              const struct text *name) {
-    att_kernel *kernel = calloc(1, sizeof *kernel);
-    if (!kernel || !names_add(&session->variants, name, kernel)) {
-        free(kernel);
-        return NULL;
-    }
-    kernel->session = session;
-    kernel->variant = *variant;
-    kernel->kind = kind;
-    kernel->info =
-        (struct att_kernel_info){.registers = -1, .spill_bytes = -1, .instructions = -1, .compiler_seconds = -1};
-    pthread_mutex_init(&kernel->lock, NULL);
-    kernel->next = session->kernels;
-    session->kernels = kernel;
-    session->idle++;
-    return kernel;
-}
-
-/* The kernel of a variant, new or known, with one more user. Null: out of memory. */
-static att_kernel *intern(att_session *session, const struct variant *variant, enum kernel_kind kind) {
-    struct text canonical = {0};
-    att_kernel *kernel = NULL;
-    text_print(&canonical, "%d\n", kind);
-    variant_print(variant, &canonical);
-    if (!canonical.failed) {
-        pthread_mutex_lock(&session->lock);
-        kernel = names_find(&session->variants, &canonical);
-        if (!kernel)
-            kernel = add_kernel(session, variant, kind, &canonical);
-        if (kernel)
-            use(session, kernel);
-        pthread_mutex_unlock(&session->lock);
-    }
-    text_free(&canonical);
-    return kernel;
-}
-
 /* --- finding --------------------------------------------------------------------------------------------------- */
 
 /* The best candidate that compiles, with one more user; without `compile` ATT_NOT_PREPARED where a compiler would have to make it. Without bundles an open schedule is answered by the variant itself. */
@@ -107,8 +16,10 @@ static enum att_status find_best(att_session *session, const char *problem, cons
     if (choose_read(session, problem, schedule, &request, failure) != ATT_OK)
         return failure->status;
     while (choose_next(session, &request, &choice, NULL)) {
-        bool any = request.any_schedule && session->bundles;
-        att_kernel *kernel = intern(session, &choice.variant, any ? KERNEL_OF_ANY_SCHEDULE : KERNEL_OF_VARIANT);
+        const bool open = choose_has_classes(&request, &choice);
+        const unsigned kind =
+            (request.any_schedule && session->bundles ? KERNEL_OF_ANY_SCHEDULE : 0) | (open ? KERNEL_OF_ANY_SIZES : 0);
+        att_kernel *kernel = kernel_of_variant(session, &choice.variant, kind, open ? &request : NULL);
         if (!kernel)
             return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while finding a kernel");
         failure_clear(failure); /* of the candidate before */
@@ -116,7 +27,7 @@ static enum att_status find_best(att_session *session, const char *problem, cons
             *result = kernel;
             return ATT_OK;
         }
-        release(session, kernel);
+        kernel_release(kernel);
         if (failure->status != ATT_COMPILE_FAILED || !request.any_schedule)
             return failure->status;
         session_log(session, ATT_LOG_WARNING, "%s is passed over: %s", choice.variant.name,
@@ -132,11 +43,13 @@ static void replace_quick(att_session *session, const char *problem, const struc
     struct failure failure = {0};
     att_kernel *kernel = NULL;
     if (find_best(session, problem, NULL, true, &kernel, &failure) == ATT_OK) {
+        if (kernel->by_sizes) /* so that no launch waits for a compile */
+            by_sizes_prepare(kernel->by_sizes, &failure);
         pthread_mutex_lock(&session->lock);
         names_set(&session->asked, asked, kernel);
         pthread_mutex_unlock(&session->lock);
         session_log(session, ATT_LOG_INFO, "%s takes the place of the quick kernel", kernel->variant.name);
-        release(session, kernel);
+        kernel_release(kernel);
     } else {
         session_log(session, ATT_LOG_WARNING, "the quick kernel stays: %s", text_string(&failure.text));
     }
@@ -155,7 +68,7 @@ static enum att_status find_quick(att_session *session, const char *problem, con
     if (status == ATT_OK && quick_start(session, replace_quick, problem, asked))
         return ATT_OK;
     if (status == ATT_OK)
-        release(session, *result);
+        kernel_release(*result);
     else if (status != ATT_UNSUPPORTED && status != ATT_INVALID_TEXT && status != ATT_COMPILE_FAILED)
         return status; /* the best one would fare no better */
     failure_clear(failure);
@@ -173,7 +86,7 @@ static enum att_status find(att_session *session, const char *problem, const cha
     pthread_mutex_lock(&session->lock);
     att_kernel *kernel = problem && !asked.failed ? names_find(&session->asked, &asked) : NULL;
     if (kernel)
-        use(session, kernel);
+        kernel_use(kernel);
     pthread_mutex_unlock(&session->lock);
     enum att_status status = ATT_OK;
     if (!kernel) {
@@ -207,7 +120,7 @@ enum att_status att_find(att_session *session, const char *problem, const char *
 
 void att_release(att_kernel *kernel) {
     if (kernel && session_enter(kernel->session) == ATT_OK)
-        release(kernel->session, kernel);
+        kernel_release(kernel);
 }
 
 /* --- asking about kernels --------------------------------------------------------------------------------------- */
@@ -219,7 +132,8 @@ enum att_status att_prepare(att_kernel *kernel) {
     enum att_status status = session_enter(kernel->session);
     if (status != ATT_OK)
         return status;
-    if (!atomic_load(&kernel->prepared) && kernel_prepare(kernel, &failure) != ATT_OK)
+    if ((!atomic_load(&kernel->prepared) && kernel_prepare(kernel, &failure) != ATT_OK) ||
+        (kernel->by_sizes && by_sizes_prepare(kernel->by_sizes, &failure) != ATT_OK))
         return session_fail(kernel->session, &failure);
     return ATT_OK;
 }

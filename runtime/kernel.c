@@ -166,7 +166,7 @@ static enum att_status load(att_kernel *kernel, const void *bytes, size_t size, 
 static bool load_from_bundle(att_kernel *kernel) {
     att_session *session = kernel->session;
     const struct att_bundle_kernel *found =
-        bundle_find(session->bundles, &kernel->variant, session->info.built_for, kernel->kind != KERNEL_OF_VARIANT);
+        bundle_find(session->bundles, &kernel->variant, session->info.built_for, kernel->kind & KERNEL_OF_ANY_SCHEDULE);
     struct failure failure = {0};
     if (!found || !plan_read(found->plan, &kernel->plan))
         return false;
@@ -315,6 +315,7 @@ void kernel_free(att_kernel *kernel) {
     kernel->session->type->unload(kernel->session->backend, kernel->module);
     text_free(&kernel->source);
     formula_set_close(&kernel->formulas);
+    free(kernel->by_sizes);
     pthread_mutex_destroy(&kernel->lock);
     free(kernel);
 }

@@ -89,14 +89,19 @@ static const void *params_of(const struct plan *plan, int launch, struct argumen
                 : (const void *)((const char *)&arguments->params + arguments->params_begin);
 }
 
-/* The driver may load a kernel at its first launch, which must not happen while a graph is recorded. */
-static enum att_status prepare(att_kernel *kernel, void *stream, struct failure *failure) {
+/* No kernel is compiled or loaded while a graph is recorded. */
+static enum att_status check_capture(const att_kernel *kernel, void *stream, struct failure *failure) {
     const att_session *session = kernel->session;
-    if (session->type->capturing && session->type->capturing(session->backend, stream))
-        return failure_set(failure, ATT_NOT_PREPARED,
-                           "%s is launched into a graph capture for the first time; call att_prepare before capturing",
-                           kernel->variant.name);
-    return kernel_prepare(kernel, failure);
+    if (!session->type->capturing || !session->type->capturing(session->backend, stream))
+        return ATT_OK;
+    return failure_set(failure, ATT_NOT_PREPARED,
+                       "%s is launched into a graph capture for the first time%s; call att_prepare before capturing",
+                       kernel->variant.name, kernel->by_sizes ? ", or for the first time with so few rows" : "");
+}
+
+/* The driver may load a kernel at its first launch. */
+static enum att_status prepare(att_kernel *kernel, void *stream, struct failure *failure) {
+    return check_capture(kernel, stream, failure) == ATT_OK ? kernel_prepare(kernel, failure) : failure->status;
 }
 
 /* decode and mla count K/V tiles over all Q tiles in an int. Where lengths vary, decode counts each Q tile as up to 16 more. */
@@ -121,9 +126,44 @@ static enum att_status check_runs(const struct knobs *knobs, const struct shape 
         tiles, knobs->block_m, knobs->block_n, most);
 }
 
+/* Can a kernel launch these sizes, in the workspace that there is? Into arguments->shape and *room what it makes of them. */
+static enum att_status check_sizes(const att_kernel *kernel, const struct att_args *args, struct arguments *arguments,
+                                   struct room *room, struct failure *failure) {
+    const struct plan *plan = &kernel->plan;
+    if (check_runs(&kernel->variant.knobs, &arguments->shape, failure) != ATT_OK ||
+        (plan->maps && tensor_maps_check(arguments, failure) != ATT_OK) ||
+        complete_shape(kernel, &arguments->shape, failure) != ATT_OK)
+        return failure->status;
+    if (!args->workspace && plan->splits.expr[PLAN_SPLIT_TILES].count)
+        arguments->shape.key_parts = 1; /* a launch that may choose makes do without room for parts */
+    if (eval_workspace(kernel, args, &arguments->shape, room, failure) != ATT_OK)
+        return failure->status;
+    return arguments_check_workspace(arguments, args, room->own + room->tables, failure);
+}
+
+/* Puts the kernel of these sizes in the place of *kernel, unless it cannot launch them, in a smaller workspace than it needs say. */
+static enum att_status take_by_sizes(att_kernel **kernel, const struct att_args *args, void *stream,
+                                     struct arguments *arguments, struct room *room, struct failure *failure) {
+    struct by_sizes *by_sizes = (*kernel)->by_sizes;
+    const bool has_room = args->workspace != NULL;
+    att_kernel *own = NULL;
+    arguments->shape.sm_count = (*kernel)->session->info.sm_count;
+    if (by_sizes && ((!by_sizes_is_ready(by_sizes, &arguments->shape, has_room) &&
+                      check_capture(*kernel, stream, failure) != ATT_OK) ||
+                     by_sizes_take(by_sizes, &arguments->shape, has_room, &own, failure) != ATT_OK))
+        return failure->status;
+    if (own && (*kernel)->plan.maps && tensor_maps_check(arguments, failure) != ATT_OK)
+        return failure->status; /* what it cannot take no other one does for it */
+    if (own && check_sizes(own, args, arguments, room, failure) == ATT_OK) {
+        *kernel = own;
+        return ATT_OK;
+    }
+    failure_clear(failure);
+    return check_sizes(*kernel, args, arguments, room, failure);
+}
+
 static enum att_status launch(att_kernel *kernel, const struct att_args *args, void *stream, struct failure *failure) {
     const att_session *session = kernel->session;
-    const struct plan *plan = &kernel->plan;
     struct arguments arguments;
     int64_t grids[PLAN_LAUNCHES];
     struct room room;
@@ -132,17 +172,10 @@ static enum att_status launch(att_kernel *kernel, const struct att_args *args, v
         return failure->status;
     if (arguments.empty)
         return ATT_OK;
-    if (check_runs(&kernel->variant.knobs, &arguments.shape, failure) != ATT_OK)
+    if (take_by_sizes(&kernel, args, stream, &arguments, &room, failure) != ATT_OK)
         return failure->status;
-    if (plan->maps && tensor_maps_check(&arguments, failure) != ATT_OK)
-        return failure->status;
-    if (complete_shape(kernel, &arguments.shape, failure) != ATT_OK)
-        return failure->status;
-    if (!args->workspace && plan->splits.expr[PLAN_SPLIT_TILES].count)
-        arguments.shape.key_parts = 1; /* a launch that may choose makes do without room for parts */
-    if (eval_workspace(kernel, args, &arguments.shape, &room, failure) != ATT_OK ||
-        arguments_check_workspace(&arguments, args, room.own + room.tables, failure) != ATT_OK ||
-        eval_grids(plan, &arguments.shape, grids, failure) != ATT_OK)
+    const struct plan *plan = &kernel->plan;
+    if (eval_grids(plan, &arguments.shape, grids, failure) != ATT_OK)
         return failure->status;
     set_workspace(&arguments, args->workspace);
     if (fills_tables(plan))
@@ -182,12 +215,29 @@ enum att_status att_launch(att_kernel *kernel, const struct att_args *args, void
     return session_fail(kernel->session, &failure);
 }
 
-enum att_status att_workspace_size(const att_kernel *kernel, const struct att_args *args, size_t *bytes) {
-    struct failure failure = {0};
-    struct att_args known;
+/* Of the kernel that launches of these sizes take when they have room. */
+static enum att_status workspace_size(const att_kernel *kernel, const struct att_args *args, size_t *bytes,
+                                      struct failure *failure) {
     struct shape shape;
     struct room room = {0};
     bool empty;
+    att_kernel *own = NULL;
+    if (arguments_read_sizes(&kernel->variant.knobs, args, &shape, &empty, failure) != ATT_OK || empty)
+        return failure->status;
+    shape.sm_count = kernel->session->info.sm_count;
+    if (kernel->by_sizes && by_sizes_take(kernel->by_sizes, &shape, true, &own, failure) != ATT_OK)
+        return failure->status;
+    kernel = own ? own : kernel;
+    if (complete_shape(kernel, &shape, failure) != ATT_OK ||
+        eval_workspace(kernel, args, &shape, &room, failure) != ATT_OK)
+        return failure->status;
+    *bytes = room.own + room.tables;
+    return ATT_OK;
+}
+
+enum att_status att_workspace_size(const att_kernel *kernel, const struct att_args *args, size_t *bytes) {
+    struct failure failure = {0};
+    struct att_args known;
     if (bytes)
         *bytes = 0;
     if (!kernel)
@@ -198,12 +248,7 @@ enum att_status att_workspace_size(const att_kernel *kernel, const struct att_ar
     if (!args || !bytes)
         failure_set(&failure, ATT_INVALID_ARGUMENT, "%s is null", args ? "bytes" : "args");
     else if (sized_read(SIZED_ARGS, "args", args, &known, &failure) == ATT_OK &&
-             arguments_read_sizes(&kernel->variant.knobs, &known, &shape, &empty, &failure) == ATT_OK) {
-        if (empty || (complete_shape(kernel, &shape, &failure) == ATT_OK &&
-                      eval_workspace(kernel, &known, &shape, &room, &failure) == ATT_OK)) {
-            *bytes = room.own + room.tables;
-            return ATT_OK;
-        }
-    }
+             workspace_size(kernel, &known, bytes, &failure) == ATT_OK)
+        return ATT_OK;
     return session_fail(kernel->session, &failure);
 }

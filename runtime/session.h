@@ -3,6 +3,7 @@
 #define ATTILE_SESSION_H
 
 #include "backend.h"
+#include "by_sizes.h"
 #include "cache.h"
 #include "choose.h"
 #include "formulas.h"
@@ -19,15 +20,16 @@
 enum { TEXTS_KEPT = 4096, KERNELS_KEPT = 64 };
 
 /* What a kernel answers. Those of one variant but different kinds are different kernels: a bundle may answer an open
-   schedule with another one. */
-enum kernel_kind { KERNEL_OF_VARIANT, KERNEL_OF_ANY_SCHEDULE };
+   schedule with another one, and launches of a kernel found without sizes may take others (by_sizes.h). Flags. */
+enum kernel_kind { KERNEL_OF_VARIANT, KERNEL_OF_ANY_SCHEDULE = 1, KERNEL_OF_ANY_SIZES = 2 };
 
 struct att_kernel {
     struct att_session *session;
     struct variant variant; /* complete */
-    enum kernel_kind kind;
-    pthread_mutex_t lock; /* held while building and loading: the other threads that want it wait */
-    atomic_bool ready;    /* all below is set and stays, `prepared` excepted */
+    unsigned kind;
+    struct by_sizes *by_sizes; /* of KERNEL_OF_ANY_SIZES, else null; owned */
+    pthread_mutex_t lock;      /* held while building and loading: the other threads that want it wait */
+    atomic_bool ready;         /* all below is set and stays, `prepared` excepted */
     atomic_bool prepared;
     struct module *module;
     struct plan plan;
@@ -84,6 +86,14 @@ enum att_status session_enter(att_session *session);
 enum att_status session_fail(att_session *session, struct failure *failure);
 
 void session_log(const att_session *session, enum att_log_level level, const char *format, ...) TEXT_PRINTF(3, 4);
+
+/* kernels.c: the kernel of a variant, new or known, with one more user. `request` of KERNEL_OF_ANY_SIZES, else null. Null: out of memory. */
+att_kernel *kernel_of_variant(att_session *session, const struct variant *variant, unsigned kind,
+                              const struct request *request);
+/* One more user, with the session's lock held. */
+void kernel_use(att_kernel *kernel);
+/* One less, without it. */
+void kernel_release(att_kernel *kernel);
 
 /* kernel.c; without `compile_it`: ATT_NOT_PREPARED where a compiler would have to make it. */
 enum att_status kernel_build(att_kernel *kernel, bool compile_it, struct failure *failure);

@@ -797,7 +797,7 @@ static void expect_near(const struct run *a, int pitch_a, const struct run *b, i
         }
 }
 
-/* One kernel is compiled, and one that takes what it cannot is another problem's. */
+/* A kernel that takes what one cannot is another problem's. */
 Test(choose, arguments_that_a_kernel_cannot_take_are_refused_with_the_words_that_find_one) {
     att_session *session = open_gpu(NULL, "GPU", 90);
     static const char *const cases[][2] = {
@@ -805,11 +805,11 @@ Test(choose, arguments_that_a_kernel_cannot_take_are_refused_with_the_words_that
     static const char *const says[] = {"elements of 2 bytes, expected a multiple of 16", "alignment=1 in a problem"};
     struct run aligned, odd;
     att_kernel *kernel;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0, before = 0; i < 3; i++, before = compiles) {
         cr_assert_eq(att_find(session, cases[i][0], cases[i][1], &kernel), ATT_OK, "%s", att_message(session));
         cr_assert(strstr(att_kernel_name(kernel), "_flash_async_"));
+        cr_expect_eq(compiles - before, i != 1, "%d in case %d", compiles - before, i);
         cr_assert_eq(att_prepare(kernel), ATT_OK, "%s", att_message(session));
-        cr_expect_eq(compiles, 1);
         cr_expect_eq(run(session, kernel, D + GAP, 0).status, ATT_INVALID_ARGUMENT);
         for (int j = 0; j < 2; j++)
             cr_expect(strstr(att_message(session), says[j]), "%s", att_message(session));
@@ -820,5 +820,147 @@ Test(choose, arguments_that_a_kernel_cannot_take_are_refused_with_the_words_that
     odd = run(session, kernel, D + GAP, 0);
     cr_assert_eq(odd.status, ATT_OK, "%s", att_message(session));
     expect_near(&odd, D + GAP, &aligned, D);
+    att_close(session);
+}
+
+/* --- launches whose sizes were not known ---------------------------------------------------------------------------- */
+
+/* Of whatever sizes, without hints, a launch takes the kernel that hints would have found. */
+Test(choose, launches_take_what_hints_of_their_sizes_would_find) {
+    static const struct {
+        const char *problem, *sizes, *word;
+    } cases[] = {
+        {"head_dim=128", "batch=1 heads=8 len_q=512 len_kv=512", "_m64_n128_s2_"},
+        {"head_dim=128 mask=causal", "batch=1 heads=16 len_q=1024 len_kv=1024", "_m64_n64_s4_"},
+        {"head_dim=128 mask=causal", "batch=1 heads=32 len_q=1024 len_kv=1024", "_m128_n128_s2_both_lazy_"},
+        {"head_dim=128", "batch=1 heads=16 len_q=1024 len_kv=1024", "_m128_n128_s2_both_lazy_sections_per_tile_"},
+        {"head_dim=256 mask=causal", "batch=1 heads=16 len_q=1024 len_kv=1024", "_m64_n64_s2_"},
+        {"head_dim=64 mask=\"k <= q and q - k < 99\"", "batch=1 heads=16 len_q=1024 len_kv=1024", "_m128_n64_s3_"},
+        {"head_dim=128", "batch=1 heads=32 kv_heads=8 len_q=16 len_kv=9000", "_m64_n128_"},
+        {"head_dim=128", "batch=1 heads=32 kv_heads=8 len_q=32 len_kv=9000", "_gqa1_splits0_"},
+        {"head_dim=128 mask=causal", "batch=9 heads=32 kv_heads=8 len_q=1 len_kv=9000", "_decode_m8_"},
+        {"head_dim=128 layout=ragged", "batch=9 heads=32 kv_heads=8 len_q=4 len_kv=9000", "_decode_m16_"},
+        {"head_dim=128 target=sm_80", "batch=9 heads=32 kv_heads=8 len_q=8 len_kv=9000", "_decode_m32_"},
+        {"head_dim=64 mask=causal", "batch=9 heads=32 kv_heads=32 len_q=4096 len_kv=4096", NULL},
+        {"head_dim=64 layout=padded", "batch=1 heads=8 kv_heads=8 len_q=512 len_kv=512", NULL},
+        {"head_dim=64 fixed_len_q=4", "batch=1 heads=8 kv_heads=8 len_q=4 len_kv=512", NULL},
+        {"head_dim=64 batch_invariant=1", "batch=1 heads=8 kv_heads=8 len_q=4 len_kv=512", NULL},
+    };
+    const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
+    att_session *session;
+    cr_assert_eq(session_open_to_choose(&options, "NVIDIA H200", "sm_90a", &session), ATT_OK, "%s",
+                 att_message(session));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char problem[256], hinted[512];
+        struct request request, known;
+        struct choice choice = {0}, own;
+        struct failure failure = {0};
+        snprintf(problem, sizeof problem, "family=attention_forward dtype=bf16 %s", cases[i].problem);
+        snprintf(hinted, sizeof hinted, "%s %s", problem, cases[i].sizes);
+        cr_assert_eq(choose_read(session, problem, NULL, &request, &failure), ATT_OK);
+        cr_assert_eq(choose_read(session, hinted, NULL, &known, &failure), ATT_OK);
+        cr_assert(choose_next(session, &request, &choice, NULL));
+        known.hints.shape.sm_count = session->info.sm_count;
+        bool has = choose_has_classes(&request, &choice);
+        int size_class = has ? choose_class(&request, &choice.variant, &known.hints.shape, true) : -1;
+        cr_assert_eq(size_class >= 0, cases[i].word != NULL, "%s: class %d", hinted, size_class);
+        if (size_class < 0)
+            continue;
+        own = choice;
+        cr_assert(choose_for_class(session, &request, size_class, &own), "%s: class %d", hinted, size_class);
+        cr_expect(strstr(own.variant.name, cases[i].word), "%s: %s", hinted, own.variant.name);
+        cr_expect(strstr(first(session, hinted, NULL), cases[i].word), "%s", first(session, hinted, NULL));
+    }
+    att_close(session);
+}
+
+enum { FEW_LEN = 4, MANY_LEN = 40 };
+
+/* Queries and keys of `len` tokens in two heads; the first element of O. */
+static enum att_status launch_len(att_session *session, att_kernel *kernel, int64_t len, float *o) {
+    enum { BOTH_HEADS = 2 * MANY_LEN };
+    unsigned short values[BOTH_HEADS * D];
+    void *tensor[4];
+    for (int i = 0; i < 4; i++) {
+        for (int j = 0; j < BOTH_HEADS * D; j++)
+            values[j] = bf16((float)((i + j / D + 3 * (j % D)) % 7) / 8);
+        cr_assert_eq(att_alloc(session, sizeof values, &tensor[i]), ATT_OK);
+        att_copy_in(session, tensor[i], values, sizeof values);
+    }
+    struct att_tensor t[4];
+    for (int i = 0; i < 4; i++)
+        t[i] = (struct att_tensor){tensor[i], 2 * len * D, len * D, D};
+    struct att_args args = {
+        .size = sizeof args,
+        .family = ATT_ATTENTION_FORWARD,
+        .attention = {t[0], t[1], t[2], t[3], .batch = 1, .heads = 2, .len_q = len, .len_kv = MANY_LEN}};
+    args.attention.k = args.attention.v = (struct att_tensor){tensor[1], BOTH_HEADS * D, MANY_LEN * D, D};
+    cr_assert_eq(att_workspace_size(kernel, &args, &args.workspace_size), ATT_OK, "%s", att_message(session));
+    if (args.workspace_size)
+        cr_assert_eq(att_alloc(session, args.workspace_size, &args.workspace), ATT_OK);
+    enum att_status status = att_launch(kernel, &args, NULL);
+    att_copy_out(session, values, tensor[3], sizeof values);
+    *o = from_bf16(values[0]);
+    for (int i = 0; i < 4; i++)
+        att_free(session, tensor[i]);
+    if (args.workspace)
+        att_free(session, args.workspace);
+    return status;
+}
+
+/* A kernel found without sizes: another one is compiled when a launch first takes it, once. The host device has few SMs, so 40
+   queries are many. */
+Test(choose, a_launch_compiles_the_kernel_of_its_sizes_once) {
+    att_session *session = open_gpu(NULL, "GPU", 90);
+    att_kernel *kernel, *hinted;
+    float few, many, again;
+    cr_assert_eq(att_find(session, BF16, NULL, &kernel), ATT_OK, "%s", att_message(session));
+    session->info.sm_count = 1;
+    cr_expect_eq(compiles, 1);
+    cr_assert_eq(launch_len(session, kernel, MANY_LEN, &many), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(compiles, 1);
+    cr_assert_eq(launch_len(session, kernel, FEW_LEN, &few), ATT_OK, "%s", att_message(session));
+    cr_assert_eq(launch_len(session, kernel, FEW_LEN, &again), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(compiles, 2);
+    cr_expect(fabsf(few - many) < 0.004f && few == again && few > 0.1f, "%g, %g and %g", (double)few, (double)many,
+              (double)again);
+    /* one that hints found is that very kernel, and has no others */
+    cr_assert_eq(att_find(session, BF16 " len_q=4", NULL, &hinted), ATT_OK, "%s", att_message(session));
+    cr_expect(strstr(att_kernel_name(hinted), "_decode_") && compiles == 2, "%s", att_kernel_name(hinted));
+    att_release(hinted);
+    att_release(kernel);
+    att_close(session);
+}
+
+/* After att_prepare no launch compiles. */
+Test(choose, prepared_kernels_have_those_of_all_sizes) {
+    att_session *session = open_gpu(NULL, "GPU", 90);
+    att_kernel *kernel;
+    float o;
+    cr_assert_eq(att_find(session, BF16, NULL, &kernel), ATT_OK, "%s", att_message(session));
+    cr_assert_eq(att_prepare(kernel), ATT_OK, "%s", att_message(session));
+    const int after = compiles;
+    cr_expect_gt(after, 3);
+    for (int len = 1; len <= MANY_LEN; len += 13)
+        cr_assert_eq(launch_len(session, kernel, len, &o), ATT_OK, "%s", att_message(session));
+    cr_assert_eq(att_prepare(kernel), ATT_OK);
+    cr_expect_eq(compiles, after);
+    att_close(session);
+}
+
+/* The found kernel answers where the one of the sizes does not compile. */
+Test(choose, the_found_kernel_answers_where_that_of_the_sizes_does_not_compile) {
+    att_session *session = open_gpu(NULL, "GPU", 90);
+    att_kernel *kernel;
+    float o;
+    uncompilable = "_decode_";
+    cr_assert_eq(att_find(session, BF16, NULL, &kernel), ATT_OK, "%s", att_message(session));
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(launch_len(session, kernel, FEW_LEN, &o), ATT_OK, "%s", att_message(session));
+        cr_expect_gt(o, 0.1f);
+    }
+    const char *said = strstr(text_string(&logged), " answers in place of ");
+    cr_assert(said, "%s", text_string(&logged));
+    cr_expect_null(strstr(said + 1, " answers in place of "), "it is said once");
     att_close(session);
 }

@@ -1,0 +1,83 @@
+/* choose_classes: what launches ask for whose sizes att_find did not know. */
+#include "choose_parts.h"
+#include "session.h"
+
+enum { LEAST_ROWS = 8, DECODE = 0, PACK = 3, SMALL_TILES = 5 }; /* the first classes of a kind */
+_Static_assert(LEAST_ROWS << (PACK - DECODE - 1) == TUNED_FEW_ROWS, "a class for each Q tile of decode");
+_Static_assert(SMALL_TILES + FEW_TILES == SIZE_CLASSES, "a class for each row of the table of small tiles");
+
+static bool is_fixed(const struct knobs *knobs) {
+    for (int i = 0; i < FIXED_SIZES; i++)
+        if (knob_get(knobs, fixed_sizes[i].knob) > 0)
+            return true;
+    return false;
+}
+
+/* Equal bits for all batches take one kernel for all of them, and a pinned kernel is what the caller wants. */
+bool choose_has_classes(const struct request *request, const struct choice *choice) {
+    const struct knobs *found = &choice->variant.knobs;
+    return request->any_schedule && !choice->pinned && found->family == family_attention_forward &&
+           (found->algorithm == algorithm_flash_async || found->algorithm == algorithm_flash_mma) &&
+           request->knobs.batch_invariant != 1 && !is_fixed(&request->knobs) &&
+           !choose_knows_sizes(&request->hints.shape);
+}
+
+int choose_class(const struct request *request, const struct variant *found, const struct shape *shape, bool room) {
+    if (request->hints.shape.len_q < 0) {
+        const int64_t rows = tuned_few_rows(shape);
+        for (int i = 0; rows > 0 && i < PACK - DECODE; i++)
+            if (rows <= LEAST_ROWS << i)
+                return DECODE + i;
+        const int packing = choose_packing(found, shape);
+        if (packing)
+            return packing == PACKED_ROWS ? PACK : PACK + 1;
+    }
+    if (found->knobs.algorithm != algorithm_flash_async || found->knobs.layout != layout_dense)
+        return -1;
+    struct shape in_parts = *shape;
+    if (!room || !plan_split(&found->splits, &in_parts))
+        in_parts.key_parts = 1;
+    const int row = choose_few_tiles(&found->knobs, shape, found, in_parts.key_parts);
+    return row < 0 ? -1 : SMALL_TILES + row;
+}
+
+/* The kernel for few queries that att_find would choose. */
+static bool choose_decode(struct att_session *session, const struct request *request, const struct table_list *tables,
+                          int rows, struct choice *choice) {
+    struct request few = *request;
+    few.hints.shape.len_q = rows;
+    few.hints.shape.heads = few.hints.shape.kv_heads = -1;
+    *choice = (struct choice){0};
+    const bool measured =
+        choose_measured(session, &few, choice) && choose_is_usable(session, &few, tables, &choice->variant);
+    return (measured || choose_default(session, &few, tables, choice)) &&
+           choice->variant.knobs.algorithm == algorithm_decode;
+}
+
+bool choose_for_class(struct att_session *session, const struct request *request, int size_class,
+                      struct choice *choice) {
+    const struct knobs *found = &choice->variant.knobs, problem = tuned_problem(&request->knobs);
+    const struct table_list tables = choose_tables(session, &problem);
+    if (size_class >= SMALL_TILES)
+        return found->algorithm == algorithm_flash_async && found->layout == layout_dense &&
+               choose_small_tiles(session, request, &tables, size_class - SMALL_TILES, choice);
+    if (request->hints.shape.len_q >= 0)
+        return false;
+    if (size_class < PACK)
+        return choose_decode(session, request, &tables, LEAST_ROWS << (size_class - DECODE), choice);
+    if (!knob_in(choice->variant.used, KNOB_pack_gqa) || found->pack_gqa != 0 ||
+        !choose_pack(session, request, &tables, size_class == PACK ? PACKED_ROWS : AUTO, choice))
+        return false;
+    choose_split(session, request, &tables, choice);
+    return true;
+}
+
+void choose_print_class(int size_class, struct text *text) {
+    if (size_class < PACK)
+        text_print(text, "up to %d rows of Q that share a K/V head", LEAST_ROWS << (size_class - DECODE));
+    else if (size_class < SMALL_TILES)
+        text_print(text, "so few queries that the heads of a group fill half of the Q tiles%s",
+                   size_class == PACK ? ", a single one" : "");
+    else
+        choose_print_few_tiles(size_class - SMALL_TILES, text);
+}
