@@ -29,19 +29,25 @@ __device__ __forceinline__ void skip_bias(Score &score, const attention_params &
         bias_done(score, p, shared);
 }
 
-// The warp loads the bias of its own rows where the producer does not, in the tile that begins with key `first`.
+// The warp loads the bias of its own rows where the producer does not, in the tile that begins with key `first`: in pieces where it can, whose
+// latencies overlap, and one key at a time.
 __device__ __forceinline__ void fill_bias(const Unit &unit, BiasRows &bias, int first) {
-    const int from = rows_in_pieces(unit.p) ? max(first, unit.p.len_kv / 8 * 8) : first;
+    const int top = warp_index() % 4 * 16, pieces = rows_in_pieces(unit.p) ? (unit.p.len_kv - first) / 8 : 0;
+    const int line = top + unit.lane % 16;
+    const unsigned short *row = bias_element(unit.p, unit.where, unit.position(line), first);
     __syncwarp(); // other lanes have read what was there
 #pragma unroll 1
-    for (int i = 0; i < 16; i++) {
-        int line = warp_index() % 4 * 16 + i, q = unit.position(line);
-#pragma unroll
-        for (int column = unit.lane; column < BLOCK_N; column += 32)
-            if (first + column >= from)
-                bias[line][column] =
-                    first + column < unit.p.len_kv ? *bias_element(unit.p, unit.where, q, first + column) : 0;
+    for (int i = unit.lane / 16; i < pieces; i += 2)
+        copy_piece(&bias[line][8 * i], row + 8 * i);
+#pragma unroll 1
+    for (int i = top; i < top + 16; i++) {
+#pragma unroll 1
+        for (int column = 8 * pieces + unit.lane; column < BLOCK_N; column += 32)
+            bias[i][column] = first + column < unit.p.len_kv
+                                  ? *bias_element(unit.p, unit.where, unit.position(i), first + column)
+                                  : 0;
     }
+    copy_pieces_wait();
     __syncwarp();
 }
 

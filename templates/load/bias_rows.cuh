@@ -2,18 +2,17 @@
 
 // One warp copies the rows of the bias that the score adds to S: for each unit of the Q tile, one K/V tile after the other.
 
-// LANES neighbouring lanes copy a row: pieces whose keys are all there. The consumers load the others.
+// LANES neighbouring lanes copy a row.
 __device__ __forceinline__ void copy_bias_rows(const attention_params &p, const Tile &tile, int query, int key, BiasRows &to) {
     constexpr int LANES = BLOCK_N % 32 == 0 ? 4 : 2;
-    const int lane = threadIdx.x % 32, column = lane % LANES * 8, there = p.len_kv / 8 * 8 - key - column;
+    const int lane = threadIdx.x % 32, column = lane % LANES * 8;
 #pragma unroll 1
     for (int row = lane / LANES; row < 64; row += 32 / LANES) {
         const unsigned short *from = bias_element(p, {tile.batch, tile.head, tile.kv_head},
                                                   position_of(p, min(query + row, p.len_q - 1)), key + column);
 #pragma unroll
         for (int i = 0; i < BLOCK_N; i += 8 * LANES)
-            if (i < there)
-                copy_piece(&to[row][column + i], from + i);
+            copy_piece(&to[row][column + i], from + i);
     }
 }
 
@@ -41,8 +40,9 @@ __device__ __forceinline__ void produce_bias_rows(const attention_params &all, S
 #pragma unroll 1
             for (int consumer = 0; consumer < CONSUMERS; consumer++) {
                 barrier_wait(&shared.bias.empty[stage][consumer], ring.parity() ^ 1);
-                copy_bias_rows(p, tile, tile.query + unit_of(consumer) * queries_of_unit(p), i * BLOCK_N,
-                               shared.bias.rows[stage][consumer]);
+                if ((i + 1) * BLOCK_N <= p.len_kv) // else the consumers read it themselves
+                    copy_bias_rows(p, tile, tile.query + unit_of(consumer) * queries_of_unit(p), i * BLOCK_N,
+                                   shared.bias.rows[stage][consumer]);
                 barrier_arrive_copied(&shared.bias.full[stage][consumer]);
             }
         }

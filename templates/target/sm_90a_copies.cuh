@@ -11,4 +11,7 @@ __device__ __forceinline__ void barrier_arrive_copied(Barrier *barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
+// Until all that this thread copies is there.
+__device__ __forceinline__ void copy_pieces_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 #endif

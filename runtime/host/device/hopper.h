@@ -94,6 +94,7 @@ ATTILE_INLINE void copy_piece(void *shared, const void *from) {
         ((unsigned *)shared)[i] = ((const unsigned *)from)[i];
 }
 ATTILE_INLINE void barrier_arrive_copied(void *barrier, ATTILE_LINE) { barrier_arrive(barrier, line); }
+ATTILE_INLINE void copy_pieces_wait() {}
 
 /* stmatrix: lane 8 j + i gives the address of row i of matrix j; lane 4 i + q holds its q-th pair. */
 ATTILE_INLINE void store_matrices(void *shared, unsigned a, unsigned b, unsigned c, unsigned d, ATTILE_LINE) {
