@@ -42,9 +42,9 @@ bool choose_next(struct att_session *session, const struct request *request, str
                  struct text *passed);
 
 /* Launches of a kernel that was found without all sizes: those of some sizes take another kernel, which att_find would have chosen
-   had it known them. A class is a kind of launch that has a kernel of its own: one for few queries, one whose heads share Q tiles, one with small
-   ones. */
-enum { SIZE_CLASSES = 13 };
+   had it known them. A class is a kind of launch that has a kernel of its own: one for few queries, one whose heads share Q tiles, one with other
+   tiles. */
+enum { SIZE_CLASSES = 23 };
 
 /* May launches of the choice belong to classes? */
 bool choose_has_classes(const struct request *request, const struct choice *choice);

@@ -2,9 +2,9 @@
 #include "choose_parts.h"
 #include "session.h"
 
-enum { LEAST_ROWS = 8, DECODE = 0, PACK = 3, SMALL_TILES = 5 }; /* the first classes of a kind */
+enum { LEAST_ROWS = 8, DECODE = 0, PACK = 3, TILES = 5 }; /* the first classes of a kind */
 _Static_assert(LEAST_ROWS << (PACK - DECODE - 1) == TUNED_FEW_ROWS, "a class for each Q tile of decode");
-_Static_assert(SMALL_TILES + FEW_TILES == SIZE_CLASSES, "a class for each row of the table of small tiles");
+_Static_assert(TILES + TILE_ROWS == SIZE_CLASSES, "a class for each row of the table of tiles");
 
 static bool is_fixed(const struct knobs *knobs) {
     for (int i = 0; i < FIXED_SIZES; i++)
@@ -32,13 +32,11 @@ int choose_class(const struct request *request, const struct variant *found, con
         if (packing)
             return packing == PACKED_ROWS ? PACK : PACK + 1;
     }
-    if (found->knobs.algorithm != algorithm_flash_async || found->knobs.layout != layout_dense)
-        return -1;
     struct shape in_parts = *shape;
     if (!room || !plan_split(&found->splits, &in_parts))
         in_parts.key_parts = 1;
-    const int row = choose_few_tiles(&found->knobs, shape, found, in_parts.key_parts);
-    return row < 0 ? -1 : SMALL_TILES + row;
+    const int row = choose_tile_row(&found->knobs, shape, found, in_parts.key_parts);
+    return row < 0 ? -1 : TILES + row;
 }
 
 /* The kernel for few queries that att_find would choose. */
@@ -58,9 +56,8 @@ bool choose_for_class(struct att_session *session, const struct request *request
                       struct choice *choice) {
     const struct knobs *found = &choice->variant.knobs, problem = tuned_problem(&request->knobs);
     const struct table_list tables = choose_tables(session, &problem);
-    if (size_class >= SMALL_TILES)
-        return found->algorithm == algorithm_flash_async && found->layout == layout_dense &&
-               choose_small_tiles(session, request, &tables, size_class - SMALL_TILES, choice);
+    if (size_class >= TILES)
+        return choose_tiles_of_row(session, request, &tables, size_class - TILES, choice);
     if (request->hints.shape.len_q >= 0)
         return false;
     if (size_class < PACK)
@@ -75,9 +72,9 @@ bool choose_for_class(struct att_session *session, const struct request *request
 void choose_print_class(int size_class, struct text *text) {
     if (size_class < PACK)
         text_print(text, "up to %d rows of Q that share a K/V head", LEAST_ROWS << (size_class - DECODE));
-    else if (size_class < SMALL_TILES)
+    else if (size_class < TILES)
         text_print(text, "so few queries that the heads of a group fill half of the Q tiles%s",
                    size_class == PACK ? ", a single one" : "");
     else
-        choose_print_few_tiles(size_class - SMALL_TILES, text);
+        choose_print_tile_row(size_class - TILES, text);
 }

@@ -53,17 +53,17 @@ bool choose_measured(struct att_session *session, const struct request *request,
 
 /* choose_tiles.c */
 
-enum { FEW_TILES = 8 };
+enum { TILE_ROWS = 18 };
 
-/* Which row of the table of small tiles suits launches of these sizes, -1 = none. `in_parts`: what would split the keys, into `parts`;
+/* Which row of the table of tiles suits launches of these sizes, -1 = none. `in_parts`: what would split the keys, into `parts`;
    tiles with all keys must be faster. */
-int choose_few_tiles(const struct knobs *knobs, const struct shape *shape, const struct variant *in_parts,
-                     int64_t parts);
-void choose_print_few_tiles(int row, struct text *text);
+int choose_tile_row(const struct knobs *knobs, const struct shape *shape, const struct variant *in_parts,
+                    int64_t parts);
+void choose_print_tile_row(int row, struct text *text);
 
 /* Puts the tiles of that row in the place of those of the choice. */
-bool choose_small_tiles(const struct att_session *session, const struct request *request,
-                        const struct table_list *tables, int row, struct choice *choice);
+bool choose_tiles_of_row(const struct att_session *session, const struct request *request,
+                         const struct table_list *tables, int row, struct choice *choice);
 
 /* Puts tiles that the hinted sizes ask for in the place of those of the choice. `in_parts`: as above, null = nothing would; `parts` is 1 unless all
    sizes are known. */

@@ -1,47 +1,89 @@
 /* choose_tiles: tiles that the sizes of launches ask for. Measured on an H200 (docs/performance-notes.md).
 
-   Where no SM has more than one or two Q tiles, they are small. Such a launch takes as long as its longest Q tile, and a tile of 64 rows takes about two thirds of the time of one of 128. It waits for
-   other things, too: for its first K/V tile and its first maxima. So it keeps maxima (`rescale: lazy`), and where no block has a second
-   tile, blocks are not persistent. */
+   Where an SM has few Q tiles, they are small. Such a launch takes as long as its longest Q tile, and a tile of 64 rows takes about two
+   thirds of the time of one of 128. It waits for other things, too: for its first K/V tile and its first maxima. So it keeps maxima
+   (`rescale: lazy`), and where no block has a second tile, blocks are not persistent. Short sequences keep maxima for the same reason. */
 #include "choose_parts.h"
 #include "session.h"
 
 #include <stdio.h>
 
-/* CAUSAL: with as many queries as keys, so that a long tile is followed by a short one. WORD: none or causal. */
-enum masks { ANY, WORD, CAUSAL, CUSTOM };
+/* WORD: none or causal. CAUSAL: with as many queries as keys, so that a long tile is followed by a short one. */
+enum masks { ANY, WORD, NONE, CAUSAL, CUSTOM };
 
-static const struct few {
-    int block_m, waves; /* Q tiles an SM has at most */
+enum {
+    ASYNC = algorithm_flash_async,
+    MMA = algorithm_flash_mma,
+    PER_TILE = scheduler_per_tile,
+    PERSISTENT = scheduler_persistent,
+    LAZY = rescale_lazy,
+    SUM = rescale_from_sum,
+    REGISTERS = q_in_q_registers,
+    BOTH = overlap_both,
+    HALVES = overlap_halves
+};
+
+/* Which launches: Q tiles an SM has at most, keys at most (0 = any number), masks, any scores or plain ones, head dimensions above the first
+   and up to the second. Then their schedule, AUTO as the template has it. The comment says their time in times of the time before, of
+   short sequences also with scores of deviation 16. */
+static const struct row {
+    int algorithm, block_m, waves, longest;
     enum masks masks;
-    int above, head_dim; /* head dimensions up to that */
-    int block_n, stages, scheduler;
-} few[FEW_TILES] = {
-    {64, 1, ANY, 0, 192, 128, 2, scheduler_per_tile},       /* 0.34 to 1.00 of the time without this */
-    {64, 1, ANY, 192, 256, 64, 2, scheduler_per_tile},      /* 0.55 to 1.04 */
-    {64, 2, CAUSAL, 0, 192, 64, 4, scheduler_persistent},   /* 0.66 to 0.96, 1.02 at d 96 and 1000 queries */
-    {64, 2, CAUSAL, 192, 256, 64, 2, scheduler_persistent}, /* 0.58 to 0.92 */
-    {128, 1, CUSTOM, 0, 128, 64, 3, scheduler_per_tile},    /* 0.55 to 0.94 */
-    {128, 1, WORD, 0, 128, 128, 2, scheduler_per_tile},     /* 0.72 to 0.98 */
-    {128, 2, CAUSAL, 0, 128, 128, 2, scheduler_persistent}, /* 0.64 to 1.00 */
-    {128, 2, CAUSAL, 128, 256, 64, 2, scheduler_persistent} /* 0.63 to 0.98 */
+    bool any_score;
+    int above, head_dim;
+    int block_n, stages, rescale, overlap, scheduler, cluster, q_in;
+} table[TILE_ROWS] = {
+    /* 0.34 to 1.00; d 256 0.55 to 1.04 */
+    {ASYNC, 64, 1, 0, ANY, true, 0, 192, 128, 2, LAZY, AUTO, PER_TILE, AUTO, AUTO},
+    {ASYNC, 64, 1, 0, ANY, true, 192, 256, 64, 2, LAZY, AUTO, PER_TILE, AUTO, AUTO},
+    /* 0.66 to 0.96, 1.02 at d 96 and 1000 queries; d 256 0.58 to 0.92 */
+    {ASYNC, 64, 2, 0, CAUSAL, true, 0, 192, 64, 4, LAZY, AUTO, PERSISTENT, AUTO, AUTO},
+    {ASYNC, 64, 2, 0, CAUSAL, true, 192, 256, 64, 2, LAZY, AUTO, PERSISTENT, AUTO, AUTO},
+    /* 0.55 to 0.94; 0.72 to 0.98 */
+    {ASYNC, 128, 1, 0, CUSTOM, false, 0, 128, 64, 3, LAZY, AUTO, PER_TILE, AUTO, AUTO},
+    {ASYNC, 128, 1, 0, WORD, false, 0, 128, 128, 2, LAZY, AUTO, PER_TILE, AUTO, AUTO},
+    /* 0.64 to 1.00; above d 128 0.63 to 0.98 */
+    {ASYNC, 128, 2, 0, CAUSAL, false, 0, 128, 128, 2, LAZY, AUTO, PERSISTENT, AUTO, AUTO},
+    {ASYNC, 128, 2, 0, CAUSAL, false, 128, 256, 64, 2, LAZY, AUTO, PERSISTENT, AUTO, AUTO},
+    /* 0.50 to 0.97, 1.06 at d 80 and 2048 queries; 0.41 to 1.01; 0.82 to 0.99 */
+    {MMA, 64, 2, 0, WORD, false, 0, 96, 128, 2, SUM, HALVES, AUTO, AUTO, REGISTERS},
+    {MMA, 64, 2, 0, ANY, true, 0, 128, 64, 3, LAZY, AUTO, AUTO, AUTO, REGISTERS},
+    {MMA, 64, 4, 0, CAUSAL, false, 0, 128, 64, 3, LAZY, AUTO, AUTO, AUTO, REGISTERS},
+    /* 1.01, deviation 16 0.86; d 96 0.98 to 1.01, 0.89 to 0.93; d 128 0.97 to 1.00, 0.86 to 0.93 */
+    {ASYNC, 256, 0, 512, CAUSAL, false, 0, 64, 64, 3, LAZY, AUTO, AUTO, AUTO, AUTO},
+    {ASYNC, 128, 0, 1024, CAUSAL, false, 64, 96, 128, 2, LAZY, BOTH, AUTO, AUTO, AUTO},
+    {ASYNC, 128, 0, 1536, CAUSAL, false, 96, 128, 128, 2, LAZY, BOTH, AUTO, AUTO, AUTO},
+    /* d 192 0.99 to 1.00, 0.87 to 0.94; d 256 0.97 to 1.00, 0.77 to 0.99 */
+    {ASYNC, 128, 0, 2048, CAUSAL, false, 128, 192, 64, 2, LAZY, BOTH, AUTO, AUTO, AUTO},
+    {ASYNC, 128, 0, 8192, CAUSAL, false, 192, 256, 64, 2, LAZY, AUTO, AUTO, AUTO, AUTO},
+    /* 0.96 to 1.00, 0.93 to 0.95; d 256 0.97 to 1.01, 0.94 to 0.98 */
+    {ASYNC, 128, 0, 1024, NONE, false, 96, 128, 128, 2, LAZY, BOTH, AUTO, 2, AUTO},
+    {ASYNC, 128, 0, 1024, NONE, false, 192, 256, 64, 2, LAZY, AUTO, AUTO, 2, AUTO},
 };
 
 static int64_t cover(int64_t size, int64_t part) { return (size + part - 1) / part; }
 
-/* Tiles of 128 rows were measured with plain scores. */
-static bool suits(const struct few *row, const struct knobs *knobs) {
+static bool suits(const struct row *row, const struct knobs *knobs) {
     const int head_dim = knobs->head_dim > knobs->head_dim_v ? knobs->head_dim : knobs->head_dim_v;
     const bool plain = knobs->score == score_scaled && knobs->sinks == 0 && knobs->dropout == 0;
-    const bool custom = knobs->mask == mask_custom_mask;
-    const bool masks[] = {[ANY] = true, [WORD] = !custom, [CAUSAL] = knobs->mask == mask_causal, [CUSTOM] = custom};
-    return head_dim > row->above && head_dim <= row->head_dim && masks[row->masks] && (row->block_m == 64 || plain);
+    const bool none = knobs->mask == mask_none, causal = knobs->mask == mask_causal;
+    const bool masks[] = {
+        [ANY] = true, [WORD] = none || causal, [NONE] = none, [CAUSAL] = causal, [CUSTOM] = !none && !causal};
+    return knobs->algorithm == row->algorithm && knobs->layout == layout_dense && knobs->dtype != dtype_fp32 &&
+           head_dim > row->above && head_dim <= row->head_dim && masks[row->masks] && (row->any_score || plain);
 }
 
-static bool holds(const struct few *row, const struct shape *shape, const struct knobs *knobs) {
+/* Does an SM have so few Q tiles? */
+static bool has_few(const struct row *row, const struct shape *shape) {
     const int64_t tiles = cover(shape->len_q, row->block_m), most = row->waves * shape->sm_count;
-    return suits(row, knobs) && (row->masks != CAUSAL || shape->len_q == shape->len_kv) && shape->batch <= most &&
-           shape->heads <= most && tiles <= most && shape->batch * shape->heads * tiles <= most;
+    return row->waves == 0 || (shape->batch <= most && shape->heads <= most && tiles <= most &&
+                               shape->batch * shape->heads * tiles <= most);
+}
+
+static bool holds(const struct row *row, const struct shape *shape, const struct knobs *knobs) {
+    return suits(row, knobs) && (row->masks != CAUSAL || shape->len_q == shape->len_kv) &&
+           (row->longest == 0 || (shape->len_q <= row->longest && shape->len_kv <= row->longest)) &&
+           has_few(row, shape);
 }
 
 /* --- or keys in parts ---------------------------------------------------------------------------------------------- */
@@ -52,7 +94,7 @@ enum { START = PLAN_KEYS_START, PART = PLAN_KEYS_PART, COMBINE = PLAN_KEYS_COMBI
 static int64_t time_of(int64_t keys, int64_t rows) { return keys * (rows + 64) / 192; }
 
 /* The tiles of an SM: all but one of them are short. */
-static int64_t time_whole(const struct few *row, const struct shape *shape) {
+static int64_t time_whole(const struct row *row, const struct shape *shape) {
     return time_of(shape->len_kv + row->waves * START, row->block_m);
 }
 
@@ -82,37 +124,48 @@ static bool take(const struct att_session *session, const struct request *reques
     return true;
 }
 
-int choose_few_tiles(const struct knobs *knobs, const struct shape *shape, const struct variant *in_parts,
-                     int64_t parts) {
-    int row = 0;
-    while (row < FEW_TILES && !holds(&few[row], shape, knobs))
-        row++;
-    if (row == FEW_TILES)
+int choose_tile_row(const struct knobs *knobs, const struct shape *shape, const struct variant *in_parts,
+                    int64_t parts) {
+    int i = 0;
+    while (i < TILE_ROWS && !holds(&table[i], shape, knobs))
+        i++;
+    if (i == TILE_ROWS)
         return -1;
     bool whole =
-        parts <= 1 || (few[row].block_m == 64 && time_in_parts(shape, in_parts, parts) >= time_whole(&few[row], shape));
-    return whole ? row : -1;
+        parts <= 1 || (table[i].block_m == 64 && time_in_parts(shape, in_parts, parts) >= time_whole(&table[i], shape));
+    return whole ? i : -1;
 }
 
-void choose_print_few_tiles(int row, struct text *text) {
-    text_print(text, "at most %d Q tile%s of %d rows for each SM%s", few[row].waves, few[row].waves == 1 ? "" : "s",
-               few[row].block_m, few[row].masks == CAUSAL ? ", and as many queries as keys" : "");
+void choose_print_tile_row(int i, struct text *text) {
+    const char *queries = table[i].masks == CAUSAL ? ", and as many queries as keys" : "";
+    if (table[i].waves)
+        text_print(text, "at most %d Q tile%s of %d rows for each SM%s", table[i].waves, table[i].waves == 1 ? "" : "s",
+                   table[i].block_m, queries);
+    else
+        text_print(text, "at most %d keys%s", table[i].longest, queries);
 }
 
-bool choose_small_tiles(const struct att_session *session, const struct request *request,
-                        const struct table_list *tables, int row, struct choice *choice) {
+bool choose_tiles_of_row(const struct att_session *session, const struct request *request,
+                         const struct table_list *tables, int i, struct choice *choice) {
+    const struct row *row = &table[i];
     struct knobs knobs = request->knobs;
-    if (!suits(&few[row], &choice->variant.knobs))
+    char why[CHOICE_RULE];
+    if (!suits(row, &choice->variant.knobs))
         return false;
-    knobs.block_m = few[row].block_m;
-    knobs.block_n = few[row].block_n;
-    knobs.stages = few[row].stages;
-    knobs.scheduler = few[row].scheduler;
-    knobs.rescale = rescale_lazy;
-    return take(session, request, tables, knobs,
-                few[row].waves == 1 ? "small Q tiles, since each SM has one of them at most"
-                                    : "small Q tiles, since each SM has two of them at most",
-                choice);
+    const struct {
+        enum knob_id knob;
+        int value;
+    } wishes[] = {{KNOB_block_m, row->block_m},     {KNOB_block_n, row->block_n}, {KNOB_stages, row->stages},
+                  {KNOB_rescale, row->rescale},     {KNOB_overlap, row->overlap}, {KNOB_cluster, row->cluster},
+                  {KNOB_scheduler, row->scheduler}, {KNOB_q_in, row->q_in}};
+    for (size_t k = 0; k < sizeof wishes / sizeof *wishes; k++)
+        if (wishes[k].value != AUTO)
+            knob_set(&knobs, wishes[k].knob, wishes[k].value);
+    if (row->waves)
+        snprintf(why, sizeof why, "small Q tiles, since each SM has at most %d of them", row->waves);
+    else
+        snprintf(why, sizeof why, "sequences of at most %d keys keep maxima", row->longest);
+    return take(session, request, tables, knobs, why, choice);
 }
 
 /* Short causal prompts in small pages: the template's tiles of 192 x 64 suit long ones. With pages of 16 at d 128, tiles of 128 x 128 take 0.72 of
@@ -122,8 +175,9 @@ static bool take_short(const struct att_session *session, const struct request *
     enum { SHORT = 2048, SMALL_PAGE = 32 };
     const struct knobs *usual = &choice->variant.knobs;
     struct knobs knobs = request->knobs;
-    if (usual->mask != mask_causal || usual->page_size < 1 || usual->page_size > SMALL_PAGE || usual->block_m != 192 ||
-        usual->head_dim <= 96 || request->hints.shape.len_q < 0 || request->hints.shape.len_q > SHORT)
+    if (usual->algorithm != algorithm_flash_async || usual->mask != mask_causal || usual->page_size < 1 ||
+        usual->page_size > SMALL_PAGE || usual->block_m != 192 || usual->head_dim <= 96 ||
+        request->hints.shape.len_q < 0 || request->hints.shape.len_q > SHORT)
         return false;
     knobs.block_m = 128;
     knobs.block_n = 128;
@@ -132,14 +186,12 @@ static bool take_short(const struct att_session *session, const struct request *
 
 bool choose_tiles(const struct att_session *session, const struct request *request, const struct table_list *tables,
                   const struct variant *in_parts, int64_t parts, struct choice *choice) {
-    const struct knobs *usual = &choice->variant.knobs;
-    if (!request->any_schedule || usual->family != family_attention_forward ||
-        usual->algorithm != algorithm_flash_async)
-        return false;
-    if (usual->layout != layout_dense)
-        return !in_parts && take_short(session, request, tables, choice);
     struct shape shape = request->hints.shape;
     shape.sm_count = session->info.sm_count;
-    const int row = choose_knows_sizes(&shape) ? choose_few_tiles(usual, &shape, in_parts, parts) : -1;
-    return row >= 0 && choose_small_tiles(session, request, tables, row, choice);
+    if (!request->any_schedule || choice->variant.knobs.family != family_attention_forward)
+        return false;
+    if (choice->variant.knobs.layout != layout_dense)
+        return !in_parts && take_short(session, request, tables, choice);
+    const int row = choose_knows_sizes(&shape) ? choose_tile_row(&choice->variant.knobs, &shape, in_parts, parts) : -1;
+    return row >= 0 && choose_tiles_of_row(session, request, tables, row, choice);
 }

@@ -40,12 +40,19 @@ __device__ __forceinline__ void fill_bias(const Unit &unit, BiasRows &bias, int 
     for (int i = unit.lane / 16; i < pieces; i += 2)
         copy_piece(&bias[line][8 * i], row + 8 * i);
 #pragma unroll 1
-    for (int i = top; i < top + 16; i++) {
+    for (int column = 8 * pieces + unit.lane; column < BLOCK_N; column += 32) {
+        const int key = first + column;
 #pragma unroll 1
-        for (int column = 8 * pieces + unit.lane; column < BLOCK_N; column += 32)
-            bias[i][column] = first + column < unit.p.len_kv
-                                  ? *bias_element(unit.p, unit.where, unit.position(i), first + column)
-                                  : 0;
+        for (int i = top; i < top + 16; i += 4) {
+            unsigned short value[4] = {0}; // their latencies overlap, too
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                if (key < unit.p.len_kv)
+                    value[j] = *bias_element(unit.p, unit.where, unit.position(i + j), key);
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                bias[i + j][column] = value[j];
+        }
     }
     copy_pieces_wait();
     __syncwarp();
