@@ -136,8 +136,9 @@ ATT_API const char *att_message(const att_session *session);
    Any sizes may be launched, whatever the hints. The fastest kernels require addresses and strides that are multiples of 16
    bytes, and att_launch refuses others; alignment=1 (or 2, 4, 8) finds a kernel that takes them. The default is 16.
 
-   Without a schedule and without hints of all sizes, launches of few queries and of few Q tiles take kernels of their own, as hints
-   of their sizes would have found. Each is compiled when a launch first takes it, or by att_prepare.
+   Without a schedule and without hints of all sizes, launches of few queries, of few Q tiles and of short sequences take kernels of
+   their own, as hints of their sizes would have found. Each is compiled when a launch first takes it, or by att_prepare. What the
+   functions below say of the kernel holds for the one that was found.
 
    The kernel is chosen once for a problem and schedule, and compiled at most once; later calls return the same kernel. The
    call looks in memory, then in bundles, then on disk, and then compiles. For a problem without a schedule, a bundle supplies

@@ -96,7 +96,7 @@ static enum att_status check_capture(const att_kernel *kernel, void *stream, str
         return ATT_OK;
     return failure_set(failure, ATT_NOT_PREPARED,
                        "%s is launched into a graph capture for the first time%s; call att_prepare before capturing",
-                       kernel->variant.name, kernel->by_sizes ? ", or for the first time with so few rows" : "");
+                       kernel->variant.name, kernel->by_sizes ? ", or for the first time with such sizes" : "");
 }
 
 /* The driver may load a kernel at its first launch. */
