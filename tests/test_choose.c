@@ -896,8 +896,8 @@ Test(choose, launches_take_what_hints_of_their_sizes_would_find) {
 
 enum { FEW_LEN = 4, MANY_LEN = 40 };
 
-/* Queries and keys of `len` tokens in two heads; the first element of O. */
-static enum att_status launch_len(att_session *session, att_kernel *kernel, int64_t len, float *o) {
+/* `len` queries and MANY_LEN keys in two heads, with the workspace that they need or without one; the first element of O. */
+static enum att_status launch_in(att_session *session, att_kernel *kernel, int64_t len, bool room, float *o) {
     enum { BOTH_HEADS = 2 * MANY_LEN };
     unsigned short values[BOTH_HEADS * D];
     void *tensor[4];
@@ -916,6 +916,8 @@ static enum att_status launch_len(att_session *session, att_kernel *kernel, int6
         .attention = {t[0], t[1], t[2], t[3], .batch = 1, .heads = 2, .len_q = len, .len_kv = MANY_LEN}};
     args.attention.k = args.attention.v = (struct att_tensor){tensor[1], BOTH_HEADS * D, MANY_LEN * D, D};
     cr_assert_eq(att_workspace_size(kernel, &args, &args.workspace_size), ATT_OK, "%s", att_message(session));
+    if (!room)
+        args.workspace_size = 0;
     if (args.workspace_size)
         cr_assert_eq(att_alloc(session, args.workspace_size, &args.workspace), ATT_OK);
     enum att_status status = att_launch(kernel, &args, NULL);
@@ -926,6 +928,10 @@ static enum att_status launch_len(att_session *session, att_kernel *kernel, int6
     if (args.workspace)
         att_free(session, args.workspace);
     return status;
+}
+
+static enum att_status launch_len(att_session *session, att_kernel *kernel, int64_t len, float *o) {
+    return launch_in(session, kernel, len, true, o);
 }
 
 /* A kernel found without sizes: another one is compiled when a launch first takes it, once. The host device has few SMs, so 40
@@ -982,5 +988,19 @@ Test(choose, the_found_kernel_answers_where_that_of_the_sizes_does_not_compile) 
     const char *said = strstr(text_string(&logged), " answers in place of ");
     cr_assert(said, "%s", text_string(&logged));
     cr_expect_null(strstr(said + 1, " answers in place of "), "it is said once");
+    att_close(session);
+}
+
+/* A launch makes do with the room that it has. */
+Test(choose, launches_of_all_sizes_work_without_a_workspace) {
+    att_session *session = open_gpu(NULL, "GPU", 90);
+    att_kernel *kernel;
+    cr_assert_eq(att_find(session, BF16, NULL, &kernel), ATT_OK, "%s", att_message(session));
+    for (int len = 1; len <= MANY_LEN; len += 13) {
+        float with, without;
+        cr_assert_eq(launch_in(session, kernel, len, true, &with), ATT_OK, "%s", att_message(session));
+        cr_assert_eq(launch_in(session, kernel, len, false, &without), ATT_OK, "%s", att_message(session));
+        cr_expect(fabsf(with - without) < 0.004f && with > 0.1f, "%d: %g and %g", len, (double)with, (double)without);
+    }
     att_close(session);
 }
