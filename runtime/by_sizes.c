@@ -40,7 +40,14 @@ static enum att_status build(const struct by_sizes *by_sizes, int size_class, at
     return ATT_OK;
 }
 
-static enum att_status get(struct by_sizes *by_sizes, int size_class, att_kernel **taken, struct failure *failure) {
+int by_sizes_class(const struct by_sizes *by_sizes, const struct shape *shape, bool room) {
+    return choose_class(&by_sizes->request, &by_sizes->found->variant, shape, room);
+}
+
+enum att_status by_sizes_take(struct by_sizes *by_sizes, int size_class, att_kernel **taken, struct failure *failure) {
+    *taken = NULL;
+    if (size_class < 0)
+        return ATT_OK;
     _Atomic(att_kernel *) *place = &by_sizes->kernel[size_class];
     att_kernel *kernel, *there = atomic_load_explicit(place, memory_order_acquire);
     if (!there) {
@@ -55,20 +62,8 @@ static enum att_status get(struct by_sizes *by_sizes, int size_class, att_kernel
     return ATT_OK;
 }
 
-static int class_of(const struct by_sizes *by_sizes, const struct shape *shape, bool room) {
-    return choose_class(&by_sizes->request, &by_sizes->found->variant, shape, room);
-}
-
-enum att_status by_sizes_take(struct by_sizes *by_sizes, const struct shape *shape, bool room, att_kernel **kernel,
-                              struct failure *failure) {
-    const int size_class = class_of(by_sizes, shape, room);
-    *kernel = NULL;
-    return size_class < 0 ? ATT_OK : get(by_sizes, size_class, kernel, failure);
-}
-
-bool by_sizes_is_ready(const struct by_sizes *by_sizes, const struct shape *shape, bool room) {
-    const int size_class = class_of(by_sizes, shape, room);
-    return size_class < 0 || atomic_load(&by_sizes->kernel[size_class]);
+bool by_sizes_is_ready(const struct by_sizes *by_sizes, int size_class) {
+    return size_class < 0 || atomic_load_explicit(&by_sizes->kernel[size_class], memory_order_acquire);
 }
 
 /* --- all classes --------------------------------------------------------------------------------------------------- */
@@ -85,7 +80,7 @@ static void *prepare_some(void *context) {
     for (int size_class; (size_class = atomic_fetch_add(&all->next, 1)) < SIZE_CLASSES;) {
         struct failure failure = {0};
         att_kernel *kernel = NULL;
-        if (get(all->by_sizes, size_class, &kernel, &failure) == ATT_OK && kernel)
+        if (by_sizes_take(all->by_sizes, size_class, &kernel, &failure) == ATT_OK && kernel)
             kernel_prepare(kernel, &failure);
         pthread_mutex_lock(&all->lock);
         if (all->failure.status == ATT_OK)

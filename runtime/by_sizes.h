@@ -15,13 +15,15 @@ struct by_sizes {
     _Atomic(struct att_kernel *) kernel[SIZE_CLASSES];
 };
 
-/* The kernel that launches of these sizes take, null where that is the found one: no other is better, or it does not compile.
-   `room`: they have a workspace. */
-enum att_status by_sizes_take(struct by_sizes *by_sizes, const struct shape *shape, bool room,
-                              struct att_kernel **kernel, struct failure *failure);
+/* The class of a launch of these sizes, -1 = none. `room`: it has a workspace. */
+int by_sizes_class(const struct by_sizes *by_sizes, const struct shape *shape, bool room);
+
+/* The kernel that launches of a class take, null where that is the found one: no other is better, or it does not compile. */
+enum att_status by_sizes_take(struct by_sizes *by_sizes, int size_class, struct att_kernel **kernel,
+                              struct failure *failure);
 
 /* Is that known, and nothing to be compiled? */
-bool by_sizes_is_ready(const struct by_sizes *by_sizes, const struct shape *shape, bool room);
+bool by_sizes_is_ready(const struct by_sizes *by_sizes, int size_class);
 
 /* Compile and load all of them, side by side. */
 enum att_status by_sizes_prepare(struct by_sizes *by_sizes, struct failure *failure);

@@ -145,13 +145,14 @@ static enum att_status check_sizes(const att_kernel *kernel, const struct att_ar
 static enum att_status take_by_sizes(att_kernel **kernel, const struct att_args *args, void *stream,
                                      struct arguments *arguments, struct room *room, struct failure *failure) {
     struct by_sizes *by_sizes = (*kernel)->by_sizes;
-    const bool has_room = args->workspace != NULL;
     att_kernel *own = NULL;
-    arguments->shape.sm_count = (*kernel)->session->info.sm_count;
-    if (by_sizes && ((!by_sizes_is_ready(by_sizes, &arguments->shape, has_room) &&
-                      check_capture(*kernel, stream, failure) != ATT_OK) ||
-                     by_sizes_take(by_sizes, &arguments->shape, has_room, &own, failure) != ATT_OK))
-        return failure->status;
+    if (by_sizes) {
+        arguments->shape.sm_count = (*kernel)->session->info.sm_count;
+        const int size_class = by_sizes_class(by_sizes, &arguments->shape, args->workspace != NULL);
+        if ((!by_sizes_is_ready(by_sizes, size_class) && check_capture(*kernel, stream, failure) != ATT_OK) ||
+            by_sizes_take(by_sizes, size_class, &own, failure) != ATT_OK)
+            return failure->status;
+    }
     if (own && (*kernel)->plan.maps && tensor_maps_check(arguments, failure) != ATT_OK)
         return failure->status; /* what it cannot take no other one does for it */
     if (own && check_sizes(own, args, arguments, room, failure) == ATT_OK) {
@@ -225,7 +226,8 @@ static enum att_status workspace_size(const att_kernel *kernel, const struct att
     if (arguments_read_sizes(&kernel->variant.knobs, args, &shape, &empty, failure) != ATT_OK || empty)
         return failure->status;
     shape.sm_count = kernel->session->info.sm_count;
-    if (kernel->by_sizes && by_sizes_take(kernel->by_sizes, &shape, true, &own, failure) != ATT_OK)
+    if (kernel->by_sizes &&
+        by_sizes_take(kernel->by_sizes, by_sizes_class(kernel->by_sizes, &shape, true), &own, failure) != ATT_OK)
         return failure->status;
     kernel = own ? own : kernel;
     if (complete_shape(kernel, &shape, failure) != ATT_OK ||
