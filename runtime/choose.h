@@ -11,6 +11,9 @@
 #include "failure.h"
 #include "gen.h"
 
+/* Kernels that copy in boxes take addresses and strides of so many bytes. */
+enum { BOX_ALIGNMENT = 16 };
+
 struct request {
     struct knobs knobs; /* as given, defaults elsewhere; target AUTO when not given */
     struct hints hints;

@@ -2,7 +2,7 @@
 #include "choose_parts.h"
 #include "session.h"
 
-enum { LEAST_ROWS = 8, DECODE = 0, PACK = 3, TILES = 5 }; /* the first classes of a kind */
+enum { DECODE = 0, PACK = 3, TILES = 5 }; /* the first classes of a kind */
 _Static_assert(LEAST_ROWS << (PACK - DECODE - 1) == TUNED_FEW_ROWS, "a class for each Q tile of decode");
 _Static_assert(TILES + TILE_ROWS == SIZE_CLASSES, "a class for each row of the table of tiles");
 
@@ -72,9 +72,10 @@ bool choose_for_class(struct att_session *session, const struct request *request
 void choose_print_class(int size_class, struct text *text) {
     if (size_class < PACK)
         text_print(text, "up to %d rows of Q that share a K/V head", LEAST_ROWS << (size_class - DECODE));
+    else if (size_class == PACK)
+        text_print(text, "up to %d rows of Q that share a K/V head", PACKED_ROWS);
     else if (size_class < TILES)
-        text_print(text, "so few queries that the heads of a group fill half of the Q tiles%s",
-                   size_class == PACK ? ", a single one" : "");
+        text_print(text, "so few queries that half of the Q tiles hold them when heads of a group share tiles");
     else
         choose_print_tile_row(size_class - TILES, text);
 }

@@ -12,6 +12,9 @@ static inline bool choose_agrees(int asked, int offered) {
     return asked == AUTO || offered == AUTO || asked == offered;
 }
 
+/* Rows of the smallest Q tile of decode; each next one has twice as many, up to TUNED_FEW_ROWS. */
+enum { LEAST_ROWS = 8 };
+
 /* Do hints say all sizes of a launch? */
 static inline bool choose_knows_sizes(const struct shape *hints) {
     return hints->batch >= 0 && hints->heads >= 0 && hints->len_q >= 0 && hints->len_kv >= 0;

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-enum { ANY = AUTO, BOX_ALIGNMENT = 16 };
+enum { ANY = AUTO };
 
 /* First come the kernels made for a kind of device, then the instruction set that suits most kernels. The defaults of the
    first suit the masks and scores that we know; kernels that spill with another expression get smaller tiles. */
@@ -52,7 +52,7 @@ int choose_preferences(void) { return PREFERENCES; }
 
 /* --- few rows ---------------------------------------------------------------------------------------------------- */
 
-enum { FEW_ROWS = TUNED_FEW_ROWS, LEAST_ROWS = 8, USUAL_HEAD_DIM = 256 };
+enum { FEW_ROWS = TUNED_FEW_ROWS, USUAL_HEAD_DIM = 256 };
 
 /* Rows of Q that share a K/V head, as the request says (tuned_few_rows). */
 static int64_t rows_of(const struct request *request) {

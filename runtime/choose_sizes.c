@@ -28,7 +28,8 @@ bool choose_pack(const struct att_session *session, const struct request *reques
         return false;
     choice->variant = variant;
     snprintf(choice->rule, sizeof choice->rule,
-             "the heads of a group share Q tiles, since so few queries fill few; else the template's defaults");
+             "the heads of a group share Q tiles, since the queries of one head fill too little of them; else the "
+             "template's defaults");
     choice->by_rule |= KNOB_FLAG(KNOB_pack_gqa) | (block_m == AUTO ? 0 : KNOB_FLAG(KNOB_block_m));
     return true;
 }

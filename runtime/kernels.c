@@ -96,7 +96,7 @@ att_kernel *kernel_of_variant(att_session *session, const struct variant *varian
     text_print(&canonical, "%u\n", kind);
     if (request) { /* what its other kernels depend on beside the variant */
         const int alignment = request->hints.alignment;
-        text_print(&canonical, "%d %d %d\n", request->knobs.target, alignment < 16 ? alignment : 0,
+        text_print(&canonical, "%d %d %d\n", request->knobs.target, alignment < BOX_ALIGNMENT ? alignment : 0,
                    request->hints.shape.len_q >= 0);
     }
     variant_print(variant, &canonical);

@@ -1004,3 +1004,25 @@ Test(choose, launches_of_all_sizes_work_without_a_workspace) {
     }
     att_close(session);
 }
+
+static bool capturing(struct backend *backend, void *stream) {
+    (void)backend, (void)stream;
+    return true;
+}
+
+/* While a graph is recorded, no kernel of other sizes is loaded. */
+Test(choose, a_capture_needs_the_kernel_of_its_sizes_prepared) {
+    att_session *session = open_gpu(NULL, "GPU", 90);
+    att_kernel *kernel;
+    float o;
+    cr_assert_eq(att_find(session, BF16, NULL, &kernel), ATT_OK, "%s", att_message(session));
+    session->info.sm_count = 1;
+    cr_assert_eq(launch_len(session, kernel, MANY_LEN, &o), ATT_OK, "%s", att_message(session));
+    gpu.capturing = capturing;
+    cr_expect_eq(launch_len(session, kernel, MANY_LEN, &o), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(launch_len(session, kernel, FEW_LEN, &o), ATT_NOT_PREPARED);
+    cr_expect(strstr(att_message(session), "call att_prepare before capturing"), "%s", att_message(session));
+    cr_assert_eq(att_prepare(kernel), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(launch_len(session, kernel, FEW_LEN, &o), ATT_OK, "%s", att_message(session));
+    att_close(session);
+}
