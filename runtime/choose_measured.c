@@ -39,7 +39,7 @@ struct match {
     struct knobs lender;           /* the problem of these rows */
     bool borrowed, larger;         /* of another number format; of larger head dimensions */
     struct shape shape;            /* at hand */
-    struct choice usual;           /* the template's defaults */
+    struct choice usual;           /* the template's defaults; infeasible = there are none */
     struct model_mask here, there; /* at this shape, at that of the nearest row */
     double nearest;                /* predicted for the nearest row at its own shape */
     struct rival rival[RIVALS];
@@ -59,29 +59,6 @@ struct table_list choose_tables(struct att_session *session, const struct knobs 
     return tables;
 }
 
-static bool find_rows_of(struct match *match, const struct knobs *lender) {
-    match->lender = *lender;
-    match->tables = choose_tables(match->session, lender);
-    for (int i = 0; i < match->tables.count; i++) {
-        match->table = match->tables.table[i];
-        match->near = tuned_nearest(match->table, lender, &match->shape);
-        if (match->near && choose_agrees(match->request->knobs.target, match->near->schedule.target))
-            return true;
-    }
-    return false;
-}
-
-static bool find_rows(struct match *match) {
-    struct knobs problem = tuned_problem(&match->request->knobs), lender;
-    if (find_rows_of(match, &problem))
-        return true;
-    if (!tables_lender(&match->session->tables, match->session->info.device_name, &problem, &lender))
-        return false;
-    match->borrowed = true;
-    match->larger = lender.head_dim != problem.head_dim || lender.head_dim_v != problem.head_dim_v;
-    return find_rows_of(match, &lender);
-}
-
 /* Which knobs a row sets. */
 static knob_flags set_by(const struct match *match, const struct tuned_row *row) {
     knob_flags set = 0;
@@ -98,12 +75,19 @@ static void put(const struct match *match, const struct tuned_row *row, struct k
             knob_set(knobs, (enum knob_id)id, knob_get(&row->schedule, (enum knob_id)id));
 }
 
+static bool has_target(const struct tuned_row *row, const void *request) {
+    return choose_agrees(((const struct request *)request)->knobs.target, row->schedule.target);
+}
+
 const struct tuned_row *choose_pinned(const struct att_session *session, const struct request *request) {
     const struct tuned *own = session->tables.own;
     const struct knobs problem = tuned_problem(&request->knobs);
     const struct shape shape = choose_shape(request);
     bool locked = own && own->lock && tuned_is_for(own, session->info.device_name);
-    return locked ? tuned_nearest(own, &problem, &shape) : NULL;
+    if (!locked)
+        return NULL;
+    const struct tuned_row *row = tuned_nearest(own, &problem, &shape, (struct tuned_filter){has_target, request});
+    return row ? row : tuned_nearest(own, &problem, &shape, (struct tuned_filter){0});
 }
 
 bool choose_complete_pinned(struct att_session *session, const struct request *request, const struct tuned_row *row,
@@ -122,6 +106,44 @@ static bool complete(const struct match *match, const struct tuned_row *row, str
         return true;
     put(match, row, &knobs);
     return choose_complete(match->session->templates, knobs, target_any, variant);
+}
+
+/* Rows for the target that is asked for, and for kernels that can run here: those of the algorithm that the defaults have, and others
+   where they are usable. */
+static bool accepts(const struct tuned_row *row, const void *context) {
+    const struct match *match = context;
+    struct variant variant;
+    if (!choose_agrees(match->request->knobs.target, row->schedule.target))
+        return false;
+    return (match->usual.variant.feasible && row->schedule.algorithm == match->usual.variant.knobs.algorithm) ||
+           (complete(match, row, &variant) &&
+            choose_is_usable(match->session, match->request, &match->tables, &variant));
+}
+
+static bool find_rows_of(struct match *match, const struct knobs *lender) {
+    match->lender = *lender;
+    match->tables = choose_tables(match->session, lender);
+    for (int i = 0; i < match->tables.count; i++) {
+        match->table = match->tables.table[i];
+        match->near = tuned_nearest(match->table, lender, &match->shape, (struct tuned_filter){accepts, match});
+        if (match->near)
+            return true;
+    }
+    return false;
+}
+
+static bool find_rows(struct match *match) {
+    struct knobs problem = tuned_problem(&match->request->knobs), lender;
+    match->tables = choose_tables(match->session, &problem);
+    if (!choose_default(match->session, match->request, &match->tables, &match->usual))
+        match->usual.variant.feasible = false;
+    if (find_rows_of(match, &problem))
+        return true;
+    if (!tables_lender(&match->session->tables, match->session->info.device_name, &problem, &lender))
+        return false;
+    match->borrowed = true;
+    match->larger = lender.head_dim != problem.head_dim || lender.head_dim_v != problem.head_dim_v;
+    return find_rows_of(match, &lender);
 }
 
 static bool follow(const struct match *match, const struct tuned_row *row, struct choice *choice) {
@@ -173,7 +195,7 @@ static bool is_repeated(const struct tuned *table, const struct tuned_row *row, 
 
 /* The nearest row first: of equals, the first wins. False where the model has nothing to say. */
 static bool find_rivals(struct match *match) {
-    if (!match->session->modelled || !choose_default(match->session, match->request, &match->tables, &match->usual) ||
+    if (!match->session->modelled || !match->usual.variant.feasible ||
         match->near->schedule.algorithm != match->usual.variant.knobs.algorithm)
         return false;
     model_mask_make(&match->here, &match->usual.variant.knobs, &match->shape);
@@ -288,9 +310,8 @@ bool choose_measured(struct att_session *session, const struct request *request,
         return choose_agrees(request->knobs.target, pinned->schedule.target) && choose_locked(&match, pinned, choice);
     if (!find_rows(&match))
         return false;
-    struct choice few;
-    if (match.near->schedule.algorithm != algorithm_decode && choose_default(session, request, &match.tables, &few) &&
-        few.variant.knobs.algorithm == algorithm_decode)
+    if (match.near->schedule.algorithm != algorithm_decode && match.usual.variant.feasible &&
+        match.usual.variant.knobs.algorithm == algorithm_decode)
         return false; /* rows of other kernels say nothing of few queries */
     struct text rule = {0};
     bool usable = !match.larger && follow(&match, match.near, choice);

@@ -29,6 +29,8 @@ static const char example[] = "# a comment\n"
                               "  - variant: {family: merge}\n"
                               "    because: slow\n";
 
+static const struct tuned_filter ALL = {0};
+
 static struct tuned *read_table(const char *text) {
     struct diag diag = {0};
     struct tuned *tuned = tuned_read("t.yaml", text, strlen(text), &diag);
@@ -101,7 +103,8 @@ Test(tuned, a_table_without_rows_is_one) {
     cr_expect_not(tuned_is_for(tuned, "NVIDIA H100"));
     /* without a row to point at: only clang's sanitizer finds what is added to a null pointer, 0 included */
     struct knobs problem = problem_of("family=attention_forward dtype=bf16 head_dim=128");
-    cr_expect_null(tuned_nearest(tuned, &problem, &(struct shape){.batch = 1, .heads = 1, .len_q = 8, .len_kv = 8}));
+    cr_expect_null(
+        tuned_nearest(tuned, &problem, &(struct shape){.batch = 1, .heads = 1, .len_q = 8, .len_kv = 8}, ALL));
     text_free(&text);
     tuned_free(tuned);
     tuned_free(made);
@@ -136,17 +139,33 @@ Test(tuned, an_excerpt_says_the_same_of_its_problem_in_the_same_lines) {
     text_free(&whole);
 }
 
-Test(tuned, put_replaces_a_row_of_the_same_problem_and_shape) {
+static bool is_for(const struct tuned_row *row, const void *target) {
+    return row->schedule.target == *(const int *)target;
+}
+
+Test(tuned, put_replaces_a_row_of_the_same_problem_shape_and_target) {
     struct tuned *tuned = read_table(example);
     struct tuned_row row = tuned->row[0];
     row.schedule.block_m = 64;
     cr_assert(tuned_put(tuned, &row));
     cr_expect_eq(tuned->rows, 3);
     cr_expect_eq(tuned->row[0].schedule.block_m, 64);
-    row.shape.len_q = 77;
+    row.schedule.target = target_sm_90;
+    row.microseconds = 900;
+    cr_assert(tuned_put(tuned, &row));
+    cr_assert_eq(tuned->rows, 4, "a row for another target");
+    cr_expect_eq(tuned_nearest(tuned, &row.problem, &row.shape, ALL)->schedule.target, target_sm_90a, "the faster one");
+    const int wanted = target_sm_90;
+    cr_expect_eq(tuned_nearest(tuned, &row.problem, &row.shape, (struct tuned_filter){is_for, &wanted}),
+                 &tuned->row[2]);
+    row.microseconds = 500;
     cr_assert(tuned_put(tuned, &row));
     cr_assert_eq(tuned->rows, 4);
-    cr_expect_eq(tuned->row[2].shape.len_q, 77, "rows of one problem stand together");
+    cr_expect_eq(tuned_nearest(tuned, &row.problem, &row.shape, ALL)->schedule.target, target_sm_90);
+    row.shape.len_q = 77;
+    cr_assert(tuned_put(tuned, &row));
+    cr_assert_eq(tuned->rows, 5);
+    cr_expect_eq(tuned->row[3].shape.len_q, 77, "rows of one problem stand together");
     tuned_free(tuned);
 }
 
@@ -166,7 +185,7 @@ Test(tuned, nearest_counts_doublings_of_lengths_and_of_batch_times_heads) {
         {{.batch = 16, .heads = 16, .len_q = 1024, .len_kv = 1024}, 1}, /* 2 + 2 + 2 against 1 + 1 + 1 */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        cr_expect_eq(tuned_nearest(tuned, &causal, &cases[i].shape), &tuned->row[cases[i].row], "case %zu", i);
+        cr_expect_eq(tuned_nearest(tuned, &causal, &cases[i].shape, ALL), &tuned->row[cases[i].row], "case %zu", i);
     tuned_free(tuned);
 }
 
@@ -194,7 +213,7 @@ Test(tuned, rows_for_few_queries_and_for_many_say_nothing_of_each_other) {
         {{.batch = 8, .heads = 64, .kv_heads = 8, .len_q = 5, .len_kv = 8192}, 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        cr_expect_eq(tuned_nearest(tuned, &problem, &cases[i].shape), &tuned->row[cases[i].row], "case %zu", i);
+        cr_expect_eq(tuned_nearest(tuned, &problem, &cases[i].shape, ALL), &tuned->row[cases[i].row], "case %zu", i);
     cr_expect_eq(tuned_few_rows(&cases[0].shape), 32);
     cr_expect_eq(tuned_few_rows(&cases[5].shape), TUNED_FEW_ROWS + 1);
     cr_expect_eq(tuned_few_rows(&(struct shape){.heads = 8, .kv_heads = 1}), 0);
@@ -205,14 +224,14 @@ Test(tuned, nearest_never_answers_another_problem) {
     struct tuned *tuned = read_table(example);
     struct shape shape = {.batch = 4, .heads = 16, .len_q = 4096, .len_kv = 4096};
     struct knobs none = problem_of("family=attention_forward dtype=bf16 head_dim=128 head_dim_v=128");
-    cr_expect_eq(tuned_nearest(tuned, &none, &shape), &tuned->row[2]);
+    cr_expect_eq(tuned_nearest(tuned, &none, &shape, ALL), &tuned->row[2]);
     static const char *const others[] = {
         "family=attention_forward dtype=fp16 head_dim=128", "family=attention_forward dtype=bf16 head_dim=64",
         "family=attention_forward dtype=bf16 head_dim=128 head_dim_v=64",
         "family=attention_forward dtype=bf16 head_dim=128 dtype_out=fp32", "family=merge dtype=bf16"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         struct knobs problem = problem_of(others[i]);
-        cr_expect_null(tuned_nearest(tuned, &problem, &shape), "%s", others[i]);
+        cr_expect_null(tuned_nearest(tuned, &problem, &shape, ALL), "%s", others[i]);
     }
     tuned_free(tuned);
 }
@@ -309,7 +328,7 @@ static const struct {
      "margin must be a number"},
     {PROBLEM
      "      - {shape: {len_q: 1, len_kv: 1}, schedule: {}}\n      - {shape: {len_kv: 1, len_q: 1}, schedule: {}}",
-     "t.yaml:6:9: error: this problem has a row for this shape already"},
+     "t.yaml:6:9: error: this problem has a row for this shape and target already"},
     {HEAD "deny: [{because: x}]", "a denial needs the key 'variant'"},
     {HEAD "deny: [{variant: {family: merge}}]", "a denial needs the key 'because'"},
     {HEAD "deny: [{variant: {dtype: bf16}, because: x}]", "a variant needs the key 'family'"},

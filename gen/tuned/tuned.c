@@ -61,7 +61,8 @@ bool tuned_put(struct tuned *tuned, const struct tuned_row *row) {
         if (!same_knobs(&tuned->row[i].problem, &row->problem))
             continue;
         place = i + 1;
-        if (same_shape(row->problem.family, &tuned->row[i].shape, &row->shape)) {
+        if (same_shape(row->problem.family, &tuned->row[i].shape, &row->shape) &&
+            tuned->row[i].schedule.target == row->schedule.target) {
             tuned->row[i] = *row;
             return true;
         }
@@ -171,14 +172,24 @@ static double distance(int family, const struct shape *a, const struct shape *b)
     return sum;
 }
 
-const struct tuned_row *tuned_nearest(const struct tuned *tuned, const struct knobs *problem,
-                                      const struct shape *shape) {
+/* Measured to be faster; a time that is not said is the slowest. */
+static bool is_faster(const struct tuned_row *a, const struct tuned_row *b) {
+    return a->microseconds > 0 && (b->microseconds <= 0 || a->microseconds < b->microseconds);
+}
+
+const struct tuned_row *tuned_nearest(const struct tuned *tuned, const struct knobs *problem, const struct shape *shape,
+                                      struct tuned_filter filter) {
     const struct tuned_row *nearest = NULL;
     double least = INFINITY;
     for (int i = 0; i < tuned->rows; i++) {
         const struct tuned_row *row = &tuned->row[i];
-        double here = same_knobs(&row->problem, problem) ? distance(problem->family, &row->shape, shape) : INFINITY;
-        if (here < least) {
+        if (!same_knobs(&row->problem, problem))
+            continue;
+        double here = distance(problem->family, &row->shape, shape);
+        bool nearer =
+            !nearest || here < least ||
+            (here == least && same_shape(problem->family, &row->shape, &nearest->shape) && is_faster(row, nearest));
+        if (nearer && (!filter.accepts || filter.accepts(row, filter.context))) {
             least = here;
             nearest = row;
         }

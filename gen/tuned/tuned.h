@@ -24,6 +24,7 @@
 
 #include "gen.h"
 
+/* A problem has at most one row for a shape and a target. */
 struct tuned_row {
     struct knobs problem;        /* as tuned_problem gives it */
     struct knobs schedule;       /* target and schedule knobs that are given; the others AUTO */
@@ -56,7 +57,7 @@ struct tuned *tuned_read(const char *name, const char *text, size_t size, struct
 struct tuned *tuned_new(const char *name, const char *device, const char *measured);
 void tuned_free(struct tuned *tuned); /* accepts null */
 
-/* Add a row, or replace the one of the same problem and shape. False: out of memory, and nothing has changed. */
+/* Add a row, or replace the one of the same problem, shape and target. False: out of memory, and nothing has changed. */
 bool tuned_put(struct tuned *tuned, const struct tuned_row *row);
 
 /* Take a variant out of service; it is found by all its knobs. One that is denied already is not denied twice. Null version:
@@ -96,12 +97,18 @@ enum { TUNED_FEW_ROWS = 32 };
    are more. */
 int64_t tuned_few_rows(const struct shape *shape);
 
+/* Which rows count; `context` is the caller's. */
+struct tuned_filter {
+    bool (*accepts)(const struct tuned_row *row, const void *context); /* null: all of them */
+    const void *context;
+};
+
 /* The row of this problem (as tuned_problem gives it) whose shape is nearest, or null when there is none. Rows for few rows
    of Q are nearest to such shapes, and the others to the others. Among them distance is how many times len_q, len_kv and
    batch * heads must be doubled or halved, added up, or with few rows of Q their number, len_kv and batch * kv_heads; the
-   earlier of equals wins. Families without these sizes compare all their sizes so. */
-const struct tuned_row *tuned_nearest(const struct tuned *tuned, const struct knobs *problem,
-                                      const struct shape *shape);
+   earlier of equals wins, but of rows of one shape for several targets, the fastest. Families without these sizes compare all their sizes so. */
+const struct tuned_row *tuned_nearest(const struct tuned *tuned, const struct knobs *problem, const struct shape *shape,
+                                      struct tuned_filter filter);
 
 /* The problem of which schedules can be borrowed for one that has no rows of its own. It may differ in which 16-bit type it
    takes, in the type of O, and in head dimensions that are larger: what fits into registers and shared memory there

@@ -73,7 +73,7 @@ static void read_row(struct table_reader *reader, const struct node *map) {
     if (!tuned_put(reader->tuned, &row))
         diag_error(reader->diag, map->place, "out of memory");
     else if (reader->tuned->rows == rows)
-        diag_error(reader->diag, map->place, "this problem has a row for this shape already");
+        diag_error(reader->diag, map->place, "this problem has a row for this shape and target already");
 }
 
 static void read_problem(struct table_reader *reader, const struct node *value, void *result) {
