@@ -20,11 +20,19 @@ budget=${BUDGET:-360} # seconds
 candidates=${CANDIDATES:-16}
 mkdir -p "$results" "$(dirname "$table")"
 
-shapes() { # heads, lengths...: as many sequences of each as have 16384 tokens
-    local heads=$1 length
-    shift
-    for length in "$@"; do
-        printf 'batch=%d,heads=%d,len_q=%d,len_kv=%d;' $((length < 16384 ? 16384 / length : 1)) "$heads" "$length" "$length"
+# batch,heads,length of each shape, on which the table is made and on which it is tested: 4 to 64 heads, 1 to 32 sequences, lengths on
+# powers of two and off them.
+made="128,16,128 32,16,512 16,16,1024 8,16,2048 4,16,4096 1,16,16384
+    32,16,300 8,64,360 16,12,600 4,32,700 32,8,900 2,40,1100 8,16,1300 1,64,1500 4,28,1800 16,8,2200 2,32,2600 8,8,3100 3,12,3000 1,24,3500 1,64,5000
+    2,8,6200 1,32,7500 4,4,9000 1,16,12000 1,8,20000"
+held="64,12,250 16,32,330 8,24,500 4,64,800 24,8,1000 2,20,1700 8,32,2000 1,40,2900 4,12,4100 2,32,6000 1,12,10000 1,16,24576"
+made_mma="32,16,512 16,16,1024 2,40,1100 8,16,2048 3,12,3000 4,16,4096 1,16,16384"
+held_mma="16,32,330 4,64,800 2,20,1700 4,12,4100 1,12,10000"
+
+shapes() { # batch,heads,length ...: as --shapes has them
+    local batch heads length
+    tr ' ' '\n' <<<"$*" | while IFS=, read -r batch heads length; do
+        [ -z "$batch" ] || printf 'batch=%d,heads=%d,len_q=%d,len_kv=%d;' "$batch" "$heads" "$length" "$length"
     done
 }
 
@@ -52,12 +60,10 @@ judge() {
 
 case "${1:-}" in
 tune)
-    run "$budget" tune.jsonl "$(shapes 16 128 512 1024 2048 4096 16384 32768)batch=1,heads=16,len_q=1024,len_kv=1024" \
-        --candidates "$candidates" --table "$table"
+    run "$budget" tune.jsonl "$(shapes $made)" --candidates "$candidates" --table "$table"
     ;;
 validate)
-    run $((budget / 3)) validate.jsonl "$(shapes 12 384 1536 6144 24576)$(shapes 8 768 3072)" \
-        --validate "$table" --json >"$results/validate.json" && summarise
+    run $((budget / 3)) validate.jsonl "$(shapes $held)" --validate "$table" --json >"$results/validate.json" && summarise
     ;;
 report)
     judge && summarise

@@ -2,7 +2,8 @@
 
    Where an SM has few Q tiles, they are small. Such a launch takes as long as its longest Q tile, and a tile of 64 rows takes about two
    thirds of the time of one of 128. It waits for other things, too: for its first K/V tile and its first maxima. So it keeps maxima
-   (`rescale: lazy`), and where no block has a second tile, blocks are not persistent. Short sequences keep maxima for the same reason. */
+   (`rescale: lazy`), and where no block has a second tile, blocks are not persistent. Short sequences keep maxima for the same reason, in
+   the tiles that they have. */
 #include "choose_parts.h"
 #include "session.h"
 
@@ -24,8 +25,8 @@ enum {
 };
 
 /* Which launches: Q tiles an SM has at most, keys at most (0 = any number), masks, any scores or plain ones, head dimensions above the first
-   and up to the second. Then their schedule, AUTO as the template has it. The comment says their time in times of the time before, of
-   short sequences also with scores of deviation 16. */
+   and up to the second. Then their schedule, AUTO as the template has it; rows with any number of Q tiles are for launches that have these
+   tiles anyway. The comment says their time in times of the time before, of short sequences also with scores of deviation 16. */
 static const struct row {
     int algorithm, block_m, waves, longest;
     enum masks masks;
@@ -63,6 +64,12 @@ static const struct row {
 
 static int64_t cover(int64_t size, int64_t part) { return (size + part - 1) / part; }
 
+/* As they are without this table? */
+static bool has_tiles_of(const struct row *row, const struct knobs *knobs) {
+    return knobs->block_m == row->block_m && knobs->block_n == row->block_n &&
+           knobs->cluster == (row->cluster == AUTO ? 1 : row->cluster);
+}
+
 static bool suits(const struct row *row, const struct knobs *knobs) {
     const int head_dim = knobs->head_dim > knobs->head_dim_v ? knobs->head_dim : knobs->head_dim_v;
     const bool plain = knobs->score == score_scaled && knobs->sinks == 0 && knobs->dropout == 0;
@@ -70,7 +77,8 @@ static bool suits(const struct row *row, const struct knobs *knobs) {
     const bool masks[] = {
         [ANY] = true, [WORD] = none || causal, [NONE] = none, [CAUSAL] = causal, [CUSTOM] = !none && !causal};
     return knobs->algorithm == row->algorithm && knobs->layout == layout_dense && knobs->dtype != dtype_fp32 &&
-           head_dim > row->above && head_dim <= row->head_dim && masks[row->masks] && (row->any_score || plain);
+           head_dim > row->above && head_dim <= row->head_dim && masks[row->masks] && (row->any_score || plain) &&
+           (row->waves > 0 || has_tiles_of(row, knobs));
 }
 
 /* Does an SM have so few Q tiles? */
