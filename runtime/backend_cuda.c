@@ -4,6 +4,7 @@
 #include "cubin.h"
 #include "cuda_api.h"
 #include "knobs.h"
+#include "l2_flush.h"
 #include "nvml.h"
 #include "nvrtc.h"
 
@@ -26,8 +27,8 @@ struct backend {
     _Atomic(struct nvrtc *) nvrtc;  /* opened when first wanted, which may be never */
     struct text no_nvrtc;           /* why there is none, once tried */
     void *event_start, *event_stop; /* of the timer */
-    uint64_t flushed;               /* a buffer larger than L2, once it was flushed; see cuda_flush */
-    struct nvml *nvml;              /* null: not there, or not asked yet */
+    struct l2_flush flush;
+    struct nvml *nvml; /* null: not there, or not asked yet */
     bool nvml_tried;
 };
 
@@ -101,8 +102,7 @@ static void cuda_close(struct backend *backend) {
                 backend->api.event_destroy(backend->event_start);
             if (backend->event_stop)
                 backend->api.event_destroy(backend->event_stop);
-            if (backend->flushed)
-                backend->api.free(backend->flushed);
+            l2_flush_free(&backend->api, &backend->flush);
             leave(backend);
         }
         backend->api.primary_release(backend->device);
@@ -468,16 +468,12 @@ static enum att_status cuda_timer_stop(struct backend *backend, void *stream, do
     return check(backend, error, ATT_LAUNCH_FAILED, failure, "stopping the timer");
 }
 
-/* A buffer twice as large as L2 is written: what was there before is not there after. It takes tens of microseconds,
-   in which the host gets ahead: a launch that follows starts at once. */
+/* It takes tens of microseconds, in which the host gets ahead: a launch that follows starts at once. */
 static enum att_status cuda_flush(struct backend *backend, void *stream, struct failure *failure) {
-    size_t bytes = backend->l2_bytes > 0 ? 2 * (size_t)backend->l2_bytes : (size_t)128 << 20;
     enum att_status status = enter(backend, failure);
     if (status != ATT_OK)
         return status;
-    int error = backend->flushed ? CUDA_OK : backend->api.alloc(&backend->flushed, bytes);
-    if (error == CUDA_OK)
-        error = backend->api.fill(backend->flushed, 0, bytes, stream);
+    int error = l2_flush(&backend->api, &backend->flush, backend->l2_bytes, backend->multiprocessors, stream);
     leave(backend);
     return check(backend, error, ATT_LAUNCH_FAILED, failure, "flushing the GPU's caches");
 }

@@ -6,7 +6,8 @@
 
 enum { LEAST = 3, MOST = 64, TOGETHER = 32 };
 
-static const double LEAD_IN = 25e-3; /* seconds of launches, at most, before the first sample */
+static const double LEAD_IN = 50e-3; /* seconds of launches, at most, before the first sample */
+static const double LEAD_RUN = 2e-3; /* ... of which the host waits for so many at a time */
 static const double WARM_RUN = 1e-4; /* seconds of launches timed together: long beside one launch's own cost */
 static const double LONG = 2e-3;     /* seconds of a launch that evens out by itself: one sample is enough */
 
@@ -75,19 +76,20 @@ static enum att_status series(const struct subject *subject, enum lead lead, int
 }
 
 /* A kernel is timed in the state it makes itself: what the one before it drew of the power limit sets the clocks of the
-   first milliseconds. */
+   first milliseconds, and a GPU that rests between launches runs at clocks that no full one reaches. */
 static enum att_status lead_in(const struct subject *subject, double seconds) {
-    enum att_status status = ATT_OK;
     double time, end = clock_seconds() + seconds;
+    enum att_status status = sample(subject, LEAD_NONE, 1, &time);
+    const int together = time * MOST > LEAD_RUN ? 1 + (int)(LEAD_RUN / time) : MOST;
     while (status == ATT_OK && clock_seconds() < end)
-        status = sample(subject, LEAD_FLUSH, 1, &time);
+        status = sample(subject, LEAD_NONE, together, &time);
     return status;
 }
 
 enum att_status timing_run(att_session *session, att_kernel *kernel, const struct att_args *args, double seconds,
                            struct timing *cold, struct timing *warm, struct failure *failure) {
     const struct subject subject = {session, kernel, args, failure};
-    double before = fmin(LEAD_IN, seconds / 3);
+    double before = fmin(LEAD_IN, seconds / 2);
     enum att_status status = lead_in(&subject, before);
     if (status == ATT_OK)
         status = series(&subject, LEAD_FLUSH, 1, (seconds - before) * 0.7, cold);

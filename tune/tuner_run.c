@@ -15,7 +15,7 @@
 enum { GPUS = 16, JOBS = 64, HANDS = GPUS + JOBS, NONE = -1, BUDGET_MS = 200 };
 
 static const double GREETING = 60;      /* seconds that a worker may take to open its device */
-static const double FIRST_PASS = 0.05;  /* seconds of timing at most when a kernel is measured first */
+static const double FIRST_PASS = 0.1;   /* seconds of timing at most when a kernel is measured first */
 static const double LONGEST_PASS = 0.2; /* and ever */
 static const double COMPILING =
     0.6; /* part of the time after which measuring starts without the kernels that are not compiled */
