@@ -64,6 +64,7 @@ bool facts_find(const struct knobs *knobs, struct expr_slot fact[FACT_COUNT], ch
     int value[FACT_COUNT] = {[FACT_target_shared_bytes] = target_info(knobs->target)->shared_bytes,
                              [FACT_dependent_launches] = target_starts_dependents(target_info(knobs->target)),
                              [FACT_split_keys] = knobs_split_keys(knobs),
+                             [FACT_packs_heads] = knobs->pack_gqa == 1,
                              [FACT_quantised] = knobs_quantised(knobs)};
     struct formula_set set;
     bool good = formula_set_open(&set, knobs);
