@@ -38,6 +38,7 @@ struct match {
     const struct tuned_row *near;  /* the nearest of them */
     struct knobs lender;           /* the problem of these rows */
     bool borrowed, larger;         /* of another number format; of larger head dimensions */
+    bool others;                   /* do rows of other algorithms than the defaults' count at other shapes? */
     struct shape shape;            /* at hand */
     struct choice usual;           /* the template's defaults; infeasible = there are none */
     struct model_mask here, there; /* at this shape, at that of the nearest row */
@@ -108,14 +109,24 @@ static bool complete(const struct match *match, const struct tuned_row *row, str
     return choose_complete(match->session->templates, knobs, target_any, variant);
 }
 
-/* Rows for the target that is asked for, and for kernels that can run here: those of the algorithm that the defaults have, and others
-   where they are usable. */
+static bool is_here(const struct match *match, const struct tuned_row *row) {
+    for (int i = 0; i < SHAPE_COUNT; i++)
+        if (shape_table[i].families >> row->problem.family & 1 &&
+            shape_get(&row->shape, (enum shape_id)i) != shape_get(&match->shape, (enum shape_id)i))
+            return false;
+    return true;
+}
+
+/* Rows for the target that is asked for, of the algorithm that the defaults have. One of another algorithm, which may have won at a
+   single shape or have been the only one there, counts at its own shape, or where there are no others; then only if it can run. */
 static bool accepts(const struct tuned_row *row, const void *context) {
     const struct match *match = context;
     struct variant variant;
     if (!choose_agrees(match->request->knobs.target, row->schedule.target))
         return false;
-    return (match->usual.variant.feasible && row->schedule.algorithm == match->usual.variant.knobs.algorithm) ||
+    if (match->usual.variant.feasible && row->schedule.algorithm == match->usual.variant.knobs.algorithm)
+        return true;
+    return (match->others || is_here(match, row)) &&
            (complete(match, row, &variant) &&
             choose_is_usable(match->session, match->request, &match->tables, &variant));
 }
@@ -123,12 +134,14 @@ static bool accepts(const struct tuned_row *row, const void *context) {
 static bool find_rows_of(struct match *match, const struct knobs *lender) {
     match->lender = *lender;
     match->tables = choose_tables(match->session, lender);
-    for (int i = 0; i < match->tables.count; i++) {
-        match->table = match->tables.table[i];
-        match->near = tuned_nearest(match->table, lender, &match->shape, (struct tuned_filter){accepts, match});
-        if (match->near)
-            return true;
-    }
+    for (int i = 0; i < match->tables.count; i++)
+        for (int pass = 0; pass < 2; pass++) {
+            match->table = match->tables.table[i];
+            match->others = pass > 0;
+            match->near = tuned_nearest(match->table, lender, &match->shape, (struct tuned_filter){accepts, match});
+            if (match->near)
+                return true;
+        }
     return false;
 }
 
@@ -294,11 +307,7 @@ static bool choose_locked(struct match *match, const struct tuned_row *row, stru
 
 /* Did the caller measure this row, at the very shape at hand? */
 static bool is_own(const struct match *match, const struct tuned_row *row) {
-    bool same = row && match->table == match->session->tables.own && !match->borrowed;
-    for (int i = 0; same && i < SHAPE_COUNT; i++)
-        if (shape_table[i].families >> row->problem.family & 1)
-            same = shape_get(&row->shape, (enum shape_id)i) == shape_get(&match->shape, (enum shape_id)i);
-    return same;
+    return row && match->table == match->session->tables.own && !match->borrowed && is_here(match, row);
 }
 
 bool choose_measured(struct att_session *session, const struct request *request, struct choice *choice) {

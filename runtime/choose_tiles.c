@@ -2,15 +2,16 @@
 
    Where an SM has few Q tiles, they are small. Such a launch takes as long as its longest Q tile, and a tile of 64 rows takes about two
    thirds of the time of one of 128. It waits for other things, too: for its first K/V tile and its first maxima. So it keeps maxima
-   (`rescale: lazy`), and where no block has a second tile, blocks are not persistent. Short sequences keep maxima for the same reason, in
-   the tiles that they have. */
+   (`rescale: lazy`), and where no block has a second tile, blocks are not persistent. Short sequences keep maxima for the same reason:
+   causal ones in the tiles that they have anyway, others in clusters. */
 #include "choose_parts.h"
 #include "session.h"
 
 #include <stdio.h>
 
-/* WORD: none or causal. CAUSAL: with as many queries as keys, so that a long tile is followed by a short one. */
-enum masks { ANY, WORD, NONE, CAUSAL, CUSTOM };
+/* WORD: none or causal. CAUSAL: with as many queries as keys, so that a long tile is followed by a short one. PAIRS: none, and blocks in pairs
+   have no Q tile in vain. */
+enum masks { ANY, WORD, PAIRS, CAUSAL, CUSTOM };
 
 enum {
     ASYNC = algorithm_flash_async,
@@ -25,8 +26,8 @@ enum {
 };
 
 /* Which launches: Q tiles an SM has at most, keys at most (0 = any number), masks, any scores or plain ones, head dimensions above the first
-   and up to the second. Then their schedule, AUTO as the template has it; rows with any number of Q tiles are for launches that have these
-   tiles anyway. The comment says their time in times of the time before, of short sequences also with scores of deviation 16. */
+   and up to the second. Then their schedule, AUTO as the template has it; causal rows with any number of Q tiles are for launches that have
+   these tiles anyway. The comment says their time in times of the time before, of short sequences also with scores of deviation 16. */
 static const struct row {
     int algorithm, block_m, waves, longest;
     enum masks masks;
@@ -58,16 +59,15 @@ static const struct row {
     {ASYNC, 128, 0, 2048, CAUSAL, false, 128, 192, 64, 2, LAZY, BOTH, AUTO, AUTO, AUTO},
     {ASYNC, 128, 0, 8192, CAUSAL, false, 192, 256, 64, 2, LAZY, AUTO, AUTO, AUTO, AUTO},
     /* 0.96 to 1.00, 0.93 to 0.95; d 256 0.97 to 1.01, 0.94 to 0.98 */
-    {ASYNC, 128, 0, 1024, NONE, false, 96, 128, 128, 2, LAZY, BOTH, AUTO, 2, AUTO},
-    {ASYNC, 128, 0, 1024, NONE, false, 192, 256, 64, 2, LAZY, AUTO, AUTO, 2, AUTO},
+    {ASYNC, 128, 0, 1024, PAIRS, false, 96, 128, 128, 2, LAZY, BOTH, AUTO, 2, AUTO},
+    {ASYNC, 128, 0, 1024, PAIRS, false, 192, 256, 64, 2, LAZY, AUTO, AUTO, 2, AUTO},
 };
 
 static int64_t cover(int64_t size, int64_t part) { return (size + part - 1) / part; }
 
-/* As they are without this table? */
+/* Are these tiles there without this table? Other tiles win more than maxima lose. */
 static bool has_tiles_of(const struct row *row, const struct knobs *knobs) {
-    return knobs->block_m == row->block_m && knobs->block_n == row->block_n &&
-           knobs->cluster == (row->cluster == AUTO ? 1 : row->cluster);
+    return knobs->block_m == row->block_m && knobs->block_n == row->block_n && knobs->cluster == 1;
 }
 
 static bool suits(const struct row *row, const struct knobs *knobs) {
@@ -75,10 +75,10 @@ static bool suits(const struct row *row, const struct knobs *knobs) {
     const bool plain = knobs->score == score_scaled && knobs->sinks == 0 && knobs->dropout == 0;
     const bool none = knobs->mask == mask_none, causal = knobs->mask == mask_causal;
     const bool masks[] = {
-        [ANY] = true, [WORD] = none || causal, [NONE] = none, [CAUSAL] = causal, [CUSTOM] = !none && !causal};
+        [ANY] = true, [WORD] = none || causal, [PAIRS] = none, [CAUSAL] = causal, [CUSTOM] = !none && !causal};
     return knobs->algorithm == row->algorithm && knobs->layout == layout_dense && knobs->dtype != dtype_fp32 &&
            head_dim > row->above && head_dim <= row->head_dim && masks[row->masks] && (row->any_score || plain) &&
-           (row->waves > 0 || has_tiles_of(row, knobs));
+           (row->waves > 0 || row->masks == PAIRS || has_tiles_of(row, knobs));
 }
 
 /* Does an SM have so few Q tiles? */
@@ -90,6 +90,7 @@ static bool has_few(const struct row *row, const struct shape *shape) {
 
 static bool holds(const struct row *row, const struct shape *shape, const struct knobs *knobs) {
     return suits(row, knobs) && (row->masks != CAUSAL || shape->len_q == shape->len_kv) &&
+           (row->masks != PAIRS || cover(shape->len_q, row->block_m) % 2 == 0) &&
            (row->longest == 0 || (shape->len_q <= row->longest && shape->len_kv <= row->longest)) &&
            has_few(row, shape);
 }
@@ -145,7 +146,9 @@ int choose_tile_row(const struct knobs *knobs, const struct shape *shape, const 
 }
 
 void choose_print_tile_row(int i, struct text *text) {
-    const char *queries = table[i].masks == CAUSAL ? ", and as many queries as keys" : "";
+    const char *queries = table[i].masks == CAUSAL  ? ", and as many queries as keys"
+                          : table[i].masks == PAIRS ? ", and an even number of Q tiles"
+                                                    : "";
     if (table[i].waves)
         text_print(text, "at most %d Q tile%s of %d rows for each SM%s", table[i].waves, table[i].waves == 1 ? "" : "s",
                    table[i].block_m, queries);

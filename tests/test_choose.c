@@ -125,9 +125,9 @@ Test(choose, each_device_gets_the_kernel_made_for_it) {
         {90, FEW " len_q=16", NULL, {"_flash_async_m128_", "_gqa1_splits0_"}},
         {90, FEW " len_q=16 alignment=2", NULL, {"_flash_mma_", "_gqa1_"}},
         {80, FEW " len_q=8", NULL, {"_flash_mma_m64_", "_gqa1_"}},
-        {90, FEW " len_q=4096", NULL, {"_flash_async_m128_", "_tma_s"}},
+        {90, FEW " len_q=4096", NULL, {"_flash_async_m192_", "_tma_s"}},
         {90, FEW " len_q=8 score=softcap(30)", NULL, {"_flash_async_m128_", "_tma_s"}}, /* its scores are of one head */
-        {90, FEW " len_q=8", "algorithm=flash_async", {"_flash_async_m128_", "_tma_s"}},
+        {90, FEW " len_q=8", "algorithm=flash_async", {"_flash_async_m192_", "_tma_s"}},
         {90, BF16 " head_dim_v=256 len_q=9", NULL, {"_decode_m8_", "_sm_90"}}, /* no larger tile is feasible */
         {90, FEW " len_q=1 target=sm_90a", NULL, {"_flash_async_", "_sm_90a"}},
         {90, FEW " len_q=1", "block_m=128", {"_flash_async_", "_m128_"}},
@@ -187,6 +187,31 @@ Test(choose, another_gpu_is_filled_by_splitting_keys) {
     att_close(session);
 }
 
+/* Measured at the same shape, for three targets. */
+Test(choose, rows_of_the_target_that_can_run_count) {
+    static const struct {
+        const char *problem, *word;
+    } cases[] = {
+        {"alignment=16", "_flash_async_m192_n64_s2_intra_warpgroup_from_sum_"},
+        {"alignment=2", "_flash_mma_m128_n64_t128_s2_halves_from_sum_heaviest_first_direct_sm_90"},
+        {"target=sm_90", "_flash_mma_m128_n64_t128_s2_halves_from_sum_heaviest_first_direct_sm_90"},
+        {"target=sm_80", "_flash_mma_m128_n64_t128_s2_halves_from_sum_heaviest_first_direct_sm_80"},
+        {"target=sm_80 dtype=fp16", "_flash_mma_m128_n64_t128_s2_halves_from_sum_heaviest_first_direct_sm_80"},
+    };
+    const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
+    att_session *session;
+    cr_assert_eq(session_open_to_choose(&options, "NVIDIA H200", "sm_90a", &session), ATT_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char problem[256];
+        snprintf(problem, sizeof problem,
+                 "family=attention_forward %s head_dim=128 mask=causal batch=2 heads=40 len_q=1100 len_kv=1100 %s",
+                 strstr(cases[i].problem, "dtype") ? "" : "dtype=bf16", cases[i].problem);
+        cr_expect(strstr(first(session, problem, NULL), cases[i].word), "%s: %s", problem,
+                  first(session, problem, NULL));
+    }
+    att_close(session);
+}
+
 /* The H200 has 132 SMs. */
 Test(choose, launches_with_few_q_tiles_get_small_ones) {
     static const struct {
@@ -210,8 +235,9 @@ Test(choose, launches_with_few_q_tiles_get_small_ones) {
         {"head_dim=128 mask=causal batch=4 heads=64 len_q=1024 len_kv=1024 score=\"softcap(30)\"", "_lazy_", false},
         {"head_dim=64 mask=causal batch=32 heads=32 len_q=512 len_kv=512", "_m256_n64_s3_intra_warpgroup_lazy_", true},
         {"head_dim=64 batch=32 heads=32 len_q=512 len_kv=512", "_lazy_", false},
-        {"head_dim=256 batch=32 heads=32 len_q=512 len_kv=512", "_lazy_", false},
-        {"head_dim=256 mask=causal batch=2 heads=32 len_q=8192 len_kv=8192", "_lazy_", true},
+        {"head_dim=256 batch=32 heads=32 len_q=512 len_kv=512", "_lazy_sections_persistent_tma_c2_", true},
+        {"head_dim=256 batch=32 heads=32 len_q=640 len_kv=640", "_lazy_", false}, /* five Q tiles are no pairs */
+        {"head_dim=256 mask=causal batch=8 heads=32 len_q=2048 len_kv=2048", "_lazy_", true},
         {"head_dim=256 mask=causal batch=2 heads=32 len_q=8192 len_kv=8193", "_lazy_", false},
         /* mma.sync: two tiles of 64 rows an SM, four with a causal mask */
         {"head_dim=64 target=sm_80 batch=1 heads=32 len_q=512 len_kv=512", "_flash_mma_m64_n128_t128_s2_halves_", true},

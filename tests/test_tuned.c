@@ -367,3 +367,28 @@ Test(tuned, all_mistakes_are_reported_in_one_pass) {
     cr_expect_eq(diag.errors, 4, "%s", text_string(&diag.text)); /* two values, an unknown key, a missing one */
     diag_free(&diag);
 }
+
+static bool is_at(const struct tuned_row *a, const struct tuned_row *b) {
+    return memcmp(&a->problem, &b->problem, sizeof a->problem) == 0 &&
+           memcmp(&a->shape, &b->shape, sizeof a->shape) == 0;
+}
+
+/* At a row's own shape its kernel is chosen, unless there is a faster one. */
+Test(tuned, the_h200_has_rows_for_older_targets_only_where_it_has_faster_ones) {
+    size_t size;
+    const char *text = tuned_embedded("nvidia_h200.yaml", &size);
+    struct diag diag = {0};
+    struct tuned *tuned = tuned_read("nvidia_h200.yaml", text, size, &diag);
+    int older = 0;
+    cr_assert(tuned, "%s", text_string(&diag.text));
+    for (const struct tuned_row *row = tuned->row; row < tuned->row + tuned->rows; row++) {
+        bool faster = row->schedule.target == target_sm_90a;
+        older += !faster;
+        for (const struct tuned_row *other = tuned->row; !faster && other < tuned->row + tuned->rows; other++)
+            faster =
+                other->schedule.target == target_sm_90a && is_at(row, other) && other->microseconds < row->microseconds;
+        cr_expect(faster, "line %d", row->line);
+    }
+    cr_expect_gt(older, 0);
+    tuned_free(tuned);
+}
