@@ -11,7 +11,8 @@ A time is that of one launch in a graph of launches over so many caches that no 
 MB, three at least). Kernels take turns, in an order drawn at random for each round; the median of the rounds counts. All
 are compared with a reference in fp32 first. `fetch` reads K and V of a case and computes nothing. cuDNN and
 FlashAttention-2 come through PyTorch; where several queries are causal, cuDNN runs without the mask, which it cannot align
-with the last key. Caches of 8 bits, pages, lengths that vary, latent attention (V in K) and appending are measured without peers; of
+with the last key. FlashInfer runs where it is installed, on pages too, and on caches of 8 bits with one scale: dense caches are
+pages as long as a sequence to it. Lengths that vary, latent attention (V in K) and appending are measured without peers; of
 these, `two launches` is a step by append_kv and decode, and `decode alone` that without anything new. Rows are appended to --results
 as JSON lines.
 """
@@ -55,6 +56,8 @@ def main():
             makers |= {"two launches": side.in_turn, "decode alone": side.alone}
         if not chosen.no_peers and not case.dtype_kv and not case.head_dim_v and case.is_dense:
             makers |= {"cudnn": side.cudnn, "fa2": side.fa2}
+        if not chosen.no_peers and decode_cuda.HAS_FLASHINFER and case.suits_pages:
+            makers |= {"flashinfer": side.flashinfer}
         for name, make in makers.items():
             try:
                 work = make()

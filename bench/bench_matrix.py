@@ -31,6 +31,7 @@ import runner
 import table
 
 RESULTS = pathlib.Path(__file__).parent / "results/matrix.jsonl"
+TARGET = "sm_90a"
 ALGORITHM = "algorithm=flash_async"  # part of every schedule that names none
 
 
@@ -46,7 +47,7 @@ def options():
     parser.add_argument("--flex", action="store_true", help="FlexAttention too")
     parser.add_argument("--schedule", action="append", default=[], metavar="KNOBS", help="a column of its own each")
     parser.add_argument("--variants", type=pathlib.Path, metavar="FILE", help="schedules, one a line; # comments")
-    parser.add_argument("--target", default="sm_90a", help="of the schedules that are given (sm_90a)")
+    parser.add_argument("--target", help=f"of all kernels; else the library chooses it, and schedules that are given are for {TARGET}")
     parser.add_argument("--results", type=pathlib.Path, help="JSON lines (bench/results/matrix.jsonl; dry run: none)")
     parser.add_argument("--cache-dir", help="where compiled kernels are kept")
     parser.add_argument("--commit", help="what is measured, where git does not say")
@@ -88,8 +89,9 @@ def main():
     if not todo:
         sys.exit("no case has these words; a case is called " + cases.matrix()[0].name)
     setup = {"device": "host" if chosen.dry_run else "cuda", "cache_dir": chosen.cache_dir, "fa3": chosen.fa3}
-    job = {"schedules": schedules(chosen), "peers": list(dict.fromkeys(peers(chosen))), "problem": "",
-           "target": f"target={chosen.target}"}
+    target = f"target={chosen.target}" if chosen.target else ""
+    job = {"schedules": schedules(chosen), "peers": list(dict.fromkeys(peers(chosen))), "problem": target,
+           "target": "" if target else f"target={TARGET}"}
     results = chosen.results or pathlib.Path(os.devnull if chosen.dry_run else RESULTS)
     about = {"bench": "matrix", "commit": chosen.commit, "input": "standard normal, bf16"}
     plan = protocol.Plan(rounds=chosen.rounds, seed=chosen.seed, warm_too=chosen.warm)

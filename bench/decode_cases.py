@@ -61,6 +61,11 @@ class Case:
         return not self.page_size and not self.varied and not self.append
 
     @property
+    def suits_pages(self):
+        """May each sequence be whole pages, without scales but one? What FlashInfer takes."""
+        return not self.append and not self.head_dim_v and not self.varied and self.kv_scale == "none" and self.dtype_kv != "int8"
+
+    @property
     def cache_bytes(self):
         """Of K and V of all sequences, with scales of tokens."""
         row = self.head_dim * (1 if self.dtype_kv else 2) + (4 if self.kv_scale == "token" else 0)

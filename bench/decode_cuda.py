@@ -1,5 +1,6 @@
 """What bench_decode.py runs on the GPU, through PyTorch: caches, kernels, graphs and times."""
 import gc
+import importlib.util
 
 import torch
 from torch.nn.attention import SDPBackend, bias, sdpa_kernel
@@ -11,6 +12,7 @@ from attile import _append
 from attile._tensor import view
 
 DEVICE = "cuda"
+HAS_FLASHINFER = importlib.util.find_spec("flashinfer") is not None
 EIGHT_BITS = {"e4m3": (torch.float8_e4m3fn, 448), "int8": (torch.int8, 127)}  # the type, and the most that it holds
 
 
@@ -139,6 +141,37 @@ class Side:
         case = self.case
         return self._sdpa(SDPBackend.FLASH_ATTENTION,
                           bias.causal_lower_right(case.len_q, case.len_kv) if case.len_q > 1 else None)
+
+    def flashinfer(self):
+        """Tensor cores, and its own plan of the launch, made beforehand."""
+        import flashinfer
+
+        case, whole = self.case, self.case.page_size or self.case.room  # without pages, a sequence is one
+        pages = case.room // whole
+        numbers = torch.arange(case.batch * pages, dtype=torch.int32, device=DEVICE)
+        if case.page_size:
+            numbers = self.sequences.page_table.flatten()
+        starts = torch.arange(case.batch + 1, dtype=torch.int32)
+        last = torch.full((case.batch,), whole, dtype=torch.int32)
+        workspace = torch.empty(512 << 20, dtype=torch.uint8, device=DEVICE)
+        shape = case.heads, case.kv_heads, case.head_dim, whole
+        types = {"q_data_type": self.q.dtype, "kv_data_type": self.caches[0][0].dtype}
+        if case.len_q == 1:
+            wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace, case.order.upper(), use_tensor_cores=True)
+            wrapper.plan(starts * pages, numbers, last, *shape, **types)
+        else:
+            wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace, case.order.upper())
+            wrapper.plan(starts * case.len_q, starts * pages, numbers, last, *shape, causal=True, **types)
+        q = self.q.transpose(1, 2).reshape(case.batch * case.len_q, case.heads, case.head_dim)
+        out = torch.empty_like(q)
+        order = (lambda one: one) if case.order == "hnd" else (lambda one: one.transpose(1, 2))
+        caches = [tuple(order(one) for one in cache) for cache in self.caches]
+
+        def work(number):
+            wrapper.run(q, caches[number], out=out)
+            return out.view(case.batch, case.len_q, case.heads, case.head_dim).transpose(1, 2)
+
+        return work
 
     def _sdpa(self, backend, mask):
         def work(number):
