@@ -4,8 +4,8 @@
 #
 #     bench/tune_h200.sh tune            # $BUDGET, 6 minutes; stop it at any time, the same command goes on
 #     bench/tune_h200.sh validate        # a third of $BUDGET
-#     bench/tune_h200.sh report          # from the results of both, else the recorded ones, without a GPU: how right is the model,
-#                                        # does the table pay?
+#     bench/tune_h200.sh report          # from the results of both, without a GPU: how right is the model (else of the recorded
+#                                        # results), does the table pay?
 #     ONLY='head_dim=128 mask=none' bench/tune_h200.sh tune   # a part; parts go into the same files
 #
 # Results: $RESULTS (tune.jsonl and validate.jsonl there), table: $TABLE.
@@ -45,7 +45,7 @@ run() { # seconds, results, shapes, further options...
 # Of all ratios in the JSON documents of validate: geometric mean, least, how many.
 summarise() {
     local document=$results/validate.json
-    [ -f "$document" ] || document=bench/results/validate_h200.json
+    [ -f "$document" ] || return
     grep -o '"ratio": [0-9.e+-]*' "$document" |
         awk '{ sum += log($2); n++; below += $2 < 0.98; if (n == 1 || $2 < least) least = $2 }
              END { if (n) printf "tuned beside untuned: geometric mean %.3f, least %.3f, %d below 0.98, of %d\n",
