@@ -62,7 +62,7 @@ class Case:
 
     @property
     def suits_pages(self):
-        """May each sequence be whole pages, without scales but one? What FlashInfer takes."""
+        """Is each sequence whole pages, without scales but one? What FlashInfer takes."""
         return not self.append and not self.head_dim_v and not self.varied and self.kv_scale == "none" and self.dtype_kv != "int8"
 
     @property

@@ -12,6 +12,7 @@ from attile import _append
 from attile._tensor import view
 
 DEVICE = "cuda"
+PAGE = 16  # rows, of caches that have no pages, for FlashInfer
 HAS_FLASHINFER = importlib.util.find_spec("flashinfer") is not None
 EIGHT_BITS = {"e4m3": (torch.float8_e4m3fn, 448), "int8": (torch.int8, 127)}  # the type, and the most that it holds
 
@@ -143,29 +144,29 @@ class Side:
                           bias.causal_lower_right(case.len_q, case.len_kv) if case.len_q > 1 else None)
 
     def flashinfer(self):
-        """Tensor cores, and its own plan of the launch, made beforehand."""
+        """Tensor cores, and its own plan of the launch, made beforehand. Caches without pages are copied to pages, in order: it splits
+        keys at their borders."""
         import flashinfer
 
-        case, whole = self.case, self.case.page_size or self.case.room  # without pages, a sequence is one
-        pages = case.room // whole
+        case, rows = self.case, self.case.page_size or PAGE
+        pages = case.room // rows
         numbers = torch.arange(case.batch * pages, dtype=torch.int32, device=DEVICE)
+        caches = self.caches if case.page_size else [tuple(_in_pages(one) for one in cache) for cache in self.caches]
         if case.page_size:
             numbers = self.sequences.page_table.flatten()
         starts = torch.arange(case.batch + 1, dtype=torch.int32)
-        last = torch.full((case.batch,), whole, dtype=torch.int32)
+        last = torch.full((case.batch,), rows, dtype=torch.int32)
         workspace = torch.empty(512 << 20, dtype=torch.uint8, device=DEVICE)
-        shape = case.heads, case.kv_heads, case.head_dim, whole
+        shape = case.heads, case.kv_heads, case.head_dim, rows
         types = {"q_data_type": self.q.dtype, "kv_data_type": self.caches[0][0].dtype}
         if case.len_q == 1:
-            wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace, case.order.upper(), use_tensor_cores=True)
+            wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace, "HND", use_tensor_cores=True)
             wrapper.plan(starts * pages, numbers, last, *shape, **types)
         else:
-            wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace, case.order.upper())
+            wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace, "HND")
             wrapper.plan(starts * case.len_q, starts * pages, numbers, last, *shape, causal=True, **types)
         q = self.q.transpose(1, 2).reshape(case.batch * case.len_q, case.heads, case.head_dim)
         out = torch.empty_like(q)
-        order = (lambda one: one) if case.order == "hnd" else (lambda one: one.transpose(1, 2))
-        caches = [tuple(order(one) for one in cache) for cache in self.caches]
 
         def work(number):
             wrapper.run(q, caches[number], out=out)
@@ -264,6 +265,11 @@ class Side:
         self.caches, self.scales, self._kept = None, None, []
         gc.collect()
         torch.cuda.empty_cache()
+
+
+def _in_pages(cache):
+    """(batch, kv_heads, length, head_dim) -> (batch * pages, kv_heads, PAGE, head_dim)."""
+    return cache.unflatten(2, (-1, PAGE)).transpose(1, 2).flatten(0, 1).contiguous()
 
 
 def _spread(scale, cache):

@@ -3,6 +3,7 @@
 # table's choices beside the templates' own on shapes that were left out. Uses every GPU of the machine.
 #
 #     bench/tune_h200.sh tune            # $BUDGET, 6 minutes; stop it at any time, the same command goes on
+#     bench/tune_h200.sh mma             # rows of flash_mma, for sm_80 and sm_90 (tune_h200_mma.yaml), at some of these shapes
 #     bench/tune_h200.sh validate        # a third of $BUDGET
 #     bench/tune_h200.sh report          # from the results of both, without a GPU: how right is the model (else of the recorded
 #                                        # results), does the table pay?
@@ -20,14 +21,13 @@ budget=${BUDGET:-360} # seconds
 candidates=${CANDIDATES:-10}
 mkdir -p "$results" "$(dirname "$table")"
 
-# batch,heads,length of each shape, on which the table is made and on which it is tested: 4 to 64 heads, 1 to 32 sequences, lengths on
-# powers of two and off them.
+# batch,heads,length of each shape, on which the table is made and on which it is tested: 4 to 64 heads, 1 to 128 sequences, lengths on
+# powers of two and off them. Rows for older targets belong at shapes that have one for the newest (docs/tuned.md).
 made="128,16,128 32,16,512 16,16,1024 8,16,2048 4,16,4096 1,16,16384
     32,16,300 8,64,360 16,12,600 4,32,700 32,8,900 2,40,1100 8,16,1300 1,64,1500 4,28,1800 16,8,2200 2,32,2600 8,8,3100 1,24,3500 1,64,5000
     2,8,6200 1,32,7500 2,32,8192 4,4,9000 1,16,12000 1,8,20000"
 held="64,12,250 16,32,330 8,24,500 4,64,800 24,8,1000 2,20,1700 8,32,2000 1,40,2900 4,12,4100 2,32,6000 1,12,10000 1,16,24576"
 made_mma="32,16,512 16,16,1024 2,40,1100 8,16,2048 4,16,4096 1,16,16384"
-held_mma="16,32,330 4,64,800 2,20,1700 4,12,4100 1,12,10000"
 
 shapes() { # batch,heads,length ...: as --shapes has them
     local batch heads length
@@ -60,10 +60,16 @@ judge() {
 
 case "${1:-}" in
 tune)
-    run "$budget" tune.jsonl "$(shapes $made)" --candidates "$candidates" --table "$table"
+    run "$budget" tune.jsonl "$(shapes "$made")" --candidates "$candidates" --table "$table"
+    ;;
+mma)
+    for target in sm_80 sm_90; do
+        "$attile" tune bench/tune_h200_mma.yaml --variant "target=$target" --shapes "$(shapes "$made_mma")" --budget "$((budget / 2))s" \
+            --candidates "$candidates" --out "$results/tune_$target.jsonl" --table "$table"
+    done
     ;;
 validate)
-    run $((budget / 3)) validate.jsonl "$(shapes $held)" --validate "$table" --json >"$results/validate.json" && summarise
+    run $((budget / 3)) validate.jsonl "$(shapes "$held")" --validate "$table" --json >"$results/validate.json" && summarise
     ;;
 report)
     judge && summarise
