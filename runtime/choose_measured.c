@@ -38,7 +38,7 @@ struct match {
     const struct tuned_row *near;  /* the nearest of them */
     struct knobs lender;           /* the problem of these rows */
     bool borrowed, larger;         /* of another number format; of larger head dimensions */
-    bool others;                   /* do rows of other algorithms than the defaults' count at other shapes? */
+    bool others;                   /* do rows of algorithms that the defaults do not have count at every shape? */
     struct shape shape;            /* at hand */
     struct choice usual;           /* the template's defaults; infeasible = there are none */
     struct model_mask here, there; /* at this shape, at that of the nearest row */
@@ -117,8 +117,8 @@ static bool is_here(const struct match *match, const struct tuned_row *row) {
     return true;
 }
 
-/* Rows for the target that is asked for, of the algorithm that the defaults have. One of another algorithm, which may have won at a
-   single shape or have been the only one there, counts at its own shape, or where there are no others; then only if it can run. */
+/* Rows count for the target that is asked for, and of the algorithm that the defaults have. One of another algorithm, which may have been
+   the only one in its contest, counts at its own shape, or where there are no others, if it can run. */
 static bool accepts(const struct tuned_row *row, const void *context) {
     const struct match *match = context;
     struct variant variant;
@@ -126,9 +126,8 @@ static bool accepts(const struct tuned_row *row, const void *context) {
         return false;
     if (match->usual.variant.feasible && row->schedule.algorithm == match->usual.variant.knobs.algorithm)
         return true;
-    return (match->others || is_here(match, row)) &&
-           (complete(match, row, &variant) &&
-            choose_is_usable(match->session, match->request, &match->tables, &variant));
+    return (match->others || is_here(match, row)) && complete(match, row, &variant) &&
+           choose_is_usable(match->session, match->request, &match->tables, &variant);
 }
 
 static bool find_rows_of(struct match *match, const struct knobs *lender) {

@@ -1017,6 +1017,19 @@ Test(choose, the_found_kernel_answers_where_that_of_the_sizes_does_not_compile) 
     att_close(session);
 }
 
+/* ... and where it came from a bundle that does not have the other one. */
+Test(choose, the_kernel_of_a_bundle_has_no_others_than_those_of_bundles) {
+    att_session *session = open_gpu(NULL, "GPU", 90);
+    att_kernel *kernel;
+    float o;
+    cr_assert_eq(att_find(session, BF16, NULL, &kernel), ATT_OK, "%s", att_message(session));
+    kernel->info.from = "bundle";
+    cr_assert_eq(launch_len(session, kernel, FEW_LEN, &o), ATT_OK, "%s", att_message(session));
+    cr_assert_eq(att_prepare(kernel), ATT_OK, "%s", att_message(session));
+    cr_expect(compiles == 1 && o > 0.1f, "%d compiled, %g", compiles, (double)o);
+    att_close(session);
+}
+
 /* A launch makes do with the room that it has. */
 Test(choose, launches_of_all_sizes_work_without_a_workspace) {
     att_session *session = open_gpu(NULL, "GPU", 90);
