@@ -373,6 +373,16 @@ class DryRun(unittest.TestCase):
         self.assertIn("block_n", bad["error"])
         self.assertIn("| d32 b1 h2/1 s20x33 causal |", done.stdout)
 
+    def test_a_target_is_for_all_kernels(self):
+        with tempfile.TemporaryDirectory() as folder:
+            results = pathlib.Path(folder) / "results.jsonl"
+            subprocess.run([sys.executable, pathlib.Path(__file__).with_name("bench_matrix.py"), "--dry-run", "--only", "grid full",
+                            "--results", results, "--cache-dir", folder, "--target", "sm_80", "--schedule", "choice",
+                            "--schedule", "algorithm=flash_mma block_m=64 block_n=32"], check=True, capture_output=True)
+            _, choice, given, _ = map(json.loads, results.read_text().splitlines())
+        self.assertRegex(choice["variant"], "_sm_80$")
+        self.assertRegex(given["variant"], "_flash_mma_m64_n32_.*_sm_80$")
+
     def test_kernels_are_compiled_ahead_once_each(self):
         asked = []
 
@@ -814,6 +824,12 @@ class Decode(unittest.TestCase):
         self.assertEqual(one.replace("_append1_rope_halves", ""), two)
         row = {"case": case.name, "us": {"attile": 2.0, "two launches": 3.0, "decode alone": 1.0}}
         self.assertIn("| 1.50 |", decode_cases.markdown([row]))
+
+    def test_flashinfer_takes_whole_pages_and_one_scale(self):
+        for words, expected in (({}, True), ({"page_size": 16}, True), ({"len_q": 4}, True), ({"dtype_kv": "e4m3"}, True),
+                                ({"dtype_kv": "e4m3", "kv_scale": "head"}, False), ({"dtype_kv": "int8"}, False),
+                                ({"varied": True}, False), ({"append": "none"}, False), ({"head_dim": 576, "head_dim_v": 512}, False)):
+            self.assertEqual(decode_cases.Case(2, 64, **words).suits_pages, expected, words)
 
     def test_caches_of_8_bits_have_half_the_bytes_and_their_scales(self):
         whole, half, scaled = (decode_cases.Case(2, 64, **words).cache_bytes for words in (
