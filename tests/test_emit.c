@@ -68,7 +68,8 @@ static const char *const golden[] = {
     "dtype=bf16 target=sm_90a",
     "family=attention_forward algorithm=flash_async head_dim=64 mask='k <= q and q - k < window' score=softcap(30) "
     "params='window: int' dtype=bf16 target=sm_90a",
-    "family=attention_forward algorithm=flash_async head_dim=128 cluster=2 block_m=128 block_n=128 dtype=bf16 target=sm_90a",
+    "family=attention_forward algorithm=flash_async head_dim=128 cluster=2 block_m=128 block_n=128 dtype=bf16 "
+    "target=sm_90a",
     "family=attention_forward algorithm=flash_async head_dim=64 mask=causal pack_gqa=1 dtype=bf16 "
     "target=sm_90a",
     "family=attention_forward algorithm=flash_mma head_dim=128 mask=causal dtype=bf16 target=sm_80",
