@@ -8,7 +8,7 @@ TFLOP/s count 10 d flops a pair that is seen, 2.5 times those of the forward pas
 rounds in which the sides take turns in random order, timed by events on one stream with the L2 cache flushed before each, while the host is
 ahead.
 Each is as PyTorch calls it: the order in which dQ is added may vary, in ours too, but with `--deterministic`. `--kind peaked` makes scores 16 times as
-large, `--kind nan` puts one NaN into dO. `--packed` gives ours the sequences one behind another, without peers;
+large, `--kind nan` puts one NaN into dO, `--kind nan_q` into Q, and so on. `--packed` gives ours the sequences one behind another, without peers;
 `--dropout P` drops weights with this probability. Up to 2048 tokens the gradients of one head are compared with double precision first, as
 relative errors: a wrong one is an error, not a line.
 """
@@ -30,6 +30,7 @@ import attile.torch  # noqa: E402
 import side_cuda  # noqa: E402
 
 TOKENS, COLUMNS, CHECKED, MOST_ERROR, PEAKED = 16384, 2048, 2048, 1e-2, 16
+NANS = ("nan", "nan_q", "nan_k", "nan_v")
 AHEAD = 2_000_000  # clocks that the GPU idles before each call
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash_attention_2": SDPBackend.FLASH_ATTENTION}
 
@@ -113,8 +114,8 @@ def measure(head_dim, length, causal, chosen, flush, monitor):
     q, k, v, d_o = (torch.randn(batch, heads, length, head_dim, device="cuda", dtype=torch.bfloat16) for _ in range(4))
     if chosen.kind == "peaked":
         q *= PEAKED
-    elif chosen.kind == "nan":
-        d_o[0, 0, length // 2, 3] = torch.nan
+    elif chosen.kind in NANS:
+        {"nan": d_o, "nan_q": q, "nan_k": k, "nan_v": v}[chosen.kind][0, 0, length // 2, 3] = torch.nan
     if chosen.packed:
         works = {"attile": ours_packed(q, k, v, d_o, causal, chosen.schedule)}
     else:
@@ -138,7 +139,7 @@ def main():
     parser.add_argument("--only", action="append", default=[], metavar="WORD", help="d128, S4096, causal or full; several narrow it")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--schedule", default="", metavar="KNOBS", help="in place of the library's choice")
-    parser.add_argument("--kind", choices=("normal", "peaked", "nan"), default="normal", help="of data")
+    parser.add_argument("--kind", choices=("normal", "peaked", *NANS), default="normal", help="of data")
     parser.add_argument("--deterministic", action="store_true", help="equal bits from run to run, of all sides")
     parser.add_argument("--packed", action="store_true", help="sequences one behind another (layout ragged), ours alone")
     parser.add_argument("--dropout", type=float, default=0, metavar="P", help="the probability that a weight is dropped")

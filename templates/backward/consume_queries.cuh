@@ -277,6 +277,12 @@ template <bool DK, bool DV> struct KeysConsumer {
         const float factor_of_dv = 1;                //$ else
         const bool again_dk = DK && wants_repeat(dk[0]) && row0 < p.len_kv;
         const bool again_dv = DV && wants_repeat(dv[0]) && row0 < p.len_kv;
+        Strange<DK ? HEAD_DIM / 2 : 1> strange_dk;
+        Strange<DV ? HEAD_DIM_V / 2 : 1> strange_dv;
+        if (again_dk)
+            strange_dk = strange_sums(dk[0], p.len_kv - row0);
+        if (again_dv)
+            strange_dv = strange_sums(dv[0], p.len_kv - row0);
         if constexpr (DK)
             store_rows<HEAD_DIM>(dk, p.scale, own.dk, own.dk_batch_stride, own.dk_head_stride, own.dk_row_stride, batch,
                                  kv_head, row0, p.len_kv - row0);
@@ -286,9 +292,9 @@ template <bool DK, bool DV> struct KeysConsumer {
         // behind the stores: the sums are no longer in registers
         if constexpr (DK)
             if (again_dk)
-                repeat_dk(own, kv_index, row0);
+                repeat_dk(own, kv_index, row0, strange_dk);
         if constexpr (DV)
             if (again_dv)
-                repeat_dv(own, kv_index, row0);
+                repeat_dv(own, kv_index, row0, strange_dv);
     }
 };

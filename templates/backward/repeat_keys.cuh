@@ -8,16 +8,38 @@ __device__ __forceinline__ void weigh_sixteen_keys(float (&s)[8], float (&d_weig
                                                    const Where &at, int index, int query0, int key0) {
     const attention_params &p = params.forward;
     const int kv_index = index / (p.heads / p.kv_heads);
-    multiply_sixteen<HEAD_DIM>(s, keys_in_memory(p, kv_index), key0, queries_in_memory(p, index), query0);
+    multiply_sixteen<HEAD_DIM, 4>(s, keys_in_memory(p, kv_index), key0, queries_in_memory(p, index), query0);
     if constexpr (DK)
-        multiply_sixteen<HEAD_DIM_V>(d_weight, values_in_memory(p, kv_index), key0, d_o_in_memory(params, index), query0);
+        multiply_sixteen<HEAD_DIM_V, 4>(d_weight, values_in_memory(p, kv_index), key0, d_o_in_memory(params, index), query0);
     weigh_sixteen<true>(s, d_weight, p, at, index, query0, key0);
 }
 
-// Columns `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or dV += P^T dO.
+// From query0 on, a multiple of 16, the first 16 queries of which one has a D that is not finite, or an LSE that is NaN. len_q or more
+// where there are none.
+__device__ __forceinline__ int next_strange_queries(const attention_params &p, int index, int query0) {
+    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+#pragma unroll 1
+    for (; query0 < p.len_q; query0 += 128) {
+        bool strange = false;
+        const int query = query0 + 4 * lane; // four of 16, in some order
+        if (query < padded_queries(p)) {
+            const float4 dots = *reinterpret_cast<const float4 *>(row_dots(p, index) + query);
+            const float4 lse2 = *reinterpret_cast<const float4 *>(row_lse2(p, index) + query);
+            strange = !(fabsf(dots.x + dots.y) + fabsf(dots.z + dots.w) < INFINITY) || lse2.x != lse2.x || lse2.y != lse2.y ||
+                      lse2.z != lse2.z || lse2.w != lse2.w;
+        }
+        const unsigned lanes = __ballot_sync(0xffffffffu, strange);
+        if (lanes != 0)
+            return query0 + (__ffs(static_cast<int>(lanes)) - 1) / 4 * 16;
+    }
+    return query0;
+}
+
+// Columns `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or dV += P^T dO. `some`: over
+// those queries only that make sums NaN. True, and not all of the sum, where what was strange turns out to be NaN.
 template <bool DK, int PASS>
-__device__ __forceinline__ void sum_over_queries(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
-                                                 int key0, int column) {
+__device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
+                                                 int key0, int column, unsigned strange, bool some) {
     const attention_params &p = params.forward;
     const int group = p.heads / p.kv_heads;
 #pragma unroll
@@ -27,8 +49,10 @@ __device__ __forceinline__ void sum_over_queries(float (&sum)[PASS / 2], const a
     for (int index = kv_index * group; index < (kv_index + 1) * group; index++) {
         const Where at = where_is(p, index);
 #pragma unroll 1
-        for (int query0 = first_query(p, key0); query0 < p.len_q; query0 += 16) {
-            if (!some_pair_seen(p, at, query0, 16, key0, 16))
+        for (int query0 = first_query(p, key0) / 16 * 16; query0 < p.len_q; query0 += 16) {
+            if (some)
+                query0 = next_strange_queries(p, index, query0);
+            if (query0 >= p.len_q || !some_pair_seen(p, at, query0, 16, key0, 16))
                 continue;
             float s[8], d_weight[8] = {};
             weigh_sixteen_keys<DK>(s, d_weight, params, at, index, query0, key0);
@@ -39,26 +63,44 @@ __device__ __forceinline__ void sum_over_queries(float (&sum)[PASS / 2], const a
                 if (add_finite(sum, s, d_o, query0))
                     add_not_finite(sum, s, d_o, query0);
             }
+            if (all_nan(sum, strange))
+                return true;
         }
     }
+    return false;
 }
 
-// dK of 16 keys of a warp once more, to memory.
-__device__ __forceinline__ void repeat_dk(const attention_backward_params &params, int kv_index, int key0) {
+// The same of all queries, but first of those that may show that nothing was wrong. False where what was stored is right.
+template <bool DK, int PASS>
+__device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
+                                            int key0, int column, unsigned strange) {
+    if (!__any_sync(0xffffffffu, strange != 0))
+        return false;
+#pragma unroll 1
+    for (int some = 1; some >= 0; some--)
+        if (sum_over_queries<DK, PASS>(sum, params, kv_index, key0, column, strange, some != 0))
+            return false;
+    return true;
+}
+
+// dK of 16 keys of a warp once more, to memory, where it was strange.
+__device__ __forceinline__ void repeat_dk(const attention_backward_params &params, int kv_index, int key0,
+                                          const Strange<HEAD_DIM / 2> &strange) {
     __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     constexpr int PASS = columns_of_pass(HEAD_DIM);
 #pragma unroll 1
     for (int column = 0; column < HEAD_DIM; column += PASS) {
         float dk[1][PASS / 2];
-        sum_over_queries<true, PASS>(dk[0], params, kv_index, key0, column);
-        store_rows<PASS>(dk, p.scale, static_cast<Output *>(params.dk) + column, params.dk_batch_stride, params.dk_head_stride,
-                         params.dk_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0, p.len_kv - key0);
+        if (repeat_pass<true, PASS>(dk[0], params, kv_index, key0, column, strange_in_pass<PASS>(strange, column)))
+            store_rows<PASS>(dk, p.scale, static_cast<Output *>(params.dk) + column, params.dk_batch_stride, params.dk_head_stride,
+                             params.dk_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0, p.len_kv - key0);
     }
 }
 
-// dV of 16 keys of a warp once more, to memory.
-__device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0) {
+// dV of 16 keys of a warp once more, to memory, where it was strange.
+__device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0,
+                                          const Strange<HEAD_DIM_V / 2> &strange) {
     __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     constexpr int PASS = columns_of_pass(HEAD_DIM_V);
@@ -67,9 +109,9 @@ __device__ __forceinline__ void repeat_dv(const attention_backward_params &param
 #pragma unroll 1
     for (int column = 0; column < HEAD_DIM_V; column += PASS) {
         float dv[1][PASS / 2];
-        sum_over_queries<false, PASS>(dv[0], params, kv_index, key0, column);
-        store_rows<PASS>(dv, factor_of_dv, static_cast<Output *>(params.dv) + column, params.dv_batch_stride,
-                         params.dv_head_stride, params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0,
-                         p.len_kv - key0);
+        if (repeat_pass<false, PASS>(dv[0], params, kv_index, key0, column, strange_in_pass<PASS>(strange, column)))
+            store_rows<PASS>(dv, factor_of_dv, static_cast<Output *>(params.dv) + column, params.dv_batch_stride,
+                             params.dv_head_stride, params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0,
+                             p.len_kv - key0);
     }
 }

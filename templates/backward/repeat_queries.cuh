@@ -2,8 +2,9 @@
 //$ include "backward/other_tiles.cuh"
 //$ include "backward/repeat_rows.cuh"
 
-// dQ of 16 queries of a warp once more, to memory: dQ += dS K.
-__device__ __forceinline__ void repeat_dq(const attention_backward_params &params, int index, int query0) {
+// dQ of 16 queries of a warp once more, to memory, where it was strange: dQ += dS K.
+template <int COUNT>
+__device__ __forceinline__ void repeat_dq(const attention_backward_params &params, int index, int query0, const Strange<COUNT> &strange) {
     __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     const int kv_index = index / (p.heads / p.kv_heads);
@@ -14,17 +15,21 @@ __device__ __forceinline__ void repeat_dq(const attention_backward_params &param
 #pragma unroll 1
     for (int column = 0; column < HEAD_DIM; column += PASS) {
         float dq[1][PASS / 2] = {};
+        const unsigned wanted = strange_in_pass<PASS>(strange, column);
+        bool right = !__any_sync(0xffffffffu, wanted != 0);
 #pragma unroll 1
-        for (int key0 = 0; key0 < p.len_kv; key0 += 16) {
+        for (int key0 = 0; key0 < p.len_kv && !right; key0 += 16) {
             if (!some_pair_seen(p, at, query0, 16, key0, 16))
                 continue;
             float s[8], d_weight[8];
-            multiply_sixteen<HEAD_DIM>(s, q, query0, k, key0);
-            multiply_sixteen<HEAD_DIM_V>(d_weight, d_o, query0, v, key0);
+            multiply_sixteen<HEAD_DIM, 1>(s, q, query0, k, key0);
+            multiply_sixteen<HEAD_DIM_V, 1>(d_weight, d_o, query0, v, key0);
             weigh_sixteen<false>(s, d_weight, p, at, index, query0, key0);
             add_finite(dq[0], d_weight, k.from(column), key0);
+            right = all_nan(dq[0], wanted);
         }
-        store_rows<PASS>(dq, p.scale, static_cast<Output *>(params.dq) + column, params.dq_batch_stride, params.dq_head_stride,
-                         params.dq_row_stride, index / p.heads, index % p.heads, query0, p.len_q - query0);
+        if (!right)
+            store_rows<PASS>(dq, p.scale, static_cast<Output *>(params.dq) + column, params.dq_batch_stride, params.dq_head_stride,
+                             params.dq_row_stride, index / p.heads, index % p.heads, query0, p.len_q - query0);
     }
 }

@@ -10,7 +10,7 @@
 // 0 * infinity are NaN. So a warp whose sums were not all finite forms them once more when it has stored them, and stores them again: 16
 // rows of the other side at a time, by mma.sync from global memory, by what is finite of these rows, and by the rest where it counts. Of Q
 // and K nothing else counts, for with them the score of a pair is not finite, and so dS is NaN where it is not 0. Accumulators of mma lie
-// as those of wgmma do.
+// as those of wgmma do. Once all sums that were not finite are NaN again, the warp stops: what it has stored is right.
 
 // So many columns of a gradient are formed at a time: what a warp holds meanwhile has to fit into the registers that its sums had.
 __device__ constexpr int columns_of_pass(int dim) {
@@ -23,6 +23,43 @@ template <int COUNT> __device__ __forceinline__ bool wants_repeat(const float (&
     for (int i = 0; i < COUNT; i++)
         all += sum[i];
     return __any_sync(0xffffffffu, !(fabsf(all) < INFINITY));
+}
+
+// Which of a thread's sums are not finite: bit i % 32 of word i / 32 for element i.
+template <int COUNT> struct Strange {
+    unsigned words[(COUNT + 31) / 32];
+};
+
+// Of sums (16, 2 COUNT), of which `rows` rows are there.
+template <int COUNT> __device__ __forceinline__ Strange<COUNT> strange_sums(const float (&sum)[COUNT], int rows) {
+    const int row = set_apart(static_cast<int>(threadIdx.x) % 32) / 4;
+    const unsigned there = (row < rows ? 0x33333333 : 0) | (row + 8 < rows ? 0xcccccccc : 0);
+    Strange<COUNT> strange = {};
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        strange.words[i / 32] |= static_cast<unsigned>(!(fabsf(sum[i]) < INFINITY)) << i % 32;
+#pragma unroll
+    for (unsigned &word : strange.words)
+        word &= there;
+    return strange;
+}
+
+// Those of PASS columns from `column` on, a multiple of PASS.
+template <int PASS, int COUNT> __device__ __forceinline__ unsigned strange_in_pass(const Strange<COUNT> &strange, int column) {
+    unsigned found = 0;
+#pragma unroll
+    for (int i = 0; i < (COUNT + 31) / 32; i++)
+        found = column / 64 == i ? strange.words[i] : found;
+    return found >> column / 2 % 32 & (0xffffffff >> (32 - PASS / 2));
+}
+
+// Are these sums NaN?
+template <int COUNT> __device__ __forceinline__ bool all_nan(const float (&sum)[COUNT], unsigned strange) {
+    bool all = true;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        all &= sum[i] != sum[i] || !(strange >> i & 1);
+    return __all_sync(0xffffffffu, all);
 }
 
 // Rows of a head. In place of a row that is not there the last one: it has no weight.
@@ -40,15 +77,15 @@ struct MemoryRows {
     }
 };
 
-// sum (16, 16) = own other^T, of rows `own_row` on and `other_row` on.
-template <int DIM>
+// sum (16, 16) = own other^T, of rows `own_row` on and `other_row` on. Loads of AHEAD steps of 16 columns are under way at a time.
+template <int DIM, int AHEAD>
 __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRows &own, int own_row, const MemoryRows &other,
                                                  int other_row) {
     const int lane = set_apart(static_cast<int>(threadIdx.x) % 32), down = own_row + lane / 4, across = other_row + lane / 4;
 #pragma unroll
     for (float &value : sum)
         value = 0;
-#pragma unroll 1
+#pragma unroll(AHEAD)
     for (int first = 0; first < DIM; first += 16) {
         const bool both = first + 8 < DIM;
         const int column = first + lane % 4 * 2;
@@ -115,15 +152,27 @@ template <bool KEYS_DOWN>
 __device__ __forceinline__ void weigh_sixteen(float (&s)[8], float (&d_weight)[8], const attention_params &p, const Where &at,
                                               int index, int query0, int key0) {
     const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+    constexpr int QUERIES = KEYS_DOWN ? 4 : 2; // of a thread
+    float lse2[QUERIES], dots[QUERIES];
+#pragma unroll
+    for (int i = 0; i < QUERIES; i++) {
+        const int place = row_place(query0 + (KEYS_DOWN ? lane % 4 * 2 + i / 2 * 8 + i % 2 : lane / 4 + i * 8));
+        lse2[i] = row_lse2(p, index)[place], dots[i] = row_dots(p, index)[place];
+    }
 #pragma unroll 1
     for (int i = 0; i < 8; i++) {
         const int down = lane / 4 + i / 2 % 2 * 8, across = lane % 4 * 2 + i / 4 * 8 + i % 2;
-        const int query = query0 + (KEYS_DOWN ? across : down), key = key0 + (KEYS_DOWN ? down : across), place = row_place(query);
-        const PairWeight pair = pair_weight(p, at, min(query, p.len_q - 1), min(key, p.len_kv - 1), is_pair_seen(p, at, query, key),
-                                            row_lse2(p, index)[place], s[0]);
+        const int query = query0 + (KEYS_DOWN ? across : down), key = key0 + (KEYS_DOWN ? down : across);
+        const int of_thread = KEYS_DOWN ? i / 4 * 2 + i % 2 : i / 2 % 2;
+        float lse = lse2[0], dot = dots[0];
+#pragma unroll
+        for (int j = 1; j < QUERIES; j++)
+            lse = of_thread == j ? lse2[j] : lse, dot = of_thread == j ? dots[j] : dot;
+        const PairWeight pair =
+            pair_weight(p, at, min(query, p.len_q - 1), min(key, p.len_kv - 1), is_pair_seen(p, at, query, key), lse, s[0]);
         const bool kept = keeps_pair(dropout_of(p, index), query, key); //$ if dropout == 1
         d_weight[0] = kept ? p.dropout_factor * d_weight[0] : 0;        //$ if dropout == 1
-        const float d_s = pair.slope == 0 ? 0 : pair.slope * (d_weight[0] - row_dots(p, index)[place]);
+        const float d_s = pair.slope == 0 ? 0 : pair.slope * (d_weight[0] - dot);
 #pragma unroll
         for (int j = 0; j < 7; j++)
             s[j] = s[j + 1], d_weight[j] = d_weight[j + 1];
