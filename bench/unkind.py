@@ -25,7 +25,7 @@ PLAN = protocol.Plan(soak_ms=0, settle_ms=0, readings=1, warmup_ms=5, repeat_ms=
 
 EVERY = tuple(kind for kind in kinds.KINDS if kind not in ("normal", "outliers", "growing", "special"))
 SOME = ("deviation_8", "deviation_64", "rising", "falling", "hot_first", "hot_last", "equal", "outliers_v", "nan_k",
-        "nan_v", "nan_row_v", "nan_channel_v", "all_nan")
+        "nan_v", "nan_row_v", "nan_spread_v", "nan_channel_v", "all_nan")
 FEW = ("deviation_8", "deviation_64", "rising", "hot_last", "nan_v")
 MASKS = ("none", "causal", "window")
 

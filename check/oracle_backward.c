@@ -69,8 +69,9 @@ static void add_row(const struct oracle_backward *p, int64_t row, int64_t kv, co
             to->dq[row * f->head_dim + d] += f->scale * d_s * (double)k[d];
         for (int64_t d = 0; to->dk && d_s != 0 && d < f->head_dim; d++)
             to->dk[(kv + j) * f->head_dim + d] += f->scale * d_s * (double)q[d];
-        for (int64_t d = 0; to->dv && weight * keep != 0 && d < f->head_dim_v; d++)
-            to->dv[(kv + j) * f->head_dim_v + d] += weight * keep * (double)d_o[d];
+        double kept = keep == 0 ? 0 : weight * keep; /* a dropped weight is 0, whatever it was */
+        for (int64_t d = 0; to->dv && kept != 0 && d < f->head_dim_v; d++)
+            to->dv[(kv + j) * f->head_dim_v + d] += kept * (double)d_o[d];
     }
     if (to->d_sinks && f->sinks && f->sinks[h] != -INFINITY)
         to->d_sinks[h] -= exp(f->sinks[h] - p->lse[row]) * of_row;

@@ -7,7 +7,7 @@ void oracle_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t nu
     static const uint64_t multiplier[2] = {0xD2511F53, 0xCD9E8D57}; /* table 2 of the paper */
     static const uint32_t weyl[2] = {0x9E3779B9, 0xBB67AE85};       /* of the golden ratio, and of sqrt(3) - 1 */
     uint32_t l[2] = {counter[1], counter[3]}, r[2] = {counter[0], counter[2]};
-    for (uint32_t round = 0; round < 10; round++) {
+    for (uint32_t round = 0; round < 7; round++) {
         uint32_t next_l[2], next_r[2];
         for (int i = 0; i < 2; i++) {
             uint64_t product = multiplier[i] * r[i];

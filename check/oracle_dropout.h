@@ -9,7 +9,7 @@ struct oracle_dropout {
     uint64_t seed, offset;
 };
 
-/* Philox4x32-10 of a counter and a key, in the order of words of the paper: Salmon et al., "Parallel random numbers: as easy as 1,
+/* Philox4x32-7 of a counter and a key, in the order of words of the paper: Salmon et al., "Parallel random numbers: as easy as 1,
    2, 3", SC 2011, section 3.3. */
 void oracle_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t numbers[4]);
 

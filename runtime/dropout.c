@@ -1,4 +1,4 @@
-/* Philox4x32-10: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. */
+/* Philox4x32-7: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. */
 #include "dropout.h"
 
 #include <inttypes.h>
@@ -62,7 +62,7 @@ int att_dropout_keep(float p, uint64_t seed, uint64_t offset, int64_t heads, int
     uint32_t word[4] = {(uint32_t)(key / 32 * 8 + key % 8), (uint32_t)(query / 16 * 8 + query % 8), (uint32_t)stream,
                         (uint32_t)(stream >> 32)};
     uint32_t round_key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    for (int round = 0; round < 10; round++) {
+    for (int round = 0; round < 7; round++) {
         philox_round(word, round_key);
         round_key[0] += 0x9E3779B9;
         round_key[1] += 0xBB67AE85;

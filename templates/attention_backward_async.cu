@@ -66,12 +66,13 @@ struct alignas(1024) SharedKeys {
     Panels<STEP_M / 64, 64> d_s[2][CONSUMERS]; // dS^T, (keys, queries) //$ if dq_added
     float dq[CONSUMERS][DQ_COLUMNS / 8][128][4]; // dQ of 64 queries each, in the order of the sums //$ if dq_staged
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
-    unsigned short kept[STAGES][CONSUMERS][128][STEP_M / 32]; // of each thread of a consumer //$ if dropout == 1
+    unsigned short kept[KEPT_STAGES][CONSUMERS][128][STEP_M / 32]; // of each thread of a consumer //$ if dropout == 1
     alignas(16) BiasTile bias[STAGES]; //$ if bias_copied
     Step step[STAGES];
     Item item[KEY_STAGES];
     int dq_sums[CONSUMERS]; // which sums dq[] belongs to; negative behind the last step //$ if dq_staged
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES], d_o_full[D_O_STAGES], d_o_empty[D_O_STAGES];
+    Barrier kept_empty; //$ if dropout == 1 and kept_stages == 1
     Barrier d_s_full[2], d_s_empty[2]; //$ if dq_added
     Barrier dq_full[CONSUMERS], dq_empty[CONSUMERS]; //$ if dq_staged
 };
@@ -103,6 +104,7 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
         barrier_init(&shared.q_empty[stage], CONSUMERS);     //$ if dq_added
         barrier_init(&shared.q_empty[stage], 4 * CONSUMERS); // warps //$ else
     }
+    barrier_init(&shared.kept_empty, 4 * CONSUMERS); // warps //$ if dropout == 1 and kept_stages == 1
     for (int stage = 0; stage < D_O_STAGES; stage++) {
         barrier_init(&shared.d_o_full[stage], 1);
         barrier_init(&shared.d_o_empty[stage], CONSUMERS);

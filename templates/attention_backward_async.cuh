@@ -69,9 +69,10 @@
 //$ note What a score holds leaves no room for dQ beside it where rows are long.
 //$ let dq_first = dq_added and score == custom_score and head_dim + head_dim_v > 128
 //$ let block_threads = 128 * (consumers + 1)
-//$ note The producer judges tiles. Where bounds of tensors tell which are seen, it takes more registers, if the consumers can spare
-//$ note them: those of both gradients of long rows cannot, nor those of a score, and then it spills, for which it has time.
-//$ if mask_tables > 0 and (apart and score != custom_score or head_dim + head_dim_v <= 192)
+//$ note The producer judges tiles, and its other warps draw the numbers of dropout. Where bounds of tensors tell which tiles are seen, and
+//$ note with dropout, they take more registers, if the consumers can spare them: those of both gradients of long rows cannot, nor those of
+//$ note a score, and then they spill or are slower.
+//$ if (mask_tables > 0 or dropout == 1) and (apart and score != custom_score or head_dim + head_dim_v <= 192)
 //$ let producer_registers = 40
 //$ let consumer_registers = 232
 //$ else
@@ -83,10 +84,11 @@
 //$ let key_bytes = block_n * 128 * (panels + panels_v)
 //$ let bias_bytes = step_m * (block_n + 8) * 2 if bias_copied else 0
 //$ let kept_bytes = step_m * block_n / 8 if dropout == 1 else 0
-//$ let step_bytes = step_m * (128 * panels + 8) + kept_bytes + bias_bytes + 48
+//$ let step_bytes = step_m * (128 * panels + 8) + bias_bytes + 48
 //$ let d_o_bytes = step_m * 128 * panels_v + 16
-//$ note dO is in use for less of a step than Q: where two tiles of it are too many, one will do.
-//$ let fixed_bytes = gradient_bytes + stages * step_bytes + 200
+//$ note dO and the bits of dropout are in use for less of a step than Q: where two tiles of them are too many, one will do.
+//$ let kept_stages = 2 if key_bytes + gradient_bytes + stages * (step_bytes + kept_bytes) + d_o_bytes + 200 <= target_shared_bytes else 1
+//$ let fixed_bytes = gradient_bytes + stages * step_bytes + kept_stages * kept_bytes + 200
 //$ let d_o_stages = 2 if key_bytes + fixed_bytes + 2 * d_o_bytes <= target_shared_bytes else 1
 //$ note K and V of the next item come during this one, where they fit.
 //$ let streamed_bytes = fixed_bytes + d_o_stages * d_o_bytes

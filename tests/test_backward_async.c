@@ -150,8 +150,6 @@ Test(backward_async, says_what_it_cannot_do) {
         {"family=attention_backward dtype=bf16 head_dim=128 target=sm_90a", "algorithm=flash_async block_m=128",
          "block_m is 128"},
         {PROBLEM "deterministic=1", "algorithm=flash_async block_m=64", "block_m is 64"},
-        {"family=attention_backward dtype=bf16 head_dim=256 dropout=1 target=sm_90a", "algorithm=flash_async",
-         "shared"},
         {PROBLEM "deterministic=2", "algorithm=flash_async", "deterministic"},
         {"family=attention_forward dtype=bf16 deterministic=1 target=sm_90a", "algorithm=flash_async",
          "deterministic is given as 1"},

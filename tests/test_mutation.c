@@ -185,6 +185,7 @@ static const struct {
     {BACKWARD_90 "mask=causal block_m=64 block_n=64 threads=128 head_dim=8 stages=1",
      "heads=2,kv_heads=1,len_q=100,len_kv=130"},
     {BACKWARD_90A "mask=none dropout=1 head_dim=8", "heads=2,kv_heads=1,len_q=260,len_kv=130"},
+    {BACKWARD_90A "mask=none dropout=1 head_dim=256", "heads=1,len_q=260,len_kv=130"}, /* one stage of bits */
     {BACKWARD_90A "mask=causal head_dim=8 block_m=64",
      "heads=6,kv_heads=6,len_q=440,len_kv=440"}, /* items of 1 to 7 steps */
     {BACKWARD_90A "mask=causal head_dim=8 block_m=128", "heads=6,kv_heads=3,len_q=260,len_kv=500"},

@@ -1,4 +1,4 @@
-//$ needs mask score bias_copied added_ahead slopes_differ dropout step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns block_m weights_packed
+//$ needs mask score bias_copied added_ahead slopes_differ dropout kept_stages step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns block_m weights_packed
 //$ include "backward/seen_pairs.cuh" if mask == custom_mask
 //$ include "backward/dq_rows.cuh" if dq_added and block_m == 128 else "backward/dq_columns.cuh" if dq_added
 
@@ -13,6 +13,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     bool whole;                   // does every query of the step see every key of this consumer?
     bool whole_ahead, last_ahead; // the same of the awaited step; does it mark the end of the item?
     unsigned seen; // pairs of the awaited step, a bit for each element of S^T, where some are not //$ if mask == custom_mask
+    unsigned kept, kept_ahead; // pairs of this step that dropout keeps, and of the awaited one //$ if dropout == 1 and kept_stages == 1
     int late_sums; // where dQ of the step before the last one belongs //$ if dq_added
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T              //$ if weights_packed
@@ -66,9 +67,17 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ Ring<D_O_STAGES> d_o(int ahead = 0) const { return {ring.count + ahead}; }
 
     //$ if dropout == 1
-    // Which of this thread's pairs of a step are kept.
-    __device__ __forceinline__ unsigned kept(int ahead = 0) const {
-        return *reinterpret_cast<const unsigned *>(shared.kept[(ring + ahead).stage()][index][threadIdx.x % 128]);
+    // Which of this thread's pairs of a step dropout keeps.
+    __device__ __forceinline__ unsigned kept_in_shared(int ahead) const {
+        const Ring<KEPT_STAGES> bits = {ring.count + ahead};
+        return *reinterpret_cast<const unsigned *>(shared.kept[bits.stage()][index][threadIdx.x % 128]);
+    }
+    //$ end
+    //$ if dropout == 1 and kept_stages == 1
+    // Reads them of an awaited step, once, so that those of the next one can be drawn.
+    __device__ __forceinline__ void take_kept(int ahead) {
+        kept_ahead = kept_in_shared(ahead);
+        release_by_warps(&shared.kept_empty);
     }
     //$ end
 
@@ -83,6 +92,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     // that step counts are uniform.
     __device__ __forceinline__ bool enter_step() {
         whole = whole_ahead;
+        kept = kept_ahead; //$ if dropout == 1 and kept_stages == 1
         return !__any_sync(0xffffffffu, last_ahead);
     }
     __device__ __forceinline__ void await_d_o(int ahead) { barrier_wait(&shared.d_o_full[d_o(ahead).stage()], d_o(ahead).parity()); }
@@ -150,6 +160,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     //$ end
     // P^T and slopes, from S^T.
     __device__ __forceinline__ void weigh(int ahead) {
+        take_kept(ahead); //$ if dropout == 1 and kept_stages == 1
         const Step &of = step(ahead);
         const attention_params &p = own_sequence(all, item());
         const SharedAddress lse2 = address_in_shared(shared.lse2[(ring + ahead).stage()]);
@@ -171,7 +182,8 @@ template <bool DK, bool DV> struct KeysConsumer {
                            score_keys(ahead), //$ if score == custom_score and not added_ahead
                            seen,        //$ if mask == custom_mask
                            added,       //$ if added_ahead
-                           kept(ahead), //$ if slopes_differ and dropout == 1
+                           kept_ahead,            //$ if slopes_differ and dropout == 1 and kept_stages == 1
+                           kept_in_shared(ahead), //$ elif slopes_differ and dropout == 1
                            lse2, query0, key);
     }
 
@@ -185,8 +197,9 @@ template <bool DK, bool DV> struct KeysConsumer {
 
     // dV (64 keys, dv) += P^T dO; issued.
     __device__ __forceinline__ void add_dv() {
-        pack_kept(weights, s, kept()); //$ if not slopes_differ and dropout == 1
-        pack_values(weights, s);       //$ elif not slopes_differ and not weights_packed
+        pack_kept(weights, s, kept);              //$ if not slopes_differ and dropout == 1 and kept_stages == 1
+        pack_kept(weights, s, kept_in_shared(0)); //$ elif not slopes_differ and dropout == 1
+        pack_values(weights, s);                  //$ elif not slopes_differ and not weights_packed
         wgmma_fence();
         add_weighted<HEAD_DIM_V, STEP_M>(dv[0], weights, matrix_descriptor(shared.d_o[d_o().stage()], STEP_M * 128));
         wgmma_commit();
@@ -196,7 +209,8 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void weigh_gradients() {
         wgmma_settle(d_weight);
         const SharedAddress dot = address_in_shared(shared.dot[ring.stage()]);
-        drop_gradients(d_weight, kept(), all.dropout_factor); //$ if dropout == 1
+        drop_gradients(d_weight, kept, all.dropout_factor);              //$ if dropout == 1 and kept_stages == 1
+        drop_gradients(d_weight, kept_in_shared(0), all.dropout_factor); //$ elif dropout == 1
         if (whole)
             weigh_key_gradients<false>(d_s, d_weight, weights, dot); //$ if weights_packed
             weigh_key_gradients<false>(d_s, d_weight, s, dot);       //$ else

@@ -1,4 +1,4 @@
-//$ needs block_n step_m stages
+//$ needs block_n step_m stages kept_stages
 //$ include "backward/drawers.cuh"
 //$ include "backward/help_with_items.cuh"
 //$ include "backward/other_tiles.cuh"
@@ -15,7 +15,9 @@ __device__ __forceinline__ void draw_steps(const attention_params &all, SharedKe
         const OtherTile tile = next_queries(own_sequence(all, item), walk);
         const Dropout dropout = dropout_of(all, tile.index);
         last = tile.first < 0;
-        barrier_wait(&shared.q_empty[ring.stage()], ring.parity() ^ 1);
+        const Ring<KEPT_STAGES> bits = {ring.count};
+        barrier_wait(&shared.kept_empty, bits.parity() ^ 1);            //$ if kept_stages == 1
+        barrier_wait(&shared.q_empty[ring.stage()], ring.parity() ^ 1); //$ else
 #pragma unroll 1
         for (int i = drawer; i < BLOCK_N / 32 * (STEP_M / 32) && !last; i += DRAWERS) {
             const int keys = i / (STEP_M / 32), queries = i % (STEP_M / 32), warp = keys % 2 * 2;
@@ -28,7 +30,7 @@ __device__ __forceinline__ void draw_steps(const attention_params &all, SharedKe
                 first |= kept_bits(dropout, numbers.x, at, at + 4) | kept_bits(dropout, numbers.y, at + 2, at + 6);
                 second |= kept_bits(dropout, numbers.z, at, at + 4) | kept_bits(dropout, numbers.w, at + 2, at + 6);
             }
-            auto &kept = shared.kept[ring.stage()][keys / 2];
+            auto &kept = shared.kept[bits.stage()][keys / 2];
             kept[32 * warp + lane][queries] = static_cast<unsigned short>(first);
             kept[32 * warp + 32 + lane][queries] = static_cast<unsigned short>(second);
         }

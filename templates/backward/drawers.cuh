@@ -6,5 +6,5 @@ constexpr int DRAWERS = 3;
 
 // Bits of the pairs of two queries, i and i + 8, whose numbers are a word.
 __device__ __forceinline__ unsigned kept_bits(const Dropout &dropout, unsigned word, int first, int second) {
-    return static_cast<unsigned>(is_kept(dropout, word, false)) << first | static_cast<unsigned>(is_kept(dropout, word, true)) << second;
+    return (is_kept(dropout, word, false) ? 1u << first : 0) | (is_kept(dropout, word, true) ? 1u << second : 0);
 }

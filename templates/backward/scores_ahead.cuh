@@ -1,4 +1,4 @@
-//$ needs mask bias_copied added_ahead dq_added dq_first pingpong_schedule
+//$ needs mask dropout kept_stages bias_copied added_ahead dq_added dq_first pingpong_schedule
 //$ include "backward/turns.cuh" if pingpong_schedule
 
 // The order of a consumer's steps: S^T of the next step is multiplied behind dK of this one, and nothing is in flight where the loop
@@ -7,6 +7,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
     c.await_queries(0);
     if (!c.enter_step()) {
         c.await_d_o(0);
+        c.take_kept(0); //$ if dropout == 1 and kept_stages == 1
         c.pass_last_step();
         return;
     }

@@ -20,13 +20,14 @@ __device__ __forceinline__ Dropout dropout_of(const attention_params &p, long lo
 
 // The numbers of eight weights: word i is for key j + 8 i, its lower half for query i, its upper half for query i + 8.
 __device__ __forceinline__ uint4 random_numbers(const Dropout &dropout, int query, int key) {
-    return philox(make_uint4(key / 32 * 8 + key % 8, query / 16 * 8 + query % 8, dropout.stream.x, dropout.stream.y), dropout.key);
+    const unsigned i = query, j = key; // unsigned numbers are divided by a shift
+    return philox(make_uint4(j / 32 * 8 + j % 8, i / 16 * 8 + i % 8, dropout.stream.x, dropout.stream.y), dropout.key);
 }
 __device__ __forceinline__ unsigned word_of(const uint4 &numbers, int i) {
     return i == 0 ? numbers.x : i == 1 ? numbers.y : i == 2 ? numbers.z : numbers.w;
 }
 __device__ __forceinline__ bool is_kept(const Dropout &dropout, unsigned word, bool upper) {
-    return (upper ? word & 0xffff0000u : word << 16) >= dropout.threshold;
+    return (upper ? word : word << 16) >= dropout.threshold; // whose lower half is 0
 }
 
 // One weight by itself.

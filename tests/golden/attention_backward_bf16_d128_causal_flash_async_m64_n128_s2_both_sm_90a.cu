@@ -86,9 +86,10 @@
      key_bytes           65536              block_n * 128 * (panels + panels_v)
      bias_bytes          0                  0
      kept_bytes          0                  0
-     step_bytes          16944              step_m * (128 * panels + 8) + kept_bytes + bias_bytes + 48
+     step_bytes          16944              step_m * (128 * panels + 8) + bias_bytes + 48
      d_o_bytes           16400              step_m * 128 * panels_v + 16
-     fixed_bytes         66856              gradient_bytes + stages * step_bytes + 200
+     kept_stages         2                  2
+     fixed_bytes         66856              gradient_bytes + stages * step_bytes + kept_stages * kept_bytes + 200
      d_o_stages          2                  2
      streamed_bytes      99656              fixed_bytes + d_o_stages * d_o_bytes
      key_stages          2                  2
@@ -686,7 +687,7 @@ __device__ __forceinline__ unsigned not_finite(unsigned pair) {
 // 0 * infinity are NaN. So a warp whose sums were not all finite forms them once more when it has stored them, and stores them again: 16
 // rows of the other side at a time, by mma.sync from global memory, by what is finite of these rows, and by the rest where it counts. Of Q
 // and K nothing else counts, for with them the score of a pair is not finite, and so dS is NaN where it is not 0. Accumulators of mma lie
-// as those of wgmma do.
+// as those of wgmma do. Once all sums that were not finite are NaN again, the warp stops: what it has stored is right.
 
 // So many columns of a gradient are formed at a time: what a warp holds meanwhile has to fit into the registers that its sums had.
 __device__ constexpr int columns_of_pass(int dim) {
@@ -699,6 +700,43 @@ template <int COUNT> __device__ __forceinline__ bool wants_repeat(const float (&
     for (int i = 0; i < COUNT; i++)
         all += sum[i];
     return __any_sync(0xffffffffu, !(fabsf(all) < INFINITY));
+}
+
+// Which of a thread's sums are not finite: bit i % 32 of word i / 32 for element i.
+template <int COUNT> struct Strange {
+    unsigned words[(COUNT + 31) / 32];
+};
+
+// Of sums (16, 2 COUNT), of which `rows` rows are there.
+template <int COUNT> __device__ __forceinline__ Strange<COUNT> strange_sums(const float (&sum)[COUNT], int rows) {
+    const int row = set_apart(static_cast<int>(threadIdx.x) % 32) / 4;
+    const unsigned there = (row < rows ? 0x33333333 : 0) | (row + 8 < rows ? 0xcccccccc : 0);
+    Strange<COUNT> strange = {};
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        strange.words[i / 32] |= static_cast<unsigned>(!(fabsf(sum[i]) < INFINITY)) << i % 32;
+#pragma unroll
+    for (unsigned &word : strange.words)
+        word &= there;
+    return strange;
+}
+
+// Those of PASS columns from `column` on, a multiple of PASS.
+template <int PASS, int COUNT> __device__ __forceinline__ unsigned strange_in_pass(const Strange<COUNT> &strange, int column) {
+    unsigned found = 0;
+#pragma unroll
+    for (int i = 0; i < (COUNT + 31) / 32; i++)
+        found = column / 64 == i ? strange.words[i] : found;
+    return found >> column / 2 % 32 & (0xffffffff >> (32 - PASS / 2));
+}
+
+// Are these sums NaN?
+template <int COUNT> __device__ __forceinline__ bool all_nan(const float (&sum)[COUNT], unsigned strange) {
+    bool all = true;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        all &= sum[i] != sum[i] || !(strange >> i & 1);
+    return __all_sync(0xffffffffu, all);
 }
 
 // Rows of a head. In place of a row that is not there the last one: it has no weight.
@@ -716,15 +754,15 @@ struct MemoryRows {
     }
 };
 
-// sum (16, 16) = own other^T, of rows `own_row` on and `other_row` on.
-template <int DIM>
+// sum (16, 16) = own other^T, of rows `own_row` on and `other_row` on. Loads of AHEAD steps of 16 columns are under way at a time.
+template <int DIM, int AHEAD>
 __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRows &own, int own_row, const MemoryRows &other,
                                                  int other_row) {
     const int lane = set_apart(static_cast<int>(threadIdx.x) % 32), down = own_row + lane / 4, across = other_row + lane / 4;
 #pragma unroll
     for (float &value : sum)
         value = 0;
-#pragma unroll 1
+#pragma unroll(AHEAD)
     for (int first = 0; first < DIM; first += 16) {
         const bool both = first + 8 < DIM;
         const int column = first + lane % 4 * 2;
@@ -791,13 +829,25 @@ template <bool KEYS_DOWN>
 __device__ __forceinline__ void weigh_sixteen(float (&s)[8], float (&d_weight)[8], const attention_params &p, const Where &at,
                                               int index, int query0, int key0) {
     const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+    constexpr int QUERIES = KEYS_DOWN ? 4 : 2; // of a thread
+    float lse2[QUERIES], dots[QUERIES];
+#pragma unroll
+    for (int i = 0; i < QUERIES; i++) {
+        const int place = row_place(query0 + (KEYS_DOWN ? lane % 4 * 2 + i / 2 * 8 + i % 2 : lane / 4 + i * 8));
+        lse2[i] = row_lse2(p, index)[place], dots[i] = row_dots(p, index)[place];
+    }
 #pragma unroll 1
     for (int i = 0; i < 8; i++) {
         const int down = lane / 4 + i / 2 % 2 * 8, across = lane % 4 * 2 + i / 4 * 8 + i % 2;
-        const int query = query0 + (KEYS_DOWN ? across : down), key = key0 + (KEYS_DOWN ? down : across), place = row_place(query);
-        const PairWeight pair = pair_weight(p, at, min(query, p.len_q - 1), min(key, p.len_kv - 1), is_pair_seen(p, at, query, key),
-                                            row_lse2(p, index)[place], s[0]);
-        const float d_s = pair.slope == 0 ? 0 : pair.slope * (d_weight[0] - row_dots(p, index)[place]);
+        const int query = query0 + (KEYS_DOWN ? across : down), key = key0 + (KEYS_DOWN ? down : across);
+        const int of_thread = KEYS_DOWN ? i / 4 * 2 + i % 2 : i / 2 % 2;
+        float lse = lse2[0], dot = dots[0];
+#pragma unroll
+        for (int j = 1; j < QUERIES; j++)
+            lse = of_thread == j ? lse2[j] : lse, dot = of_thread == j ? dots[j] : dot;
+        const PairWeight pair =
+            pair_weight(p, at, min(query, p.len_q - 1), min(key, p.len_kv - 1), is_pair_seen(p, at, query, key), lse, s[0]);
+        const float d_s = pair.slope == 0 ? 0 : pair.slope * (d_weight[0] - dot);
 #pragma unroll
         for (int j = 0; j < 7; j++)
             s[j] = s[j + 1], d_weight[j] = d_weight[j + 1];
@@ -821,8 +871,9 @@ __device__ __forceinline__ MemoryRows values_in_memory(const attention_params &p
 
 // backward/repeat_queries.cuh
 
-// dQ of 16 queries of a warp once more, to memory: dQ += dS K.
-__device__ __forceinline__ void repeat_dq(const attention_backward_params &params, int index, int query0) {
+// dQ of 16 queries of a warp once more, to memory, where it was strange: dQ += dS K.
+template <int COUNT>
+__device__ __forceinline__ void repeat_dq(const attention_backward_params &params, int index, int query0, const Strange<COUNT> &strange) {
     __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     const int kv_index = index / (p.heads / p.kv_heads);
@@ -833,18 +884,22 @@ __device__ __forceinline__ void repeat_dq(const attention_backward_params &param
 #pragma unroll 1
     for (int column = 0; column < HEAD_DIM; column += PASS) {
         float dq[1][PASS / 2] = {};
+        const unsigned wanted = strange_in_pass<PASS>(strange, column);
+        bool right = !__any_sync(0xffffffffu, wanted != 0);
 #pragma unroll 1
-        for (int key0 = 0; key0 < p.len_kv; key0 += 16) {
+        for (int key0 = 0; key0 < p.len_kv && !right; key0 += 16) {
             if (!some_pair_seen(p, at, query0, 16, key0, 16))
                 continue;
             float s[8], d_weight[8];
-            multiply_sixteen<HEAD_DIM>(s, q, query0, k, key0);
-            multiply_sixteen<HEAD_DIM_V>(d_weight, d_o, query0, v, key0);
+            multiply_sixteen<HEAD_DIM, 1>(s, q, query0, k, key0);
+            multiply_sixteen<HEAD_DIM_V, 1>(d_weight, d_o, query0, v, key0);
             weigh_sixteen<false>(s, d_weight, p, at, index, query0, key0);
             add_finite(dq[0], d_weight, k.from(column), key0);
+            right = all_nan(dq[0], wanted);
         }
-        store_rows<PASS>(dq, p.scale, static_cast<Output *>(params.dq) + column, params.dq_batch_stride, params.dq_head_stride,
-                         params.dq_row_stride, index / p.heads, index % p.heads, query0, p.len_q - query0);
+        if (!right)
+            store_rows<PASS>(dq, p.scale, static_cast<Output *>(params.dq) + column, params.dq_batch_stride, params.dq_head_stride,
+                             params.dq_row_stride, index / p.heads, index % p.heads, query0, p.len_q - query0);
     }
 }
 
@@ -870,7 +925,7 @@ extern "C" __global__ void __launch_bounds__(128)
     store_rows<HEAD_DIM>(dq, p.scale, params.dq, params.dq_batch_stride, params.dq_head_stride, params.dq_row_stride,
                          index / p.heads, index % p.heads, query0, p.len_q - query0);
     if (again)
-        repeat_dq(params, index, query0);
+        repeat_dq(params, index, query0, strange_sums(dq[0], p.len_q - query0));
 }
 
 // params/tensor_map.h
@@ -1272,16 +1327,38 @@ __device__ __forceinline__ void weigh_sixteen_keys(float (&s)[8], float (&d_weig
                                                    const Where &at, int index, int query0, int key0) {
     const attention_params &p = params.forward;
     const int kv_index = index / (p.heads / p.kv_heads);
-    multiply_sixteen<HEAD_DIM>(s, keys_in_memory(p, kv_index), key0, queries_in_memory(p, index), query0);
+    multiply_sixteen<HEAD_DIM, 4>(s, keys_in_memory(p, kv_index), key0, queries_in_memory(p, index), query0);
     if constexpr (DK)
-        multiply_sixteen<HEAD_DIM_V>(d_weight, values_in_memory(p, kv_index), key0, d_o_in_memory(params, index), query0);
+        multiply_sixteen<HEAD_DIM_V, 4>(d_weight, values_in_memory(p, kv_index), key0, d_o_in_memory(params, index), query0);
     weigh_sixteen<true>(s, d_weight, p, at, index, query0, key0);
 }
 
-// Columns `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or dV += P^T dO.
+// From query0 on, a multiple of 16, the first 16 queries of which one has a D that is not finite, or an LSE that is NaN. len_q or more
+// where there are none.
+__device__ __forceinline__ int next_strange_queries(const attention_params &p, int index, int query0) {
+    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+#pragma unroll 1
+    for (; query0 < p.len_q; query0 += 128) {
+        bool strange = false;
+        const int query = query0 + 4 * lane; // four of 16, in some order
+        if (query < padded_queries(p)) {
+            const float4 dots = *reinterpret_cast<const float4 *>(row_dots(p, index) + query);
+            const float4 lse2 = *reinterpret_cast<const float4 *>(row_lse2(p, index) + query);
+            strange = !(fabsf(dots.x + dots.y) + fabsf(dots.z + dots.w) < INFINITY) || lse2.x != lse2.x || lse2.y != lse2.y ||
+                      lse2.z != lse2.z || lse2.w != lse2.w;
+        }
+        const unsigned lanes = __ballot_sync(0xffffffffu, strange);
+        if (lanes != 0)
+            return query0 + (__ffs(static_cast<int>(lanes)) - 1) / 4 * 16;
+    }
+    return query0;
+}
+
+// Columns `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or dV += P^T dO. `some`: over
+// those queries only that make sums NaN. True, and not all of the sum, where what was strange turns out to be NaN.
 template <bool DK, int PASS>
-__device__ __forceinline__ void sum_over_queries(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
-                                                 int key0, int column) {
+__device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
+                                                 int key0, int column, unsigned strange, bool some) {
     const attention_params &p = params.forward;
     const int group = p.heads / p.kv_heads;
 #pragma unroll
@@ -1291,8 +1368,10 @@ __device__ __forceinline__ void sum_over_queries(float (&sum)[PASS / 2], const a
     for (int index = kv_index * group; index < (kv_index + 1) * group; index++) {
         const Where at = where_is(p, index);
 #pragma unroll 1
-        for (int query0 = first_query(p, key0); query0 < p.len_q; query0 += 16) {
-            if (!some_pair_seen(p, at, query0, 16, key0, 16))
+        for (int query0 = first_query(p, key0) / 16 * 16; query0 < p.len_q; query0 += 16) {
+            if (some)
+                query0 = next_strange_queries(p, index, query0);
+            if (query0 >= p.len_q || !some_pair_seen(p, at, query0, 16, key0, 16))
                 continue;
             float s[8], d_weight[8] = {};
             weigh_sixteen_keys<DK>(s, d_weight, params, at, index, query0, key0);
@@ -1303,26 +1382,44 @@ __device__ __forceinline__ void sum_over_queries(float (&sum)[PASS / 2], const a
                 if (add_finite(sum, s, d_o, query0))
                     add_not_finite(sum, s, d_o, query0);
             }
+            if (all_nan(sum, strange))
+                return true;
         }
     }
+    return false;
 }
 
-// dK of 16 keys of a warp once more, to memory.
-__device__ __forceinline__ void repeat_dk(const attention_backward_params &params, int kv_index, int key0) {
+// The same of all queries, but first of those that may show that nothing was wrong. False where what was stored is right.
+template <bool DK, int PASS>
+__device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
+                                            int key0, int column, unsigned strange) {
+    if (!__any_sync(0xffffffffu, strange != 0))
+        return false;
+#pragma unroll 1
+    for (int some = 1; some >= 0; some--)
+        if (sum_over_queries<DK, PASS>(sum, params, kv_index, key0, column, strange, some != 0))
+            return false;
+    return true;
+}
+
+// dK of 16 keys of a warp once more, to memory, where it was strange.
+__device__ __forceinline__ void repeat_dk(const attention_backward_params &params, int kv_index, int key0,
+                                          const Strange<HEAD_DIM / 2> &strange) {
     __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     constexpr int PASS = columns_of_pass(HEAD_DIM);
 #pragma unroll 1
     for (int column = 0; column < HEAD_DIM; column += PASS) {
         float dk[1][PASS / 2];
-        sum_over_queries<true, PASS>(dk[0], params, kv_index, key0, column);
-        store_rows<PASS>(dk, p.scale, static_cast<Output *>(params.dk) + column, params.dk_batch_stride, params.dk_head_stride,
-                         params.dk_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0, p.len_kv - key0);
+        if (repeat_pass<true, PASS>(dk[0], params, kv_index, key0, column, strange_in_pass<PASS>(strange, column)))
+            store_rows<PASS>(dk, p.scale, static_cast<Output *>(params.dk) + column, params.dk_batch_stride, params.dk_head_stride,
+                             params.dk_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0, p.len_kv - key0);
     }
 }
 
-// dV of 16 keys of a warp once more, to memory.
-__device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0) {
+// dV of 16 keys of a warp once more, to memory, where it was strange.
+__device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0,
+                                          const Strange<HEAD_DIM_V / 2> &strange) {
     __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     constexpr int PASS = columns_of_pass(HEAD_DIM_V);
@@ -1330,10 +1427,10 @@ __device__ __forceinline__ void repeat_dv(const attention_backward_params &param
 #pragma unroll 1
     for (int column = 0; column < HEAD_DIM_V; column += PASS) {
         float dv[1][PASS / 2];
-        sum_over_queries<false, PASS>(dv[0], params, kv_index, key0, column);
-        store_rows<PASS>(dv, factor_of_dv, static_cast<Output *>(params.dv) + column, params.dv_batch_stride,
-                         params.dv_head_stride, params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0,
-                         p.len_kv - key0);
+        if (repeat_pass<false, PASS>(dv[0], params, kv_index, key0, column, strange_in_pass<PASS>(strange, column)))
+            store_rows<PASS>(dv, factor_of_dv, static_cast<Output *>(params.dv) + column, params.dv_batch_stride,
+                             params.dv_head_stride, params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0,
+                             p.len_kv - key0);
     }
 }
 
@@ -1705,6 +1802,12 @@ template <bool DK, bool DV> struct KeysConsumer {
         const float factor_of_dv = 1;
         const bool again_dk = DK && wants_repeat(dk[0]) && row0 < p.len_kv;
         const bool again_dv = DV && wants_repeat(dv[0]) && row0 < p.len_kv;
+        Strange<DK ? HEAD_DIM / 2 : 1> strange_dk;
+        Strange<DV ? HEAD_DIM_V / 2 : 1> strange_dv;
+        if (again_dk)
+            strange_dk = strange_sums(dk[0], p.len_kv - row0);
+        if (again_dv)
+            strange_dv = strange_sums(dv[0], p.len_kv - row0);
         if constexpr (DK)
             store_rows<HEAD_DIM>(dk, p.scale, own.dk, own.dk_batch_stride, own.dk_head_stride, own.dk_row_stride, batch,
                                  kv_head, row0, p.len_kv - row0);
@@ -1714,10 +1817,10 @@ template <bool DK, bool DV> struct KeysConsumer {
         // behind the stores: the sums are no longer in registers
         if constexpr (DK)
             if (again_dk)
-                repeat_dk(own, kv_index, row0);
+                repeat_dk(own, kv_index, row0, strange_dk);
         if constexpr (DV)
             if (again_dv)
-                repeat_dv(own, kv_index, row0);
+                repeat_dv(own, kv_index, row0, strange_dv);
     }
 };
 
