@@ -1,4 +1,4 @@
-//$ needs dtype head_dim head_dim_v mask score score_bias score_adds head_reads wants_dq wants_dk wants_dv wants_d_params dropout block_m block_n stages overlap target target_shared_bytes
+//$ needs dtype head_dim head_dim_v mask score score_bias score_adds head_reads wants_dq wants_dk wants_dv wants_d_params dropout layout block_m block_n stages overlap target target_shared_bytes
 //$ needs mask_tables apart dq_added
 
 //$ note What it computes.
@@ -69,16 +69,12 @@
 //$ note What a score holds leaves no room for dQ beside it where rows are long.
 //$ let dq_first = dq_added and score == custom_score and head_dim + head_dim_v > 128
 //$ let block_threads = 128 * (consumers + 1)
-//$ note The producer judges tiles, and its other warps draw the numbers of dropout. Where bounds of tensors tell which tiles are seen, and
-//$ note with dropout, they take more registers, if the consumers can spare them: those of both gradients of long rows cannot, nor those of
-//$ note a score, and then they spill or are slower.
-//$ if (mask_tables > 0 or dropout == 1) and (apart and score != custom_score or head_dim + head_dim_v <= 192)
-//$ let producer_registers = 40
-//$ let consumer_registers = 232
-//$ else
-//$ let producer_registers = 24
-//$ let consumer_registers = 240
-//$ end
+//$ note The producer judges tiles, and its other warps draw the numbers of dropout. With dropout, and where bounds of tensors tell which
+//$ note tiles are seen, they take more registers, if the consumers can spare them: those of both gradients of long rows cannot, nor those
+//$ note of a score. Then the producer spills, for which it has time.
+//$ let consumers_spare = apart and score != custom_score or head_dim + head_dim_v <= 192
+//$ let producer_registers = 24 if not consumers_spare else 56 if dropout == 1 and layout == dense else 40 if dropout == 1 or mask_tables > 0 else 24
+//$ let consumer_registers = 224 if producer_registers == 56 else 232 if producer_registers == 40 else 240
 
 //$ note Shared memory.
 //$ let key_bytes = block_n * 128 * (panels + panels_v)

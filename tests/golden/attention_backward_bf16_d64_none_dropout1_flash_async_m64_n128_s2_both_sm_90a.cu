@@ -87,8 +87,8 @@
      dq_bytes            0                  0
      gradient_bytes      32768              2 * block_n * 2 * step_m + dq_bytes
      block_threads       384                128 * (consumers + 1)
-     producer_registers  40                 40
-     consumer_registers  232                232
+     producer_registers  56                 56
+     consumer_registers  224                224
      key_bytes           32768              block_n * 128 * (panels + panels_v)
      bias_bytes          0                  0
      kept_bytes          1024               step_m * block_n / 8
@@ -127,8 +127,8 @@ constexpr int PANELS_V = 1;             // (head_dim_v + 63) / 64
 constexpr int DQ_COLUMNS = 32;          // 32 * panels
 constexpr int DQ_WIDTH = 64;            // 64 * panels
 constexpr int BLOCK_THREADS = 384;      // 128 * (consumers + 1)
-constexpr int PRODUCER_REGISTERS = 40;
-constexpr int CONSUMER_REGISTERS = 232;
+constexpr int PRODUCER_REGISTERS = 56;
+constexpr int CONSUMER_REGISTERS = 224;
 constexpr int KEPT_STAGES = 2;
 constexpr int D_O_STAGES = 2;
 constexpr int KEY_STAGES = 2;
