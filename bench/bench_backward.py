@@ -1,6 +1,8 @@
 """The backward pass beside cuDNN's and FlashAttention-2's through PyTorch, in one process: JSON lines.
 
     python3 bench/bench_backward.py                          bf16, d 64 to 256, 512 to 16384 tokens a sequence, full and causal
+    python3 bench/bench_backward.py --only gqa               eight heads that share K and V; likewise `few`, one sequence of few heads,
+                                                             and `off_grid`, lengths and heads that are no powers of two
     python3 bench/bench_backward.py --only d128 --only causal
     python3 bench/bench_backward.py --schedule "block_m=64 threads=256"   in place of the library's choice
 
@@ -13,6 +15,7 @@ large, `--kind nan` puts one NaN into dO, `--kind nan_q` into Q, and so on. `--p
 relative errors: a wrong one is an error, not a line.
 """
 import argparse
+import dataclasses
 import json
 import pathlib
 import random
@@ -30,15 +33,45 @@ import attile.torch  # noqa: E402
 import side_cuda  # noqa: E402
 
 TOKENS, COLUMNS, CHECKED, MOST_ERROR, PEAKED = 16384, 2048, 2048, 1e-2, 16
+GROUPS = {"grid", "gqa", "few", "off_grid"}
 NANS = ("nan", "nan_q", "nan_k", "nan_v")
 AHEAD = 2_000_000  # clocks that the GPU idles before each call
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash_attention_2": SDPBackend.FLASH_ATTENTION}
 
 
+@dataclasses.dataclass(frozen=True)
+class Case:
+    group: str  # of GROUPS
+    head_dim: int
+    batch: int
+    heads: int
+    kv_heads: int
+    length: int
+    causal: bool
+
+    @property
+    def words(self):
+        return {self.group, f"d{self.head_dim}", f"S{self.length}", "causal" if self.causal else "full"}
+
+    @property
+    def flops(self):
+        return 10 * self.head_dim * self.batch * self.heads * self.length * (self.length + 1 if self.causal else 2 * self.length) / 2
+
+
+def cases():
+    grid = [("grid", d, TOKENS // length, max(1, COLUMNS // d), 1, length) for d in (64, 96, 128, 192, 256) for length in (512, 2048, 4096, 16384)]
+    gqa = [("gqa", d, TOKENS // length, COLUMNS // d, 8, length) for d in (64, 128, 256) for length in (1024, 4096)]
+    few = [("few", d, 1, heads, 1, length) for d in (64, 128, 256) for heads, length in ((8, 512), (8, 2048), (16, 1024), (4, 4096))]
+    off_grid = [("off_grid", d, batch, heads, 1, length) for d in (64, 128, 256) for batch, heads, length in ((4, 12, 777), (3, 28, 1500), (1, 12, 3000))]
+    for group, head_dim, batch, heads, shared_by, length in grid + gqa + few + off_grid:
+        for causal in (False, True):
+            yield Case(group, head_dim, batch, heads, heads // shared_by, length, causal)
+
+
 def gradients_in_double(q, k, v, d_o, causal):
-    """Of one head, (length, dim) each."""
+    """Of the heads that share K and V: q and d_o (heads, length, dim), k and v (length, dim)."""
     q, k, v = (x.double().requires_grad_() for x in (q, k, v))
-    score = q @ k.T / q.shape[1] ** 0.5
+    score = q @ k.T / q.shape[-1] ** 0.5
     if causal:
         score = score.masked_fill(torch.ones_like(score, dtype=torch.bool).triu(1), -torch.inf)
     return torch.autograd.grad(score.softmax(-1) @ v, (q, k, v), d_o.double())
@@ -57,8 +90,8 @@ def ours(q, k, v, d_o, causal, schedule, dropout=0):
 
 def ours_packed(q, k, v, d_o, causal, schedule):
     """The same of packed sequences; the gradients are views of (batch, heads, length, dim)."""
-    batch, heads, length, head_dim = q.shape
-    q, k, v, d_o = (x.transpose(1, 2).reshape(batch * length, heads, head_dim) for x in (q, k, v, d_o))
+    batch, _, length, head_dim = q.shape
+    q, k, v, d_o = (x.transpose(1, 2).reshape(batch * length, x.shape[1], head_dim) for x in (q, k, v, d_o))
     starts = torch.arange(0, (batch + 1) * length, length, dtype=torch.int32, device="cuda")
     rest, own = ("mask=causal" if causal else "", None, "bshd"), (None, starts, starts, length, length)
     o, lse = torch.ops.attile.attention_sequences_lse(q, k, v, [], [], *rest, "", *own, True)
@@ -66,7 +99,7 @@ def ours_packed(q, k, v, d_o, causal, schedule):
 
     def work():
         found = backward(d_o, None, q, k, v, o, lse, [], [], rest[0], "", *rest[1:], schedule, *own)[:3]
-        return [x.view(batch, length, heads, head_dim).transpose(1, 2) for x in found]
+        return [x.view(batch, length, -1, head_dim).transpose(1, 2) for x in found]
 
     return work
 
@@ -76,7 +109,7 @@ def theirs(backend, q, k, v, d_o, causal, dropout=0):
     q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
     try:
         with sdpa_kernel(backend):
-            o = scaled_dot_product_attention(q, k, v, is_causal=causal, dropout_p=dropout)
+            o = scaled_dot_product_attention(q, k, v, is_causal=causal, dropout_p=dropout, enable_gqa=q.shape[1] != k.shape[1])
         work = lambda: torch.autograd.grad(o, (q, k, v), d_o, retain_graph=True)  # noqa: E731
         work()
     except RuntimeError:
@@ -85,9 +118,11 @@ def theirs(backend, q, k, v, d_o, causal, dropout=0):
 
 
 def error(found, q, k, v, d_o, causal):
-    """The largest relative error of the three gradients, of the last head."""
-    right = gradients_in_double(*(x[-1, -1] for x in (q, k, v, d_o)), causal)
-    return max(((one[-1, -1].double() - other).norm() / other.norm()).item() for one, other in zip(found, right))
+    """The largest relative error of the three gradients, of the last head of K and V."""
+    group = q.shape[1] // k.shape[1]
+    right = gradients_in_double(q[-1, -group:], k[-1, -1], v[-1, -1], d_o[-1, -group:], causal)
+    last = found[0][-1, -group:], found[1][-1, -1], found[2][-1, -1]
+    return max(((one.double() - other).norm() / other.norm()).item() for one, other in zip(last, right))
 
 
 def sample(works, flush, rounds, monitor):
@@ -108,10 +143,11 @@ def sample(works, flush, rounds, monitor):
     return {name: [round(start.elapsed_time(stop), 5) for start, stop in pairs[2:]] for name, pairs in events.items()}, state
 
 
-def measure(head_dim, length, causal, chosen, flush, monitor):
+def measure(case, chosen, flush, monitor):
     """A row: TFLOP/s and milliseconds of every side."""
-    batch, heads = TOKENS // length, max(1, COLUMNS // head_dim)
-    q, k, v, d_o = (torch.randn(batch, heads, length, head_dim, device="cuda", dtype=torch.bfloat16) for _ in range(4))
+    length, causal = case.length, case.causal
+    q, k, v, d_o = (torch.randn(case.batch, heads, length, case.head_dim, device="cuda", dtype=torch.bfloat16)
+                    for heads in (case.heads, case.kv_heads, case.kv_heads, case.heads))
     if chosen.kind == "peaked":
         q *= PEAKED
     elif chosen.kind in NANS:
@@ -126,17 +162,16 @@ def measure(head_dim, length, causal, chosen, flush, monitor):
     checked = length <= CHECKED and not chosen.dropout
     found = error(works["attile"](), q, k, v, d_o, causal) if checked else None  # of the last head, which has no NaN
     if found is not None and not found <= MOST_ERROR:
-        raise SystemExit(f"d{head_dim} S{length} causal={causal}: the relative error is {found:.3g}")
-    flops = 10 * head_dim * batch * heads * length * (length + 1 if causal else 2 * length) / 2
+        raise SystemExit(f"{case}: the relative error is {found:.3g}")
     rounds, state = sample(works, flush, chosen.rounds, monitor)
     times = {name: statistics.median(found) for name, found in rounds.items()}
-    return {"head_dim": head_dim, "length": length, "causal": causal, "error": found, "ms": times, "rounds": rounds, "state": state,
-            "tflops": {name: flops / ms / 1e9 for name, ms in times.items()}}
+    return {**dataclasses.asdict(case), "error": found, "ms": times, "rounds": rounds, "state": state,
+            "tflops": {name: case.flops / ms / 1e9 for name, ms in times.items()}}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", default=[], metavar="WORD", help="d128, S4096, causal or full; several narrow it")
+    parser.add_argument("--only", action="append", default=[], metavar="WORD", help="a group, d128, S4096, causal or full; several narrow it (grid)")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--schedule", default="", metavar="KNOBS", help="in place of the library's choice")
     parser.add_argument("--kind", choices=("normal", "peaked", *NANS), default="normal", help="of data")
@@ -156,12 +191,12 @@ def main():
                "attile": attile.version(), "commit": chosen.commit, "schedule": chosen.schedule, "kind": chosen.kind, "deterministic": chosen.deterministic,
                "packed": chosen.packed, "dropout": chosen.dropout}
     flush = torch.zeros(64 << 20, device="cuda")
-    for head_dim in (64, 96, 128, 192, 256):
-        for length in (512, 2048, 4096, 16384):
-            for causal in (False, True):
-                words = {f"d{head_dim}", f"S{length}", "causal" if causal else "full"}
-                if set(chosen.only) <= words:
-                    print(json.dumps({**machine, **measure(head_dim, length, causal, chosen, flush, monitor)}), flush=True)
+    words = set(chosen.only)
+    if not words & GROUPS:
+        words.add("grid")
+    for case in cases():
+        if words <= case.words:
+            print(json.dumps({**machine, **measure(case, chosen, flush, monitor)}), flush=True)
 
 
 if __name__ == "__main__":

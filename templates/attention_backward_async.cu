@@ -130,7 +130,10 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
-    grid_dependency_wait();
+    if constexpr (DV)
+        grid_dependency_wait();
+    else
+        grid_dependency_begun(); // the launch of dV, from which dK needs nothing
     launch_dependents();
     __syncthreads();
     if (warpgroup_index() == 0) {
@@ -156,6 +159,8 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
         end_parts_of_dq(shared, consumer.index, consumer.shared_tiles()); //$ if dq_staged
         if (consumer.index == 0) take_turn(0); // the one that is left //$ if pingpong_schedule
     }
+    if constexpr (!DV)
+        grid_dependency_wait();
 }
 
 //$ if apart

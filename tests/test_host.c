@@ -481,6 +481,8 @@ Test(host, a_dependent_launch_waits_before_it_touches_memory) {
         {"copy_async<4>(dynamic_shared<float>() + threadIdx.x % 16, p.x, 4); copy_async_wait(); "
          "grid_dependency_wait();",
          "accesses global memory before grid_dependency_wait()"},
+        {"grid_dependency_begun(); if (threadIdx.x == 0) p.y[blockIdx.x] = 1; grid_dependency_wait();", NULL},
+        {"grid_dependency_begun();", "ended without grid_dependency_wait()"},
         {"launch_dependents();", "ended without grid_dependency_wait()"},
         {"if (threadIdx.x != 5) grid_dependency_wait();", "thread 5: ended without grid_dependency_wait()"},
     };

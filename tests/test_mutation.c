@@ -232,6 +232,7 @@ static const struct mutation {
     {"v.beyond(odd", "v.beyond(even"},
     {"i % 4 / 2 + i % 2 * 2", "i % 4"},
     {"grid_dependency_wait(", NULL},
+    {"grid_dependency_begun(", NULL},
     {"barrier_init(", NULL},
     {"barrier_init_fence(", NULL},
     {"barrier_arrive(", NULL},

@@ -194,7 +194,7 @@ static void run_thread(void *argument) {
     if (fiber->copies.count > fiber->copies.first)
         fiber_refuse(fiber, 0, NULL, "ended with %u asynchronous copies that it has not waited for",
                      fiber->copies.count - fiber->copies.first);
-    if (fiber->depends)
+    if (fiber->waits)
         fiber_refuse(fiber, 0, NULL, "ended without grid_dependency_wait(), as the launch is a dependent one");
     units_ended(fiber);
     collective_ended(fiber);
@@ -248,7 +248,12 @@ void fiber_check_dependency(struct fiber *fiber, int line, const void *pc) {
                      "accesses global memory before grid_dependency_wait(), and the launch ahead may still run");
 }
 
-static void end_dependency(struct attile_block *shown, unsigned index) { fiber_of(shown, index)->depends = false; }
+static void end_dependency(struct attile_block *shown, unsigned index, int ended) {
+    struct fiber *fiber = fiber_of(shown, index);
+    fiber->depends = false;
+    if (ended)
+        fiber->waits = false;
+}
 
 static void check_access(struct attile_block *shown, unsigned index, const void *pointer, unsigned long long size,
                          int write, unsigned alignment, const void *pc) {
@@ -408,7 +413,7 @@ bool block_start(struct block *block, struct launch *launch, struct cluster *clu
         fiber->block = block;
         fiber->index = i;
         fiber->copies.first = fiber->copies.count = fiber->copies.groups = 0;
-        fiber->depends = launch->dependent;
+        fiber->depends = fiber->waits = launch->dependent;
         fiber->at_cluster = false;
         unsigned char *low = stack_low(block, i);
         unsigned char *high = block->region + (size_t)(i + 1) * ATTILE_STACK - i % COLORS * COLOR;

@@ -36,7 +36,8 @@ struct fiber {
         unsigned first, count, room;
         unsigned groups;    /* committed */
     } copies;               /* started, not yet waited for: [first, count) */
-    bool depends;           /* on the launch ahead, and has not waited for it yet */
+    bool depends;           /* on the launch ahead: may not touch global memory yet */
+    bool waits;             /* has to wait for the end of the launch ahead before its own */
     bool at_cluster;        /* has arrived at the cluster's barrier and not yet waited there */
     unsigned cluster_phase; /* the phase in which it arrived */
     struct context context;

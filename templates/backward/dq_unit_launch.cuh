@@ -7,6 +7,7 @@
 //$ let v_stages = 2 if query_bytes + 2 * (k_step_bytes + v_step_bytes) + 64 <= target_shared_bytes else 1
 //$ let shared_queries = (query_bytes + stages * k_step_bytes + v_stages * v_step_bytes + 64 + 1023) / 1024 * 1024
 //$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block block_threads shared shared_queries dependent
+//$ include "backward/order_of_tiles.cuh"
 //$ include "backward/repeat_queries.cuh"
 //$ include "backward/weigh_queries.cuh"
 //$ include "target/sm_90.cuh"
@@ -49,16 +50,16 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     SharedQueries &shared = *dynamic_shared<SharedQueries>();
     const attention_params &all = params.backward.forward;
     const int tiles = (all.len_q + BLOCK_M - 1) / BLOCK_M;
-    // the last tiles see most keys where a mask is causal: they begin first
-    const int query0 = (tiles - 1 - static_cast<int>(blockIdx.x) % tiles) * BLOCK_M, index = static_cast<int>(blockIdx.x) / tiles;
+    const TileOfHead own_tile = tile_in_order(static_cast<int>(blockIdx.x), all.batch * all.heads, tiles);
+    const int query0 = (tiles - 1 - own_tile.tile) * BLOCK_M, index = own_tile.head; // the last queries see most keys
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
-    grid_dependency_wait();
+    grid_dependency_begun(); // dQ needs nothing from dK and dV
     launch_dependents();
     //$ if layout != dense
     const attention_params own = sequence_of(all, index / all.heads);
     if (query0 >= own.len_q)
-        return;
+        return grid_dependency_wait();
     if (threadIdx.x == 0)
         shared.sequence = numbers_of(own);
     //$ end
@@ -74,4 +75,5 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         consumer.run();
         consumer.store(index);
     }
+    grid_dependency_wait();
 }

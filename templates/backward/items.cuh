@@ -1,4 +1,5 @@
 //$ needs layout score block_n
+//$ include "backward/order_of_tiles.cuh"
 //$ include "backward/own_sequence.cuh"
 //$ include "backward/row_statistics_launch.cuh"
 
@@ -12,19 +13,21 @@ struct alignas(16) Item {
 // Tells the compiler that all lanes have the same number, so that what depends on it stays in uniform registers.
 __device__ __forceinline__ int same_in_warp(int number) { return __shfl_sync(0xffffffffu, number, 0); }
 
-// Takes the next item; all lanes of the warp get it. The first keys of a head come first: under a causal mask most queries see them.
+// Takes the next item; all lanes of the warp get it. Under a causal mask most queries see the first keys of a head.
 __device__ __forceinline__ Item take_item(const attention_params &all, int *counter) {
-    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, items = all.batch * all.kv_heads * tiles;
+    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads;
     for (;;) {
         const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
-        const int n = __shfl_sync(0xffffffffu, taken, 0), key0 = n % tiles * BLOCK_N;
-        if (n >= items)
+        const int n = __shfl_sync(0xffffffffu, taken, 0);
+        if (n >= heads * tiles)
             return {0, -1};
+        const TileOfHead next = tile_in_order(n, heads, tiles);
+        const int key0 = next.tile * BLOCK_N;
         //$ if score == custom_score
         // all batches of a head one behind another: what the score reads is often theirs together
-        const int head = n / tiles / all.batch, kv_index = n / tiles % all.batch * all.kv_heads + head;
+        const int head = next.head / all.batch, kv_index = next.head % all.batch * all.kv_heads + head;
         //$ else
-        const int kv_index = n / tiles;
+        const int kv_index = next.head;
         //$ end
         //$ if layout == dense
         return {kv_index, key0};

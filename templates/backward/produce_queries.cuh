@@ -83,6 +83,14 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
     }
 }
 
+//$ if mask == causal and key_stages > 1
+// Few long items, of different lengths? Then a block takes one when it has done the one before, not while K and V could be loaded ahead.
+__device__ __forceinline__ bool takes_late(const attention_params &p) {
+    const int items = p.batch * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N), steps = p.heads / p.kv_heads * p.len_q / STEP_M;
+    return items <= 4 * static_cast<int>(gridDim.x) && steps >= 64;
+}
+
+//$ end
 // One warp takes items, and loads their K, V and steps.
 __device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) {
     const bool elected = elect_one();
@@ -90,8 +98,18 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
 #pragma unroll 1
     for (Ring<KEY_STAGES> items = {0};; items.count++) {
         const int stage = items.stage();
+        //$ if key_stages == 1
+        barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
+        const Item item = take_item(params.backward.forward, counter);
+        //$ else
+        //$ if mask == causal
+        const Ring<KEY_STAGES> before = items + -1;
+        if (items.count > 0 && takes_late(params.backward.forward))
+            barrier_wait(&shared.keys_empty[before.stage()], before.parity());
+        //$ end
         const Item item = take_item(params.backward.forward, counter);
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
+        //$ end
         if (elected) {
             shared.item[stage] = item;
             if (item.key0 < 0)

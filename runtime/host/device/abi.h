@@ -6,7 +6,7 @@
 #define ATTILE_HOST_ABI_H
 
 enum {
-    ATTILE_HOST_ABI = 9, /* raise it when anything here changes */
+    ATTILE_HOST_ABI = 10, /* raise it when anything here changes */
     ATTILE_THREADS = 1024,
     ATTILE_STACK = 256 * 1024, /* bytes, a power of two */
     ATTILE_REGION = ATTILE_THREADS * ATTILE_STACK,
@@ -125,8 +125,8 @@ struct attile_host {
     /* The barrier of the cluster's threads: arrive, or wait until all have arrived. */
     void (*cluster)(struct attile_block *block, unsigned index, int wait, int line);
 
-    /* The launch ahead has ended: from here on this thread may touch global memory. */
-    void (*dependency)(struct attile_block *block, unsigned index);
+    /* The launch ahead has ended, or it need only have begun: from here on this thread may touch global memory. */
+    void (*dependency)(struct attile_block *block, unsigned index, int ended);
 
     void *(*copy)(void *to, const void *from, unsigned long long size);
     void *(*fill)(void *to, int byte, unsigned long long size);

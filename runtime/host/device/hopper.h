@@ -9,7 +9,10 @@ ATTILE_INLINE bool elect_one(ATTILE_LINE) {
 
 /* Launches run one after the other. */
 static ATTILE_UNWATCHED void grid_dependency_wait() {
-    attile_self()->host->dependency(attile_self(), attile_self_index());
+    attile_self()->host->dependency(attile_self(), attile_self_index(), 1);
+}
+static ATTILE_UNWATCHED void grid_dependency_begun() {
+    attile_self()->host->dependency(attile_self(), attile_self_index(), 0);
 }
 ATTILE_INLINE void launch_dependents() {}
 
