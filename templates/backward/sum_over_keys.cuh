@@ -1,4 +1,5 @@
 //$ needs head_dim head_dim_v stages wants_dq wants_d_params block_m step_n row_tiles_m columns_qk steps_qk steps_v
+//$ include "backward/order_of_tiles.cuh"
 //$ include "backward/other_tiles.cuh"
 //$ include "backward/weigh_warp_queries.cuh"
 
@@ -19,9 +20,10 @@ struct QueryPlace {
     int query0, first;
 };
 __device__ __forceinline__ QueryPlace place_of_queries(const attention_params &p) {
-    const int tiles = (most_queries(p) + BLOCK_M - 1) / BLOCK_M, block = set_apart(static_cast<int>(blockIdx.x));
-    // the last tiles see most keys where a mask is causal: they begin first
-    return {block / tiles, (tiles - 1 - block % tiles) * BLOCK_M, set_apart(threadIdx.x) / 32 * 16 * ROW_TILES_M};
+    const int tiles = (most_queries(p) + BLOCK_M - 1) / BLOCK_M;
+    const TileOfHead own = tile_in_order(set_apart(static_cast<int>(blockIdx.x)), p.batch * p.heads, tiles);
+    // the last queries see most keys
+    return {own.head, (tiles - 1 - own.tile) * BLOCK_M, set_apart(threadIdx.x) / 32 * 16 * ROW_TILES_M};
 }
 
 // Sums over the keys that the queries see. `careful`: a sum was not finite.

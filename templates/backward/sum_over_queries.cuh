@@ -1,4 +1,5 @@
 //$ needs head_dim head_dim_v stages step_m row_tiles_n columns_qk columns_v steps_qk steps_v
+//$ include "backward/order_of_tiles.cuh"
 //$ include "backward/other_tiles.cuh"
 //$ include "backward/weigh_warp_keys.cuh"
 

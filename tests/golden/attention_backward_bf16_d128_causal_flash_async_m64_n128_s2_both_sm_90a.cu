@@ -42,6 +42,7 @@
      backward/unit_products.cuh
      target/sm_90a_products.cuh
      backward/items.cuh
+     backward/order_of_tiles.cuh
      backward/own_sequence.cuh
      backward/weigh_keys.cuh
      backward/weigh_keys_scaled.cuh
@@ -331,6 +332,9 @@ template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { retur
 // Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
 // global memory: a launch then ends behind all those ahead of it.
 __device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// In its place where a launch needs nothing that the one ahead writes. That one has begun, so what it waited for can be seen. The wait
+// comes at the end then.
+__device__ __forceinline__ void grid_dependency_begun() {}
 // The launch behind this one may start, once every block has called it or has ended.
 __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
@@ -1222,6 +1226,23 @@ __device__ __forceinline__ void add_weighted(float (&sum)[DIM / 2], const unsign
         wgmma_rs<DIM, true, false, BFLOAT16>(sum, weights[step], other + step * ROWS_OF_STEP);
 }
 
+// backward/order_of_tiles.cuh
+
+// Tiles of a head come one behind another, so that what they read stays in the L2 cache.
+// Under a causal mask they differ in work. Of the last heads, the longest tiles come first, so that blocks end together: else some would
+// begin a long tile when others have nothing left.
+struct TileOfHead {
+    int head, tile; // tile 0 is the longest
+};
+
+constexpr int FEW_TILES = 768, LAST_TILES = 384; // six and three for a multiprocessor
+__device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles) {
+    const int last = heads * tiles <= FEW_TILES ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;
+    if (n < before)
+        return {n / tiles, n % tiles};
+    return {heads - last + (n - before) % last, (n - before) / last};
+}
+
 // backward/own_sequence.cuh
 
 // Sequences of one length: what a kernel is told holds for the block's.
@@ -1241,15 +1262,17 @@ struct alignas(16) Item {
 // Tells the compiler that all lanes have the same number, so that what depends on it stays in uniform registers.
 __device__ __forceinline__ int same_in_warp(int number) { return __shfl_sync(0xffffffffu, number, 0); }
 
-// Takes the next item; all lanes of the warp get it. The first keys of a head come first: under a causal mask most queries see them.
+// Takes the next item; all lanes of the warp get it. Under a causal mask most queries see the first keys of a head.
 __device__ __forceinline__ Item take_item(const attention_params &all, int *counter) {
-    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, items = all.batch * all.kv_heads * tiles;
+    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads;
     for (;;) {
         const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
-        const int n = __shfl_sync(0xffffffffu, taken, 0), key0 = n % tiles * BLOCK_N;
-        if (n >= items)
+        const int n = __shfl_sync(0xffffffffu, taken, 0);
+        if (n >= heads * tiles)
             return {0, -1};
-        const int kv_index = n / tiles;
+        const TileOfHead next = tile_in_order(n, heads, tiles);
+        const int key0 = next.tile * BLOCK_N;
+        const int kv_index = next.head;
         return {kv_index, key0};
     }
 }
@@ -1547,6 +1570,12 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
     }
 }
 
+// Few long items, of different lengths? Then a block takes one when it has done the one before, not while K and V could be loaded ahead.
+__device__ __forceinline__ bool takes_late(const attention_params &p) {
+    const int items = p.batch * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N), steps = p.heads / p.kv_heads * p.len_q / STEP_M;
+    return items <= 4 * static_cast<int>(gridDim.x) && steps >= 64;
+}
+
 // One warp takes items, and loads their K, V and steps.
 __device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) {
     const bool elected = elect_one();
@@ -1554,6 +1583,9 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
 #pragma unroll 1
     for (Ring<KEY_STAGES> items = {0};; items.count++) {
         const int stage = items.stage();
+        const Ring<KEY_STAGES> before = items + -1;
+        if (items.count > 0 && takes_late(params.backward.forward))
+            barrier_wait(&shared.keys_empty[before.stage()], before.parity());
         const Item item = take_item(params.backward.forward, counter);
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
         if (elected) {
@@ -1913,7 +1945,10 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
-    grid_dependency_wait();
+    if constexpr (DV)
+        grid_dependency_wait();
+    else
+        grid_dependency_begun(); // the launch of dV, from which dK needs nothing
     launch_dependents();
     __syncthreads();
     if (warpgroup_index() == 0) {
@@ -1931,6 +1966,8 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
         }
         if (consumer.index == 0) take_turn(0); // the one that is left
     }
+    if constexpr (!DV)
+        grid_dependency_wait();
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)

@@ -36,6 +36,7 @@
      backward/store_rows.cuh
      store/chunk_of_quad.cuh
      backward/sum_over_queries.cuh
+     backward/order_of_tiles.cuh
      backward/weigh_warp_keys.cuh
      backward/sum_over_keys.cuh
      backward/weigh_warp_queries.cuh
@@ -946,6 +947,23 @@ struct SharedKeys {
 };
 static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 
+// backward/order_of_tiles.cuh
+
+// Tiles of a head come one behind another, so that what they read stays in the L2 cache.
+// Under a causal mask they differ in work. Of the last heads, the longest tiles come first, so that blocks end together: else some would
+// begin a long tile when others have nothing left.
+struct TileOfHead {
+    int head, tile; // tile 0 is the longest
+};
+
+constexpr int FEW_TILES = 768, LAST_TILES = 384; // six and three for a multiprocessor
+__device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles) {
+    const int last = heads * tiles <= FEW_TILES ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;
+    if (n < before)
+        return {n / tiles, n % tiles};
+    return {heads - last + (n - before) % last, (n - before) / last};
+}
+
 // backward/weigh_warp_keys.cuh
 
 // S^T and dP^T -> P^T and dS^T.
@@ -1056,7 +1074,8 @@ __device__ __forceinline__ void go_over_queries(const attention_backward_params 
 template <bool DK, bool DV> __device__ __forceinline__ void sum_of_keys(const attention_backward_params &all) {
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
     const int tiles = (all.forward.len_kv + BLOCK_N - 1) / BLOCK_N;
-    const int key0 = static_cast<int>(blockIdx.x) % tiles * BLOCK_N, kv_index = static_cast<int>(blockIdx.x) / tiles;
+    const TileOfHead own_tile = tile_in_order(static_cast<int>(blockIdx.x), all.forward.batch * all.forward.kv_heads, tiles);
+    const int key0 = own_tile.tile * BLOCK_N, kv_index = own_tile.head;
     const attention_backward_params &params = sequence_of(all, kv_index / all.forward.kv_heads);
     const attention_params &p = params.forward;
     const int first = static_cast<int>(threadIdx.x) / 32 * 16 * ROW_TILES_N; // row of this warp
@@ -1142,9 +1161,10 @@ struct QueryPlace {
     int query0, first;
 };
 __device__ __forceinline__ QueryPlace place_of_queries(const attention_params &p) {
-    const int tiles = (most_queries(p) + BLOCK_M - 1) / BLOCK_M, block = set_apart(static_cast<int>(blockIdx.x));
-    // the last tiles see most keys where a mask is causal: they begin first
-    return {block / tiles, (tiles - 1 - block % tiles) * BLOCK_M, set_apart(threadIdx.x) / 32 * 16 * ROW_TILES_M};
+    const int tiles = (most_queries(p) + BLOCK_M - 1) / BLOCK_M;
+    const TileOfHead own = tile_in_order(set_apart(static_cast<int>(blockIdx.x)), p.batch * p.heads, tiles);
+    // the last queries see most keys
+    return {own.head, (tiles - 1 - own.tile) * BLOCK_M, set_apart(threadIdx.x) / 32 * 16 * ROW_TILES_M};
 }
 
 // Sums over the keys that the queries see. `careful`: a sum was not finite.

@@ -44,6 +44,7 @@
      backward/unit_products.cuh
      target/sm_90a_products.cuh
      backward/items.cuh
+     backward/order_of_tiles.cuh
      backward/own_sequence.cuh
      backward/weigh_keys.cuh
      backward/weigh_keys_scaled.cuh
@@ -345,6 +346,9 @@ template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { retur
 // Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
 // global memory: a launch then ends behind all those ahead of it.
 __device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// In its place where a launch needs nothing that the one ahead writes. That one has begun, so what it waited for can be seen. The wait
+// comes at the end then.
+__device__ __forceinline__ void grid_dependency_begun() {}
 // The launch behind this one may start, once every block has called it or has ended.
 __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
@@ -1248,6 +1252,15 @@ __device__ __forceinline__ void add_weighted(float (&sum)[DIM / 2], const unsign
         wgmma_rs<DIM, true, false, BFLOAT16>(sum, weights[step], other + step * ROWS_OF_STEP);
 }
 
+// backward/order_of_tiles.cuh
+
+// Tiles of a head come one behind another, so that what they read stays in the L2 cache.
+struct TileOfHead {
+    int head, tile;
+};
+
+__device__ __forceinline__ TileOfHead tile_in_order(int n, int, int tiles) { return {n / tiles, n % tiles}; }
+
 // backward/own_sequence.cuh
 
 // Sequences of one length: what a kernel is told holds for the block's.
@@ -1267,15 +1280,17 @@ struct alignas(16) Item {
 // Tells the compiler that all lanes have the same number, so that what depends on it stays in uniform registers.
 __device__ __forceinline__ int same_in_warp(int number) { return __shfl_sync(0xffffffffu, number, 0); }
 
-// Takes the next item; all lanes of the warp get it. The first keys of a head come first: under a causal mask most queries see them.
+// Takes the next item; all lanes of the warp get it. Under a causal mask most queries see the first keys of a head.
 __device__ __forceinline__ Item take_item(const attention_params &all, int *counter) {
-    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, items = all.batch * all.kv_heads * tiles;
+    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads;
     for (;;) {
         const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
-        const int n = __shfl_sync(0xffffffffu, taken, 0), key0 = n % tiles * BLOCK_N;
-        if (n >= items)
+        const int n = __shfl_sync(0xffffffffu, taken, 0);
+        if (n >= heads * tiles)
             return {0, -1};
-        const int kv_index = n / tiles;
+        const TileOfHead next = tile_in_order(n, heads, tiles);
+        const int key0 = next.tile * BLOCK_N;
+        const int kv_index = next.head;
         return {kv_index, key0};
     }
 }
@@ -2037,7 +2052,10 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
-    grid_dependency_wait();
+    if constexpr (DV)
+        grid_dependency_wait();
+    else
+        grid_dependency_begun(); // the launch of dV, from which dK needs nothing
     launch_dependents();
     __syncthreads();
     if (warpgroup_index() == 0) {
@@ -2056,6 +2074,8 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
         }
         if (consumer.index == 0) take_turn(0); // the one that is left
     }
+    if constexpr (!DV)
+        grid_dependency_wait();
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
