@@ -1,9 +1,13 @@
 /* attention_backward_async.cu: bits that do not vary where the problem says so, tensors that TMA cannot take, and what it refuses.
-   That the numbers are right is for the sweep (specs/attention_backward_async.yaml). */
+   That the numbers are right is for the sweep (specs/attention_backward_async.yaml), but for that of many tiles. */
 #include "attile.h"
+#include "check.h"
+#include "session.h"
+#include "workload.h"
 
 #include <criterion/criterion.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,6 +163,34 @@ Test(backward_async, says_what_it_cannot_do) {
         att_kernel *kernel;
         cr_expect_neq(att_find(session, cases[i].problem, cases[i].schedule, &kernel), ATT_OK, "%s", cases[i].schedule);
         cr_expect(strstr(att_message(session), cases[i].words), "%s: %s", cases[i].words, att_message(session));
+    }
+    att_close(session);
+}
+
+/* More tiles than those that come in order of their length, whatever their head (templates/backward/order_of_tiles.cuh). */
+Test(backward_async, tiles_of_many_heads_are_all_computed) {
+    static const char *const schedules[][2] = {
+        {"target=sm_90a", "algorithm=flash_async"},
+        {"target=sm_90a deterministic=1", "algorithm=flash_async"},
+        {"target=sm_80", "algorithm=flash_mma"},
+    };
+    static const struct shape shape = {.batch = 8, .heads = 100, .kv_heads = 100, .len_q = 130, .len_kv = 130};
+    att_session *session = open_host(0);
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+        const struct check_options options = {.layout = LAYOUT_PACKED, .shown = 3};
+        char problem[128];
+        att_kernel *kernel;
+        struct workload workload;
+        struct check_result result;
+        struct text error = {0};
+        snprintf(problem, sizeof problem, "family=attention_backward dtype=bf16 head_dim=8 mask=causal %s",
+                 schedules[i][0]);
+        cr_assert_eq(att_find(session, problem, schedules[i][1], &kernel), ATT_OK, "%s", att_message(session));
+        cr_assert(workload_make(&workload, &kernel->variant.knobs, &shape, NULL, 1, &error), "%s", text_string(&error));
+        cr_expect(check_run(session, kernel, &workload, &options, &result), "%s\n%s", att_kernel_name(kernel),
+                  text_string(&result.report));
+        check_free(&result);
+        workload_free(&workload);
     }
     att_close(session);
 }
