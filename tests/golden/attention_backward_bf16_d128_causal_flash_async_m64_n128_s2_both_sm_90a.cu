@@ -1391,7 +1391,7 @@ __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const a
     for (int index = kv_index * group; index < (kv_index + 1) * group; index++) {
         const Where at = where_is(p, index);
 #pragma unroll 1
-        for (int query0 = first_query(p, key0) / 16 * 16; query0 < p.len_q; query0 += 16) {
+        for (int query0 = first_query(p, key0); query0 < p.len_q; query0 += 16) {
             if (some)
                 query0 = next_strange_queries(p, index, query0);
             if (query0 >= p.len_q || !some_pair_seen(p, at, query0, 16, key0, 16))
