@@ -185,7 +185,7 @@ static const struct {
     {BACKWARD_90 "mask=causal block_m=64 block_n=64 threads=128 head_dim=8 stages=1",
      "heads=2,kv_heads=1,len_q=100,len_kv=130"},
     {BACKWARD_90A "mask=none dropout=1 head_dim=8", "heads=2,kv_heads=1,len_q=260,len_kv=130"},
-    {BACKWARD_90A "mask=none dropout=1 head_dim=256", "heads=1,len_q=260,len_kv=130"}, /* one stage of bits */
+    {BACKWARD_90A "mask=none dropout=1 head_dim=256", "heads=3,len_q=130,len_kv=260"}, /* one stage of K, V and bits */
     {BACKWARD_90A "mask=causal head_dim=8 block_m=64",
      "heads=6,kv_heads=6,len_q=440,len_kv=440"}, /* items of 1 to 7 steps */
     {BACKWARD_90A "mask=causal head_dim=8 block_m=128", "heads=6,kv_heads=3,len_q=260,len_kv=500"},
@@ -197,6 +197,7 @@ static const struct {
      "heads=6,kv_heads=6,len_q=130,len_kv=600"}, /* some items have no step */
     {BACKWARD_90A "mask=causal head_dim=8 deterministic=1", "heads=3,len_q=300,len_kv=300"},
     {BACKWARD_90A "mask=none head_dim=8 deterministic=1 dropout=1", "heads=1,len_q=130,len_kv=200"},
+    {BACKWARD_90A "mask=none head_dim=8 deterministic=1 layout=ragged", "batch=3,heads=1,len_q=300,len_kv=130"},
     {BACKWARD_90A "mask=causal score=\"0.5 * s\" head_dim=8 head_dim_v=136", "heads=2,len_q=130,len_kv=130"},
     {MLA "mask=none",
      "batch=3,heads=50,kv_heads=1,len_q=1,len_kv=1050"}, /* odd and even numbers of K/V tiles in parts */
@@ -342,6 +343,8 @@ static bool may_be_left_out(const struct mutation *mutation, const struct lines 
     bool second_operand = strstr(line, "d_o_empty[stage_d_o]") || strstr(line, "v_empty[stage_v]");
     if ((second_operand && !mutation->instead) || (before_d_o && strstr(line, "wgmma_wait<1>")))
         return true; /* dO, or V, has as many stages as Q, or K, here, is released before it, and loaded behind it */
+    if (strstr(line, "keys_empty[before.stage()]"))
+        return true; /* when a block takes its next item; long items only */
     if (strstr(line, "q_empty[queries.stage()][consumer]") && !mutation->instead)
         return true;       /* for the pace: the next turn of the loop waits for the same */
     if (mutation->instead) /* K is loaded in order: given back in order, too, but named after the next, it is as safe */

@@ -58,8 +58,10 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     launch_dependents();
     //$ if layout != dense
     const attention_params own = sequence_of(all, index / all.heads);
-    if (query0 >= own.len_q)
-        return grid_dependency_wait();
+    if (query0 >= own.len_q) {
+        grid_dependency_wait();
+        return;
+    }
     if (threadIdx.x == 0)
         shared.sequence = numbers_of(own);
     //$ end
