@@ -84,7 +84,7 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
 }
 
 //$ if mask == causal and key_stages > 1
-// Few long items, of different lengths? Then a block takes one when it has done the one before, not while K and V could be loaded ahead.
+// Are items few and long? A block then takes the next one only when it is done with its own: even shares gain more than loading ahead.
 __device__ __forceinline__ bool takes_late(const attention_params &p) {
     const int items = p.batch * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N), steps = p.heads / p.kv_heads * p.len_q / STEP_M;
     return items <= 4 * static_cast<int>(gridDim.x) && steps >= 64;

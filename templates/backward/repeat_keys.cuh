@@ -14,8 +14,8 @@ __device__ __forceinline__ void weigh_sixteen_keys(float (&s)[8], float (&d_weig
     weigh_sixteen<true>(s, d_weight, p, at, index, query0, key0);
 }
 
-// From query0 on, a multiple of 16, the first 16 queries of which one has a D that is not finite, or an LSE that is NaN. len_q or more
-// where there are none.
+// Finds the next 16 queries, from query0 on, of which one has a D that is not finite or an LSE that is NaN. Returns len_q or more if there
+// are none. query0 is a multiple of 16.
 __device__ __forceinline__ int next_strange_queries(const attention_params &p, int index, int query0) {
     const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
 #pragma unroll 1
@@ -35,8 +35,8 @@ __device__ __forceinline__ int next_strange_queries(const attention_params &p, i
     return query0;
 }
 
-// Columns `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or dV += P^T dO. `some`: over
-// those queries only that make sums NaN. True, and not all of the sum, where what was strange turns out to be NaN.
+// Columns `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or dV += P^T dO. `some`: only
+// over those of next_strange_queries(). Stops and returns true once all `strange` sums are NaN.
 template <bool DK, int PASS>
 __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
                                                  int key0, int column, unsigned strange, bool some) {
@@ -70,7 +70,7 @@ __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const a
     return false;
 }
 
-// The same of all queries, but first of those that may show that nothing was wrong. False where what was stored is right.
+// First over the queries that make sums NaN, which may show that the stored sums are right, then over all. Returns whether to store.
 template <bool DK, int PASS>
 __device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
                                             int key0, int column, unsigned strange) {

@@ -9,8 +9,8 @@
 // Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
 // global memory: a launch then ends behind all those ahead of it.
 __device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-// In its place where a launch needs nothing that the one ahead writes. That one has begun, so what it waited for can be seen. The wait
-// comes at the end then.
+// For a launch that needs nothing from the one ahead: it calls this first, and waits at its end. The launch ahead has called
+// launch_dependents() behind its own wait, so what it waited for can be seen.
 __device__ __forceinline__ void grid_dependency_begun() {}
 // The launch behind this one may start, once every block has called it or has ended.
 __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }

@@ -397,8 +397,8 @@ template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { retur
 // Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
 // global memory: a launch then ends behind all those ahead of it.
 __device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-// In its place where a launch needs nothing that the one ahead writes. That one has begun, so what it waited for can be seen. The wait
-// comes at the end then.
+// For a launch that needs nothing from the one ahead: it calls this first, and waits at its end. The launch ahead has called
+// launch_dependents() behind its own wait, so what it waited for can be seen.
 __device__ __forceinline__ void grid_dependency_begun() {}
 // The launch behind this one may start, once every block has called it or has ended.
 __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
@@ -1446,8 +1446,8 @@ __device__ __forceinline__ void weigh_sixteen_keys(float (&s)[8], float (&d_weig
     weigh_sixteen<true>(s, d_weight, p, at, index, query0, key0);
 }
 
-// From query0 on, a multiple of 16, the first 16 queries of which one has a D that is not finite, or an LSE that is NaN. len_q or more
-// where there are none.
+// Finds the next 16 queries, from query0 on, of which one has a D that is not finite or an LSE that is NaN. Returns len_q or more if there
+// are none. query0 is a multiple of 16.
 __device__ __forceinline__ int next_strange_queries(const attention_params &p, int index, int query0) {
     const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
 #pragma unroll 1
@@ -1467,8 +1467,8 @@ __device__ __forceinline__ int next_strange_queries(const attention_params &p, i
     return query0;
 }
 
-// Columns `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or dV += P^T dO. `some`: over
-// those queries only that make sums NaN. True, and not all of the sum, where what was strange turns out to be NaN.
+// Columns `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or dV += P^T dO. `some`: only
+// over those of next_strange_queries(). Stops and returns true once all `strange` sums are NaN.
 template <bool DK, int PASS>
 __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
                                                  int key0, int column, unsigned strange, bool some) {
@@ -1502,7 +1502,7 @@ __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const a
     return false;
 }
 
-// The same of all queries, but first of those that may show that nothing was wrong. False where what was stored is right.
+// First over the queries that make sums NaN, which may show that the stored sums are right, then over all. Returns whether to store.
 template <bool DK, int PASS>
 __device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
                                             int key0, int column, unsigned strange) {
@@ -1664,7 +1664,7 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
     }
 }
 
-// Few long items, of different lengths? Then a block takes one when it has done the one before, not while K and V could be loaded ahead.
+// Are items few and long? A block then takes the next one only when it is done with its own: even shares gain more than loading ahead.
 __device__ __forceinline__ bool takes_late(const attention_params &p) {
     const int items = p.batch * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N), steps = p.heads / p.kv_heads * p.len_q / STEP_M;
     return items <= 4 * static_cast<int>(gridDim.x) && steps >= 64;
