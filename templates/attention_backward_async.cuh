@@ -53,6 +53,8 @@
 //$ let consumers = 2
 //$ note Tiles are judged for the keys of each consumer, since a consumer tests pairs of its own keys only.
 //$ let part_keys = 64
+//$ let rows_padded = step_m
+//$ let vector_sums = true
 //$ let panels = (head_dim + 63) / 64
 //$ let panels_v = (head_dim_v + 63) / 64
 //$ if dq_added

@@ -124,10 +124,16 @@ static const struct choice backward_tiled[] = {
     {BACKWARD "head_dim=256", "d 256 on any GPU", 8, 16, 0},
 };
 static const struct choice backward_mma[] = {
+    {BACKWARD "head_dim=64 layout=ragged target=sm_80",
+     "one kernel, d 64 with a mask of one's own, sequences or dropout", 64, 64, 2},
+    {BACKWARD "head_dim=32 head_dim_v=64 target=sm_80", "one kernel, d 64", 128, 128, 2},
+    {BACKWARD "head_dim=128 layout=ragged target=sm_80", "one kernel, d 128", 64, 64, 1},
+    {BACKWARD "head_dim=192 head_dim_v=128 target=sm_90", "one kernel, d 192", 64, 96, 2},
+    {BACKWARD "head_dim=256 target=sm_90", "one kernel, d 256", 64, 64, 2},
     {BACKWARD "head_dim=64 target=sm_80 " SQUARE, "a score or dropout", 64, 64, 0},
     {BACKWARD "head_dim=72 layout=ragged target=sm_80", "sequences with long rows or a mask of one's own", 64, 64, 0},
-    {BACKWARD "head_dim=64 layout=padded target=sm_80", "sequences", 128, 64, 0},
-    {BACKWARD "head_dim=64 mask=causal target=sm_80", "d 64", 128, 128, 0},
+    {BACKWARD "head_dim=64 layout=padded deterministic=1 target=sm_80", "sequences", 128, 64, 0},
+    {BACKWARD "head_dim=64 mask=causal target=sm_86", "d 64", 128, 128, 0},
     {BACKWARD "head_dim=64 head_dim_v=65 target=sm_80", "d 128", 128, 64, 0},
     {BACKWARD "head_dim=129 target=sm_80", "d 256", 64, 64, 0},
 };

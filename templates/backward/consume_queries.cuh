@@ -306,9 +306,9 @@ template <bool DK, bool DV> struct KeysConsumer {
         // behind the stores: the sums are no longer in registers
         if constexpr (DK)
             if (again_dk)
-                repeat_dk(own, kv_index, row0, strange_dk);
+                repeat_dk<columns_of_pass(HEAD_DIM)>(own, kv_index, row0, strange_dk);
         if constexpr (DV)
             if (again_dv)
-                repeat_dv(own, kv_index, row0, strange_dv);
+                repeat_dv<columns_of_pass(HEAD_DIM_V)>(own, kv_index, row0, strange_dv);
     }
 };

@@ -1,5 +1,6 @@
 //$ needs consumers head_dim dq_columns step_m panels bfloat16
 //$ include "backward/unit_products.cuh"
+//$ include "target/sm_90_sums.cuh"
 
 // A consumer's part of dQ = dS K: the columns from index * DQ_COLUMNS on, of the 64 queries of a step.
 

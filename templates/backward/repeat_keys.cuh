@@ -83,33 +83,35 @@ __device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attent
     return true;
 }
 
-// dK of 16 keys of a warp once more, to memory, where it was strange.
+// dK of 16 keys of a warp once more, to memory, where it was strange: of 2 COUNT columns, of which PASS are neighbours.
+template <int PASS, int COUNT, typename Columns = AllColumns>
 __device__ __forceinline__ void repeat_dk(const attention_backward_params &params, int kv_index, int key0,
-                                          const Strange<HEAD_DIM / 2> &strange) {
+                                          const Strange<COUNT> &strange, Columns columns = {}) {
     __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
-    constexpr int PASS = columns_of_pass(HEAD_DIM);
 #pragma unroll 1
-    for (int column = 0; column < HEAD_DIM; column += PASS) {
+    for (int i = 0; i < 2 * COUNT; i += PASS) {
         float dk[1][PASS / 2];
-        if (repeat_pass<true, PASS>(dk[0], params, kv_index, key0, column, strange_in_pass<PASS>(strange, column)))
+        const int column = columns.column_of(i / 8);
+        if (repeat_pass<true, PASS>(dk[0], params, kv_index, key0, column, strange_in_pass<PASS>(strange, i)))
             store_rows<PASS>(dk, p.scale, static_cast<Output *>(params.dk) + column, params.dk_batch_stride, params.dk_head_stride,
                              params.dk_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0, p.len_kv - key0);
     }
 }
 
 // dV of 16 keys of a warp once more, to memory, where it was strange.
+template <int PASS, int COUNT, typename Columns = AllColumns>
 __device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0,
-                                          const Strange<HEAD_DIM_V / 2> &strange) {
+                                          const Strange<COUNT> &strange, Columns columns = {}) {
     __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
-    constexpr int PASS = columns_of_pass(HEAD_DIM_V);
     const float factor_of_dv = p.dropout_factor; //$ if dropout == 1
     const float factor_of_dv = 1;                //$ else
 #pragma unroll 1
-    for (int column = 0; column < HEAD_DIM_V; column += PASS) {
+    for (int i = 0; i < 2 * COUNT; i += PASS) {
         float dv[1][PASS / 2];
-        if (repeat_pass<false, PASS>(dv[0], params, kv_index, key0, column, strange_in_pass<PASS>(strange, column)))
+        const int column = columns.column_of(i / 8);
+        if (repeat_pass<false, PASS>(dv[0], params, kv_index, key0, column, strange_in_pass<PASS>(strange, i)))
             store_rows<PASS>(dv, factor_of_dv, static_cast<Output *>(params.dv) + column, params.dv_batch_stride,
                              params.dv_head_stride, params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0,
                              p.len_kv - key0);

@@ -1,4 +1,4 @@
-//$ needs dropout bfloat16
+//$ needs algorithm dropout bfloat16
 //$ include "backward/gradients.cuh"
 //$ include "backward/pair_weight.cuh"
 //$ include "backward/row_statistics_launch.cuh"
@@ -71,10 +71,16 @@ struct MemoryRows {
     __device__ __forceinline__ const Input *row(int i) const { return first + min(i, count - 1) * stride; }
     // The same rows from a column on.
     __device__ __forceinline__ MemoryRows from(int column) const { return {first + column, stride, count}; }
+    //$ if algorithm == flash_async
     // Two neighbouring elements, which TMA wants aligned.
     __device__ __forceinline__ unsigned pair(int i, int column) const {
         return *reinterpret_cast<const unsigned *>(row(i) + column);
     }
+    //$ else
+    __device__ __forceinline__ unsigned pair(int i, int column) const {
+        return row(i)[column] | static_cast<unsigned>(row(i)[column + 1]) << 16;
+    }
+    //$ end
 };
 
 // sum (16, 16) = own other^T, of rows `own_row` on and `other_row` on. Loads of AHEAD steps of 16 columns are under way at a time.

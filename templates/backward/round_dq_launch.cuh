@@ -1,4 +1,4 @@
-//$ needs head_dim dq_width layout dependent_launches
+//$ needs vector_sums head_dim dq_width layout dependent_launches
 //$ launch attention_round_dq grid batch * heads * ((len_q + 63) / 64) block 128 shared 0 dependent params attention_backward_params
 //$ include "backward/row_statistics_launch.cuh"
 //$ include "backward/repeat_queries.cuh"
@@ -17,12 +17,14 @@ extern "C" __global__ void __launch_bounds__(128)
     const attention_backward_params &params = sequence_of(all, index / all.forward.heads);
     const attention_params &p = params.forward;
     if (tile0 >= p.len_q) return; //$ if layout == ragged
-    const float4 *const sums = reinterpret_cast<const float4 *>(dq_sums(p, tile_of_query(p, index, tile0))) + threadIdx.x;
+    const float4 *const sums = reinterpret_cast<const float4 *>(dq_sums(p, tile_of_query(p, index, tile0))) + threadIdx.x; //$ if vector_sums
+    const float *const sums = dq_sums(p, tile_of_query(p, index, tile0)) + threadIdx.x; //$ else
     float dq[1][DQ_WIDTH / 2];
 #pragma unroll
     for (int i = 0; i < DQ_WIDTH / 8; i++) {
-        const float4 four = sums[128 * i];
-        dq[0][4 * i] = four.x, dq[0][4 * i + 1] = four.y, dq[0][4 * i + 2] = four.z, dq[0][4 * i + 3] = four.w;
+        const float4 four = sums[128 * i]; //$ if vector_sums
+        dq[0][4 * i] = four.x, dq[0][4 * i + 1] = four.y, dq[0][4 * i + 2] = four.z, dq[0][4 * i + 3] = four.w; //$ if vector_sums
+        for (int e = 0; e < 4; e++) dq[0][4 * i + e] = sums[512 * i + 128 * e]; //$ else
     }
     const bool again = wants_repeat(dq[0]) && query0 < p.len_q;
     store_rows<HEAD_DIM>(dq, p.scale, params.dq, params.dq_batch_stride, params.dq_head_stride, params.dq_row_stride,

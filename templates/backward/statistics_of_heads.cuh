@@ -1,4 +1,4 @@
-//$ needs dq_width
+//$ needs algorithm dq_width
 
 // Rows of queries, head by head.
 __device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
@@ -17,7 +17,9 @@ __device__ __forceinline__ float *dq_sums(const attention_params &p, long long t
     return row_lse2(p, static_cast<long long>(p.batch) * p.heads) + tile * (64 * DQ_WIDTH);
 }
 
+//$ if algorithm == flash_async
 // Behind them, for each launch: the number of items that its blocks have taken.
 __device__ __forceinline__ int *item_counter(const attention_params &p, int launch) {
     return reinterpret_cast<int *>(dq_sums(p, static_cast<long long>(p.batch) * p.heads * (padded_queries(p) / 64))) + launch;
 }
+//$ end

@@ -1,10 +1,10 @@
-//$ needs dq_width step_m
+//$ needs algorithm dq_width rows_padded
 
-// As in packed tensors sequences are one behind another, but each begins at a multiple of STEP_M.
-__device__ __forceinline__ int rows_of_head(const attention_params &p) { return (p.total_q / STEP_M + p.batch) * STEP_M; }
+// As in packed tensors sequences are one behind another, but each begins at a multiple of ROWS_PADDED.
+__device__ __forceinline__ int rows_of_head(const attention_params &p) { return (p.total_q / ROWS_PADDED + p.batch) * ROWS_PADDED; }
 __device__ __forceinline__ long long first_row(const attention_params &p, int index) {
     const int batch = index / p.heads, head = index - batch * p.heads;
-    return static_cast<long long>(head) * rows_of_head(p) + (p.first_q / STEP_M + batch) * STEP_M;
+    return static_cast<long long>(head) * rows_of_head(p) + (p.first_q / ROWS_PADDED + batch) * ROWS_PADDED;
 }
 __device__ __forceinline__ float *row_dots(const attention_params &p, int index) {
     return static_cast<float *>(p.workspace) + first_row(p, index);
@@ -22,7 +22,9 @@ __device__ __forceinline__ float *dq_sums(const attention_params &p, long long t
     return static_cast<float *>(p.workspace) + 2ll * p.heads * rows_of_head(p) + tile * (64 * DQ_WIDTH);
 }
 
+//$ if algorithm == flash_async
 // Behind them, for each launch: the number of items that its blocks have taken.
 __device__ __forceinline__ int *item_counter(const attention_params &p, int launch) {
     return reinterpret_cast<int *>(dq_sums(p, static_cast<long long>(p.heads) * rows_of_head(p) / 64)) + launch;
 }
+//$ end

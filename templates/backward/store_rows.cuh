@@ -1,5 +1,10 @@
 //$ needs dtype_out
 //$ include "sequence/element.cuh"
+// Which columns of a row the accumulators of a warp are: all of them, in order.
+struct AllColumns {
+    static __device__ __forceinline__ int column_of(int chunk) { return 8 * chunk; } // the first of a chunk's 8
+};
+
 //$ if dtype_out != fp32
 //$ include "target/sm_80.cuh"
 //$ include "store/chunk_of_quad.cuh"
@@ -10,8 +15,9 @@ __device__ __forceinline__ unsigned pack_output(float low, float high) {
 }
 
 // Row lane / 4 + 8 * r of the accumulators times a factor, 16 bytes at a time: each lane of the row stores every fourth chunk.
-template <int DIM, int HALF>
-__device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, int lane, float factor, Output *to, bool inside) {
+template <int DIM, int HALF, typename Columns>
+__device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, int lane, float factor, Output *to, bool inside,
+                                             Columns columns) {
     constexpr int COUNT = HALF / 4; // of chunks in a row
 #pragma unroll
     for (int chunk = 0; chunk < COUNT; chunk += 4) {
@@ -22,17 +28,17 @@ __device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, in
             pair[n] = pack_output(factor * sum[i], factor * sum[i + 1]);
         }
         const uint4 bits = chunk_of_quad(pair);
-        const int column = 8 * (chunk + lane % 4);
-        if (inside && column < DIM)
-            *reinterpret_cast<uint4 *>(to + column) = bits;
+        if (inside && 8 * (chunk + lane % 4) < DIM)
+            *reinterpret_cast<uint4 *>(to + columns.column_of(chunk + lane % 4)) = bits;
     }
 }
 //$ end
 
 // The accumulators of a warp times a factor -> rows row0 .. of a head, of which `count` are there.
-template <int DIM, int TILES, int HALF>
+template <int DIM, int TILES, int HALF, typename Columns = AllColumns>
 __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], float factor, void *tensor, long long batch_stride,
-                                           long long head_stride, long long row_stride, int batch, int head, int row0, int count) {
+                                           long long head_stride, long long row_stride, int batch, int head, int row0, int count,
+                                           Columns columns = {}) {
     const int lane = set_apart(static_cast<int>(threadIdx.x) % 32); // so that nothing of it is kept where this stands in a loop
     const long long strides = batch_stride | head_stride | row_stride;
     const unsigned long long address = reinterpret_cast<unsigned long long>(tensor);
@@ -48,7 +54,7 @@ __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], floa
             Output *const to = rows + (row0 + row) * row_stride;
             //$ if dtype_out != fp32
             if (chunks) {
-                store_chunks<DIM>(sum[t], r, lane, factor, to, row < count);
+                store_chunks<DIM>(sum[t], r, lane, factor, to, row < count, columns);
                 continue;
             }
             //$ end
@@ -56,16 +62,16 @@ __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], floa
                 continue;
 #pragma unroll
             for (int i = 2 * r; i < HALF; i += 4) {
-                const int column = i / 4 * 8 + lane % 4 * 2;
+                const int column = i / 4 * 8 + lane % 4 * 2, place = columns.column_of(i / 4) + lane % 4 * 2;
                 const float low = factor * sum[t][i], high = factor * sum[t][i + 1];
                 if (pairs && column < DIM) {
-                    *reinterpret_cast<float2 *>(to + column) = make_float2(low, high);   //$ if dtype_out == fp32
-                    *reinterpret_cast<unsigned *>(to + column) = pack_output(low, high); //$ else
+                    *reinterpret_cast<float2 *>(to + place) = make_float2(low, high);   //$ if dtype_out == fp32
+                    *reinterpret_cast<unsigned *>(to + place) = pack_output(low, high); //$ else
                 } else {
                     if (column < DIM)
-                        to[column] = to_output(low);
+                        to[place] = to_output(low);
                     if (column + 1 < DIM)
-                        to[column + 1] = to_output(high);
+                        to[place + 1] = to_output(high);
                 }
             }
         }

@@ -1,19 +1,10 @@
 //$ needs slopes_differ step_m bfloat16 weights_packed
+//$ include "backward/load_statistics.cuh"
 //$ include "backward/pair_weight.cuh"
 //$ include "target/sm_80.cuh"
 
 // S^T and dP^T of 64 keys -> P^T and dS^T, in the accumulator layout of wgmma: element 8 j + 4 h + 2 r + e of a thread is of row
 // 16 w + lane / 4 + 8 r of its warp w, which is a key, and of column 16 j + 8 h + lane % 4 * 2 + e, which is a query.
-
-// The four numbers of a thread for 16 queries, [2 h + e]. An ldmatrix whose eight rows are one gives each lane a 4-byte word of
-// it for less than a vector load costs; row_place() says where they are.
-__device__ __forceinline__ void load_statistics(float (&number)[4], SharedAddress at) {
-    unsigned word[4];
-    load_matrices_at(word, at + static_cast<unsigned>(threadIdx.x) % 32 / 8 * 16);
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        number[i] = __int_as_float(static_cast<int>(word[i]));
-}
 
 // Values of the accumulator layout as operand a of a product.
 __device__ __forceinline__ void pack_values(unsigned (&pairs)[STEP_M / 16][4], const float (&value)[STEP_M / 2]) {

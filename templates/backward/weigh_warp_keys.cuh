@@ -1,5 +1,6 @@
 //$ needs dropout row_tiles_n step_m
 //$ include "backward/weigh_tile.cuh"
+//$ include "backward/kept_pairs.cuh" if dropout == 1
 
 // S^T and dP^T -> P^T and dS^T.
 template <bool MASKED>

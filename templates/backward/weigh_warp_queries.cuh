@@ -1,5 +1,6 @@
 //$ needs dropout wants_d_params wants_dq head_reads head_sums row_tiles_m step_n columns_qk
 //$ include "backward/weigh_tile.cuh"
+//$ include "backward/kept_pairs.cuh" if dropout == 1
 
 // What the threads of a block sum over keys.
 struct QuerySums {

@@ -52,11 +52,4 @@ __device__ __forceinline__ void wgmma_rs(float (&sum)[N / 2], const unsigned (&a
     //$ end
 }
 
-// --- sums in global memory: four floats, each added by itself; `to` is a multiple of 16 bytes
-
-__device__ __forceinline__ void add_to_memory(float *to, float a, float b, float c, float d) {
-    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d)
-                 : "memory");
-}
-
 #endif

@@ -45,6 +45,7 @@
      backward/order_of_tiles.cuh
      backward/own_sequence.cuh
      backward/weigh_keys.cuh
+     backward/load_statistics.cuh
      backward/weigh_keys_packed.cuh
      backward/repeat_keys.cuh
      backward/produce_queries.cuh
@@ -76,6 +77,7 @@
      step_m              128                block_m
      consumers           2                  2
      part_keys           64                 64
+     rows_padded         128                step_m
      panels              1                  (head_dim + 63) / 64
      panels_v            1                  (head_dim_v + 63) / 64
      dq_columns          64                 64
@@ -118,6 +120,7 @@ constexpr bool BFLOAT16 = true;         // dtype == bf16
 constexpr int STEP_M = 128;             // block_m
 constexpr int CONSUMERS = 2;
 constexpr int PART_KEYS = 64;
+constexpr int ROWS_PADDED = 128;        // step_m
 constexpr int PANELS = 1;               // (head_dim + 63) / 64
 constexpr int PANELS_V = 1;             // (head_dim_v + 63) / 64
 constexpr int DQ_COLUMNS = 64;
@@ -411,15 +414,15 @@ __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontr
 // subtracts from every dP; and LSE for the base 2, +INFINITY of a query that sees no key, which makes every weight 0. Queries are
 // padded to whole steps by such that see no key.
 
-__device__ __forceinline__ int padded_queries(const attention_params &p) { return (p.len_q + STEP_M - 1) / STEP_M * STEP_M; }
+__device__ __forceinline__ int padded_queries(const attention_params &p) { return (p.len_q + ROWS_PADDED - 1) / ROWS_PADDED * ROWS_PADDED; }
 
 // backward/statistics_packed.cuh
 
-// As in packed tensors sequences are one behind another, but each begins at a multiple of STEP_M.
-__device__ __forceinline__ int rows_of_head(const attention_params &p) { return (p.total_q / STEP_M + p.batch) * STEP_M; }
+// As in packed tensors sequences are one behind another, but each begins at a multiple of ROWS_PADDED.
+__device__ __forceinline__ int rows_of_head(const attention_params &p) { return (p.total_q / ROWS_PADDED + p.batch) * ROWS_PADDED; }
 __device__ __forceinline__ long long first_row(const attention_params &p, int index) {
     const int batch = index / p.heads, head = index - batch * p.heads;
-    return static_cast<long long>(head) * rows_of_head(p) + (p.first_q / STEP_M + batch) * STEP_M;
+    return static_cast<long long>(head) * rows_of_head(p) + (p.first_q / ROWS_PADDED + batch) * ROWS_PADDED;
 }
 __device__ __forceinline__ float *row_dots(const attention_params &p, int index) {
     return static_cast<float *>(p.workspace) + first_row(p, index);
@@ -443,7 +446,7 @@ __device__ __forceinline__ int *item_counter(const attention_params &p, int laun
 }
 
 // Where the numbers of a query are in these rows. 16 queries are in such an order that an ldmatrix, whose rows of 16 bytes go to four
-// lanes each, gives a lane those of its columns in the accumulator layout of wgmma (backward/weigh_keys.cuh).
+// lanes each, gives a lane those of its columns in the accumulator layout of wgmma (backward/load_statistics.cuh).
 __device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + query % 16 / 8 * 8 + query % 2 * 4 + query % 8 / 2; }
 
 // Eight lanes a row, 16 bytes at a time.
@@ -616,6 +619,12 @@ __device__ __forceinline__ PairWeight pair_weight(const attention_params &p, con
     return {seen ? weight : 0, seen ? weight : 0};
 }
 
+// backward/store_rows.cuh
+// Which columns of a row the accumulators of a warp are: all of them, in order.
+struct AllColumns {
+    static __device__ __forceinline__ int column_of(int chunk) { return 8 * chunk; } // the first of a chunk's 8
+};
+
 // target/sm_80.cuh
 
 // sm_80: what compute capability 8.0 adds to any. One instruction each; the host device has its own bodies under these
@@ -685,15 +694,14 @@ __device__ __forceinline__ uint4 chunk_of_quad(const unsigned (&pair)[4]) {
     return upper ? make_uint4(x, y, second.x, second.y) : make_uint4(first.x, first.y, x, y);
 }
 
-// backward/store_rows.cuh
-
 __device__ __forceinline__ unsigned pack_output(float low, float high) {
     return pack<true>(low, high);
 }
 
 // Row lane / 4 + 8 * r of the accumulators times a factor, 16 bytes at a time: each lane of the row stores every fourth chunk.
-template <int DIM, int HALF>
-__device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, int lane, float factor, Output *to, bool inside) {
+template <int DIM, int HALF, typename Columns>
+__device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, int lane, float factor, Output *to, bool inside,
+                                             Columns columns) {
     constexpr int COUNT = HALF / 4; // of chunks in a row
 #pragma unroll
     for (int chunk = 0; chunk < COUNT; chunk += 4) {
@@ -704,16 +712,16 @@ __device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, in
             pair[n] = pack_output(factor * sum[i], factor * sum[i + 1]);
         }
         const uint4 bits = chunk_of_quad(pair);
-        const int column = 8 * (chunk + lane % 4);
-        if (inside && column < DIM)
-            *reinterpret_cast<uint4 *>(to + column) = bits;
+        if (inside && 8 * (chunk + lane % 4) < DIM)
+            *reinterpret_cast<uint4 *>(to + columns.column_of(chunk + lane % 4)) = bits;
     }
 }
 
 // The accumulators of a warp times a factor -> rows row0 .. of a head, of which `count` are there.
-template <int DIM, int TILES, int HALF>
+template <int DIM, int TILES, int HALF, typename Columns = AllColumns>
 __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], float factor, void *tensor, long long batch_stride,
-                                           long long head_stride, long long row_stride, int batch, int head, int row0, int count) {
+                                           long long head_stride, long long row_stride, int batch, int head, int row0, int count,
+                                           Columns columns = {}) {
     const int lane = set_apart(static_cast<int>(threadIdx.x) % 32); // so that nothing of it is kept where this stands in a loop
     const long long strides = batch_stride | head_stride | row_stride;
     const unsigned long long address = reinterpret_cast<unsigned long long>(tensor);
@@ -728,22 +736,22 @@ __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], floa
             const int row = 16 * t + lane / 4 + 8 * r;
             Output *const to = rows + (row0 + row) * row_stride;
             if (chunks) {
-                store_chunks<DIM>(sum[t], r, lane, factor, to, row < count);
+                store_chunks<DIM>(sum[t], r, lane, factor, to, row < count, columns);
                 continue;
             }
             if (row >= count)
                 continue;
 #pragma unroll
             for (int i = 2 * r; i < HALF; i += 4) {
-                const int column = i / 4 * 8 + lane % 4 * 2;
+                const int column = i / 4 * 8 + lane % 4 * 2, place = columns.column_of(i / 4) + lane % 4 * 2;
                 const float low = factor * sum[t][i], high = factor * sum[t][i + 1];
                 if (pairs && column < DIM) {
-                    *reinterpret_cast<unsigned *>(to + column) = pack_output(low, high);
+                    *reinterpret_cast<unsigned *>(to + place) = pack_output(low, high);
                 } else {
                     if (column < DIM)
-                        to[column] = to_output(low);
+                        to[place] = to_output(low);
                     if (column + 1 < DIM)
-                        to[column + 1] = to_output(high);
+                        to[place + 1] = to_output(high);
                 }
             }
         }
@@ -1273,8 +1281,6 @@ __device__ __forceinline__ void wgmma_rs(float (&sum)[N / 2], const unsigned (&a
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(KEEP ? 1 : 0), "n"(B_TRANSPOSED ? 0 : 1));
 }
 
-// --- sums in global memory: four floats, each added by itself; `to` is a multiple of 16 bytes
-
 #endif
 
 // backward/unit_products.cuh
@@ -1374,10 +1380,7 @@ __device__ __forceinline__ Item take_item(const attention_params &all, int *coun
     }
 }
 
-// backward/weigh_keys.cuh
-
-// S^T and dP^T of 64 keys -> P^T and dS^T, in the accumulator layout of wgmma: element 8 j + 4 h + 2 r + e of a thread is of row
-// 16 w + lane / 4 + 8 r of its warp w, which is a key, and of column 16 j + 8 h + lane % 4 * 2 + e, which is a query.
+// backward/load_statistics.cuh
 
 // The four numbers of a thread for 16 queries, [2 h + e]. An ldmatrix whose eight rows are one gives each lane a 4-byte word of
 // it for less than a vector load costs; row_place() says where they are.
@@ -1388,6 +1391,11 @@ __device__ __forceinline__ void load_statistics(float (&number)[4], SharedAddres
     for (int i = 0; i < 4; i++)
         number[i] = __int_as_float(static_cast<int>(word[i]));
 }
+
+// backward/weigh_keys.cuh
+
+// S^T and dP^T of 64 keys -> P^T and dS^T, in the accumulator layout of wgmma: element 8 j + 4 h + 2 r + e of a thread is of row
+// 16 w + lane / 4 + 8 r of its warp w, which is a key, and of column 16 j + 8 h + lane % 4 * 2 + e, which is a query.
 
 // backward/weigh_keys_packed.cuh
 
@@ -1515,32 +1523,34 @@ __device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attent
     return true;
 }
 
-// dK of 16 keys of a warp once more, to memory, where it was strange.
+// dK of 16 keys of a warp once more, to memory, where it was strange: of 2 COUNT columns, of which PASS are neighbours.
+template <int PASS, int COUNT, typename Columns = AllColumns>
 __device__ __forceinline__ void repeat_dk(const attention_backward_params &params, int kv_index, int key0,
-                                          const Strange<HEAD_DIM / 2> &strange) {
+                                          const Strange<COUNT> &strange, Columns columns = {}) {
     __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
-    constexpr int PASS = columns_of_pass(HEAD_DIM);
 #pragma unroll 1
-    for (int column = 0; column < HEAD_DIM; column += PASS) {
+    for (int i = 0; i < 2 * COUNT; i += PASS) {
         float dk[1][PASS / 2];
-        if (repeat_pass<true, PASS>(dk[0], params, kv_index, key0, column, strange_in_pass<PASS>(strange, column)))
+        const int column = columns.column_of(i / 8);
+        if (repeat_pass<true, PASS>(dk[0], params, kv_index, key0, column, strange_in_pass<PASS>(strange, i)))
             store_rows<PASS>(dk, p.scale, static_cast<Output *>(params.dk) + column, params.dk_batch_stride, params.dk_head_stride,
                              params.dk_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0, p.len_kv - key0);
     }
 }
 
 // dV of 16 keys of a warp once more, to memory, where it was strange.
+template <int PASS, int COUNT, typename Columns = AllColumns>
 __device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0,
-                                          const Strange<HEAD_DIM_V / 2> &strange) {
+                                          const Strange<COUNT> &strange, Columns columns = {}) {
     __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
-    constexpr int PASS = columns_of_pass(HEAD_DIM_V);
     const float factor_of_dv = 1;
 #pragma unroll 1
-    for (int column = 0; column < HEAD_DIM_V; column += PASS) {
+    for (int i = 0; i < 2 * COUNT; i += PASS) {
         float dv[1][PASS / 2];
-        if (repeat_pass<false, PASS>(dv[0], params, kv_index, key0, column, strange_in_pass<PASS>(strange, column)))
+        const int column = columns.column_of(i / 8);
+        if (repeat_pass<false, PASS>(dv[0], params, kv_index, key0, column, strange_in_pass<PASS>(strange, i)))
             store_rows<PASS>(dv, factor_of_dv, static_cast<Output *>(params.dv) + column, params.dv_batch_stride,
                              params.dv_head_stride, params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0,
                              p.len_kv - key0);
@@ -1977,10 +1987,10 @@ template <bool DK, bool DV> struct KeysConsumer {
         // behind the stores: the sums are no longer in registers
         if constexpr (DK)
             if (again_dk)
-                repeat_dk(own, kv_index, row0, strange_dk);
+                repeat_dk<columns_of_pass(HEAD_DIM)>(own, kv_index, row0, strange_dk);
         if constexpr (DV)
             if (again_dv)
-                repeat_dv(own, kv_index, row0, strange_dv);
+                repeat_dv<columns_of_pass(HEAD_DIM_V)>(own, kv_index, row0, strange_dv);
     }
 };
 

@@ -1,0 +1,11 @@
+//$ include "target/sm_80.cuh"
+
+// The four numbers of a thread for 16 queries, [2 h + e]. An ldmatrix whose eight rows are one gives each lane a 4-byte word of
+// it for less than a vector load costs; row_place() says where they are.
+__device__ __forceinline__ void load_statistics(float (&number)[4], SharedAddress at) {
+    unsigned word[4];
+    load_matrices_at(word, at + static_cast<unsigned>(threadIdx.x) % 32 / 8 * 16);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        number[i] = __int_as_float(static_cast<int>(word[i]));
+}
