@@ -71,16 +71,12 @@ struct MemoryRows {
     __device__ __forceinline__ const Input *row(int i) const { return first + min(i, count - 1) * stride; }
     // The same rows from a column on.
     __device__ __forceinline__ MemoryRows from(int column) const { return {first + column, stride, count}; }
-    //$ if algorithm == flash_async
-    // Two neighbouring elements, which TMA wants aligned.
+    // Two neighbouring elements, which TMA wants aligned. //$ if algorithm == flash_async
+    // Two neighbouring elements, which may lie anywhere.  //$ else
     __device__ __forceinline__ unsigned pair(int i, int column) const {
-        return *reinterpret_cast<const unsigned *>(row(i) + column);
+        return *reinterpret_cast<const unsigned *>(row(i) + column);                        //$ if algorithm == flash_async
+        return row(i)[column] | static_cast<unsigned>(row(i)[column + 1]) << 16; //$ else
     }
-    //$ else
-    __device__ __forceinline__ unsigned pair(int i, int column) const {
-        return row(i)[column] | static_cast<unsigned>(row(i)[column + 1]) << 16;
-    }
-    //$ end
 };
 
 // sum (16, 16) = own other^T, of rows `own_row` on and `other_row` on. Loads of AHEAD steps of 16 columns are under way at a time.

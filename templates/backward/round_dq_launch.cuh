@@ -17,14 +17,18 @@ extern "C" __global__ void __launch_bounds__(128)
     const attention_backward_params &params = sequence_of(all, index / all.forward.heads);
     const attention_params &p = params.forward;
     if (tile0 >= p.len_q) return; //$ if layout == ragged
-    const float4 *const sums = reinterpret_cast<const float4 *>(dq_sums(p, tile_of_query(p, index, tile0))) + threadIdx.x; //$ if vector_sums
-    const float *const sums = dq_sums(p, tile_of_query(p, index, tile0)) + threadIdx.x; //$ else
+    const float *const sums = dq_sums(p, tile_of_query(p, index, tile0));
     float dq[1][DQ_WIDTH / 2];
 #pragma unroll
     for (int i = 0; i < DQ_WIDTH / 8; i++) {
-        const float4 four = sums[128 * i]; //$ if vector_sums
-        dq[0][4 * i] = four.x, dq[0][4 * i + 1] = four.y, dq[0][4 * i + 2] = four.z, dq[0][4 * i + 3] = four.w; //$ if vector_sums
-        for (int e = 0; e < 4; e++) dq[0][4 * i + e] = sums[512 * i + 128 * e]; //$ else
+        //$ if vector_sums
+        const float4 four = reinterpret_cast<const float4 *>(sums)[128 * i + threadIdx.x];
+        dq[0][4 * i] = four.x, dq[0][4 * i + 1] = four.y, dq[0][4 * i + 2] = four.z, dq[0][4 * i + 3] = four.w;
+        //$ else
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            dq[0][4 * i + e] = sums[512 * i + 128 * e + threadIdx.x];
+        //$ end
     }
     const bool again = wants_repeat(dq[0]) && query0 < p.len_q;
     store_rows<HEAD_DIM>(dq, p.scale, params.dq, params.dq_batch_stride, params.dq_head_stride, params.dq_row_stride,

@@ -8,26 +8,30 @@
 // subtracts from every dP; and LSE for the base 2, +INFINITY of a query that sees no key, which makes every weight 0. Queries are
 // padded to whole steps by such that see no key.
 
-__device__ __forceinline__ int padded_queries(const attention_params &p) { return (p.len_q + ROWS_PADDED - 1) / ROWS_PADDED * ROWS_PADDED; }
+__device__ __forceinline__ int padded_queries(const attention_params &p) {
+    return (p.len_q + ROWS_PADDED - 1) / ROWS_PADDED * ROWS_PADDED;
+}
 //$ include "backward/statistics_packed.cuh" if layout == ragged else "backward/statistics_of_heads.cuh"
 
 // Where the numbers of a query are in these rows. 16 queries are in such an order that an ldmatrix, whose rows of 16 bytes go to four
 // lanes each, gives a lane those of its columns in the accumulator layout of wgmma (backward/load_statistics.cuh).
 __device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + query % 16 / 8 * 8 + query % 2 * 4 + query % 8 / 2; }
 
-//$ if algorithm == flash_mma
-// Eight elements, which may lie anywhere.
+// Eight elements, which TMA wants aligned. //$ if algorithm == flash_async
+// Eight elements, which may lie anywhere.  //$ else
 __device__ __forceinline__ uint4 eight_elements(const Input *from) {
-    if (reinterpret_cast<unsigned long long>(from) % 16 == 0)
-        return *reinterpret_cast<const uint4 *>(from);
-    unsigned pairs[4];
+    //$ if algorithm == flash_mma
+    if (reinterpret_cast<unsigned long long>(from) % 16 != 0) {
+        unsigned pairs[4];
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        pairs[i] = from[2 * i] | static_cast<unsigned>(from[2 * i + 1]) << 16;
-    return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+        for (int i = 0; i < 4; i++)
+            pairs[i] = from[2 * i] | static_cast<unsigned>(from[2 * i + 1]) << 16;
+        return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+    }
+    //$ end
+    return *reinterpret_cast<const uint4 *>(from);
 }
 
-//$ end
 // Eight lanes a row, 16 bytes at a time.
 extern "C" __global__ void __launch_bounds__(128)
     attention_row_statistics(const __grid_constant__ attention_backward_params all) {
@@ -56,8 +60,7 @@ extern "C" __global__ void __launch_bounds__(128)
     for (int column = 8 * lane; column < HEAD_DIM_V; column += 64) {
         if (!inside)
             break;
-        const uint4 a = *reinterpret_cast<const uint4 *>(o + column), b = *reinterpret_cast<const uint4 *>(d_o + column); //$ if algorithm == flash_async
-        const uint4 a = eight_elements(o + column), b = eight_elements(d_o + column); //$ else
+        const uint4 a = eight_elements(o + column), b = eight_elements(d_o + column);
         const unsigned pair[8] = {a.x, b.x, a.y, b.y, a.z, b.z, a.w, b.w};
 #pragma unroll
         for (int i = 0; i < 8; i += 2) {

@@ -1,5 +1,6 @@
 //$ needs dtype_out
 //$ include "sequence/element.cuh"
+
 // Which columns of a row the accumulators of a warp are: all of them, in order.
 struct AllColumns {
     static __device__ __forceinline__ int column_of(int chunk) { return 8 * chunk; } // the first of a chunk's 8

@@ -306,7 +306,9 @@ template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { retur
 // subtracts from every dP; and LSE for the base 2, +INFINITY of a query that sees no key, which makes every weight 0. Queries are
 // padded to whole steps by such that see no key.
 
-__device__ __forceinline__ int padded_queries(const attention_params &p) { return (p.len_q + ROWS_PADDED - 1) / ROWS_PADDED * ROWS_PADDED; }
+__device__ __forceinline__ int padded_queries(const attention_params &p) {
+    return (p.len_q + ROWS_PADDED - 1) / ROWS_PADDED * ROWS_PADDED;
+}
 
 // backward/statistics_of_heads.cuh
 
@@ -333,13 +335,14 @@ __device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + q
 
 // Eight elements, which may lie anywhere.
 __device__ __forceinline__ uint4 eight_elements(const Input *from) {
-    if (reinterpret_cast<unsigned long long>(from) % 16 == 0)
-        return *reinterpret_cast<const uint4 *>(from);
-    unsigned pairs[4];
+    if (reinterpret_cast<unsigned long long>(from) % 16 != 0) {
+        unsigned pairs[4];
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        pairs[i] = from[2 * i] | static_cast<unsigned>(from[2 * i + 1]) << 16;
-    return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+        for (int i = 0; i < 4; i++)
+            pairs[i] = from[2 * i] | static_cast<unsigned>(from[2 * i + 1]) << 16;
+        return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+    }
+    return *reinterpret_cast<const uint4 *>(from);
 }
 
 // Eight lanes a row, 16 bytes at a time.
@@ -739,6 +742,7 @@ __device__ __forceinline__ PairWeight pair_weight(const attention_params &p, con
 }
 
 // backward/store_rows.cuh
+
 // Which columns of a row the accumulators of a warp are: all of them, in order.
 struct AllColumns {
     static __device__ __forceinline__ int column_of(int chunk) { return 8 * chunk; } // the first of a chunk's 8
@@ -897,6 +901,7 @@ struct MemoryRows {
     __device__ __forceinline__ const Input *row(int i) const { return first + min(i, count - 1) * stride; }
     // The same rows from a column on.
     __device__ __forceinline__ MemoryRows from(int column) const { return {first + column, stride, count}; }
+    // Two neighbouring elements, which may lie anywhere.
     __device__ __forceinline__ unsigned pair(int i, int column) const {
         return row(i)[column] | static_cast<unsigned>(row(i)[column + 1]) << 16;
     }
@@ -1554,11 +1559,13 @@ extern "C" __global__ void __launch_bounds__(128)
     const int tile0 = static_cast<int>(blockIdx.x) % tiles * 64, query0 = tile0 + static_cast<int>(threadIdx.x) / 32 * 16; // of this warp
     const attention_backward_params &params = sequence_of(all, index / all.forward.heads);
     const attention_params &p = params.forward;
-    const float *const sums = dq_sums(p, tile_of_query(p, index, tile0)) + threadIdx.x;
+    const float *const sums = dq_sums(p, tile_of_query(p, index, tile0));
     float dq[1][DQ_WIDTH / 2];
 #pragma unroll
     for (int i = 0; i < DQ_WIDTH / 8; i++) {
-        for (int e = 0; e < 4; e++) dq[0][4 * i + e] = sums[512 * i + 128 * e];
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            dq[0][4 * i + e] = sums[512 * i + 128 * e + threadIdx.x];
     }
     const bool again = wants_repeat(dq[0]) && query0 < p.len_q;
     store_rows<HEAD_DIM>(dq, p.scale, params.dq, params.dq_batch_stride, params.dq_head_stride, params.dq_row_stride,

@@ -414,7 +414,9 @@ __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontr
 // subtracts from every dP; and LSE for the base 2, +INFINITY of a query that sees no key, which makes every weight 0. Queries are
 // padded to whole steps by such that see no key.
 
-__device__ __forceinline__ int padded_queries(const attention_params &p) { return (p.len_q + ROWS_PADDED - 1) / ROWS_PADDED * ROWS_PADDED; }
+__device__ __forceinline__ int padded_queries(const attention_params &p) {
+    return (p.len_q + ROWS_PADDED - 1) / ROWS_PADDED * ROWS_PADDED;
+}
 
 // backward/statistics_packed.cuh
 
@@ -449,6 +451,11 @@ __device__ __forceinline__ int *item_counter(const attention_params &p, int laun
 // lanes each, gives a lane those of its columns in the accumulator layout of wgmma (backward/load_statistics.cuh).
 __device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + query % 16 / 8 * 8 + query % 2 * 4 + query % 8 / 2; }
 
+// Eight elements, which TMA wants aligned.
+__device__ __forceinline__ uint4 eight_elements(const Input *from) {
+    return *reinterpret_cast<const uint4 *>(from);
+}
+
 // Eight lanes a row, 16 bytes at a time.
 extern "C" __global__ void __launch_bounds__(128)
     attention_row_statistics(const __grid_constant__ attention_backward_params all) {
@@ -473,7 +480,7 @@ extern "C" __global__ void __launch_bounds__(128)
     for (int column = 8 * lane; column < HEAD_DIM_V; column += 64) {
         if (!inside)
             break;
-        const uint4 a = *reinterpret_cast<const uint4 *>(o + column), b = *reinterpret_cast<const uint4 *>(d_o + column);
+        const uint4 a = eight_elements(o + column), b = eight_elements(d_o + column);
         const unsigned pair[8] = {a.x, b.x, a.y, b.y, a.z, b.z, a.w, b.w};
 #pragma unroll
         for (int i = 0; i < 8; i += 2) {
@@ -620,6 +627,7 @@ __device__ __forceinline__ PairWeight pair_weight(const attention_params &p, con
 }
 
 // backward/store_rows.cuh
+
 // Which columns of a row the accumulators of a warp are: all of them, in order.
 struct AllColumns {
     static __device__ __forceinline__ int column_of(int chunk) { return 8 * chunk; } // the first of a chunk's 8
@@ -998,11 +1006,11 @@ extern "C" __global__ void __launch_bounds__(128)
     const attention_backward_params &params = sequence_of(all, index / all.forward.heads);
     const attention_params &p = params.forward;
     if (tile0 >= p.len_q) return;
-    const float4 *const sums = reinterpret_cast<const float4 *>(dq_sums(p, tile_of_query(p, index, tile0))) + threadIdx.x;
+    const float *const sums = dq_sums(p, tile_of_query(p, index, tile0));
     float dq[1][DQ_WIDTH / 2];
 #pragma unroll
     for (int i = 0; i < DQ_WIDTH / 8; i++) {
-        const float4 four = sums[128 * i];
+        const float4 four = reinterpret_cast<const float4 *>(sums)[128 * i + threadIdx.x];
         dq[0][4 * i] = four.x, dq[0][4 * i + 1] = four.y, dq[0][4 * i + 2] = four.z, dq[0][4 * i + 3] = four.w;
     }
     const bool again = wants_repeat(dq[0]) && query0 < p.len_q;
