@@ -27,7 +27,8 @@ bool work_backward(struct work *work) {
     bool async = k->algorithm == algorithm_flash_async, tiles = k->algorithm != algorithm_materialized;
     if (k->head_dim < 1 || k->head_dim_v < 1 || (tiles && (k->block_m < 1 || k->block_n < 1)))
         return false;
-    double pairs = (double)k->block_m * k->block_n, times_s = async ? 1 : 2;
+    double pairs = (double)k->block_m * k->block_n;
+    double times_s = work->variant->derived[DERIVED_dq_added] == 1 ? 1 : 2; /* that S and dP are multiplied */
     work->block_m = k->block_m;
     work->block_n = k->block_n;
     if (!tiles)

@@ -542,6 +542,7 @@ Test(model, bad_device_files_are_refused) {
 Test(model, knows_the_backward_pass) {
     struct template_set *set = open_set();
     static const char *const schedules[] = {"algorithm=flash_async target=sm_90a", "algorithm=flash_mma target=sm_90",
+                                            "algorithm=flash_mma target=sm_90 deterministic=1", /* seven products */
                                             "algorithm=flash_tiled target=sm_80", "algorithm=materialized"};
     struct model_gpu gpu = h200();
     struct shape shape = {.batch = 4, .heads = 16, .kv_heads = 16, .len_q = 4096, .len_kv = 4096};

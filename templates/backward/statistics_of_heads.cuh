@@ -1,4 +1,4 @@
-//$ needs algorithm dq_width
+//$ needs algorithm vector_sums dq_width
 
 // Rows of queries, head by head.
 __device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
@@ -8,8 +8,10 @@ __device__ __forceinline__ float *row_lse2(const attention_params &p, long long 
     return row_dots(p, static_cast<long long>(p.batch) * p.heads + index);
 }
 
-// Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of a warpgroup hold an accumulator, four numbers at a
-// time. tile: the place of their first query in the rows above, / 64.
+// Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of four warps hold an accumulator, four numbers at a //$ if vector_sums
+// time. tile: the place of their first query in the rows above, / 64. //$ if vector_sums
+// Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 4, 128), as the threads of four warps hold an accumulator, a number at a time. //$ else
+// tile: the place of their first query in the rows above, / 64. //$ if not vector_sums
 __device__ __forceinline__ int tile_of_query(const attention_params &p, int index, int query) {
     return index * (padded_queries(p) / 64) + query / 64;
 }

@@ -1,4 +1,4 @@
-//$ needs algorithm dq_width rows_padded
+//$ needs algorithm vector_sums dq_width rows_padded
 
 // As in packed tensors sequences are one behind another, but each begins at a multiple of ROWS_PADDED.
 __device__ __forceinline__ int rows_of_head(const attention_params &p) { return (p.total_q / ROWS_PADDED + p.batch) * ROWS_PADDED; }
@@ -13,8 +13,10 @@ __device__ __forceinline__ float *row_lse2(const attention_params &p, int index)
     return row_dots(p, index) + static_cast<long long>(p.heads) * rows_of_head(p);
 }
 
-// Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of a warpgroup hold an accumulator, four numbers at a
-// time. tile: the place of their first query in the rows above, / 64.
+// Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of four warps hold an accumulator, four numbers at a //$ if vector_sums
+// time. tile: the place of their first query in the rows above, / 64. //$ if vector_sums
+// Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 4, 128), as the threads of four warps hold an accumulator, a number at a time. //$ else
+// tile: the place of their first query in the rows above, / 64. //$ if not vector_sums
 __device__ __forceinline__ int tile_of_query(const attention_params &p, int index, int query) {
     return static_cast<int>(first_row(p, index) / 64) + query / 64;
 }

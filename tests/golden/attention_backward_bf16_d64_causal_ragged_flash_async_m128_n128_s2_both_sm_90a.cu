@@ -433,7 +433,7 @@ __device__ __forceinline__ float *row_lse2(const attention_params &p, int index)
     return row_dots(p, index) + static_cast<long long>(p.heads) * rows_of_head(p);
 }
 
-// Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of a warpgroup hold an accumulator, four numbers at a
+// Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of four warps hold an accumulator, four numbers at a
 // time. tile: the place of their first query in the rows above, / 64.
 __device__ __forceinline__ int tile_of_query(const attention_params &p, int index, int query) {
     return static_cast<int>(first_row(p, index) / 64) + query / 64;
