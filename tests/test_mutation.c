@@ -478,7 +478,7 @@ static bool is_noticed(const char *folder, const bool differs[VARIANTS], bool ra
 
 /* Is it the turn of this line? */
 static bool has_turn(int number) {
-    enum { SHARDS = 8 };
+    enum { SHARDS = 16 };
     return part_has(number) && shard_has(number, SHARDS);
 }
 

@@ -19,7 +19,7 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ATTILE = sys.argv.pop(1) if len(sys.argv) > 1 else f"{ROOT}/build/release/cli/attile"
 RACE = sys.argv.pop(1) if len(sys.argv) > 1 else None
-PROBLEMS = int(os.environ.get("ATTILE_RANDOM", "30"))
+PROBLEMS = int(os.environ.get("ATTILE_RANDOM", "20"))
 
 # What a formula reads, and how it is declared.
 PARAMS = {"window": "window: int", "doc": "doc: int[batch, len_kv]", "slopes": "slopes: float[heads]",
