@@ -16,8 +16,8 @@
 //               S = Q K^T,  dP = dO V^T,  dQ += dS K
 //
 // Each warp owns 16 or 32 rows. With them in front, P and dS stand in its registers as the next product wants them.
-//$ end
 //$ note Rows of more than 128 elements leave no room for dK beside dV: they are two launches then.
+//$ end
 //$ note Sequences with lengths of their own: a block works on one of them.
 //$ include "backward/$layout.cuh"
 //$ include "expression/tables_launch.cuh" if mask_tables > 0

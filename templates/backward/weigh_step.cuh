@@ -1,6 +1,7 @@
 //$ needs dropout warp_queries
 //$ include "backward/load_statistics.cuh"
 //$ include "backward/pairs.cuh"
+//$ include "backward/weigh_tile.cuh"
 //$ include "backward/kept_pairs.cuh" if dropout == 1
 
 // S^T and dP^T of a warp's 32 keys and WARP_QUERIES queries -> P^T and dS^T, in the accumulator layout of mma: element 8 j + 4 h + 2 r + e
@@ -16,7 +17,7 @@ __device__ __forceinline__ void weigh_scores(float (&s)[2][WARP_QUERIES / 2], fl
         for (int t = 0; t < 2; t++)
 #pragma unroll
             for (int i = 0; i < 8; i++)
-                s[t][8 * j + i] = exp2_approx(fmaf(s[t][8 * j + i], scale * 1.44269504f, -lse2_of[i / 4 * 2 + i % 2]));
+                s[t][8 * j + i] = exp2_approx(fmaf(s[t][8 * j + i], scale * LOG2_E, -lse2_of[i / 4 * 2 + i % 2]));
     }
 }
 

@@ -1325,7 +1325,7 @@ __device__ __forceinline__ void weigh_scores(float (&s)[2][WARP_QUERIES / 2], fl
         for (int t = 0; t < 2; t++)
 #pragma unroll
             for (int i = 0; i < 8; i++)
-                s[t][8 * j + i] = exp2_approx(fmaf(s[t][8 * j + i], scale * 1.44269504f, -lse2_of[i / 4 * 2 + i % 2]));
+                s[t][8 * j + i] = exp2_approx(fmaf(s[t][8 * j + i], scale * LOG2_E, -lse2_of[i / 4 * 2 + i % 2]));
     }
 }
 
