@@ -10,8 +10,8 @@
 //$ let apart = head_dim + head_dim_v > 256
 //$ let dq_added = deterministic == 0 and head_dim <= 128 and not apart
 //$ if dq_added
-//     dQ        dQ = dS K in the same loop, of dS of all consumers, through shared memory. It is multiplied one step late, so that no
-//               consumer waits for another, and added in fp32 to sums in the workspace, which a last launch rounds.
+//     dQ        dQ = dS K in the same loop, of dS of all consumers, through shared memory. It is added in fp32 to sums in the workspace,
+//               which a last launch rounds.
 //$ else
 //     dQ        a block keeps BLOCK_M queries and walks over STEP_N keys at a time: S = Q K^T,  dP = dO V^T,  dQ += dS K
 //$ end
@@ -52,7 +52,8 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 struct Step {
     int first; // its first query or key; negative behind the last step
     unsigned whole; // a bit for each consumer: are all its pairs seen?
-    int sums, late_sums; // which tile of dQ it is, or the last one was; the same of the tile two steps before //$ if dq_added
+    int late_sums; // which tile of dQ the step before was //$ if dq_in_turn
+    int sums, late_sums; // which tile of dQ it is, or the last one was; the same of the tile two steps before //$ elif dq_added
     Where where; //$ if mask == custom_mask or score == custom_score
 };
 
@@ -112,8 +113,8 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
     //$ if dq_added
     for (int buffer = 0; buffer < 2; buffer++) {
         barrier_init(&shared.d_s_full[buffer], 4 * CONSUMERS); // warps
-        barrier_init(&shared.d_s_empty[buffer], CONSUMERS + ADDERS); //$ if wants_d_params > 0
-        barrier_init(&shared.d_s_empty[buffer], CONSUMERS); //$ else
+        barrier_init(&shared.d_s_empty[buffer], D_S_READERS + ADDERS); //$ if wants_d_params > 0
+        barrier_init(&shared.d_s_empty[buffer], D_S_READERS);          //$ else
     }
     //$ end
     //$ if dq_staged

@@ -19,13 +19,18 @@
 //$ note block_m is the queries of a step. 128 of them leave registers for P in 16 bits alone, where rows are short.
 //$ let long_steps = head_dim <= 64 and head_dim_v <= 64 and score != custom_score and mask != custom_mask and dropout == 0
 //$ default block_m = 128 if long_steps else 64
-//$ default overlap = both
+//$ note Each consumer multiplies its part of dQ: 64 of the queries, half of the columns, which is within a panel, or all of every second
+//$ note step. In turn dS is read half as often, but registers hold all columns of dQ: rows must be short, more so beside what a score holds.
+//$ let most_columns = 96 if score != custom_score else 64 if score_adds == 1 and wants_d_params == 0 else 0
+//$ let dq_in_turn = block_m == 64 and head_dim <= most_columns and head_dim_v <= most_columns
+//$ default overlap = intra_warpgroup if dq_in_turn else both
 //$ let step_m = block_m
 //$ let step_n = 64
 //$ require block_m == 64 or (block_m == 128 and long_steps)
 //$ else
 //$ default block_m = 128
 //$ default overlap = intra_warpgroup
+//$ let dq_in_turn = false
 //$ let step_m = 64
 //$ let step_n = 128 if head_dim <= 128 and head_dim_v <= 128 and score != custom_score else 64
 //$ require block_m == 128
@@ -58,8 +63,7 @@
 //$ let panels = (head_dim + 63) / 64
 //$ let panels_v = (head_dim_v + 63) / 64
 //$ if dq_added
-//$ note Each consumer multiplies its part of dQ: 64 of the queries, or half of the columns, which is within a panel.
-//$ let dq_columns = 64 if block_m == 128 else 32 * panels
+//$ let dq_columns = head_dim if dq_in_turn else 64 if block_m == 128 else 32 * panels
 //$ let dq_width = 64 * panels
 //$ let dq_bytes = consumers * 64 * dq_columns * 4 if dq_staged else 0
 //$ let gradient_bytes = 2 * block_n * 2 * step_m + dq_bytes

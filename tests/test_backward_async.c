@@ -171,6 +171,7 @@ Test(backward_async, says_what_it_cannot_do) {
 Test(backward_async, tiles_of_many_heads_are_all_computed) {
     static const char *const schedules[][2] = {
         {"target=sm_90a", "algorithm=flash_async"},
+        {"target=sm_90a", "algorithm=flash_async block_m=64"}, /* dQ in turn */
         {"target=sm_90a deterministic=1", "algorithm=flash_async"},
         {"target=sm_80", "algorithm=flash_mma"},
     };

@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { DIMS = 12, MASKS = 4, SCORES = 3, DTYPES = 2, SIZES = 4 };
-enum { PROBLEMS = DIMS * MASKS * SCORES * DTYPES * SIZES, SHARDS = 61 };
+enum { PROBLEMS = DIMS * MASKS * SCORES * DTYPES * SIZES, SHARDS = 89 };
 
 static const int dims[DIMS] = {40, 64, 72, 80, 96, 112, 128, 144, 160, 192, 224, 256};
 static const char *const masks[MASKS] = {"mask=none", "mask=causal", "mask=\"k <= q and q - k < window\"",
@@ -64,7 +64,7 @@ enum {
     LAYOUTS = sizeof layouts / sizeof *layouts,
     MMA_MASKS = 3, /* the launches of a document mask, which take microseconds, spill 8 bytes */
     MMA_PROBLEMS = GPUS * MMA_DIMS * LAYOUTS * MMA_MASKS * SCORES * DTYPES,
-    MMA_SHARDS = 97,
+    MMA_SHARDS = 127,
     ONE_REGISTER =
         8, /* stored and loaded once by the launch that combines parts, where ptxas stops at 56 or 96 of them */
 };
@@ -106,7 +106,7 @@ Test(first_choice, is_never_refused_by_the_compiler) {
 }
 
 /* Gradients: for what their Hopper kernel cannot have the compiler's approval, the library would take half as fast a one. */
-enum { GRADIENT_DIMS = 5, GRADIENT_SCORES = 4, GRADIENT_LAYOUTS = 3, SWITCHES = 4, GRADIENT_SHARDS = 193 };
+enum { GRADIENT_DIMS = 5, GRADIENT_SCORES = 4, GRADIENT_LAYOUTS = 3, SWITCHES = 4, GRADIENT_SHARDS = 257 };
 enum { GRADIENTS = GRADIENT_DIMS * MASKS * GRADIENT_SCORES * GRADIENT_LAYOUTS * SWITCHES };
 
 static void print_gradient(int number, struct text *text) {

@@ -174,7 +174,7 @@ ParameterizedTest(int *which, large_scores, of_every_size_and_beyond) {
     att_session *session = open_test_device(ATT_HOST_FAST);
     for (int i = 0; i < 2; i++) {
         char problem[128];
-        if (!shard_has(*which + i, 2))
+        if (!shard_has(*which + i, 4))
             continue;
         snprintf(problem, sizeof problem, "%s%s", masks[(*which + i) % MASKS], i ? " sinks=1" : "");
         sizes(session, kernel, type, problem);
@@ -227,7 +227,7 @@ ParameterizedTestParameters(large_scores, of_expressions) {
 ParameterizedTest(int *which, large_scores, of_expressions) {
     att_session *session = open_test_device(ATT_HOST_FAST);
     for (int i = 0; i < EXPRESSIONS; i++) {
-        if (!shard_has(i / 2, 2))
+        if (!shard_has(i / 2, 4))
             continue;
         if (kernels[*which].target && *which > 5 && i % 2 != *which % 2) /* the default way has all, two others half */
             continue;

@@ -194,6 +194,7 @@ static const struct {
     {BACKWARD_90A "mask=none dropout=1 head_dim=256", "heads=3,len_q=130,len_kv=260"}, /* one stage of K, V and bits */
     {BACKWARD_90A "mask=causal head_dim=8 block_m=64",
      "heads=6,kv_heads=6,len_q=440,len_kv=440"}, /* items of 1 to 7 steps */
+    {BACKWARD_90A "mask=causal head_dim=104 head_dim_v=8", "heads=6,kv_heads=6,len_q=300,len_kv=300"}, /* dQ is late */
     {BACKWARD_90A "mask=causal head_dim=8 block_m=128", "heads=6,kv_heads=3,len_q=260,len_kv=500"},
     {BACKWARD_90A BIAS " mask=causal head_dim=8 wants=\"dq, dk, dv, d_values\"",
      "heads=6,kv_heads=3,len_q=260,len_kv=440"}, /* what the score adds to the last keys is not copied ahead */
@@ -286,7 +287,9 @@ static const struct mutation {
     {"ADDERS);", "ADDERS + 1);"},
     {"ADDERS);", "ADDERS - 1);"},
     {" + 32);", " + 31);"},
-    {"d_s_empty[1]);", "d_s_empty[0]);"}, /* before the first tile */
+    {"d_s_empty[1]);", "d_s_empty[0]);"},    /* before the first tile */
+    {"shared_tiles() % 2 == index", "true"}, /* whose turn it is */
+    {"buffer * DQ_LATE", "buffer"},
     {"_READERS);", "_READERS + 1);"},
     {"_READERS);", "_READERS - 1);"},
     {"keys(0)", "keys(1)"}, /* stages */
@@ -478,7 +481,7 @@ static bool is_noticed(const char *folder, const bool differs[VARIANTS], bool ra
 
 /* Is it the turn of this line? */
 static bool has_turn(int number) {
-    enum { SHARDS = 16 };
+    enum { SHARDS = 32 };
     return part_has(number) && shard_has(number, SHARDS);
 }
 

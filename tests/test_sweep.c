@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHOWN = 10, SPEC_BYTES = 1 << 20, SHARDS = 11 };
+enum { SHOWN = 10, SPEC_BYTES = 1 << 20, SHARDS = 15 };
 
 struct sweep {
     att_session *session; /* null for nvrtc */

@@ -1,6 +1,6 @@
-//$ needs mask score bias_copied added_ahead slopes_differ dropout kept_stages step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns block_m weights_packed
+//$ needs mask score bias_copied added_ahead slopes_differ dropout kept_stages step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m weights_packed
 //$ include "backward/seen_pairs.cuh" if mask == custom_mask
-//$ include "backward/dq_rows.cuh" if dq_added and block_m == 128 else "backward/dq_columns.cuh" if dq_added
+//$ include "backward/dq_in_turn.cuh" if dq_in_turn else "backward/dq_rows.cuh" if dq_added and block_m == 128 else "backward/dq_columns.cuh" if dq_added
 
 // A consumer warpgroup: 64 keys of an item, and everything that it holds in registers.
 template <bool DK, bool DV> struct KeysConsumer {
@@ -14,7 +14,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     bool whole_ahead, last_ahead; // the same of the awaited step; does it mark the end of the item?
     unsigned seen; // pairs of the awaited step, a bit for each element of S^T, where some are not //$ if mask == custom_mask
     unsigned kept, kept_ahead; // pairs of this step that dropout keeps, and of the awaited one //$ if dropout == 1 and kept_stages == 1
-    int late_sums; // where dQ of the step before the last one belongs //$ if dq_added
+    int late_sums; // once the next step is awaited: where dQ belongs that is multiplied in this one; negative where none is //$ if dq_added
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T              //$ if weights_packed
     float s[STEP_M / 2]; // S^T, then slopes //$ else
@@ -243,7 +243,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
         const int row = thread / 32 * 16 + lane % 16;
         const int chunk = set_apart(lane / 16 ^ lane % 8); // so that addresses of all chunks are not kept from step to step
-        barrier_wait(&shared.d_s_empty[buffer], count / 2 % 2 ^ buffer ^ 1); // the first step releases buffer 1
+        barrier_wait(&shared.d_s_empty[buffer], count / 2 % 2 ^ buffer * DQ_LATE ^ 1); // where dQ is late, the first step releases buffer 1
 #pragma unroll
         for (int i = 0; i < STEP_M / 16; i++)
             store_matrices(&shared.d_s[buffer][index][i / 4][row][(2 * i % 8 ^ chunk) * 8], d_s[i][0], d_s[i][1],
@@ -254,30 +254,37 @@ template <bool DK, bool DV> struct KeysConsumer {
             barrier_arrive(&shared.d_s_full[buffer]);
     }
 
-    // This consumer's part of dQ = dS K over the keys of all consumers, of the step before; issued.
+    //$ if dq_in_turn
+    // Does this consumer multiply dQ of this step? A vote, so that the compiler knows that the branch is uniform.
+    __device__ __forceinline__ bool multiplies_dq() const { return __any_sync(0xffffffffu, shared_tiles() % 2 == index); }
+    //$ end
+
+    // This consumer's part of dQ = dS K over the keys of all consumers; issued.
     __device__ __forceinline__ void multiply_dq() {
-        const int count = shared_tiles() - 1, buffer = count & 1;
+        const int count = shared_tiles() - DQ_LATE, buffer = count & 1;
         barrier_wait(&shared.d_s_full[buffer], count >> 1 & 1);
         wgmma_fence();
         multiply_part_of_dq(dq, shared.d_s[buffer], shared.k[items.stage()], index);
         wgmma_commit();
     }
 
-    // dQ of the step before, once it is there, to its sums.
+    // dQ, once it is there, to its sums.
     __device__ __forceinline__ void take_dq() {
         wgmma_settle(dq);
-        release(&shared.d_s_empty[(shared_tiles() - 1) & 1]);
-        if (late_sums >= 0) // not in the item's first step
-            send_part_of_dq(dq, all, shared, index, shared_tiles() - 1, late_sums);
+        release(&shared.d_s_empty[(shared_tiles() - DQ_LATE) & 1]);
+        if (DQ_LATE == 0 || late_sums >= 0) // not in the item's first step
+            send_part_of_dq(dq, all, shared, index, shared_tiles() - DQ_LATE, late_sums);
     }
+    //$ if not dq_in_turn
 
-    // The same of the last step.
+    // dQ of the last step.
     __device__ __forceinline__ void finish_last_dq() {
         multiply_dq();
         wgmma_wait<0>();
         wgmma_settle(dq);
-        send_part_of_dq(dq, all, shared, index, shared_tiles() - 1, step().sums);
+        send_part_of_dq(dq, all, shared, index, shared_tiles() - DQ_LATE, step().sums);
     }
+    //$ end
     //$ end
 
     // dK and dV of the item, to memory.

@@ -3,6 +3,9 @@
 
 // A consumer's part of dQ = dS K: the queries from 64 * index on, of the 128 of a step.
 
+constexpr int D_S_READERS = CONSUMERS; // consumers that read a tile of dS
+constexpr int DQ_LATE = 1;             // dQ is multiplied so many steps late
+
 // dq (64 queries, DQ_COLUMNS), over the keys of all consumers.
 __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], Panels<STEP_M / 64, 64> (&d_s)[CONSUMERS],
                                                      Panels<PANELS, 64> (&k)[CONSUMERS], int index) {

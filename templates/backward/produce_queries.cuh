@@ -1,4 +1,4 @@
-//$ needs mask score block_n panels panels_v consumers stages d_o_stages key_stages step_m dq_added
+//$ needs mask score block_n panels panels_v consumers stages d_o_stages key_stages step_m dq_added dq_in_turn
 //$ include "backward/items.cuh"
 //$ include "backward/map_rows.cuh"
 
@@ -29,7 +29,8 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
     const int batch = item.kv_index / all.kv_heads, group = all.heads / all.kv_heads;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const bool elected = elect_one();
-    int sums = -1, sums_before = -1; // of the steps before //$ if dq_added
+    int sums = -1;                   // of the step before  //$ if dq_in_turn
+    int sums = -1, sums_before = -1; // of the steps before //$ elif dq_added
     QueryTiles walk = query_tiles(own_sequence(all, item), item.kv_index * group, group, item.key0);
     bool last = false;
 #pragma unroll 1
@@ -46,7 +47,10 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
             Step &step = shared.step[stage];
             step.first = tile.first;
             step.whole = tile.whole;
-            //$ if dq_added
+            //$ if dq_in_turn
+            step.late_sums = sums;
+            sums = last ? sums : tile_of_query(p, tile.index, tile.first);
+            //$ elif dq_added
             step.late_sums = sums_before;
             sums_before = sums;
             sums = last ? sums : tile_of_query(p, tile.index, tile.first);

@@ -1633,6 +1633,9 @@ __device__ __forceinline__ void add_to_memory(float *to, float a, float b, float
 
 // A consumer's part of dQ = dS K: the columns from index * DQ_COLUMNS on, of the 64 queries of a step.
 
+constexpr int D_S_READERS = CONSUMERS; // consumers that read a tile of dS
+constexpr int DQ_LATE = 1;             // dQ is multiplied so many steps late
+
 // dq (64 queries, DQ_COLUMNS), over the keys of all consumers.
 __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], Panels<STEP_M / 64, 64> (&d_s)[CONSUMERS],
                                                      Panels<PANELS, 64> (&k)[CONSUMERS], int index) {
@@ -1673,7 +1676,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     Ring<STAGES> ring;            // steps of all items
     bool whole;                   // does every query of the step see every key of this consumer?
     bool whole_ahead, last_ahead; // the same of the awaited step; does it mark the end of the item?
-    int late_sums; // where dQ of the step before the last one belongs
+    int late_sums; // once the next step is awaited: where dQ belongs that is multiplied in this one; negative where none is
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T, then slopes
     float d_weight[STEP_M / 2]; // dP^T
@@ -1815,7 +1818,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
         const int row = thread / 32 * 16 + lane % 16;
         const int chunk = set_apart(lane / 16 ^ lane % 8); // so that addresses of all chunks are not kept from step to step
-        barrier_wait(&shared.d_s_empty[buffer], count / 2 % 2 ^ buffer ^ 1); // the first step releases buffer 1
+        barrier_wait(&shared.d_s_empty[buffer], count / 2 % 2 ^ buffer * DQ_LATE ^ 1); // where dQ is late, the first step releases buffer 1
 #pragma unroll
         for (int i = 0; i < STEP_M / 16; i++)
             store_matrices(&shared.d_s[buffer][index][i / 4][row][(2 * i % 8 ^ chunk) * 8], d_s[i][0], d_s[i][1],
@@ -1826,29 +1829,29 @@ template <bool DK, bool DV> struct KeysConsumer {
             barrier_arrive(&shared.d_s_full[buffer]);
     }
 
-    // This consumer's part of dQ = dS K over the keys of all consumers, of the step before; issued.
+    // This consumer's part of dQ = dS K over the keys of all consumers; issued.
     __device__ __forceinline__ void multiply_dq() {
-        const int count = shared_tiles() - 1, buffer = count & 1;
+        const int count = shared_tiles() - DQ_LATE, buffer = count & 1;
         barrier_wait(&shared.d_s_full[buffer], count >> 1 & 1);
         wgmma_fence();
         multiply_part_of_dq(dq, shared.d_s[buffer], shared.k[items.stage()], index);
         wgmma_commit();
     }
 
-    // dQ of the step before, once it is there, to its sums.
+    // dQ, once it is there, to its sums.
     __device__ __forceinline__ void take_dq() {
         wgmma_settle(dq);
-        release(&shared.d_s_empty[(shared_tiles() - 1) & 1]);
-        if (late_sums >= 0) // not in the item's first step
-            send_part_of_dq(dq, all, shared, index, shared_tiles() - 1, late_sums);
+        release(&shared.d_s_empty[(shared_tiles() - DQ_LATE) & 1]);
+        if (DQ_LATE == 0 || late_sums >= 0) // not in the item's first step
+            send_part_of_dq(dq, all, shared, index, shared_tiles() - DQ_LATE, late_sums);
     }
 
-    // The same of the last step.
+    // dQ of the last step.
     __device__ __forceinline__ void finish_last_dq() {
         multiply_dq();
         wgmma_wait<0>();
         wgmma_settle(dq);
-        send_part_of_dq(dq, all, shared, index, shared_tiles() - 1, step().sums);
+        send_part_of_dq(dq, all, shared, index, shared_tiles() - DQ_LATE, step().sums);
     }
 
     // dK and dV of the item, to memory.
@@ -1892,7 +1895,47 @@ __device__ __forceinline__ void pass_turn(int consumer) { named_barrier_arrive(2
 // backward/scores_ahead.cuh
 
 // The order of a consumer's steps: S^T of the next step is multiplied behind dK of this one, and nothing is in flight where the loop
-// closes. dQ is multiplied one step late, so that no consumer waits for the other.
+// closes.
+// dQ is multiplied one step late, so that no consumer waits for another.
+template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(KeysConsumer<DK, DV> &c) {
+    if constexpr (DK)
+        c.multiply_d_weights(0);
+    if constexpr (DV)
+        c.add_dv();
+    if constexpr (DK) {
+        wgmma_wait<DV>();
+        c.weigh_gradients();
+        c.share();
+        c.add_dk();
+    }
+    if constexpr (DK && DV)
+        wgmma_wait<1>();
+    if constexpr (DK) {
+        wgmma_settle(c.dv[0]);
+        c.release_d_o();
+    }
+    c.multiply_scores(1);
+    wgmma_wait<1>();
+    wgmma_settle(c.dk[0]);
+    if constexpr (!DK) {
+        wgmma_settle(c.dv[0]);
+        c.release_d_o();
+    }
+    c.release_queries();
+    if constexpr (DQ)
+        c.multiply_dq();
+    wgmma_wait<DQ>();
+    wgmma_settle(c.s);
+    take_turn(c.index);
+    c.weigh(1);
+    pass_turn(c.index);
+    c.await_d_o(1); // also keeps the assembler from waiting for dQ before
+    if constexpr (DQ) {
+        wgmma_wait<0>();
+        c.take_dq();
+    }
+}
+
 template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK, DV> &c) {
     c.await_queries(0);
     if (!c.enter_step()) {
@@ -1906,41 +1949,8 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
     c.weigh(0);
     c.await_d_o(0);
 #pragma unroll 1
-    for (; c.enter_step(); c.ring.count++) {
-        if constexpr (DK)
-            c.multiply_d_weights(0);
-        if constexpr (DV)
-            c.add_dv();
-        if constexpr (DK) {
-            wgmma_wait<DV>();
-            c.weigh_gradients();
-            c.share();
-            c.add_dk();
-        }
-        if constexpr (DK && DV)
-            wgmma_wait<1>();
-        if constexpr (DK) {
-            wgmma_settle(c.dv[0]);
-            c.release_d_o();
-        }
-        c.multiply_scores(1);
-        wgmma_wait<1>();
-        wgmma_settle(c.dk[0]);
-        if constexpr (!DK) {
-            wgmma_settle(c.dv[0]);
-            c.release_d_o();
-        }
-        c.release_queries();
-        c.multiply_dq(); // in an item's first step in vain: a branch would cost registers
-        wgmma_wait<1>();
-        wgmma_settle(c.s);
-        take_turn(c.index);
-        c.weigh(1);
-        pass_turn(c.index);
-        c.await_d_o(1); // also keeps the assembler from waiting for dQ before
-        wgmma_wait<0>();
-        c.take_dq();
-    }
+    for (; c.enter_step(); c.ring.count++)
+        take_step<DK, DV, true>(c); // dQ in an item's first step in vain: a branch would cost registers
     c.finish_last_dq();
     c.pass_last_step();
 }
@@ -1962,7 +1972,7 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
     }
     for (int buffer = 0; buffer < 2; buffer++) {
         barrier_init(&shared.d_s_full[buffer], 4 * CONSUMERS); // warps
-        barrier_init(&shared.d_s_empty[buffer], CONSUMERS);
+        barrier_init(&shared.d_s_empty[buffer], D_S_READERS);
     }
     barrier_init_fence();
 }

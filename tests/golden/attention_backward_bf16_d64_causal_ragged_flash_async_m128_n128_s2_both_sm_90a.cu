@@ -1739,6 +1739,9 @@ __device__ __forceinline__ void add_dq(const attention_params &p, SharedKeys &sh
 
 // A consumer's part of dQ = dS K: the queries from 64 * index on, of the 128 of a step.
 
+constexpr int D_S_READERS = CONSUMERS; // consumers that read a tile of dS
+constexpr int DQ_LATE = 1;             // dQ is multiplied so many steps late
+
 // dq (64 queries, DQ_COLUMNS), over the keys of all consumers.
 __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], Panels<STEP_M / 64, 64> (&d_s)[CONSUMERS],
                                                      Panels<PANELS, 64> (&k)[CONSUMERS], int index) {
@@ -1792,7 +1795,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     Ring<STAGES> ring;            // steps of all items
     bool whole;                   // does every query of the step see every key of this consumer?
     bool whole_ahead, last_ahead; // the same of the awaited step; does it mark the end of the item?
-    int late_sums; // where dQ of the step before the last one belongs
+    int late_sums; // once the next step is awaited: where dQ belongs that is multiplied in this one; negative where none is
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T
     float d_weight[STEP_M / 2]; // dP^T
@@ -1934,7 +1937,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
         const int row = thread / 32 * 16 + lane % 16;
         const int chunk = set_apart(lane / 16 ^ lane % 8); // so that addresses of all chunks are not kept from step to step
-        barrier_wait(&shared.d_s_empty[buffer], count / 2 % 2 ^ buffer ^ 1); // the first step releases buffer 1
+        barrier_wait(&shared.d_s_empty[buffer], count / 2 % 2 ^ buffer * DQ_LATE ^ 1); // where dQ is late, the first step releases buffer 1
 #pragma unroll
         for (int i = 0; i < STEP_M / 16; i++)
             store_matrices(&shared.d_s[buffer][index][i / 4][row][(2 * i % 8 ^ chunk) * 8], d_s[i][0], d_s[i][1],
@@ -1945,29 +1948,29 @@ template <bool DK, bool DV> struct KeysConsumer {
             barrier_arrive(&shared.d_s_full[buffer]);
     }
 
-    // This consumer's part of dQ = dS K over the keys of all consumers, of the step before; issued.
+    // This consumer's part of dQ = dS K over the keys of all consumers; issued.
     __device__ __forceinline__ void multiply_dq() {
-        const int count = shared_tiles() - 1, buffer = count & 1;
+        const int count = shared_tiles() - DQ_LATE, buffer = count & 1;
         barrier_wait(&shared.d_s_full[buffer], count >> 1 & 1);
         wgmma_fence();
         multiply_part_of_dq(dq, shared.d_s[buffer], shared.k[items.stage()], index);
         wgmma_commit();
     }
 
-    // dQ of the step before, once it is there, to its sums.
+    // dQ, once it is there, to its sums.
     __device__ __forceinline__ void take_dq() {
         wgmma_settle(dq);
-        release(&shared.d_s_empty[(shared_tiles() - 1) & 1]);
-        if (late_sums >= 0) // not in the item's first step
-            send_part_of_dq(dq, all, shared, index, shared_tiles() - 1, late_sums);
+        release(&shared.d_s_empty[(shared_tiles() - DQ_LATE) & 1]);
+        if (DQ_LATE == 0 || late_sums >= 0) // not in the item's first step
+            send_part_of_dq(dq, all, shared, index, shared_tiles() - DQ_LATE, late_sums);
     }
 
-    // The same of the last step.
+    // dQ of the last step.
     __device__ __forceinline__ void finish_last_dq() {
         multiply_dq();
         wgmma_wait<0>();
         wgmma_settle(dq);
-        send_part_of_dq(dq, all, shared, index, shared_tiles() - 1, step().sums);
+        send_part_of_dq(dq, all, shared, index, shared_tiles() - DQ_LATE, step().sums);
     }
 
     // dK and dV of the item, to memory.
@@ -2075,7 +2078,7 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
     }
     for (int buffer = 0; buffer < 2; buffer++) {
         barrier_init(&shared.d_s_full[buffer], 4 * CONSUMERS); // warps
-        barrier_init(&shared.d_s_empty[buffer], CONSUMERS);
+        barrier_init(&shared.d_s_empty[buffer], D_S_READERS);
     }
     for (int consumer = 0; consumer < CONSUMERS; consumer++) {
         barrier_init(&shared.dq_full[consumer], 4); // warps
