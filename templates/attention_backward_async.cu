@@ -85,7 +85,8 @@ static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 //$ include "backward/add_dq.cuh" if dq_staged
 //$ include "backward/add_d_params.cuh" if wants_d_params > 0
 //$ include "backward/consume_queries.cuh"
-//$ include "backward/products_ahead.cuh" if weights_packed else "backward/scores_ahead.cuh"
+//$ include "backward/products_ahead.cuh" if products_ahead
+//$ include "backward/scores_ahead.cuh" if apart or not products_ahead
 
 // Called by one thread of the block.
 __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
@@ -153,7 +154,16 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
         KeysConsumer<DK, DV> consumer(params.backward, shared, warpgroup_index() - 1);
         if (consumer.index == 1) pass_turn(1); // consumer 0 takes the first turn //$ if pingpong_schedule
         while (consumer.take()) {
-            run(consumer);
+            //$ if apart and products_ahead
+            if constexpr (DK)
+                run_products_ahead(consumer);
+            else
+                run_scores_ahead(consumer);
+            //$ elif products_ahead
+            run_products_ahead(consumer);
+            //$ else
+            run_scores_ahead(consumer);
+            //$ end
             consumer.store();
             consumer.release_item();
         }

@@ -13,11 +13,13 @@
 //$ let bfloat16 = dtype == bf16
 
 //$ note Its schedules: defaults, values worth trying, what is possible.
+//$ let plain = score != custom_score and mask != custom_mask and dropout == 0
+//$ let short_rows = head_dim + head_dim_v <= 192
 //$ default block_n = 128
 //$ default stages = 2
 //$ if dq_added
 //$ note block_m is the queries of a step. 128 of them leave registers for P in 16 bits alone, where rows are short.
-//$ let long_steps = head_dim <= 64 and head_dim_v <= 64 and score != custom_score and mask != custom_mask and dropout == 0
+//$ let long_steps = head_dim <= 64 and head_dim_v <= 64 and plain
 //$ default block_m = 128 if long_steps else 64
 //$ note Each consumer multiplies its part of dQ: 64 of the queries, half of the columns, which is within a panel, or all of every second
 //$ note step. In turn dS is read half as often, but registers hold all columns of dQ: rows must be short, more so beside what a score holds.
@@ -29,7 +31,7 @@
 //$ require block_m == 64 or (block_m == 128 and long_steps)
 //$ else
 //$ default block_m = 128
-//$ default overlap = intra_warpgroup
+//$ default overlap = both if plain and (short_rows or apart) else intra_warpgroup
 //$ let dq_in_turn = false
 //$ let step_m = 64
 //$ let step_n = 128 if head_dim <= 128 and head_dim_v <= 128 and score != custom_score else 64
@@ -55,6 +57,8 @@
 
 //$ note Warpgroups and launches.
 //$ let pingpong_schedule = overlap == both
+//$ note K and V as operands in registers: where dQ takes none.
+//$ let keys_in_registers = plain and not dq_added and head_dim + head_dim_v <= 128
 //$ let consumers = 2
 //$ note Tiles are judged for the keys of each consumer, since a consumer tests pairs of its own keys only.
 //$ let part_keys = 64
@@ -92,6 +96,8 @@
 //$ let kept_stages = 2 if key_bytes + gradient_bytes + stages * (step_bytes + kept_bytes) + d_o_bytes + 200 <= target_shared_bytes else 1
 //$ let fixed_bytes = gradient_bytes + stages * step_bytes + kept_stages * kept_bytes + 200
 //$ let d_o_stages = 2 if key_bytes + fixed_bytes + 2 * d_o_bytes <= target_shared_bytes else 1
+//$ note dP of the next step is multiplied during this one where registers hold it, with dO of that step in a second tile.
+//$ let products_ahead = weights_packed or (plain and not dq_added and (short_rows or apart) and d_o_stages == 2)
 //$ note K and V of the next item come during this one, where they fit.
 //$ let streamed_bytes = fixed_bytes + d_o_stages * d_o_bytes
 //$ let key_stages = 2 if 2 * key_bytes + streamed_bytes <= target_shared_bytes else 1

@@ -203,6 +203,7 @@ static const struct {
                   "wants=\"dq, dk, dv, d_t\"",
      "heads=6,kv_heads=6,len_q=130,len_kv=600"}, /* some items have no step */
     {BACKWARD_90A "mask=causal head_dim=8 deterministic=1", "heads=3,len_q=300,len_kv=300"},
+    {BACKWARD_90A "mask=causal head_dim=136", "heads=3,len_q=260,len_kv=260"},
     {BACKWARD_90A "mask=none head_dim=8 deterministic=1 dropout=1", "heads=1,len_q=130,len_kv=200"},
     {BACKWARD_90A "mask=none head_dim=8 deterministic=1 layout=ragged", "batch=3,heads=1,len_q=300,len_kv=130"},
     {BACKWARD_90A "mask=causal score=\"0.5 * s\" head_dim=8 head_dim_v=136", "heads=2,len_q=130,len_kv=130"},

@@ -1,4 +1,4 @@
-//$ needs mask score dropout step_n stages v_stages head_dim head_dim_v
+//$ needs mask score dropout step_n stages v_stages d_weights_ahead head_dim head_dim_v
 
 // A consumer warpgroup: 64 queries of the block, and everything that it holds in registers.
 struct QueriesConsumer {
@@ -26,8 +26,12 @@ struct QueriesConsumer {
         }
     }
 
-    __device__ __forceinline__ const Step &step() const { return shared.step[ring.stage()]; }
-    __device__ __forceinline__ Ring<V_STAGES> values() const { return {ring.count}; }
+    // Which step, and which tile of V: this one, or one further on.
+    __device__ __forceinline__ const Step &step(int ahead = 0) const { return shared.step[(ring + ahead).stage()]; }
+    __device__ __forceinline__ Ring<V_STAGES> values(int ahead = 0) const { return {ring.count + ahead}; }
+    __device__ __forceinline__ void await_values(int ahead) {
+        barrier_wait(&shared.v_full[values(ahead).stage()], values(ahead).parity());
+    }
 
     // S (64 queries, STEP_N) = Q K^T of a step that is `ahead`; issued.
     __device__ __forceinline__ void multiply_scores(int ahead) {
@@ -38,12 +42,48 @@ struct QueriesConsumer {
         wgmma_commit();
     }
 
-    // dS of S and dP, which is in flight.
-    template <bool MASKED> __device__ __forceinline__ void weigh() {
+    // dP (64 queries, STEP_N) = dO V^T of a step that is `ahead`; issued.
+    __device__ __forceinline__ void multiply_d_weights(int ahead) {
+        await_values(ahead);
+        wgmma_fence();
+        multiply_rows<HEAD_DIM_V, STEP_N>(d_weight, matrix_descriptor(shared.d_o[index], 0),
+                                          matrix_descriptor(shared.v[values(ahead).stage()], 0));
+        wgmma_commit();
+    }
+
+    // dQ (64 queries, d) += dS K; issued.
+    __device__ __forceinline__ void add_dq() {
+        wgmma_fence();
+        add_weighted<HEAD_DIM, STEP_N>(dq[0], d_s, matrix_descriptor(shared.k[ring.stage()], STEP_N * 128));
+        wgmma_commit();
+    }
+
+    // Slopes of a step that is `ahead`, from S.
+    __device__ __forceinline__ void weigh(int ahead) {
+        const Step &of = step(ahead);
         const attention_params &p = own_sequence(all, shared);
-        weigh_queries<MASKED>(s, p, step().where, lse2, query, step().first); //$ if mask == custom_mask or score == custom_score
-        weigh_queries<MASKED>(s, p, {}, lse2, query, step().first);           //$ else
+        const Where &at = of.where; //$ if mask == custom_mask or score == custom_score
+        const Where at = {};        //$ else
+        if (of.whole >> index & 1)
+            weigh_queries<false>(s, p, at, lse2, query, of.first);
+        else if (of.first >= 0)
+            weigh_queries<true>(s, p, at, lse2, query, of.first);
+    }
+
+    // Once S of a step that is `ahead` is there: its slopes, until dP is there, too. //$ if d_weights_ahead
+    __device__ __forceinline__ void finish_scores(int ahead) {
+        wgmma_wait<1>(); //$ if d_weights_ahead
+        wgmma_wait<0>(); //$ else
+        wgmma_settle(s);
+        //$ if d_weights_ahead
+        weigh(ahead);
+        await_values(ahead); // again: keeps the assembler from waiting for dP before the exponentials
         wgmma_wait<0>();
+        //$ end
+    }
+
+    // dS, from dP and slopes.
+    __device__ __forceinline__ void weigh_gradients() {
         wgmma_settle(d_weight);
         //$ if dropout == 1
         unsigned kept[STEP_N / 64];
@@ -52,9 +92,14 @@ struct QueriesConsumer {
             kept[i] = reinterpret_cast<const unsigned *>(shared.kept[ring.stage()][index][threadIdx.x % 128])[i];
         drop_gradients(d_weight, kept, all.dropout_factor);
         //$ end
-        weigh_query_gradients<MASKED>(d_s, d_weight, s, dot);
+        if (step().whole >> index & 1)
+            weigh_query_gradients<false>(d_s, d_weight, s, dot);
+        else
+            weigh_query_gradients<true>(d_s, d_weight, s, dot);
     }
 
+    // S of the next step is multiplied behind dQ of this one, and nothing is in flight where the loop closes. //$ if not d_weights_ahead
+    // S and dP of the next step are multiplied behind dQ of this one, dP beside the exponentials. Nothing is in flight where the loop closes. //$ else
     __device__ __forceinline__ void run() {
         wgmma_settle(dq[0]);
         barrier_wait(&shared.k_full[0], 0);
@@ -62,32 +107,24 @@ struct QueriesConsumer {
             return;
         barrier_wait(&shared.queries_full, 0);
         multiply_scores(0);
-        wgmma_wait<0>();
-        wgmma_settle(s);
+        multiply_d_weights(0); //$ if d_weights_ahead
+        finish_scores(0);
 #pragma unroll 1
         for (; step().first >= 0; ring.count++) {
-            const int stage = ring.stage(), stage_v = values().stage();
-            // dP (64 queries, STEP_N) = dO V^T
-            barrier_wait(&shared.v_full[stage_v], values().parity());
-            wgmma_fence();
-            multiply_rows<HEAD_DIM_V, STEP_N>(d_weight, matrix_descriptor(shared.d_o[index], 0),
-                                              matrix_descriptor(shared.v[stage_v], 0));
-            wgmma_commit();
-            if (step().whole >> index & 1)
-                weigh<false>();
-            else
-                weigh<true>();
-            release(&shared.v_empty[stage_v]);
-            // dQ (64 queries, d) += dS K
-            wgmma_fence();
-            add_weighted<HEAD_DIM, STEP_N>(dq[0], d_s, matrix_descriptor(shared.k[stage], STEP_N * 128));
-            wgmma_commit();
+            //$ if not d_weights_ahead
+            multiply_d_weights(0);
+            weigh(0);
+            wgmma_wait<0>();
+            //$ end
+            weigh_gradients();
+            release(&shared.v_empty[values().stage()]);
+            add_dq();
             multiply_scores(1);
             wgmma_wait<1>();
             wgmma_settle(dq[0]);
-            release_by_warps(&shared.k_empty[stage]);
-            wgmma_wait<0>();
-            wgmma_settle(s);
+            release_by_warps(&shared.k_empty[ring.stage()]);
+            multiply_d_weights(1); //$ if d_weights_ahead
+            finish_scores(1);
         }
     }
 

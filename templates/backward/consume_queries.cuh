@@ -1,5 +1,6 @@
-//$ needs mask score bias_copied added_ahead slopes_differ dropout kept_stages step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m weights_packed
+//$ needs keys_in_registers mask score bias_copied added_ahead slopes_differ dropout kept_stages step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m weights_packed
 //$ include "backward/seen_pairs.cuh" if mask == custom_mask
+//$ include "backward/own_rows.cuh" if keys_in_registers
 //$ include "backward/dq_in_turn.cuh" if dq_in_turn else "backward/dq_rows.cuh" if dq_added and block_m == 128 else "backward/dq_columns.cuh" if dq_added
 
 // A consumer warpgroup: 64 keys of an item, and everything that it holds in registers.
@@ -15,6 +16,8 @@ template <bool DK, bool DV> struct KeysConsumer {
     unsigned seen; // pairs of the awaited step, a bit for each element of S^T, where some are not //$ if mask == custom_mask
     unsigned kept, kept_ahead; // pairs of this step that dropout keeps, and of the awaited one //$ if dropout == 1 and kept_stages == 1
     int late_sums; // once the next step is awaited: where dQ belongs that is multiplied in this one; negative where none is //$ if dq_added
+    OwnRows<HEAD_DIM> k;   //$ if keys_in_registers
+    OwnRows<HEAD_DIM_V> v; //$ if keys_in_registers
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T              //$ if weights_packed
     float s[STEP_M / 2]; // S^T, then slopes //$ else
@@ -29,6 +32,11 @@ template <bool DK, bool DV> struct KeysConsumer {
     // The next item. False when there is none.
     __device__ __forceinline__ bool take() {
         barrier_wait(&shared.keys_full[items.stage()], items.parity());
+        //$ if keys_in_registers
+        load_own_rows<HEAD_DIM>(k, shared.k[items.stage()][index]);
+        load_own_rows<HEAD_DIM_V>(v, shared.v[items.stage()][index]);
+        fence_async(); // before TMA writes there again
+        //$ end
 #pragma unroll
         for (float &value : dk[0])
             value = 0;
@@ -101,8 +109,12 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void multiply_scores(int ahead) {
         await_queries(ahead);
         wgmma_fence();
+        //$ if keys_in_registers
+        multiply_own_rows<HEAD_DIM, STEP_M>(s, k, matrix_descriptor(shared.q[(ring + ahead).stage()], 0));
+        //$ else
         multiply_rows<HEAD_DIM, STEP_M>(s, matrix_descriptor(shared.k[items.stage()][index], 0),
                                         matrix_descriptor(shared.q[(ring + ahead).stage()], 0));
+        //$ end
         wgmma_commit();
     }
 
@@ -190,8 +202,12 @@ template <bool DK, bool DV> struct KeysConsumer {
     // dP^T (64 keys, STEP_M) = V dO^T of a step that is `ahead`; issued.
     __device__ __forceinline__ void multiply_d_weights(int ahead) {
         wgmma_fence();
+        //$ if keys_in_registers
+        multiply_own_rows<HEAD_DIM_V, STEP_M>(d_weight, v, matrix_descriptor(shared.d_o[d_o(ahead).stage()], 0));
+        //$ else
         multiply_rows<HEAD_DIM_V, STEP_M>(d_weight, matrix_descriptor(shared.v[items.stage()][index], 0),
                                           matrix_descriptor(shared.d_o[d_o(ahead).stage()], 0));
+        //$ end
         wgmma_commit();
     }
 
@@ -256,7 +272,9 @@ template <bool DK, bool DV> struct KeysConsumer {
 
     //$ if dq_in_turn
     // Does this consumer multiply dQ of this step? A vote, so that the compiler knows that the branch is uniform.
-    __device__ __forceinline__ bool multiplies_dq() const { return __any_sync(0xffffffffu, shared_tiles() % 2 == index); }
+    __device__ __forceinline__ bool multiplies_dq() const {
+        return __any_sync(0xffffffffu, shared_tiles() % 2 == index);
+    }
     //$ end
 
     // This consumer's part of dQ = dS K over the keys of all consumers; issued.

@@ -1,10 +1,12 @@
-//$ needs dropout layout block_m step_n stages consumers panels panels_v block_threads producer_registers consumer_registers target_shared_bytes
+//$ needs plain dropout layout block_m step_n stages consumers panels panels_v block_threads producer_registers consumer_registers target_shared_bytes
 //$ let query_bytes = block_m * 128 * (panels + panels_v)
 //$ let kept_step_bytes = block_m * step_n / 8 if dropout == 1 else 0
 //$ let k_step_bytes = step_n * 128 * panels + kept_step_bytes + 48
 //$ let v_step_bytes = step_n * 128 * panels_v + 16
 //$ note V is in use for less of a step than K.
 //$ let v_stages = 2 if query_bytes + 2 * (k_step_bytes + v_step_bytes) + 64 <= target_shared_bytes else 1
+//$ note Where nothing else is computed beside the exponentials, dP of the next step is multiplied during this one, with V in a second tile.
+//$ let d_weights_ahead = plain and v_stages == 2
 //$ let shared_queries = (query_bytes + stages * k_step_bytes + v_stages * v_step_bytes + 64 + 1023) / 1024 * 1024
 //$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block block_threads shared shared_queries dependent
 //$ include "backward/order_of_tiles.cuh"

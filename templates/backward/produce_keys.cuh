@@ -42,7 +42,7 @@ __device__ __forceinline__ void produce_keys(const attention_backward_tma_params
             step.first = key;
             step.whole = whole;
             step.where = at; //$ if mask == custom_mask or score == custom_score
-            if (last) // nothing comes behind it
+            if (last)
                 barrier_arrive(k_full);
             else
                 barrier_expect(k_full, STEP_N * 128 * PANELS);
@@ -53,17 +53,20 @@ __device__ __forceinline__ void produce_keys(const attention_backward_tma_params
                     tma_load(shared.k[stage][panel][row], &params.k_map, k_full, panel * 64, map_key(p, key + row), kv_head,
                              map_batch(batch));
         }
-        if (last)
-            break;
         barrier_wait(&shared.v_empty[stage_v], ring_v.parity() ^ 1);
         if (elected) {
-            barrier_expect(v_full, STEP_N * 128 * PANELS_V);
+            if (last)
+                barrier_arrive(v_full);
+            else
+                barrier_expect(v_full, STEP_N * 128 * PANELS_V);
 #pragma unroll 1
-            for (int panel = 0; panel < PANELS_V; panel++)
+            for (int panel = 0; panel < PANELS_V && !last; panel++)
 #pragma unroll 1
                 for (int row = 0; row < STEP_N; row += 64)
                     tma_load(shared.v[stage_v][panel][row], &params.v_map, v_full, panel * 64, map_key(p, key + row), kv_head,
                              map_batch(batch));
         }
+        if (last)
+            break;
     }
 }

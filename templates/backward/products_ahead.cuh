@@ -1,10 +1,11 @@
-//$ needs pingpong_schedule
+//$ needs dq_added pingpong_schedule
 //$ include "backward/turns.cuh" if pingpong_schedule
 
 // The order of a consumer's steps: S^T and dP^T of the next step are multiplied during this one, so that products of this warpgroup
-// are in flight beside all of its other work: dV beside dS, dK and S^T beside the sums of dQ, dP^T beside the exponentials. dQ is
-// multiplied one step late, so that no consumer waits for the other. Nothing is in flight where the loop closes.
-template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK, DV> &c) {
+// are in flight beside all of its other work: dV beside dS, dK and S^T beside the sums of dQ, dP^T beside the exponentials. dQ is //$ if dq_added
+// are in flight beside all of its other work: dV beside dS, dP^T beside the exponentials. Nothing is in flight where the loop closes. //$ else
+// multiplied one step late, so that no consumer waits for the other. Nothing is in flight where the loop closes. //$ if dq_added
+template <bool DK, bool DV> __device__ __forceinline__ void run_products_ahead(KeysConsumer<DK, DV> &c) {
     c.await_queries(0);
     if (!c.enter_step()) {
         c.await_d_o(0);
@@ -21,8 +22,10 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
     wgmma_wait<0>();
 #pragma unroll 1
     for (; c.enter_step(); c.ring.count++) {
-        c.add_dv();
+        if constexpr (DV)
+            c.add_dv();
         c.weigh_gradients();
+        //$ if dq_added
         c.share();
         c.multiply_dq(); // in an item's first step in vain: a branch would cost registers
         wgmma_wait<1>();
@@ -32,6 +35,15 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
         c.multiply_scores(1);
         wgmma_wait<2>();
         c.take_dq();
+        //$ else
+        c.add_dk();
+        if constexpr (DV) {
+            wgmma_wait<1>();
+            wgmma_settle(c.dv[0]);
+        }
+        c.release_d_o();
+        c.multiply_scores(1);
+        //$ end
         wgmma_wait<1>();
         wgmma_settle(c.dk[0]);
         c.release_queries();
@@ -45,6 +57,6 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
         c.await_d_o(1);
         wgmma_wait<0>();
     }
-    c.finish_last_dq();
+    c.finish_last_dq(); //$ if dq_added
     c.pass_last_step();
 }

@@ -52,7 +52,7 @@ template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(K
     //$ end
 }
 
-template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK, DV> &c) {
+template <bool DK, bool DV> __device__ __forceinline__ void run_scores_ahead(KeysConsumer<DK, DV> &c) {
     c.await_queries(0);
     if (!c.enter_step()) {
         c.await_d_o(0);

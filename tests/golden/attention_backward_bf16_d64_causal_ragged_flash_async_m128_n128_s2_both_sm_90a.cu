@@ -138,8 +138,8 @@ constexpr int SHARED_KEYS = 232448;     // (key_stages * key_bytes + streamed_by
 //     dK, dV    a persistent block takes BLOCK_N keys at a time and walks over STEP_M queries at a time, of all heads that share the keys
 //               S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q
 //               Keys are rows, so that P^T and dS^T are operands in the registers where they come to be.
-//     dQ        dQ = dS K in the same loop, of dS of all consumers, through shared memory. It is multiplied one step late, so that no
-//               consumer waits for another, and added in fp32 to sums in the workspace, which a last launch rounds.
+//     dQ        dQ = dS K in the same loop, of dS of all consumers, through shared memory. It is added in fp32 to sums in the workspace,
+//               which a last launch rounds.
 
 // params/attention.h
 
@@ -2016,7 +2016,7 @@ __device__ __forceinline__ void pass_turn(int consumer) { named_barrier_arrive(2
 // The order of a consumer's steps: S^T and dP^T of the next step are multiplied during this one, so that products of this warpgroup
 // are in flight beside all of its other work: dV beside dS, dK and S^T beside the sums of dQ, dP^T beside the exponentials. dQ is
 // multiplied one step late, so that no consumer waits for the other. Nothing is in flight where the loop closes.
-template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK, DV> &c) {
+template <bool DK, bool DV> __device__ __forceinline__ void run_products_ahead(KeysConsumer<DK, DV> &c) {
     c.await_queries(0);
     if (!c.enter_step()) {
         c.await_d_o(0);
@@ -2033,7 +2033,8 @@ template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK,
     wgmma_wait<0>();
 #pragma unroll 1
     for (; c.enter_step(); c.ring.count++) {
-        c.add_dv();
+        if constexpr (DV)
+            c.add_dv();
         c.weigh_gradients();
         c.share();
         c.multiply_dq(); // in an item's first step in vain: a branch would cost registers
@@ -2109,7 +2110,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
         KeysConsumer<DK, DV> consumer(params.backward, shared, warpgroup_index() - 1);
         if (consumer.index == 1) pass_turn(1); // consumer 0 takes the first turn
         while (consumer.take()) {
-            run(consumer);
+            run_products_ahead(consumer);
             consumer.store();
             consumer.release_item();
         }

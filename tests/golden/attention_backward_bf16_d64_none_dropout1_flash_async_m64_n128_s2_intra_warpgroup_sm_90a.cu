@@ -145,8 +145,8 @@ constexpr int SHARED_KEYS = 135168;     // (key_stages * key_bytes + streamed_by
 //     dK, dV    a persistent block takes BLOCK_N keys at a time and walks over STEP_M queries at a time, of all heads that share the keys
 //               S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q
 //               Keys are rows, so that P^T and dS^T are operands in the registers where they come to be.
-//     dQ        dQ = dS K in the same loop, of dS of all consumers, through shared memory. It is multiplied one step late, so that no
-//               consumer waits for another, and added in fp32 to sums in the workspace, which a last launch rounds.
+//     dQ        dQ = dS K in the same loop, of dS of all consumers, through shared memory. It is added in fp32 to sums in the workspace,
+//               which a last launch rounds.
 
 // params/attention.h
 
@@ -1904,7 +1904,9 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
 
     // Does this consumer multiply dQ of this step? A vote, so that the compiler knows that the branch is uniform.
-    __device__ __forceinline__ bool multiplies_dq() const { return __any_sync(0xffffffffu, shared_tiles() % 2 == index); }
+    __device__ __forceinline__ bool multiplies_dq() const {
+        return __any_sync(0xffffffffu, shared_tiles() % 2 == index);
+    }
 
     // This consumer's part of dQ = dS K over the keys of all consumers; issued.
     __device__ __forceinline__ void multiply_dq() {
@@ -1997,7 +1999,7 @@ template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(K
     }
 }
 
-template <bool DK, bool DV> __device__ __forceinline__ void run(KeysConsumer<DK, DV> &c) {
+template <bool DK, bool DV> __device__ __forceinline__ void run_scores_ahead(KeysConsumer<DK, DV> &c) {
     c.await_queries(0);
     if (!c.enter_step()) {
         c.await_d_o(0);
@@ -2060,7 +2062,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
         registers_acquire<CONSUMER_REGISTERS>();
         KeysConsumer<DK, DV> consumer(params.backward, shared, warpgroup_index() - 1);
         while (consumer.take()) {
-            run(consumer);
+            run_scores_ahead(consumer);
             consumer.store();
             consumer.release_item();
         }
