@@ -22,7 +22,7 @@
 //$ let long_steps = head_dim <= 64 and head_dim_v <= 64 and plain
 //$ default block_m = 128 if long_steps else 64
 //$ note Each consumer multiplies its part of dQ: 64 of the queries, half of the columns, which is within a panel, or all of every second
-//$ note step. In turn dS is read half as often, but registers hold all columns of dQ: rows must be short, more so beside what a score holds.
+//$ note step. In turn dS is read half as often, but registers must hold all columns of dQ, and what a score holds.
 //$ let most_columns = 96 if score != custom_score else 64 if score_adds == 1 and wants_d_params == 0 else 0
 //$ let dq_in_turn = block_m == 64 and head_dim <= most_columns and head_dim_v <= most_columns
 //$ default overlap = intra_warpgroup if dq_in_turn else both
