@@ -52,7 +52,7 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 struct Step {
     int first; // its first query or key; negative behind the last step
     unsigned whole; // a bit for each consumer: are all its pairs seen?
-    int late_sums; // which tile of dQ the step before was //$ if dq_in_turn
+    int late_sums; // the tile of dQ of the step before //$ if dq_in_turn
     int sums, late_sums; // which tile of dQ it is, or the last one was; the same of the tile two steps before //$ elif dq_added
     Where where; //$ if mask == custom_mask or score == custom_score
 };

@@ -52,12 +52,12 @@
 //$ note P^T f, with f the derivative of the score by s, stands beside P^T where f is not 1. Where it is, and registers allow, what the
 //$ note score adds to s is found while S is multiplied.
 //$ let slopes_differ = score == custom_score and score_adds == 0
-//$ let added_ahead = score_adds == 1 and head_dim + head_dim_v <= 192
+//$ let added_ahead = score_adds == 1 and short_rows
 //$ let bias_copied = score_bias == bias_rows and dropout == 0 and head_dim + head_dim_v <= 256
 
 //$ note Warpgroups and launches.
 //$ let pingpong_schedule = overlap == both
-//$ note K and V as operands in registers: where dQ takes none.
+//$ note Where registers hold no dQ, they have room for K and V as operands.
 //$ let keys_in_registers = plain and not dq_added and head_dim + head_dim_v <= 128
 //$ let consumers = 2
 //$ note Tiles are judged for the keys of each consumer, since a consumer tests pairs of its own keys only.
@@ -82,7 +82,7 @@
 //$ note The producer judges tiles, and its other warps draw the numbers of dropout. With dropout, and where bounds of tensors tell which
 //$ note tiles are seen, they take more registers, if the consumers can spare them: those of both gradients of long rows cannot, nor those
 //$ note of a score. Then the producer spills, for which it has time.
-//$ let consumers_spare = apart and score != custom_score or head_dim + head_dim_v <= 192
+//$ let consumers_spare = apart and score != custom_score or short_rows
 //$ let producer_registers = 24 if not consumers_spare else 56 if dropout == 1 and layout == dense else 40 if dropout == 1 or mask_tables > 0 else 24
 //$ let consumer_registers = 224 if producer_registers == 56 else 232 if producer_registers == 40 else 240
 

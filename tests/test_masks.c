@@ -203,7 +203,7 @@ static void try_random_formulas(enum formula_flavor flavor, unsigned seed, int w
     for (int tries = 0; made < wanted && tries < 40 * wanted; tries++) {
         struct text problem = {0};
         if (draw(&seed, flavor, &problem)) {
-            for (int i = 0; i < 2 && shard_has(made, 4); i++) /* each formula on two families, all families in turn */
+            for (int i = 0; i < 2 && shard_has(made, 2); i++) /* each formula on two families, all families in turn */
                 for (size_t j = 0; j < sizeof shapes / sizeof *shapes; j++)
                     right += runs_right(session, problem.bytes, schedules[(2 * made + i) % SCHEDULES], &shapes[j],
                                         (uint64_t)(made + i), (made + i) % 2, &refused);
@@ -230,7 +230,7 @@ Test(masks, limits_at_the_ends_of_their_range_agree_with_the_oracle) {
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (int schedule = 0; schedule <= SCHEDULES; schedule++) {
             char problem[256];
-            if (!shard_has((int)i + schedule, 4))
+            if (!shard_has((int)i + schedule, 2))
                 continue;
             bool on_hopper = schedule == SCHEDULES;
             snprintf(problem, sizeof problem, "%s%s", on_hopper ? HOPPER : ATTENTION, problems[i]);

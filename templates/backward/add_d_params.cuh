@@ -1,4 +1,4 @@
-//$ needs block_n step_m dq_in_turn
+//$ needs block_n step_m
 //$ include "backward/d_params.cuh"
 //$ include "backward/help_with_items.cuh"
 //$ include "backward/other_tiles.cuh"
@@ -64,9 +64,7 @@ __device__ __forceinline__ void add_d_params_of_item(const attention_backward_pa
 // The same of all items that the block takes.
 __device__ __forceinline__ void add_d_params(const attention_backward_params &params, SharedKeys &shared, int adder) {
     int tiles = 0;
-    //$ if not dq_in_turn
     if (elect_one())
         barrier_arrive(&shared.d_s_empty[1]); // as the consumers do in their first step
-    //$ end
     help_with_items(shared, [&](const Item &item) { add_d_params_of_item(params, shared, item, tiles, adder); });
 }

@@ -70,7 +70,8 @@ struct QueriesConsumer {
             weigh_queries<true>(s, p, at, lse2, query, of.first);
     }
 
-    // Once S of a step that is `ahead` is there: its slopes, until dP is there, too. //$ if d_weights_ahead
+    // Waits for S of a step that is `ahead`, computes its slopes and waits for dP. //$ if d_weights_ahead
+    // Waits for S of a step that is `ahead`. //$ else
     __device__ __forceinline__ void finish_scores(int ahead) {
         wgmma_wait<1>(); //$ if d_weights_ahead
         wgmma_wait<0>(); //$ else

@@ -1,7 +1,7 @@
 //$ needs keys_in_registers mask score bias_copied added_ahead slopes_differ dropout kept_stages step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m weights_packed
 //$ include "backward/seen_pairs.cuh" if mask == custom_mask
 //$ include "backward/own_rows.cuh" if keys_in_registers
-//$ include "backward/dq_in_turn.cuh" if dq_in_turn else "backward/dq_rows.cuh" if dq_added and block_m == 128 else "backward/dq_columns.cuh" if dq_added
+//$ include "backward/dq_rows.cuh" if dq_added and block_m == 128 else "backward/dq_columns.cuh" if dq_added
 
 // A consumer warpgroup: 64 keys of an item, and everything that it holds in registers.
 template <bool DK, bool DV> struct KeysConsumer {
@@ -15,7 +15,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     bool whole_ahead, last_ahead; // the same of the awaited step; does it mark the end of the item?
     unsigned seen; // pairs of the awaited step, a bit for each element of S^T, where some are not //$ if mask == custom_mask
     unsigned kept, kept_ahead; // pairs of this step that dropout keeps, and of the awaited one //$ if dropout == 1 and kept_stages == 1
-    int late_sums; // once the next step is awaited: where dQ belongs that is multiplied in this one; negative where none is //$ if dq_added
+    int late_sums; // where the dQ that this step multiplies belongs, negative if nowhere; known once the next step is awaited //$ if dq_added
     OwnRows<HEAD_DIM> k;   //$ if keys_in_registers
     OwnRows<HEAD_DIM_V> v; //$ if keys_in_registers
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];

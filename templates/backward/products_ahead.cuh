@@ -2,9 +2,8 @@
 //$ include "backward/turns.cuh" if pingpong_schedule
 
 // The order of a consumer's steps: S^T and dP^T of the next step are multiplied during this one, so that products of this warpgroup
-// are in flight beside all of its other work: dV beside dS, dK and S^T beside the sums of dQ, dP^T beside the exponentials. dQ is //$ if dq_added
-// are in flight beside all of its other work: dV beside dS, dP^T beside the exponentials. Nothing is in flight where the loop closes. //$ else
-// multiplied one step late, so that no consumer waits for the other. Nothing is in flight where the loop closes. //$ if dq_added
+// are in flight beside its other work: dV beside dS, and dP^T beside the exponentials. Nothing is in flight where the loop closes.
+// dQ is multiplied one step late, so that no consumer waits for another. Its sums are added beside dK and S^T. //$ if dq_added
 template <bool DK, bool DV> __device__ __forceinline__ void run_products_ahead(KeysConsumer<DK, DV> &c) {
     c.await_queries(0);
     if (!c.enter_step()) {

@@ -53,6 +53,7 @@
      backward/map_rows.cuh
      backward/consume_queries.cuh
      backward/dq_columns.cuh
+     backward/part_of_dq.cuh
      target/sm_90_sums.cuh
      backward/scores_ahead.cuh
      backward/turns.cuh
@@ -1616,6 +1617,24 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
     }
 }
 
+// backward/part_of_dq.cuh
+
+// dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers; issued. `d_s`, `k`: descriptors of dS^T (64 keys, 64 queries) and of
+// K (64 keys, DQ_COLUMNS) of consumer i.
+template <class DescriptorOfDS, class DescriptorOfK>
+__device__ __forceinline__ void multiply_keys(float (&dq)[DQ_COLUMNS / 2], DescriptorOfDS d_s, DescriptorOfK k) {
+#pragma unroll
+    for (int i = 0; i < CONSUMERS; i++) {
+        const unsigned long long a = d_s(i), b = k(i);
+#pragma unroll
+        for (int step = 0; step < 4; step++)
+            if (i == 0 && step == 0)
+                wgmma_ss<DQ_COLUMNS, false, true, false, BFLOAT16>(dq, a, b);
+            else
+                wgmma_ss<DQ_COLUMNS, true, true, false, BFLOAT16>(dq, a + step * ROWS_OF_STEP, b + step * ROWS_OF_STEP);
+    }
+}
+
 // target/sm_90_sums.cuh
 // sm_90: sums in global memory of kernels for all targets from compute capability 9.0 on. The host device has its own bodies under these
 // names (runtime/host/device/).
@@ -1630,37 +1649,30 @@ __device__ __forceinline__ void add_to_memory(float *to, float a, float b, float
 #endif
 
 // backward/dq_columns.cuh
-
 // A consumer's part of dQ = dS K: the columns from index * DQ_COLUMNS on, of the 64 queries of a step.
 
 constexpr int D_S_READERS = CONSUMERS; // consumers that read a tile of dS
 constexpr int DQ_LATE = 1;             // dQ is multiplied so many steps late
+constexpr int TO_NEXT_PANEL = 0;       // not read: the columns are within a panel
+__device__ __forceinline__ int first_column(int index) { return index * DQ_COLUMNS; }
 
 // dq (64 queries, DQ_COLUMNS), over the keys of all consumers.
 __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], Panels<STEP_M / 64, 64> (&d_s)[CONSUMERS],
                                                      Panels<PANELS, 64> (&k)[CONSUMERS], int index) {
-    const int column = index * DQ_COLUMNS;
-#pragma unroll
-    for (int i = 0; i < CONSUMERS; i++) {
-        const unsigned long long a = matrix_descriptor(d_s[i], 0);
-        const unsigned long long b = matrix_descriptor(&k[i][column / 64][0][column % 64], 0);
-#pragma unroll
-        for (int step = 0; step < 4; step++)
-            if (i == 0 && step == 0)
-                wgmma_ss<DQ_COLUMNS, false, true, false, BFLOAT16>(dq, a, b);
-            else
-                wgmma_ss<DQ_COLUMNS, true, true, false, BFLOAT16>(dq, a + step * ROWS_OF_STEP, b + step * ROWS_OF_STEP);
-    }
+    const int column = first_column(index);
+    multiply_keys(
+        dq, [&](int i) { return matrix_descriptor(d_s[i], 0); },
+        [&](int i) { return matrix_descriptor(&k[i][column / 64][0][column % 64], TO_NEXT_PANEL); });
 }
 
 // To the sums of the step's queries.
 __device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, SharedKeys &, int index,
                                                 int, int sums) {
     float *const to = dq_sums(p, sums) + set_apart(static_cast<int>(threadIdx.x) % 128) * 4;
-    const int column = index * DQ_COLUMNS;
+    const int column = first_column(index);
 #pragma unroll
     for (int i = 0; i < DQ_COLUMNS / 8; i++)
-        if (HEAD_DIM == 2 * DQ_COLUMNS || column + 8 * i < HEAD_DIM)
+        if (HEAD_DIM % DQ_COLUMNS == 0 || column + 8 * i < HEAD_DIM)
             add_to_memory(to + (column / 8 + i) * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
 }
 
@@ -1676,7 +1688,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     Ring<STAGES> ring;            // steps of all items
     bool whole;                   // does every query of the step see every key of this consumer?
     bool whole_ahead, last_ahead; // the same of the awaited step; does it mark the end of the item?
-    int late_sums; // once the next step is awaited: where dQ belongs that is multiplied in this one; negative where none is
+    int late_sums; // where the dQ that this step multiplies belongs, negative if nowhere; known once the next step is awaited
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T, then slopes
     float d_weight[STEP_M / 2]; // dP^T

@@ -53,6 +53,7 @@
      backward/add_dq.cuh
      backward/consume_queries.cuh
      backward/dq_rows.cuh
+     backward/part_of_dq.cuh
      backward/products_ahead.cuh
      backward/turns.cuh
 
@@ -1735,6 +1736,24 @@ __device__ __forceinline__ void add_dq(const attention_params &p, SharedKeys &sh
     }
 }
 
+// backward/part_of_dq.cuh
+
+// dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers; issued. `d_s`, `k`: descriptors of dS^T (64 keys, 64 queries) and of
+// K (64 keys, DQ_COLUMNS) of consumer i.
+template <class DescriptorOfDS, class DescriptorOfK>
+__device__ __forceinline__ void multiply_keys(float (&dq)[DQ_COLUMNS / 2], DescriptorOfDS d_s, DescriptorOfK k) {
+#pragma unroll
+    for (int i = 0; i < CONSUMERS; i++) {
+        const unsigned long long a = d_s(i), b = k(i);
+#pragma unroll
+        for (int step = 0; step < 4; step++)
+            if (i == 0 && step == 0)
+                wgmma_ss<DQ_COLUMNS, false, true, false, BFLOAT16>(dq, a, b);
+            else
+                wgmma_ss<DQ_COLUMNS, true, true, false, BFLOAT16>(dq, a + step * ROWS_OF_STEP, b + step * ROWS_OF_STEP);
+    }
+}
+
 // backward/dq_rows.cuh
 
 // A consumer's part of dQ = dS K: the queries from 64 * index on, of the 128 of a step.
@@ -1745,17 +1764,8 @@ constexpr int DQ_LATE = 1;             // dQ is multiplied so many steps late
 // dq (64 queries, DQ_COLUMNS), over the keys of all consumers.
 __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], Panels<STEP_M / 64, 64> (&d_s)[CONSUMERS],
                                                      Panels<PANELS, 64> (&k)[CONSUMERS], int index) {
-#pragma unroll
-    for (int i = 0; i < CONSUMERS; i++) {
-        const unsigned long long a = matrix_descriptor(d_s[i][index], 0);
-        const unsigned long long b = matrix_descriptor(k[i], 0);
-#pragma unroll
-        for (int step = 0; step < 4; step++)
-            if (i == 0 && step == 0)
-                wgmma_ss<DQ_COLUMNS, false, true, false, BFLOAT16>(dq, a, b);
-            else
-                wgmma_ss<DQ_COLUMNS, true, true, false, BFLOAT16>(dq, a + step * ROWS_OF_STEP, b + step * ROWS_OF_STEP);
-    }
+    multiply_keys(
+        dq, [&](int i) { return matrix_descriptor(d_s[i][index], 0); }, [&](int i) { return matrix_descriptor(k[i], 0); });
 }
 
 // Tells the warp that adds which sums the part in shared memory belongs to.
@@ -1795,7 +1805,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     Ring<STAGES> ring;            // steps of all items
     bool whole;                   // does every query of the step see every key of this consumer?
     bool whole_ahead, last_ahead; // the same of the awaited step; does it mark the end of the item?
-    int late_sums; // once the next step is awaited: where dQ belongs that is multiplied in this one; negative where none is
+    int late_sums; // where the dQ that this step multiplies belongs, negative if nowhere; known once the next step is awaited
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T
     float d_weight[STEP_M / 2]; // dP^T
@@ -2014,8 +2024,8 @@ __device__ __forceinline__ void pass_turn(int consumer) { named_barrier_arrive(2
 // backward/products_ahead.cuh
 
 // The order of a consumer's steps: S^T and dP^T of the next step are multiplied during this one, so that products of this warpgroup
-// are in flight beside all of its other work: dV beside dS, dK and S^T beside the sums of dQ, dP^T beside the exponentials. dQ is
-// multiplied one step late, so that no consumer waits for the other. Nothing is in flight where the loop closes.
+// are in flight beside its other work: dV beside dS, and dP^T beside the exponentials. Nothing is in flight where the loop closes.
+// dQ is multiplied one step late, so that no consumer waits for another. Its sums are added beside dK and S^T.
 template <bool DK, bool DV> __device__ __forceinline__ void run_products_ahead(KeysConsumer<DK, DV> &c) {
     c.await_queries(0);
     if (!c.enter_step()) {

@@ -1,0 +1,18 @@
+//$ needs consumers dq_columns bfloat16
+//$ include "backward/unit_products.cuh"
+
+// dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers; issued. `d_s`, `k`: descriptors of dS^T (64 keys, 64 queries) and of
+// K (64 keys, DQ_COLUMNS) of consumer i.
+template <class DescriptorOfDS, class DescriptorOfK>
+__device__ __forceinline__ void multiply_keys(float (&dq)[DQ_COLUMNS / 2], DescriptorOfDS d_s, DescriptorOfK k) {
+#pragma unroll
+    for (int i = 0; i < CONSUMERS; i++) {
+        const unsigned long long a = d_s(i), b = k(i);
+#pragma unroll
+        for (int step = 0; step < 4; step++)
+            if (i == 0 && step == 0)
+                wgmma_ss<DQ_COLUMNS, false, true, false, BFLOAT16>(dq, a, b);
+            else
+                wgmma_ss<DQ_COLUMNS, true, true, false, BFLOAT16>(dq, a + step * ROWS_OF_STEP, b + step * ROWS_OF_STEP);
+    }
+}
