@@ -45,7 +45,7 @@ bool choose_next(struct att_session *session, const struct request *request, str
         int number = choice->next; /* 0 = the measured one */
         bool whole = choice->whole;
         choice->next++;
-        choice->whole = choice->pinned = false;
+        choice->whole = choice->pinned = choice->fits = false;
         if (!(number ? choose_preferred(session, request, number - 1, choice)
                      : choose_measured(session, request, choice)))
             continue;

@@ -36,6 +36,7 @@ struct choice {
     char reason[VARIANT_REASON]; /* why there is none, while there was none */
     int next;                    /* place among all candidates; start with 0 */
     bool pinned;                 /* a lock file names it, or the caller's own table for this very shape */
+    bool fits;                   /* it is made for the sizes of launches, which change nothing more of it */
     bool whole;                  /* of this place there is still the variant that the sizes of launches do not change */
     char fitted[VARIANT_NAME];   /* the last one that they changed: it comes once */
 };

@@ -25,6 +25,8 @@ bool choose_has_classes(const struct request *request, const struct choice *choi
 int choose_class(const struct request *request, const struct variant *found, const struct shape *shape, bool room) {
     if (request->hints.shape.len_q < 0) {
         const int64_t rows = tuned_few_rows(shape);
+        if (found->knobs.algorithm == algorithm_flash_async && choose_packs_few(&found->knobs, shape))
+            return PACK;
         for (int i = 0; rows > 0 && i < PACK - DECODE; i++)
             if (rows <= LEAST_ROWS << i)
                 return DECODE + i;

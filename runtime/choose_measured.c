@@ -318,9 +318,9 @@ bool choose_measured(struct att_session *session, const struct request *request,
         return choose_agrees(request->knobs.target, pinned->schedule.target) && choose_locked(&match, pinned, choice);
     if (!find_rows(&match))
         return false;
-    if (match.near->schedule.algorithm != algorithm_decode && match.usual.variant.feasible &&
-        match.usual.variant.knobs.algorithm == algorithm_decode)
-        return false; /* rows of other kernels say nothing of few queries */
+    if (match.near->schedule.algorithm != algorithm_decode && !tuned_has_few_rows(&match.near->shape) &&
+        match.usual.variant.feasible && (match.usual.variant.knobs.algorithm == algorithm_decode || match.usual.fits))
+        return false; /* rows of many queries say nothing of few */
     struct text rule = {0};
     bool usable = !match.larger && follow(&match, match.near, choice);
     const struct rival *best = (usable || match.larger) && find_rivals(&match) ? find_best(&match, choice) : NULL;

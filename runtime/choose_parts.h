@@ -26,6 +26,11 @@ static inline bool choose_knows_sizes(const struct shape *hints) {
 int choose_preferences(void); /* rows */
 bool choose_preferred(const struct att_session *session, const struct request *request, int row, struct choice *choice);
 
+/* Do launches of these sizes, with few rows of Q for a K/V head, take a Q tile that the heads of a group share by flash_async, and not decode? More
+   rows than decode's smallest tile has, by which decode falls behind memory: H200, 32 rows 0.98 to 1.83 times as fast at d 64 and 128, 3.1 at d 256.
+   Up to 16 rows it takes several groups, or the combining launch is too much of it: 1.05 to 1.43 from 8 on, 0.6 to 1.06 with one or two. */
+bool choose_packs_few(const struct knobs *problem, const struct shape *shape);
+
 /* Complete with a target that the caller may not have asked for: such a wish is dropped, not refused, where the
    template has no use for it. */
 bool choose_complete(const struct template_set *set, struct knobs knobs, int target, struct variant *variant);

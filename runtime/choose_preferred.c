@@ -9,41 +9,43 @@ enum { ANY = AUTO };
 /* First come the kernels made for a kind of device, then the instruction set that suits most kernels. The defaults of the
    first suit the masks and scores that we know; kernels that spill with another expression get smaller tiles. */
 static const struct preference {
-    int family, algorithm, target; /* ANY: of every family; the family's first algorithm */
-    int block_m, block_n, overlap; /* ANY: as the template has it */
-    bool gpu_only;                 /* unless requested: on a CPU it costs and gains nothing */
-    const char *with;              /* ... which of the template's defaults it departs from, for people */
-    bool few_rows;                 /* where few rows of Q share a K/V head: block_m holds them all if it can */
+    int family, algorithm, target;       /* ANY: of every family; the family's first algorithm */
+    int block_m, block_n, overlap;       /* ANY: as the template has it */
+    bool gpu_only;                       /* unless requested: on a CPU it costs and gains nothing */
+    const char *with;                    /* ... which of the template's defaults it departs from, for people */
+    enum { ALL_ROWS, PACKED, FEW } rows; /* of Q that share a K/V head */
 } preferences[] = {
-    {family_attention_forward, algorithm_mla, target_sm_90a, ANY, ANY, ANY, true, "", false},
-    {family_attention_forward, algorithm_decode, target_sm_120, ANY, ANY, ANY, true, "", true},
-    {family_attention_forward, algorithm_decode, target_sm_90, ANY, ANY, ANY, true, "", true},
-    {family_attention_forward, algorithm_decode, target_sm_89, ANY, ANY, ANY, true, "", true},
-    {family_attention_forward, algorithm_decode, target_sm_86, ANY, ANY, ANY, true, "", true},
-    {family_attention_forward, algorithm_decode, target_sm_80, ANY, ANY, ANY, true, "", true},
-    {family_attention_forward, algorithm_flash_async, target_sm_90a, ANY, ANY, ANY, true, "", false},
-    {family_attention_forward, algorithm_flash_async, target_sm_90a, 128, 64, ANY, true, ", with small tiles", false},
+    {family_attention_forward, algorithm_mla, target_sm_90a, ANY, ANY, ANY, true, "", ALL_ROWS},
+    {family_attention_forward, algorithm_flash_async, target_sm_90a, ANY, ANY, ANY, true, "", PACKED},
+    {family_attention_forward, algorithm_decode, target_sm_120, ANY, ANY, ANY, true, "", FEW},
+    {family_attention_forward, algorithm_decode, target_sm_90, ANY, ANY, ANY, true, "", FEW},
+    {family_attention_forward, algorithm_decode, target_sm_89, ANY, ANY, ANY, true, "", FEW},
+    {family_attention_forward, algorithm_decode, target_sm_86, ANY, ANY, ANY, true, "", FEW},
+    {family_attention_forward, algorithm_decode, target_sm_80, ANY, ANY, ANY, true, "", FEW},
+    {family_attention_forward, algorithm_flash_async, target_sm_90a, ANY, ANY, ANY, true, "", ALL_ROWS},
+    {family_attention_forward, algorithm_flash_async, target_sm_90a, 128, 64, ANY, true, ", with small tiles",
+     ALL_ROWS},
     {family_attention_forward, algorithm_flash_async, target_sm_90a, ANY, ANY, overlap_off, true,
-     ", with the fewest registers", false},
-    {family_attention_forward, algorithm_flash_mma, target_sm_120, ANY, ANY, ANY, true, "", false},
-    {family_attention_forward, algorithm_flash_mma, target_sm_90, ANY, ANY, ANY, true, "", false},
-    {family_attention_forward, algorithm_flash_mma, target_sm_89, ANY, ANY, ANY, true, "", false},
-    {family_attention_forward, algorithm_flash_mma, target_sm_86, ANY, ANY, ANY, true, "", false},
-    {family_attention_forward, algorithm_flash_mma, target_sm_80, ANY, ANY, ANY, true, "", false},
+     ", with the fewest registers", ALL_ROWS},
+    {family_attention_forward, algorithm_flash_mma, target_sm_120, ANY, ANY, ANY, true, "", ALL_ROWS},
+    {family_attention_forward, algorithm_flash_mma, target_sm_90, ANY, ANY, ANY, true, "", ALL_ROWS},
+    {family_attention_forward, algorithm_flash_mma, target_sm_89, ANY, ANY, ANY, true, "", ALL_ROWS},
+    {family_attention_forward, algorithm_flash_mma, target_sm_86, ANY, ANY, ANY, true, "", ALL_ROWS},
+    {family_attention_forward, algorithm_flash_mma, target_sm_80, ANY, ANY, ANY, true, "", ALL_ROWS},
     {family_attention_forward, algorithm_flash_mma, target_sm_80, 64, 32, ANY, true, ", with the smallest tiles",
-     false},
-    {family_attention_backward, algorithm_flash_async, target_sm_90a, ANY, ANY, ANY, true, "", false},
-    {family_attention_backward, algorithm_flash_mma, target_sm_120, ANY, ANY, ANY, true, "", false},
-    {family_attention_backward, algorithm_flash_mma, target_sm_90, ANY, ANY, ANY, true, "", false},
-    {family_attention_backward, algorithm_flash_mma, target_sm_89, ANY, ANY, ANY, true, "", false},
-    {family_attention_backward, algorithm_flash_mma, target_sm_86, ANY, ANY, ANY, true, "", false},
-    {family_attention_backward, algorithm_flash_mma, target_sm_80, ANY, ANY, ANY, true, "", false},
-    {ANY, ANY, target_sm_120, ANY, ANY, ANY, true, "", false},
-    {ANY, ANY, target_sm_89, ANY, ANY, ANY, true, "", false},
-    {ANY, ANY, target_sm_86, ANY, ANY, ANY, true, "", false},
-    {ANY, ANY, target_sm_80, ANY, ANY, ANY, false, "", false},
-    {ANY, ANY, target_any, ANY, ANY, ANY, false, "", false},
-    {ANY, ANY, target_sm_90a, ANY, ANY, ANY, false, "", false},
+     ALL_ROWS},
+    {family_attention_backward, algorithm_flash_async, target_sm_90a, ANY, ANY, ANY, true, "", ALL_ROWS},
+    {family_attention_backward, algorithm_flash_mma, target_sm_120, ANY, ANY, ANY, true, "", ALL_ROWS},
+    {family_attention_backward, algorithm_flash_mma, target_sm_90, ANY, ANY, ANY, true, "", ALL_ROWS},
+    {family_attention_backward, algorithm_flash_mma, target_sm_89, ANY, ANY, ANY, true, "", ALL_ROWS},
+    {family_attention_backward, algorithm_flash_mma, target_sm_86, ANY, ANY, ANY, true, "", ALL_ROWS},
+    {family_attention_backward, algorithm_flash_mma, target_sm_80, ANY, ANY, ANY, true, "", ALL_ROWS},
+    {ANY, ANY, target_sm_120, ANY, ANY, ANY, true, "", ALL_ROWS},
+    {ANY, ANY, target_sm_89, ANY, ANY, ANY, true, "", ALL_ROWS},
+    {ANY, ANY, target_sm_86, ANY, ANY, ANY, true, "", ALL_ROWS},
+    {ANY, ANY, target_sm_80, ANY, ANY, ANY, false, "", ALL_ROWS},
+    {ANY, ANY, target_any, ANY, ANY, ANY, false, "", ALL_ROWS},
+    {ANY, ANY, target_sm_90a, ANY, ANY, ANY, false, "", ALL_ROWS},
 };
 
 enum { PREFERENCES = sizeof preferences / sizeof *preferences };
@@ -54,13 +56,49 @@ int choose_preferences(void) { return PREFERENCES; }
 
 enum { FEW_ROWS = TUNED_FEW_ROWS, USUAL_HEAD_DIM = 256 };
 
-/* Rows of Q that share a K/V head, as the request says (tuned_few_rows). */
-static int64_t rows_of(const struct request *request) {
+/* The sizes that the request says or pins. */
+static struct shape sizes_of(const struct request *request) {
     struct shape shape = request->hints.shape;
     for (int i = 0; i < FIXED_SIZES; i++)
         if (knob_get(&request->knobs, fixed_sizes[i].knob) > 0)
             shape_set(&shape, fixed_sizes[i].shape, knob_get(&request->knobs, fixed_sizes[i].knob));
-    return tuned_few_rows(&shape);
+    return shape;
+}
+
+bool choose_packs_few(const struct knobs *problem, const struct shape *shape) {
+    enum { MANY_GROUPS = 8 };
+    const int64_t rows = tuned_few_rows(shape), batch = shape->batch > 0 ? shape->batch : 1;
+    const int64_t kv_heads = shape->kv_heads > 0 ? shape->kv_heads : shape->heads > 0 ? shape->heads : 1;
+    const bool plain = problem->layout == layout_dense && problem->mask != mask_custom_mask &&
+                       problem->score == score_scaled && problem->sinks == 0 && problem->batch_invariant != 1;
+    return plain && rows > LEAST_ROWS && rows <= FEW_ROWS &&
+           (rows > 2 * LEAST_ROWS || batch >= MANY_GROUPS || kv_heads >= MANY_GROUPS ||
+            batch * kv_heads >= MANY_GROUPS);
+}
+
+/* Heads that share tiles of PACKED_ROWS rows; a head that shares its K/V head with none has them for itself. */
+static bool complete_packed(const struct att_session *session, const struct request *request,
+                            const struct preference *row, struct choice *choice) {
+    const struct shape shape = sizes_of(request);
+    struct knobs knobs = request->knobs;
+    if (!request->any_schedule || !choose_packs_few(&knobs, &shape))
+        return false;
+    const int pack_gqa = shape.heads > 0 && (shape.kv_heads <= 0 || shape.kv_heads == shape.heads) ? 0 : 1;
+    const struct {
+        enum knob_id knob;
+        int value;
+    } wishes[] = {
+        {KNOB_algorithm, row->algorithm}, {KNOB_block_m, PACKED_ROWS}, {KNOB_pack_gqa, pack_gqa}, {KNOB_splits, 0}};
+    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
+        knob_set(&knobs, wishes[i].knob, wishes[i].value);
+        choice->by_rule |= KNOB_FLAG(wishes[i].knob);
+    }
+    choose_complete(session->templates, knobs, row->target, &choice->variant);
+    choice->fits = true;
+    snprintf(choice->rule, sizeof choice->rule,
+             "%lld rows of Q share a K/V head: a tile of %d rows by wgmma, with K and V by TMA, takes them",
+             (long long)tuned_few_rows(&shape), PACKED_ROWS);
+    return true;
 }
 
 /* Other kernels for tensor cores take no larger head dimension. */
@@ -71,7 +109,8 @@ static bool is_wide(const struct knobs *knobs) {
 /* The smallest Q tile that holds all rows, or the largest that the template can have. */
 static bool complete_few(const struct att_session *session, const struct request *request, const struct preference *row,
                          struct knobs knobs, struct choice *choice) {
-    int64_t rows = rows_of(request);
+    const struct shape shape = sizes_of(request);
+    const int64_t rows = tuned_few_rows(&shape);
     /* other kernels for tensor cores take none of these */
     bool only = is_wide(&knobs) || knobs_quantised(&knobs) || knobs.append > 0;
     if (knobs.algorithm == AUTO && (rows < 1 || rows > FEW_ROWS) && !only)
@@ -124,10 +163,13 @@ bool choose_preferred(const att_session *session, const struct request *request,
         !choose_agrees(knobs.block_m, row->block_m) || !choose_agrees(knobs.block_n, row->block_n) ||
         choose_missing(session, row->target) ||
         (host && row->gpu_only && knobs.target == AUTO && knobs.algorithm == AUTO &&
-         !(row->few_rows && knobs.append > 0)))
+         !(row->rows == FEW && knobs.append > 0)))
         return false;
+    choice->fits = false;
     choice->by_rule = knobs.target == AUTO ? KNOB_FLAG(KNOB_target) : 0;
-    if (row->few_rows) {
+    if (row->rows == PACKED)
+        return complete_packed(session, request, row, choice);
+    if (row->rows == FEW) {
         choice->by_rule |= knobs.algorithm == AUTO ? KNOB_FLAG(KNOB_algorithm) : 0;
         return complete_few(session, request, row, knobs, choice);
     }

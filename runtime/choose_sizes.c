@@ -85,7 +85,7 @@ bool choose_split(const struct att_session *session, const struct request *reque
 
 bool choose_fit(const struct att_session *session, const struct request *request, const struct table_list *tables,
                 struct choice *choice) {
-    if (!request->any_schedule)
+    if (!request->any_schedule || choice->fits)
         return false;
     const bool known = choose_knows_sizes(&request->hints.shape);
     const int packing = choose_packing(&choice->variant, &request->hints.shape);

@@ -145,7 +145,7 @@ int64_t tuned_few_rows(const struct shape *shape) {
     return few ? shape->len_q * group : TUNED_FEW_ROWS + 1;
 }
 
-static bool has_few_rows(const struct shape *shape) {
+bool tuned_has_few_rows(const struct shape *shape) {
     int64_t rows = tuned_few_rows(shape);
     return rows > 0 && rows <= TUNED_FEW_ROWS;
 }
@@ -156,8 +156,8 @@ static double kv_heads_of(const struct shape *shape) {
 
 static double distance(int family, const struct shape *a, const struct shape *b) {
     static const double farthest = 1000; /* doublings between what says nothing of each other */
-    bool few = family_is_attention(family) && has_few_rows(a);
-    if (family_is_attention(family) && few != has_few_rows(b))
+    bool few = family_is_attention(family) && tuned_has_few_rows(a);
+    if (family_is_attention(family) && few != tuned_has_few_rows(b))
         return farthest + doublings((double)a->len_kv, (double)b->len_kv);
     if (few)
         return doublings((double)tuned_few_rows(a), (double)tuned_few_rows(b)) +

@@ -96,6 +96,7 @@ enum { TUNED_FEW_ROWS = 32 };
 /* Rows of Q that share a K/V head: len_q * heads / kv_heads. 0 when the shape does not say; TUNED_FEW_ROWS + 1 when there
    are more. */
 int64_t tuned_few_rows(const struct shape *shape);
+bool tuned_has_few_rows(const struct shape *shape); /* from 1 to TUNED_FEW_ROWS */
 
 /* Which rows count; `context` is the caller's. */
 struct tuned_filter {
