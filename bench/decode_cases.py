@@ -143,7 +143,15 @@ def _in_16_bits():
             Case(64, 8192, heads=16, kv_heads=16), Case(256, 1024, goal_us=248), Case(16, 32768),
             Case(8, 8192, goal_us=66), Case(1, 131072, goal_us=123), Case(1, 32768, heads=32, kv_heads=4),
             Case(1, 8192, goal_us=12), Case(1, 1024, goal_us=5.5), Case(1, 32768, heads=8, kv_heads=1, goal_us=10),
-            Case(64, 8192, head_dim=64), Case(64, 4096, head_dim=256)]
+            Case(64, 8192, head_dim=64), Case(64, 4096, head_dim=256)] + _of_more_rows()
+
+
+def _of_more_rows():
+    """Few bytes and many, of groups of 8, 16 and 32 rows."""
+    return [Case(64, 1024), Case(16, 1024), Case(64, 1024, head_dim=96), Case(16, 1024, head_dim=256),
+            Case(1, 1024, len_q=4), Case(1, 8192, len_q=2), Case(64, 1024, len_q=4), Case(64, 8192, head_dim=64, len_q=4),
+            Case(64, 4096, head_dim=256, len_q=4), Case(1, 8192, heads=32, kv_heads=2), Case(64, 4096, heads=32, kv_heads=2),
+            Case(64, 1024, heads=16, kv_heads=1), Case(1, 32768, heads=32, kv_heads=1)]
 
 
 def markdown(rows):

@@ -48,7 +48,7 @@ bool choose_next(struct att_session *session, const struct request *request, str
 /* Launches of a kernel that was found without all sizes: those of some sizes take another kernel, which att_find would have chosen
    had it known them. A class is a kind of launch that has a kernel of its own: one for few queries, one whose heads share Q tiles, one with other
    tiles (choose_tiles.c). */
-enum { SIZE_CLASSES = 23 };
+enum { SIZE_CLASSES = 24 };
 
 /* May launches of the choice belong to classes? */
 bool choose_has_classes(const struct request *request, const struct choice *choice);

@@ -2,8 +2,8 @@
 #include "choose_parts.h"
 #include "session.h"
 
-enum { DECODE = 0, PACK = 3, TILES = 5 }; /* the first classes of a kind */
-_Static_assert(LEAST_ROWS << (PACK - DECODE - 1) == TUNED_FEW_ROWS, "a class for each Q tile of decode");
+enum { DECODE = 0, PACK_FEW = 3, PACK = 4, TILES = 6 }; /* the first classes of a kind */
+_Static_assert(LEAST_ROWS << (PACK_FEW - DECODE - 1) == TUNED_FEW_ROWS, "a class for each Q tile of decode");
 _Static_assert(TILES + TILE_ROWS == SIZE_CLASSES, "a class for each row of the table of tiles");
 
 static bool is_fixed(const struct knobs *knobs) {
@@ -25,9 +25,11 @@ bool choose_has_classes(const struct request *request, const struct choice *choi
 int choose_class(const struct request *request, const struct variant *found, const struct shape *shape, bool room) {
     if (request->hints.shape.len_q < 0) {
         const int64_t rows = tuned_few_rows(shape);
-        if (found->knobs.algorithm == algorithm_flash_async && choose_packs_few(&found->knobs, shape))
-            return PACK;
-        for (int i = 0; rows > 0 && i < PACK - DECODE; i++)
+        const enum few_rows few =
+            found->knobs.algorithm == algorithm_flash_async ? choose_few(&found->knobs, shape) : FEW_AT_ONCE;
+        if (few != FEW_AT_ONCE)
+            return few == FEW_PACKED ? PACK_FEW : DECODE;
+        for (int i = 0; rows > 0 && i < PACK_FEW - DECODE; i++)
             if (rows <= LEAST_ROWS << i)
                 return DECODE + i;
         const int packing = choose_packing(found, shape);
@@ -62,7 +64,9 @@ bool choose_for_class(struct att_session *session, const struct request *request
         return choose_tiles_of_row(session, request, &tables, size_class - TILES, choice);
     if (request->hints.shape.len_q >= 0)
         return false;
-    if (size_class < PACK)
+    if (size_class == PACK_FEW)
+        return choose_packed_few(session, request, &tables, true, choice);
+    if (size_class < PACK_FEW)
         return choose_decode(session, request, &tables, LEAST_ROWS << (size_class - DECODE), choice);
     if (!knob_in(choice->variant.used, KNOB_pack_gqa) || found->pack_gqa != 0 ||
         !choose_pack(session, request, &tables, size_class == PACK ? PACKED_ROWS : AUTO, choice))
@@ -72,7 +76,9 @@ bool choose_for_class(struct att_session *session, const struct request *request
 }
 
 void choose_print_class(int size_class, struct text *text) {
-    if (size_class < PACK)
+    if (size_class == PACK_FEW)
+        text_print(text, "up to %d rows of Q that share a K/V head, and many bytes of K and V", TUNED_FEW_ROWS);
+    else if (size_class < PACK_FEW)
         text_print(text, "up to %d rows of Q that share a K/V head", LEAST_ROWS << (size_class - DECODE));
     else if (size_class == PACK)
         text_print(text, "up to %d rows of Q that share a K/V head", PACKED_ROWS);

@@ -26,10 +26,19 @@ static inline bool choose_knows_sizes(const struct shape *hints) {
 int choose_preferences(void); /* rows */
 bool choose_preferred(const struct att_session *session, const struct request *request, int row, struct choice *choice);
 
-/* Do launches of these sizes, with few rows of Q for a K/V head, take a Q tile that the heads of a group share by flash_async, and not decode? More
-   rows than decode's smallest tile has, by which decode falls behind memory: H200, 32 rows 0.98 to 1.83 times as fast at d 64 and 128, 3.1 at d 256.
-   Up to 16 rows it takes several groups, or the combining launch is too much of it: 1.05 to 1.43 from 8 on, 0.6 to 1.06 with one or two. */
-bool choose_packs_few(const struct knobs *problem, const struct shape *shape);
+/* What takes the few rows of Q that share a K/V head, by the bytes of K and V. H200, 16 bits, d 64 to 256, no mask (performance-notes.md):
+   - FEW_BY_EIGHT: several Q tiles of decode, each of which reads K and V, from L2 if they are few: more rows in a tile take longer to
+     merge and to combine. 0.66 to 0.97 of the time of the others while all tiles read up to 80 MB, a tile being worth half a megabyte.
+   - FEW_PACKED: one Q tile of flash_async, which the heads of a group share. More than eight rows keep mma.sync behind memory, and so does a
+     change of the tile where sequences are short.
+   - FEW_AT_ONCE: one Q tile of decode. Masks and scores that are expressions, sequences and caches of 8 bits were not measured otherwise. */
+enum few_rows { FEW_AT_ONCE, FEW_BY_EIGHT, FEW_PACKED };
+enum few_rows choose_few(const struct knobs *problem, const struct shape *shape);
+
+/* The kernel of FEW_PACKED, into *choice. `grouped`: heads share K/V heads, or nobody knows. False where it cannot be used; `tables`
+   null = not asked. */
+bool choose_packed_few(const struct att_session *session, const struct request *request,
+                       const struct table_list *tables, bool grouped, struct choice *choice);
 
 /* Complete with a target that the caller may not have asked for: such a wish is dropped, not refused, where the
    template has no use for it. */

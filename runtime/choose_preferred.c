@@ -2,6 +2,7 @@
 #include "choose_parts.h"
 #include "session.h"
 
+#include <math.h>
 #include <stdio.h>
 
 enum { ANY = AUTO };
@@ -65,48 +66,62 @@ static struct shape sizes_of(const struct request *request) {
     return shape;
 }
 
-bool choose_packs_few(const struct knobs *problem, const struct shape *shape) {
-    enum { MANY_GROUPS = 8 };
-    const int64_t rows = tuned_few_rows(shape), batch = shape->batch > 0 ? shape->batch : 1;
-    const int64_t kv_heads = shape->kv_heads > 0 ? shape->kv_heads : shape->heads > 0 ? shape->heads : 1;
-    const bool plain = problem->layout == layout_dense && problem->mask != mask_custom_mask &&
-                       problem->score == score_scaled && problem->sinks == 0 && problem->batch_invariant != 1;
-    return plain && rows > LEAST_ROWS && rows <= FEW_ROWS &&
-           (rows > 2 * LEAST_ROWS || batch >= MANY_GROUPS || kv_heads >= MANY_GROUPS ||
-            batch * kv_heads >= MANY_GROUPS);
-}
-
-/* Heads that share tiles of PACKED_ROWS rows; a head that shares its K/V head with none has them for itself. */
-static bool complete_packed(const struct att_session *session, const struct request *request,
-                            const struct preference *row, struct choice *choice) {
-    const struct shape shape = sizes_of(request);
-    struct knobs knobs = request->knobs;
-    if (!request->any_schedule || !choose_packs_few(&knobs, &shape))
-        return false;
-    const int pack_gqa = shape.heads > 0 && (shape.kv_heads <= 0 || shape.kv_heads == shape.heads) ? 0 : 1;
-    const struct {
-        enum knob_id knob;
-        int value;
-    } wishes[] = {
-        {KNOB_algorithm, row->algorithm}, {KNOB_block_m, PACKED_ROWS}, {KNOB_pack_gqa, pack_gqa}, {KNOB_splits, 0}};
-    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
-        knob_set(&knobs, wishes[i].knob, wishes[i].value);
-        choice->by_rule |= KNOB_FLAG(wishes[i].knob);
-    }
-    choose_complete(session->templates, knobs, row->target, &choice->variant);
-    choice->fits = true;
-    snprintf(choice->rule, sizeof choice->rule,
-             "%lld rows of Q share a K/V head: a tile of %d rows by wgmma, with K and V by TMA, takes them",
-             (long long)tuned_few_rows(&shape), PACKED_ROWS);
-    return true;
-}
-
 /* Other kernels for tensor cores take no larger head dimension. */
 static bool is_wide(const struct knobs *knobs) {
     return knobs->head_dim > USUAL_HEAD_DIM || knobs->head_dim_v > USUAL_HEAD_DIM;
 }
 
-/* The smallest Q tile that holds all rows, or the largest that the template can have. */
+enum few_rows choose_few(const struct knobs *problem, const struct shape *shape) {
+    enum { TILE_BYTES = 512 << 10, QUICKLY_READ = 80000000, SHORT = 4096, SMALL_HEAD_DIM = 64 };
+    const int head_dim_v = problem->head_dim_v > 0 ? problem->head_dim_v : problem->head_dim;
+    const int64_t rows = tuned_few_rows(shape), tiles_of_group = (rows + LEAST_ROWS - 1) / LEAST_ROWS;
+    const double kv_heads = (double)(shape->kv_heads > 0 ? shape->kv_heads : shape->heads > 0 ? shape->heads : 1);
+    const double groups = kv_heads * (double)(shape->batch > 0 ? shape->batch : 1);
+    const double keys = shape->len_kv >= 0 ? (double)shape->len_kv : INFINITY;
+    const double read = (double)tiles_of_group * groups * (2.0 * (problem->head_dim + head_dim_v) * keys + TILE_BYTES);
+    if (rows < 1 || rows > FEW_ROWS || problem->dtype == dtype_fp32 || problem->layout != layout_dense ||
+        problem->mask == mask_custom_mask || problem->score != score_scaled || problem->sinks != 0 ||
+        problem->batch_invariant == 1 || problem->append > 0 || knobs_quantised(problem) || is_wide(problem))
+        return FEW_AT_ONCE;
+    if (rows <= LEAST_ROWS)
+        return groups >= 64 && keys <= SHORT && read > QUICKLY_READ &&
+                       (problem->head_dim > SMALL_HEAD_DIM || head_dim_v > SMALL_HEAD_DIM)
+                   ? FEW_PACKED
+                   : FEW_AT_ONCE;
+    if (read <= QUICKLY_READ)
+        return FEW_BY_EIGHT;
+    return rows > 2 * LEAST_ROWS || groups >= 4 ? FEW_PACKED : FEW_AT_ONCE;
+}
+
+bool choose_packed_few(const struct att_session *session, const struct request *request,
+                       const struct table_list *tables, bool grouped, struct choice *choice) {
+    struct knobs knobs = request->knobs;
+    const bool narrow = knobs.head_dim <= 64 && choose_agrees(knobs.head_dim_v, knobs.head_dim);
+    const struct {
+        enum knob_id knob;
+        int value;
+    } wishes[] = {{KNOB_algorithm, algorithm_flash_async},
+                  {KNOB_block_m, PACKED_ROWS},
+                  {KNOB_block_n, narrow ? 256 : AUTO}, /* rows are short: as many bytes under way as of longer ones */
+                  {KNOB_stages, narrow ? 3 : AUTO},
+                  {KNOB_rescale, rescale_lazy},
+                  {KNOB_pack_gqa, grouped},
+                  {KNOB_splits, 0}};
+    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++)
+        if (wishes[i].value != AUTO) {
+            knob_set(&knobs, wishes[i].knob, wishes[i].value);
+            choice->by_rule |= KNOB_FLAG(wishes[i].knob);
+        }
+    choose_complete(session->templates, knobs, target_sm_90a, &choice->variant);
+    choice->fits = true;
+    snprintf(
+        choice->rule, sizeof choice->rule,
+        "few rows of Q share a K/V head, many bytes of K and V: wgmma multiplies a tile of %d rows, and TMA copies",
+        PACKED_ROWS);
+    return !tables || choose_is_usable(session, request, tables, &choice->variant);
+}
+
+/* decode: the smallest Q tile that holds all rows, or the largest that the template can have; or tiles of eight rows. */
 static bool complete_few(const struct att_session *session, const struct request *request, const struct preference *row,
                          struct knobs knobs, struct choice *choice) {
     const struct shape shape = sizes_of(request);
@@ -117,7 +132,8 @@ static bool complete_few(const struct att_session *session, const struct request
         return false;
     knobs.algorithm = row->algorithm;
     int block_m = LEAST_ROWS;
-    while (block_m < rows && block_m < FEW_ROWS)
+    const bool eights = row->target == target_sm_90 && choose_few(&knobs, &shape) == FEW_BY_EIGHT; /* measured there */
+    while (block_m < rows && block_m < FEW_ROWS && !eights)
         block_m *= 2;
     bool open = knobs.block_m == AUTO && rows > 0;
     do {
@@ -167,8 +183,12 @@ bool choose_preferred(const att_session *session, const struct request *request,
         return false;
     choice->fits = false;
     choice->by_rule = knobs.target == AUTO ? KNOB_FLAG(KNOB_target) : 0;
-    if (row->rows == PACKED)
-        return complete_packed(session, request, row, choice);
+    if (row->rows == PACKED) {
+        const struct shape shape = sizes_of(request);
+        return request->any_schedule && choose_few(&knobs, &shape) == FEW_PACKED &&
+               choose_packed_few(session, request, NULL, shape.heads < 1 || tuned_shape(&shape).kv_heads != shape.heads,
+                                 choice);
+    }
     if (row->rows == FEW) {
         choice->by_rule |= knobs.algorithm == AUTO ? KNOB_FLAG(KNOB_algorithm) : 0;
         return complete_few(session, request, row, knobs, choice);
