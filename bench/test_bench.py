@@ -812,6 +812,8 @@ class Decode(unittest.TestCase):
         self.assertEqual(len(set(names)), len(names))
         self.assertEqual([case.name for case in decode_cases.cases() if case.matches(["b1 s8192", "q4"])],
                          ["d128 b64 h64/8 s8192 q4 hnd", "d128 b1 h64/8 s8192 q8 hnd", "d128 b1 h64/8 s8192 hnd",
+                          "d128 b1 h64/8 s1024 q4 hnd", "d128 b1 h64/8 s8192 q2 hnd", "d128 b64 h64/8 s1024 q4 hnd",
+                          "d64 b64 h64/8 s8192 q4 hnd", "d256 b64 h64/8 s4096 q4 hnd", "d128 b1 h32/2 s8192 hnd",
                           *(f"d128 b1 h64/8 s8192 hnd {stored}"
                             for stored in ("e4m3 scale-none", "e4m3 scale-token", "int8 scale-token",
                                            "append halves", "page-16 append halves", "page-16 append none"))])

@@ -28,9 +28,9 @@ bool choose_preferred(const struct att_session *session, const struct request *r
 
 /* What takes the few rows of Q that share a K/V head, by the bytes of K and V. H200, 16 bits, d 64 to 256, no mask (performance-notes.md):
    - FEW_BY_EIGHT: several Q tiles of decode, each of which reads K and V, from L2 if they are few: more rows in a tile take longer to
-     merge and to combine. 0.66 to 0.97 of the time of the others while all tiles read up to 80 MB, a tile being worth half a megabyte.
-   - FEW_PACKED: one Q tile of flash_async, which the heads of a group share. More than eight rows keep mma.sync behind memory, and so does a
-     change of the tile where sequences are short.
+     merge and to combine. 0.62 to 0.97 of the time of one tile while all tiles read up to 80 MB, a tile being worth half a megabyte.
+   - FEW_PACKED: one Q tile of flash_async, which the heads of a group share. With more than eight rows mma.sync falls behind memory, and
+     where sequences are short a change of the Q tile costs decode more. But keys in parts take a second launch.
    - FEW_AT_ONCE: one Q tile of decode. Masks and scores that are expressions, sequences and caches of 8 bits were not measured otherwise. */
 enum few_rows { FEW_AT_ONCE, FEW_BY_EIGHT, FEW_PACKED };
 enum few_rows choose_few(const struct knobs *problem, const struct shape *shape);

@@ -55,7 +55,7 @@ int choose_preferences(void) { return PREFERENCES; }
 
 /* --- few rows ---------------------------------------------------------------------------------------------------- */
 
-enum { FEW_ROWS = TUNED_FEW_ROWS, USUAL_HEAD_DIM = 256 };
+enum { FEW_ROWS = TUNED_FEW_ROWS, SMALL_HEAD_DIM = 64, USUAL_HEAD_DIM = 256 };
 
 /* The sizes that the request says or pins. */
 static struct shape sizes_of(const struct request *request) {
@@ -72,7 +72,7 @@ static bool is_wide(const struct knobs *knobs) {
 }
 
 enum few_rows choose_few(const struct knobs *problem, const struct shape *shape) {
-    enum { TILE_BYTES = 512 << 10, QUICKLY_READ = 80000000, SHORT = 4096, SMALL_HEAD_DIM = 64 };
+    enum { TILE_BYTES = 512 << 10, QUICKLY_READ = 80000000, SHORT = 4096, MANY_GROUPS = 64, GROUPS = 4 };
     const int head_dim_v = problem->head_dim_v > 0 ? problem->head_dim_v : problem->head_dim;
     const int64_t rows = tuned_few_rows(shape), tiles_of_group = (rows + LEAST_ROWS - 1) / LEAST_ROWS;
     const double kv_heads = (double)(shape->kv_heads > 0 ? shape->kv_heads : shape->heads > 0 ? shape->heads : 1);
@@ -83,20 +83,19 @@ enum few_rows choose_few(const struct knobs *problem, const struct shape *shape)
         problem->mask == mask_custom_mask || problem->score != score_scaled || problem->sinks != 0 ||
         problem->batch_invariant == 1 || problem->append > 0 || knobs_quantised(problem) || is_wide(problem))
         return FEW_AT_ONCE;
-    if (rows <= LEAST_ROWS)
-        return groups >= 64 && keys <= SHORT && read > QUICKLY_READ &&
-                       (problem->head_dim > SMALL_HEAD_DIM || head_dim_v > SMALL_HEAD_DIM)
-                   ? FEW_PACKED
-                   : FEW_AT_ONCE;
     if (read <= QUICKLY_READ)
-        return FEW_BY_EIGHT;
-    return rows > 2 * LEAST_ROWS || groups >= 4 ? FEW_PACKED : FEW_AT_ONCE;
+        return rows > LEAST_ROWS ? FEW_BY_EIGHT : FEW_AT_ONCE;
+    const bool wide = problem->head_dim > SMALL_HEAD_DIM || head_dim_v > SMALL_HEAD_DIM;
+    const bool packed = rows <= LEAST_ROWS       ? wide && groups >= MANY_GROUPS && keys <= SHORT
+                        : rows <= 2 * LEAST_ROWS ? groups >= GROUPS
+                                                 : true;
+    return packed ? FEW_PACKED : FEW_AT_ONCE;
 }
 
 bool choose_packed_few(const struct att_session *session, const struct request *request,
                        const struct table_list *tables, bool grouped, struct choice *choice) {
     struct knobs knobs = request->knobs;
-    const bool narrow = knobs.head_dim <= 64 && choose_agrees(knobs.head_dim_v, knobs.head_dim);
+    const bool narrow = knobs.head_dim <= SMALL_HEAD_DIM && choose_agrees(knobs.head_dim_v, knobs.head_dim);
     const struct {
         enum knob_id knob;
         int value;
