@@ -58,6 +58,8 @@ def main():
             makers |= {"cudnn": side.cudnn, "fa2": side.fa2}
         if not chosen.no_peers and decode_cuda.HAS_FLASHINFER and case.suits_pages:
             makers |= {"flashinfer": side.flashinfer}
+            if case.len_q > 1:
+                makers |= {"flashinfer fa2": lambda: side.flashinfer("fa2")}
         for name, make in makers.items():
             try:
                 work = make()

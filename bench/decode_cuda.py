@@ -143,9 +143,9 @@ class Side:
         return self._sdpa(SDPBackend.FLASH_ATTENTION,
                           bias.causal_lower_right(case.len_q, case.len_kv) if case.len_q > 1 else None)
 
-    def flashinfer(self):
+    def flashinfer(self, backend="auto"):
         """Tensor cores, and its own plan of the launch, made beforehand. Caches without pages are copied to pages, in order: it splits
-        keys at their borders."""
+        keys at their borders. Several queries have a choice of `backend`: fa2 packs the heads of a group, which auto does not select."""
         import flashinfer
 
         case, rows = self.case, self.case.page_size or PAGE
@@ -163,7 +163,7 @@ class Side:
             wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace, "HND", use_tensor_cores=True)
             wrapper.plan(starts * pages, numbers, last, *shape, **types)
         else:
-            wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace, "HND")
+            wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace, "HND", backend=backend)
             wrapper.plan(starts * case.len_q, starts * pages, numbers, last, *shape, causal=True, **types)
         q = self.q.transpose(1, 2).reshape(case.batch * case.len_q, case.heads, case.head_dim)
         out = torch.empty_like(q)
