@@ -12,7 +12,7 @@ MB, three at least). Kernels take turns, in an order drawn at random for each ro
 are compared with a reference in fp32 first. `fetch` reads K and V of a case and computes nothing. cuDNN and
 FlashAttention-2 come through PyTorch; where several queries are causal, cuDNN runs without the mask, which it cannot align
 with the last key. FlashInfer runs where it is installed, on pages too, and on caches of 8 bits with one scale; dense caches are
-copied to pages of 16 for it. Lengths that vary, latent attention (V in K) and appending are measured without peers; of
+copied to pages of 16 for it, and several queries run by both of its kernels. Lengths that vary, latent attention (V in K) and appending are measured without peers; of
 these, `two launches` is a step by append_kv and decode, and `decode alone` that without anything new. Rows are appended to --results
 as JSON lines.
 """

@@ -64,8 +64,10 @@ bool choose_for_class(struct att_session *session, const struct request *request
         return choose_tiles_of_row(session, request, &tables, size_class - TILES, choice);
     if (request->hints.shape.len_q >= 0)
         return false;
-    if (size_class == PACK_FEW)
-        return choose_packed_few(session, request, &tables, true, choice);
+    if (size_class == PACK_FEW) {
+        choose_packed_few(session, request, true, choice);
+        return choose_is_usable(session, request, &tables, &choice->variant);
+    }
     if (size_class < PACK_FEW)
         return choose_decode(session, request, &tables, LEAST_ROWS << (size_class - DECODE), choice);
     if (!knob_in(choice->variant.used, KNOB_pack_gqa) || found->pack_gqa != 0 ||
@@ -77,7 +79,7 @@ bool choose_for_class(struct att_session *session, const struct request *request
 
 void choose_print_class(int size_class, struct text *text) {
     if (size_class == PACK_FEW)
-        text_print(text, "up to %d rows of Q that share a K/V head, and many bytes of K and V", TUNED_FEW_ROWS);
+        text_print(text, "up to %d rows of Q that share a K/V head, where K and V are large", TUNED_FEW_ROWS);
     else if (size_class < PACK_FEW)
         text_print(text, "up to %d rows of Q that share a K/V head", LEAST_ROWS << (size_class - DECODE));
     else if (size_class == PACK)

@@ -236,6 +236,7 @@ static const struct rival *find_best(struct match *match, struct choice *choice)
         if (!best->row) {
             choice->variant = match->usual.variant;
             choice->by_rule = match->usual.by_rule;
+            choice->fits = match->usual.fits;
             return best;
         }
         if (follow(match, best->row, choice))

@@ -26,7 +26,7 @@ static inline bool choose_knows_sizes(const struct shape *hints) {
 int choose_preferences(void); /* rows */
 bool choose_preferred(const struct att_session *session, const struct request *request, int row, struct choice *choice);
 
-/* What takes the few rows of Q that share a K/V head, by the bytes of K and V. H200, 16 bits, d 64 to 256, no mask (performance-notes.md):
+/* Which kernel takes few rows of Q that share a K/V head, by the bytes of K and V. H200, 16 bits, d 64 to 256, no mask (performance-notes.md):
    - FEW_BY_EIGHT: several Q tiles of decode, each of which reads K and V, from L2 if they are few: more rows in a tile take longer to
      merge and to combine. 0.62 to 0.97 of the time of one tile while all tiles read up to 80 MB, a tile being worth half a megabyte.
    - FEW_PACKED: one Q tile of flash_async, which the heads of a group share. With more than eight rows mma.sync falls behind memory, and
@@ -35,10 +35,9 @@ bool choose_preferred(const struct att_session *session, const struct request *r
 enum few_rows { FEW_AT_ONCE, FEW_BY_EIGHT, FEW_PACKED };
 enum few_rows choose_few(const struct knobs *problem, const struct shape *shape);
 
-/* The kernel of FEW_PACKED, into *choice. `grouped`: heads share K/V heads, or nobody knows. False where it cannot be used; `tables`
-   null = not asked. */
-bool choose_packed_few(const struct att_session *session, const struct request *request,
-                       const struct table_list *tables, bool grouped, struct choice *choice);
+/* The kernel of FEW_PACKED, into *choice, whether it can be used or not. `grouped`: heads share K/V heads, or nobody knows. */
+void choose_packed_few(const struct att_session *session, const struct request *request, bool grouped,
+                       struct choice *choice);
 
 /* Complete with a target that the caller may not have asked for: such a wish is dropped, not refused, where the
    template has no use for it. */

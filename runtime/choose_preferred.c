@@ -73,16 +73,16 @@ static bool is_wide(const struct knobs *knobs) {
 
 enum few_rows choose_few(const struct knobs *problem, const struct shape *shape) {
     enum { TILE_BYTES = 512 << 10, QUICKLY_READ = 80000000, SHORT = 4096, MANY_GROUPS = 64, GROUPS = 4 };
-    const int head_dim_v = problem->head_dim_v > 0 ? problem->head_dim_v : problem->head_dim;
     const int64_t rows = tuned_few_rows(shape), tiles_of_group = (rows + LEAST_ROWS - 1) / LEAST_ROWS;
-    const double kv_heads = (double)(shape->kv_heads > 0 ? shape->kv_heads : shape->heads > 0 ? shape->heads : 1);
-    const double groups = kv_heads * (double)(shape->batch > 0 ? shape->batch : 1);
-    const double keys = shape->len_kv >= 0 ? (double)shape->len_kv : INFINITY;
-    const double read = (double)tiles_of_group * groups * (2.0 * (problem->head_dim + head_dim_v) * keys + TILE_BYTES);
     if (rows < 1 || rows > FEW_ROWS || problem->dtype == dtype_fp32 || problem->layout != layout_dense ||
         problem->mask == mask_custom_mask || problem->score != score_scaled || problem->sinks != 0 ||
         problem->batch_invariant == 1 || problem->append > 0 || knobs_quantised(problem) || is_wide(problem))
         return FEW_AT_ONCE;
+    const int head_dim_v = problem->head_dim_v > 0 ? problem->head_dim_v : problem->head_dim;
+    const double kv_heads = (double)(shape->kv_heads > 0 ? shape->kv_heads : shape->heads > 0 ? shape->heads : 1);
+    const double groups = kv_heads * (double)(shape->batch > 0 ? shape->batch : 1);
+    const double keys = shape->len_kv >= 0 ? (double)shape->len_kv : INFINITY;
+    const double read = (double)tiles_of_group * groups * (2.0 * (problem->head_dim + head_dim_v) * keys + TILE_BYTES);
     if (read <= QUICKLY_READ)
         return rows > LEAST_ROWS ? FEW_BY_EIGHT : FEW_AT_ONCE;
     const bool wide = problem->head_dim > SMALL_HEAD_DIM || head_dim_v > SMALL_HEAD_DIM;
@@ -92,8 +92,8 @@ enum few_rows choose_few(const struct knobs *problem, const struct shape *shape)
     return packed ? FEW_PACKED : FEW_AT_ONCE;
 }
 
-bool choose_packed_few(const struct att_session *session, const struct request *request,
-                       const struct table_list *tables, bool grouped, struct choice *choice) {
+void choose_packed_few(const struct att_session *session, const struct request *request, bool grouped,
+                       struct choice *choice) {
     struct knobs knobs = request->knobs;
     const bool narrow = knobs.head_dim <= SMALL_HEAD_DIM && choose_agrees(knobs.head_dim_v, knobs.head_dim);
     const struct {
@@ -113,11 +113,9 @@ bool choose_packed_few(const struct att_session *session, const struct request *
         }
     choose_complete(session->templates, knobs, target_sm_90a, &choice->variant);
     choice->fits = true;
-    snprintf(
-        choice->rule, sizeof choice->rule,
-        "few rows of Q share a K/V head, many bytes of K and V: wgmma multiplies a tile of %d rows, and TMA copies",
-        PACKED_ROWS);
-    return !tables || choose_is_usable(session, request, tables, &choice->variant);
+    snprintf(choice->rule, sizeof choice->rule,
+             "few rows of Q share a K/V head, and K and V are large: tiles of %d rows by wgmma, K and V by TMA",
+             PACKED_ROWS);
 }
 
 /* decode: the smallest Q tile that holds all rows, or the largest that the template can have; or tiles of eight rows. */
@@ -151,9 +149,9 @@ static bool complete_few(const struct att_session *session, const struct request
         snprintf(choice->rule, sizeof choice->rule, "the algorithm on tensor cores for K and V of 8 bits");
     else
         snprintf(choice->rule, sizeof choice->rule,
-                 rows ? "the algorithm for few queries: %lld rows of Q share a K/V head, up to %d are few"
+                 rows ? "the algorithm for few queries: %lld rows of Q share a K/V head, up to %d are few%s"
                       : "the algorithm that is asked for, with the template's defaults",
-                 (long long)rows, FEW_ROWS);
+                 (long long)rows, FEW_ROWS, eights ? "; by eight while L2 has K and V" : "");
     return true;
 }
 
@@ -184,9 +182,10 @@ bool choose_preferred(const att_session *session, const struct request *request,
     choice->by_rule = knobs.target == AUTO ? KNOB_FLAG(KNOB_target) : 0;
     if (row->rows == PACKED) {
         const struct shape shape = sizes_of(request);
-        return request->any_schedule && choose_few(&knobs, &shape) == FEW_PACKED &&
-               choose_packed_few(session, request, NULL, shape.heads < 1 || tuned_shape(&shape).kv_heads != shape.heads,
-                                 choice);
+        if (!request->any_schedule || choose_few(&knobs, &shape) != FEW_PACKED)
+            return false;
+        choose_packed_few(session, request, shape.heads < 1 || tuned_shape(&shape).kv_heads != shape.heads, choice);
+        return true;
     }
     if (row->rows == FEW) {
         choice->by_rule |= knobs.algorithm == AUTO ? KNOB_FLAG(KNOB_algorithm) : 0;

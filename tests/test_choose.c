@@ -408,6 +408,32 @@ Test(choose, hints_are_checked_like_knobs) {
     "      - shape: {len_q: 512, len_kv: 512}\n"                                                                       \
     "        schedule: {target: sm_90a, algorithm: flash_async, block_m: 65}\n"
 
+#define ROW_OF_QUERIES(len_q, tile)                                                                                    \
+    "best:\n"                                                                                                          \
+    "  - problem: {family: attention_forward, dtype: bf16, head_dim: 128}\n"                                           \
+    "    shapes:\n"                                                                                                    \
+    "      - shape: {batch: 64, heads: 64, kv_heads: 8, len_q: " len_q ", len_kv: 8192}\n"                             \
+    "        schedule: {target: sm_90a, algorithm: flash_async, " tile "}\n"
+
+Test(choose, what_was_measured_for_many_queries_says_nothing_of_few) {
+    const char *path = write_table(ROW_OF_QUERIES("4096", "block_m: 192, block_n: 80"));
+    att_session *session = open_gpu(path, "NVIDIA H200", 90);
+    cr_expect(strstr(first(session, FEW " batch=64 len_q=4096", NULL), "_m192_n80_"));
+    cr_expect(strstr(first(session, FEW " batch=64 len_q=4", NULL), "_flash_async_m64_n128_"));
+    cr_expect(strstr(first(session, FEW " batch=64 len_q=1", NULL), "_decode_m8_"));
+    att_close(session);
+    unlink(path);
+}
+
+/* By another kernel than decode, too. */
+Test(choose, what_was_measured_for_few_queries_counts) {
+    const char *path = write_table(ROW_OF_QUERIES("1", "block_m: 64, block_n: 96, pack_gqa: 1"));
+    att_session *session = open_gpu(path, "NVIDIA H200", 90);
+    cr_expect(strstr(first(session, FEW " batch=64 len_q=1", NULL), "_flash_async_m64_n96_"));
+    att_close(session);
+    unlink(path);
+}
+
 Test(choose, the_nearest_measured_shape_decides) {
     const char *path = write_table(ROWS);
     att_session *session = open_gpu(path, "NVIDIA H200", 90);
