@@ -141,6 +141,8 @@ static const struct {
      "batch=3,heads=3,len_q=300,len_kv=200"},
     {ASYNC BIAS " mask=causal block_m=128 head_dim=8 block_n=16 stages=2 overlap=off store=tma",
      "heads=2,len_q=200,len_kv=213"}, /* rows that cannot be copied in pieces */
+    {ASYNC BIAS " mask=causal block_m=128 head_dim=8 block_n=16 stages=2 overlap=intra_warpgroup store=tma",
+     "heads=2,len_q=200,len_kv=208"},
     {ASYNC BIAS
      " mask=\"q // 56 == k // 56 or k < 20\" block_m=128 head_dim=8 block_n=16 stages=2 overlap=intra_warpgroup "
      "store=direct rescale=lazy",
